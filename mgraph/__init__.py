@@ -1,0 +1,1 @@
+"""mgraph: Marian's expression graph in Python on JAX."""

@@ -1,0 +1,38 @@
+"""What can go wrong, as exceptions: every one says what was expected, what was got, and where."""
+
+from __future__ import annotations
+
+
+class MGraphError(Exception):
+    """The root of all errors that mgraph, layers and nmt raise for a user's mistake."""
+
+
+class GraphError(MGraphError, RuntimeError):
+    """A graph was used out of order: a value read too early, two tops, two graphs mixed."""
+
+
+class ShapeError(MGraphError, ValueError):
+    """Children of an operator, or a value for a node, do not fit by shape."""
+
+
+class ElementTypeError(MGraphError, TypeError):
+    """Children of an operator differ in element type, or a name is no element type."""
+
+
+class GradientError(MGraphError, ValueError):
+    """A hand-written backward rule returned something that is no gradient of its children."""
+
+
+class ParameterError(MGraphError, KeyError):
+    """A parameter is missing, unexpected, or asked for with another shape."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class DeviceError(MGraphError, RuntimeError):
+    """A device was asked for that this machine, or this JAX, does not have."""
+
+
+class ModelFileError(MGraphError, ValueError):
+    """A model file is damaged, foreign, or asks for more than it holds."""

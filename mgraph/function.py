@@ -1,0 +1,208 @@
+"""``Function``: a recorded graph as a function of arrays (nGraph's ``Function``, in JAX's clothes)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .errors import ElementTypeError, GraphError, ShapeError
+from .leaves import ConstantNode, Parameters, ParamNode
+from .node import Node, place
+from .programs import PROGRAMS
+from .rules import check_rule_set
+from .specs import Spec, is_wide
+from .tape import INPUT, Structure, is_leaf
+from .trace import trace
+from .types import as_type
+
+if TYPE_CHECKING:
+    from .graph import ExpressionGraph
+
+Pure = Callable[..., Any]
+
+
+class Function:
+    """The part of a graph below ``outputs`` as a function of ``inputs``.
+
+    ``inputs`` are leaves (``graph.input``, constants or parameters), a sequence or ``{name: node}``; each
+    appears once. Calling the function checks names, shapes and element types, takes the parameters' present
+    values from the graph and runs one compiled program, shared with every function of equal structure. The
+    result is one array for one output node, else a tuple in the order of ``outputs``.
+
+    ``pure(params, inputs, key=None)`` is the same without any state: ``params`` a flat dictionary
+    ``{name: array}``, ``inputs`` a sequence in the order of ``inputs`` or a dictionary, ``key`` a
+    ``jax.random`` key for graphs with random nodes. It works under ``jax.jit``, ``jax.grad``, ``jax.vmap``
+    and any optax transformation. ``derivatives`` selects the rule set that differentiation meets: with
+    ``"jax"`` forward mode works too.
+
+    The function keeps no node: the graph may be cleared or changed afterwards.
+    """
+
+    def __init__(
+        self,
+        graph: ExpressionGraph,
+        outputs: Node | Sequence[Node],
+        inputs: Sequence[Node] | Mapping[str, Node],
+        derivatives: str,
+    ) -> None:
+        self.derivatives = check_rule_set(derivatives)
+        self._single = isinstance(outputs, Node)
+        tops = [outputs] if isinstance(outputs, Node) else list(outputs)
+        named = _named(inputs)
+        tape = graph.tape
+        tops = [_of_tape(graph, node, "output") for node in tops]
+        leaves = {name: _of_tape(graph, node, "input") for name, node in named.items()}
+        excerpt = tape.below({*(n.id for n in tops), *(n.id for n in leaves.values())})
+        self._structure: Structure = excerpt.structure
+        self._outputs = tuple(excerpt.index[n.id] for n in tops)
+        self._inputs: dict[str, Spec] = {name: node.spec for name, node in leaves.items()}
+        self._graph_parameters: Parameters = graph.params()
+        self._device, self._seed, self._calls = graph.device, graph.seed, 0
+        self._plan(tape.nodes, excerpt.inputs, {n.id: name for name, n in leaves.items()})
+        self._random = bool(len(excerpt.random))
+        self._wide = any(is_wide(r[1]) if is_leaf(r) else r[0].makes_wide() for r in self._structure.rows)
+
+    def _plan(self, nodes: Sequence[Node], rows: Sequence[int], names: dict[int, str]) -> None:
+        """Say for each input row where its value comes from: an argument, a parameter, a constant."""
+        self._sources: list[tuple[str, str | int]] = []
+        self._constants: list[np.ndarray] = []
+        parameters: dict[str, bool] = {}
+        trained = []
+        for i in rows:
+            node = nodes[i]
+            if i in names:
+                self._sources.append(("input", names[i]))
+                trained.append(node.value_type.is_float)
+            elif isinstance(node, ParamNode):
+                self._sources.append(("parameter", node.name))
+                parameters[node.name] = node.trainable
+                trained.append(node.trainable)
+            else:
+                self._sources.append(("constant", len(self._constants)))
+                self._constants.append(node.leaf_value())
+                trained.append(False)
+        self._trained = tuple(trained)
+        self.parameters = tuple(parameters)
+        """Names of the parameters that the outputs depend on."""
+
+    @property
+    def inputs(self) -> dict[str, Spec]:
+        """Shape and element type of each input, in order."""
+        return dict(self._inputs)
+
+    def pure(
+        self,
+        params: Mapping[str, Any],
+        inputs: Sequence[Any] | Mapping[str, Any] = (),
+        key: jax.Array | None = None,
+    ) -> Any:
+        """The outputs as a pure function of parameters, inputs and a random key."""
+        return self._compute(params, self._checked(inputs), self._constants, key)
+
+    def _compute(
+        self, params: Mapping[str, Any], inputs: Mapping[str, Any], constants: Sequence[Any], key: Any
+    ) -> Any:
+        missing = [name for name in self.parameters if name not in params]
+        if missing:
+            raise GraphError(f"missing parameters: {', '.join(missing)}")
+        if self._random and key is None:
+            raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
+        tables: dict[str, Any] = {"input": inputs, "parameter": params, "constant": constants}
+        leaves = [tables[kind][name] for kind, name in self._sources]
+        values = trace(
+            self._structure, leaves, rule_set=self.derivatives, trained=self._trained, key=key
+        )
+        results = tuple(values[i] for i in self._outputs)
+        return results[0] if self._single else results
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
+        names = list(self._inputs)
+        if len(args) > len(names):
+            raise GraphError(f"expected the inputs {names}, got {len(args)} arguments")
+        given = dict(zip(names, args, strict=False))
+        twice = given.keys() & named.keys()
+        if twice:
+            raise GraphError(f"input {sorted(twice)[0]!r} is given twice")
+        inputs = self._checked({**given, **named})
+        params = {name: self._graph_parameters[name].val() for name in self.parameters}
+        key_data = None
+        if self._random:
+            self._calls += 1
+            key_data = np.array([self._seed & 0xFFFFFFFF, self._calls], np.uint32)
+
+        def function(params: Any, inputs: Any, constants: Any, key_data: Any) -> Any:
+            key = None if key_data is None else jax.random.wrap_key_data(key_data, impl="threefry2x32")
+            return self._compute(params, inputs, constants, key)
+
+        program = PROGRAMS.get(
+            ("function", self._structure, self._outputs, tuple(self._sources), self.derivatives, self._single),
+            f"function of {len(self._structure.rows)} nodes",
+            function,
+            (params, inputs, self._constants, key_data),
+            device=self._device,
+            wide=self._wide,
+        )
+        return program(params, inputs, self._constants, key_data)
+
+    def _checked(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs by name; each present, of the right shape and element type, and none besides."""
+        if not isinstance(inputs, Mapping):
+            if len(inputs) != len(self._inputs):
+                raise GraphError(f"expected the inputs {list(self._inputs)}, got {len(inputs)} values")
+            inputs = dict(zip(self._inputs, inputs, strict=True))
+        missing = [name for name in self._inputs if name not in inputs]
+        unknown = [name for name in inputs if name not in self._inputs]
+        if missing or unknown:
+            raise GraphError(
+                f"expected the inputs {list(self._inputs)}; missing: {missing}, unknown: {unknown}"
+            )
+        return {name: _fitting(name, inputs[name], spec) for name, spec in self._inputs.items()}
+
+
+def _fitting(name: str, value: Any, spec: Spec) -> Any:
+    if not hasattr(value, "dtype"):
+        value = np.asarray(value)
+        weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float
+        if weak:
+            value = value.astype(spec.type.dtype)
+    if tuple(value.shape) != spec.shape:
+        raise ShapeError(f"input {name!r} has shape {spec.shape}, got {tuple(value.shape)}")
+    if as_type(value.dtype) is not spec.type:
+        raise ElementTypeError(f"input {name!r} has element type {spec.type}, got {value.dtype}")
+    return value
+
+
+def _named(inputs: Sequence[Node] | Mapping[str, Node]) -> dict[str, Node]:
+    if isinstance(inputs, Mapping):
+        named = dict(inputs)
+    else:
+        named = {}
+        for i, node in enumerate(inputs):
+            name = node.name if node.name != "none" else f"input{i}"
+            if name in named:
+                raise GraphError(f"two inputs are called {name!r}; name them by a dictionary")
+            named[name] = node
+    if len({id(node) for node in named.values()}) != len(named):
+        raise GraphError("an input may appear only once")
+    for name, node in named.items():
+        if not isinstance(node, ConstantNode | ParamNode) or (
+            isinstance(node, ConstantNode) and node.tape().rows[node.id][0] is not INPUT
+        ):
+            raise GraphError(
+                f"input {name!r} must be a leaf (graph.input, a constant or a parameter), "
+                f"got a {node.type} node made at {place(node.where)}"
+            )
+    return named
+
+
+def _of_tape(graph: ExpressionGraph, node: Node, role: str) -> Node:
+    node = node.current()
+    if node.tape() is not graph.tape:
+        raise GraphError(f"{role} {node.type} made at {place(node.where)} belongs to another graph")
+    return node
+
+

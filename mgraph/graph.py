@@ -1,0 +1,332 @@
+"""``ExpressionGraph``: records nodes, runs them, keeps the parameters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from . import inits
+from .debug import print_gradient, print_value
+from .device import find_device
+from .errors import GraphError, ParameterError
+from .function import Function
+from .graphviz import graphviz
+from .inits import Initializer
+from .leaves import ConstantNode, Parameters, ParamNode
+from .node import Node, new_leaf, user_frame
+from .parameter_files import load_parameters, save_parameters
+from .programs import PROGRAMS
+from .rules import check_rule_set
+from .run import Run
+from .shape import as_shape
+from .specs import spec_of
+from .tape import Tape
+from .types import Type, as_type
+
+
+class ExpressionGraph:
+    """A graph of expressions, built by calling operators, run by ``forward`` and ``backward``.
+
+    ``inference`` turns gradients off; ``seed`` drives initialisers and dropout; ``derivatives`` is the rule
+    set that ``backward`` uses: ``"rules"`` (hand-written), ``"jax"`` (JAX's own) or ``"marian"``
+    (hand-written, with Marian's own where Marian's are not the right ones).
+
+    Keep a reference to the graph: nodes refer to it weakly. Source: Marian, ``graph/expression_graph.h``.
+    """
+
+    def __init__(self, inference: bool = False, *, seed: int = 1, derivatives: str = "rules") -> None:
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"expected a seed from 0 to 2**64 - 1, got {seed}")
+        self.seed = seed
+        self.derivatives = check_rule_set(derivatives)
+        self.device: jax.Device | None = None
+        """The device set by ``set_device``; ``None`` is JAX's default device."""
+        self.workspace_mb: int | None = None
+        self.dynamic = False
+        """Whether ``forward()`` was called on a growing graph; its programs then return every value."""
+        self.has_gradients = False
+        self.reloaded = False
+        self.model_yml: str | None = None
+        """Text of ``special:model.yml`` of the model file that was loaded."""
+        self._inference = inference
+        self._element_type = Type.float32
+        self._namespace = ""
+        self._parameters = Parameters()
+        self._runs = 0
+        self.tape = Tape(self)
+
+    # -- settings
+
+    def set_device(self, number: int, kind: str = "cpu") -> None:
+        """Run on device ``number`` of ``kind`` ``"cpu"`` or ``"gpu"``.
+
+        ``DeviceError`` that lists what there is if this machine or this JAX has no such device.
+        """
+        self.device = find_device(number, kind)
+
+    def reserve_workspace_mb(self, megabytes: int) -> None:
+        """The memory in MiB that a run may use; negative: all of the device's but that much.
+
+        XLA allocates what a program needs, so this reserves nothing; 0 is an error, as in Marian.
+        """
+        if megabytes == 0:
+            raise GraphError("reserve_workspace_mb expects a number of MiB other than 0")
+        self.workspace_mb = megabytes
+
+    def set_default_element_type(self, type_: Any) -> None:
+        """Element type of constants and parameters made without one; before the first parameter."""
+        if len(self._parameters):
+            raise GraphError("set_default_element_type must come before the first parameter")
+        self._element_type = as_type(type_)
+
+    @property
+    def default_element_type(self) -> Type:
+        return self._element_type
+
+    def set_inference(self, inference: bool) -> None:
+        """In inference there are no gradients, and layers drop nothing out."""
+        self._inference = inference
+
+    def is_inference(self) -> bool:
+        return self._inference
+
+    def switch_params(self, namespace: str) -> None:
+        """Parameters asked for from now on live in ``namespace``, stored as ``namespace::name``."""
+        self._namespace = namespace
+
+    # -- leaves
+
+    def constant(
+        self, shape: Any, init: Initializer | None = None, type: Any = None, *, name: str = "none"
+    ) -> ConstantNode:
+        """A constant of ``shape`` filled by an initialiser (zeros without one).
+
+        The value of a random initialiser is drawn at each run; every other value is computed now.
+        """
+        kind = self._element_type if type is None else as_type(type)
+        node = ConstantNode.make(self.tape, as_shape(shape), kind, init or inits.zeros())
+        if name != "none":
+            node.name = name
+        return node
+
+    def input(self, name: str, shape: Any, type: Any = None) -> ConstantNode:
+        """A named leaf without a value: a parameter of a ``graph.function`` in nGraph's sense."""
+        kind = self._element_type if type is None else as_type(type)
+        node: ConstantNode = new_leaf(ConstantNode, self.tape, spec_of(as_shape(shape), kind), False)
+        node.name = name
+        return node
+
+    def ones(self, shape: Any, type: Any = None) -> ConstantNode:
+        """A constant of ones."""
+        return self.constant(shape, inits.ones(), type)
+
+    def zeros(self, shape: Any, type: Any = None) -> ConstantNode:
+        """A constant of zeros."""
+        return self.constant(shape, inits.zeros(), type)
+
+    def indices(
+        self, values: Sequence[int], like: Node | None = None, axis: int | None = None
+    ) -> ConstantNode:
+        """A uint32 constant of indices: of shape ``(n,)``, or, with ``like`` and ``axis``, of as many
+        axes as ``like`` with ``n`` at ``axis`` and 1 elsewhere (for ``gather``)."""
+        shape = [len(values)]
+        if like is not None:
+            shape = [1] * len(like.shape)
+            shape[-1 if axis is None else axis] = len(values)
+        return self.constant(tuple(shape), inits.from_vector(values), Type.uint32)
+
+    def dropout_mask(self, p: float, shape: Any, type: Any = None) -> ConstantNode:
+        """A fresh random mask: 0 with probability ``p``, else ``1 / (1 - p)``."""
+        return self.constant(shape, inits.dropout(p), type)
+
+    def param(
+        self,
+        name: str,
+        shape: Any,
+        init: Initializer | None = None,
+        type: Any = None,
+        fixed: bool = False,
+    ) -> ParamNode:
+        """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
+
+        ``fixed`` parameters are not trained. ``ShapeError`` if it exists with another shape,
+        ``ParameterError`` if it exists with another element type or is new in a graph whose parameters
+        were loaded from a file.
+        """
+        full = self._full_name(name)
+        shape = as_shape(shape)
+        kind = None if type is None else as_type(type)
+        if full in self._parameters:
+            node = self._parameters[full]
+            self._parameters.check_shape(full, shape, user_frame())
+            if kind is not None and kind is not node.value_type:
+                raise ParameterError(
+                    f"parameter {full!r} has element type {node.value_type}, asked for again with {kind}"
+                )
+            node.current()
+            return node
+        if self.reloaded:
+            raise ParameterError(
+                f"parameter {full!r} of shape {shape} is not in the model that was loaded; it has "
+                + ", ".join(sorted(self._parameters))
+            )
+        node = ParamNode.make(
+            self, full, shape, kind or self._element_type, init or inits.glorot_uniform(), fixed
+        )
+        self._parameters.add(node)
+        return node
+
+    def get(self, name: str) -> ParamNode | None:
+        """The parameter ``name`` of the current namespace, ``None`` without one."""
+        full = self._full_name(name)
+        return self._parameters[full] if full in self._parameters else None
+
+    def params(self) -> Parameters:
+        """All parameters by name."""
+        return self._parameters
+
+    def _full_name(self, name: str) -> str:
+        return f"{self._namespace}::{name}" if self._namespace else name
+
+    # -- running
+
+    def forward(self) -> None:
+        """Run the nodes recorded and not yet run.
+
+        More nodes may be added on top of computed ones and ``forward()`` called again. On an unchanged
+        graph it does nothing, and draws no new random numbers.
+        """
+        run = self.run_of(self.tape)
+        start = run.covered
+        run.forward()
+        shown = [n for n in self.tape.debugged if n.id >= start]
+        if shown:
+            run.execute()
+            for node in shown:
+                print_value(node)
+
+    def backward(self, reset: bool = True, clip_value: float = 0.0) -> None:
+        """Gradients of the one top node by every trainable node; the top's adjoint is 1 everywhere.
+
+        ``reset=False`` adds to the parameters' gradients of before. ``clip_value`` cuts every node's
+        gradient elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is
+        more than one trainable top node, before ``forward()``, and in inference.
+        """
+        if self._inference:
+            raise GraphError("an inference graph has no gradients; set_inference(False) first")
+        gradients = self.run_of(self.tape).backward(clip_value)
+        by_name: dict[str, jax.Array] = {}
+        for i, gradient in gradients.items():
+            node = self.tape.nodes[i]
+            if isinstance(node, ParamNode):
+                by_name[node.name] = gradient
+        if not reset or clip_value:
+            by_name = self._accumulated(by_name, reset, clip_value)
+        for name, node in self._parameters.items():
+            if reset or name in by_name:
+                node.set_grad(by_name.get(name))
+        self.has_gradients = True
+        for node in self.tape.debugged:
+            if node.trainable:
+                print_gradient(node)
+
+    def backprop(self, reset: bool = True, clip_value: float = 0.0) -> None:
+        """``forward()`` and ``backward()`` as one program, over the whole graph, with the present values
+        of the parameters and new random draws."""
+        if self.tape.run is not None and self.tape.run.covered:
+            self.tape.run = None
+        self.forward()
+        self.backward(reset, clip_value)
+
+    def clear(self) -> None:
+        """Forget all nodes; keep parameters and their gradients."""
+        self.tape = Tape(self)
+
+    def run_of(self, tape: Tape) -> Run:
+        """The computation of a tape of this graph."""
+        if tape.run is None:
+            self._runs += 1
+            tape.run = Run(tape, self._runs)
+        return tape.run
+
+    def _accumulated(
+        self, new: dict[str, jax.Array], reset: bool, clip_value: float
+    ) -> dict[str, jax.Array]:
+        old = {} if reset else {n: g for n in new if (g := self._parameters[n]._grad) is not None}
+
+        def combine(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+            total = {n: g + old[n] if n in old else g for n, g in new.items()}
+            if clip_value:
+                total = {n: jnp.clip(g, -clip_value, clip_value) for n, g in total.items()}
+            return total
+
+        specs = tuple((n, self._parameters[n].spec, n in old) for n in new)
+        wide = any(s.type.is_wide for _, s, _ in specs)
+        key = ("accumulate", specs, clip_value)
+        program = PROGRAMS.get(
+            key, "gradient accumulation", combine, (new, old), device=self.device, wide=wide
+        )
+        return program(new, old)
+
+    def function(
+        self,
+        outputs: Node | Sequence[Node],
+        inputs: Sequence[Node] | Mapping[str, Node] = (),
+        *,
+        derivatives: str | None = None,
+    ) -> Function:
+        """The graph below ``outputs`` as a compiled function of ``inputs``; see ``Function``."""
+        return Function(self, outputs, inputs, derivatives or self.derivatives)
+
+    # -- pictures and files
+
+    def graphviz(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The graph in the dot language, as Marian draws it; also written to ``path`` if one is given."""
+        text = graphviz(self.tape)
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
+
+    def save(self, path: str | os.PathLike[str], meta: str | None = None) -> None:
+        """Write the parameters to ``path`` as a Marian model, sorted by name, as float32.
+
+        ``meta`` is the text of ``special:model.yml``; without it that of the loaded model is kept. The
+        file appears whole or not at all.
+        """
+        text = self.model_yml if meta is None else meta
+        prefix = f"{self._namespace}::" if self._namespace else ""
+        values = {
+            name.removeprefix(prefix): node.val()
+            for name, node in self._parameters.items()
+            if name.startswith(prefix)
+        }
+        save_parameters(path, values, text)
+
+    def load(self, path: str | os.PathLike[str], mark_reloaded: bool = True) -> None:
+        """Read the parameters of a Marian model into this graph, in the current namespace.
+
+        Floating point values become the graph's element type. With ``mark_reloaded`` asking for a
+        parameter that the file lacks is an error from then on. ``ModelFileError`` for a damaged file.
+        """
+        values, self.model_yml = load_parameters(path, self._element_type)
+        for name, value in values.items():
+            full = self._full_name(name)
+            shape: tuple[int, ...] = value.shape
+            if full in self._parameters:
+                self._parameters.check_shape(full, shape, user_frame())
+                self._parameters[full].set_value(value)
+            else:
+                kind = as_type(value.dtype)
+                node = ParamNode.make(self, full, shape, kind, inits.from_tensor(value), fixed=False)
+                self._parameters.add(node)
+        self.reloaded = self.reloaded or mark_reloaded
+
+    def __repr__(self) -> str:
+        return f"ExpressionGraph({len(self.tape.nodes)} nodes, {len(self._parameters)} parameters)"
+
+

@@ -1,0 +1,320 @@
+"""Initialisers of parameters and constants, under Marian's names (``inits::glorotUniform`` is
+``inits.glorot_uniform``).
+
+Two families. A *fixed* initialiser gives the same numbers each time; its value is computed by numpy
+when the node is made. A *random* one is a formula over uniform or normal numbers and is evaluated with
+one of two sources: numpy on the host for parameters (drawn once, from the graph's seed and the
+parameter's name), JAX inside the compiled program for constants (drawn anew at each run). Numbers differ
+from Marian's, which differ between its own CPU and GPU as well.
+
+Source: Marian, ``graph/node_initializers.h``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import ShapeError
+from .shape import Shape
+from .types import Type, as_type
+
+
+class Source(Protocol):
+    """Where random numbers come from; both draw float32."""
+
+    numpy: ModuleType
+
+    def uniform(self, shape: Shape) -> Any:
+        """Uniform in [0, 1)."""
+
+    def normal(self, shape: Shape) -> Any:
+        """Standard normal."""
+
+
+class HostSource:
+    """Random numbers by numpy, outside any program."""
+
+    numpy = np
+
+    def __init__(self, *seed: int) -> None:
+        self._generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+
+    def uniform(self, shape: Shape) -> np.ndarray:
+        return self._generator.random(shape, np.float32)
+
+    def normal(self, shape: Shape) -> np.ndarray:
+        return self._generator.standard_normal(shape, np.float32)
+
+
+class DeviceSource:
+    """Random numbers by JAX, inside a program."""
+
+    numpy = jnp
+
+    def __init__(self, key: jax.Array) -> None:
+        self._key = key
+
+    def uniform(self, shape: Shape) -> jax.Array:
+        return jax.random.uniform(self._key, shape, jnp.float32)
+
+    def normal(self, shape: Shape) -> jax.Array:
+        return jax.random.normal(self._key, shape, jnp.float32)
+
+
+class Initializer:
+    """Base of all initialisers."""
+
+
+class Fixed(Initializer):
+    """An initialiser whose value is known without drawing: ``f(shape, type) -> array``."""
+
+    def __init__(self, name: str, function: Callable[[Shape, Type], Any]) -> None:
+        self._name, self._function = name, function
+
+    def value(self, shape: Shape, type_: Type) -> np.ndarray:
+        """The value as a fresh numpy array that shares no memory with the user's."""
+        value = np.array(self._function(shape, type_), type_.dtype)
+        if value.shape != shape:
+            raise ShapeError(f"{self._name} gave a value of shape {value.shape} for a node of {shape}")
+        value.flags.writeable = False
+        return value
+
+    def __repr__(self) -> str:
+        return f"inits.{self._name}"
+
+
+@dataclass(frozen=True)
+class Random(Initializer):
+    """An initialiser that draws; its fields are part of a program's structure."""
+
+    def draw(self, source: Source, shape: Shape) -> Any:
+        """Float32 numbers of ``shape`` from ``source``."""
+        raise TypeError(f"{type(self).__name__} does not say how it draws")
+
+    def host_value(self, seed: tuple[int, ...], shape: Shape, type_: Type) -> np.ndarray:
+        """A value drawn by numpy from a seed of non-negative ints."""
+        return np.asarray(self.draw(HostSource(*seed), shape), type_.dtype)
+
+    def device_value(self, key: jax.Array, shape: Shape, type_: Type) -> jax.Array:
+        """A value drawn inside a program."""
+        return self.draw(DeviceSource(key), shape).astype(type_.dtype)
+
+
+# ---------------------------------------------------------------- fixed values
+
+
+def from_value(value: float) -> Fixed:
+    """Every element is ``value``."""
+    return Fixed("from_value", lambda shape, type_: np.full(shape, value, type_.dtype))
+
+
+def zeros() -> Fixed:
+    """Every element is 0."""
+    return from_value(0.0)
+
+
+def ones() -> Fixed:
+    """Every element is 1."""
+    return from_value(1.0)
+
+
+def dummy() -> Fixed:
+    """Leaves the value unspecified, for a node that is set before use (here: zeros)."""
+    return zeros()
+
+
+def eye(value: float = 1.0) -> Fixed:
+    """``value`` on the diagonal of a square matrix, 0 elsewhere; ``ShapeError`` for other shapes."""
+
+    def diagonal(shape: Shape, type_: Type) -> np.ndarray:
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise ShapeError(f"inits.eye needs a square matrix, got shape {shape}")
+        return np.eye(shape[0]) * value
+
+    return Fixed("eye", diagonal)
+
+
+def from_vector(values: Any) -> Fixed:
+    """The given numbers in row-major order; there must be exactly as many as the node has elements."""
+    flat = np.array(values).reshape(-1)
+
+    def shaped(shape: Shape, type_: Type) -> np.ndarray:
+        if flat.size != math.prod(shape):
+            raise ShapeError(
+                f"inits.from_vector got {flat.size} values for a node of shape {shape}, "
+                f"which holds {math.prod(shape)}"
+            )
+        return flat.reshape(shape)
+
+    return Fixed("from_vector", shaped)
+
+
+def from_tensor(array: Any) -> Fixed:
+    """A copy of an array of the node's own shape (numpy, JAX, or another node's ``val()``)."""
+    copy = np.array(array)
+    return Fixed("from_tensor", lambda shape, type_: copy)
+
+
+def from_item(item: Any) -> Fixed:
+    """A copy of an item of a model file (see ``mgraph.items``) of the node's own shape."""
+    return Fixed("from_item", lambda shape, type_: np.asarray(item))
+
+
+def from_lambda(
+    function: Callable[[Shape, np.dtype[Any]], Any], intermediate_type: Any = None
+) -> Fixed:
+    """Whatever ``function(shape, dtype)`` returns; with ``intermediate_type`` the function works in
+    that element type and the result is cast to the node's."""
+
+    def call(shape: Shape, type_: Type) -> np.ndarray:
+        inner = type_ if intermediate_type is None else as_type(intermediate_type)
+        return np.asarray(function(shape, inner.dtype), inner.dtype)
+
+    return Fixed("from_lambda", call)
+
+
+def range(begin: float, end: float, step: float = 1) -> Fixed:
+    """``begin, begin + step, ...`` below ``end``; as many numbers as the node has elements."""
+
+    def sequence(shape: Shape, type_: Type) -> np.ndarray:
+        values = np.arange(begin, end, step)
+        if values.size != math.prod(shape):
+            raise ShapeError(
+                f"inits.range({begin}, {end}, {step}) has {values.size} values, "
+                f"the node of shape {shape} holds {math.prod(shape)}"
+            )
+        return values.reshape(shape)
+
+    return Fixed("range", sequence)
+
+
+def sinusoidal_position_embeddings(start: int = 0) -> Fixed:
+    """Sine in the first half of the last axis, cosine in the second:
+    ``angle(pos, i) = pos * 10000 ** (-(i mod n) / (n - 1))`` with ``n = dim / 2``.
+
+    Shape ``(..., positions, dim)``, positions counted from ``start`` over all rows.
+    Source: Vaswani et al. 2017 in tensor2tensor's layout, as Marian computes it (float32).
+    """
+
+    def table(shape: Shape, type_: Type) -> np.ndarray:
+        dim = shape[-1]
+        n = dim // 2
+        positions = np.arange(start, start + math.prod(shape[:-1]), dtype=np.float32)
+        column = np.arange(dim)
+        step = np.log(np.float32(10000.0)) / np.float32(dim / 2 - 1)
+        angle = positions[:, None] * np.exp((column % n).astype(np.float32) * -step)[None, :]
+        return np.where(column < n, np.sin(angle), np.cos(angle)).reshape(shape)
+
+    return Fixed("sinusoidal_position_embeddings", table)
+
+
+# ---------------------------------------------------------------- random values
+
+
+@dataclass(frozen=True)
+class Uniform(Random):
+    a: float
+    b: float
+
+    def draw(self, source: Source, shape: Shape) -> Any:
+        return source.uniform(shape) * np.float32(self.b - self.a) + np.float32(self.a)
+
+
+@dataclass(frozen=True)
+class Normal(Random):
+    mean: float
+    stddev: float
+
+    def draw(self, source: Source, shape: Shape) -> Any:
+        return source.normal(shape) * np.float32(self.stddev) + np.float32(self.mean)
+
+
+@dataclass(frozen=True)
+class Bernoulli(Random):
+    prob: float
+    scale: float
+    shift: float
+
+    def draw(self, source: Source, shape: Shape) -> Any:
+        hit = (source.uniform(shape) < np.float32(self.prob)).astype(np.float32)
+        return hit * np.float32(self.scale) + np.float32(self.shift)
+
+
+@dataclass(frozen=True)
+class Gumbel(Random):
+    eps: float
+
+    def draw(self, source: Source, shape: Shape) -> Any:
+        u = source.uniform(shape) * np.float32(1.0 - 2.0 * self.eps) + np.float32(self.eps)
+        return -source.numpy.log(-source.numpy.log(u))
+
+
+@dataclass(frozen=True)
+class Glorot(Random):
+    fan_in: bool
+    fan_out: bool
+    scale: float
+    normal: bool
+
+    def draw(self, source: Source, shape: Shape) -> Any:
+        if len(shape) < 2:
+            raise ShapeError(f"a Glorot initialiser needs at least two axes, got shape {shape}")
+        numerator = 2.0 if self.normal else 6.0
+        if self.fan_in == self.fan_out:
+            spread = math.sqrt(numerator / (shape[-2] + shape[-1]))
+        else:
+            spread = math.sqrt(numerator / 2 / (shape[-2] if self.fan_in else shape[-1]))
+        width = np.float32(spread * self.scale)
+        if self.normal:
+            return source.normal(shape) * width
+        return (source.uniform(shape) * np.float32(2) - np.float32(1)) * width
+
+
+def uniform(a: float = 0.0, b: float = 1.0) -> Random:
+    """Uniform in ``[a, b)``."""
+    return Uniform(float(a), float(b))
+
+
+def normal(mean: float = 0.0, stddev: float = 1.0) -> Random:
+    """Normal with the given mean and standard deviation."""
+    return Normal(float(mean), float(stddev))
+
+
+def bernoulli(p: float, scale: float = 1.0, shift: float = 0.0) -> Random:
+    """``(u < p) * scale + shift`` with ``u`` uniform in [0, 1)."""
+    return Bernoulli(float(p), float(scale), float(shift))
+
+
+def dropout(p: float) -> Random:
+    """A dropout mask: 0 with probability ``p``, else ``1 / (1 - p)``; ``0 <= p < 1``."""
+    if not 0 <= p < 1:
+        raise ValueError(f"inits.dropout expects a probability 0 <= p < 1, got {p}")
+    return Bernoulli(1.0 - p, 1.0 / (1.0 - p), 0.0)
+
+
+def gumbel(eps: float = 1e-5) -> Random:
+    """Gumbel noise ``-log(-log(u))`` with ``u`` uniform in ``[eps, 1 - eps)``."""
+    return Gumbel(float(eps))
+
+
+def glorot_uniform(fan_in: bool = False, fan_out: bool = False, scale: float = 1.0) -> Random:
+    """Uniform in ``+-scale * sqrt(6 / (in + out))``; in = second last axis, out = last axis.
+
+    With ``fan_in`` alone ``sqrt(3 / in)``, with ``fan_out`` alone ``sqrt(3 / out)``; both set is the
+    same as none. Source: Glorot and Bengio 2010.
+    """
+    return Glorot(fan_in, fan_out, float(scale), normal=False)
+
+
+def glorot_normal(fan_in: bool = False, fan_out: bool = False, scale: float = 1.0) -> Random:
+    """Normal with standard deviation ``scale * sqrt(2 / (in + out))``; with one flag alone
+    ``sqrt(1 / in)`` or ``sqrt(1 / out)``. Source: Glorot and Bengio 2010."""
+    return Glorot(fan_in, fan_out, float(scale), normal=True)

@@ -1,0 +1,185 @@
+"""Items: the named arrays that a Marian model file is made of.
+
+A model, its optimizer's state and its configuration (`special:model.yml`) are all items. Here
+they are read from and written to `.npz`, byte for byte as Marian does; a file from anywhere may be
+read: nothing in it is executed, and no array is made before its size has been checked.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .archive import MAX_NAME_BYTES, Member, ZipArchive
+from .errors import ModelFileError
+
+MODEL_YML = "special:model.yml"
+# Marian pads a text item with zero bytes to a multiple of this.
+PADDING = 256
+
+_MAGIC = b"\x93NUMPY"
+_MAX_HEADER_BYTES = 4096
+_MAX_RANK = 32
+# What numpy and Marian write, in the order they write it; nothing in it is evaluated.
+_HEADER = re.compile(
+    r"\{ *'descr': *'(\||[<>])([fiu])([1248])', *'fortran_order': *(True|False), *"
+    r"'shape': *\(((?: *\d{1,19} *,)* *(?:\d{1,19})?) *\) *,? *\} *\n?")
+_ELEMENT_TYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """All items of the `.npz` file at `path`, in the file's order, as C-ordered native arrays.
+
+    Element types are kept, except that signed 8-byte integers become `uint64`, as in Marian.
+    Raises `ModelFileError`, which names the file and what is wrong, for whatever is not a sound
+    npz file of plain numbers; `OSError` where the file cannot be opened.
+    """
+    items: dict[str, np.ndarray] = {}
+    with ZipArchive(path) as archive:
+        for member in archive.members:
+            name = member.name.removesuffix(".npy")
+            if name in ("", member.name):
+                raise archive.error(f"{member.name!r} is not an item: items are called NAME.npy")
+            items[name] = _array(archive, member, archive.read(member))
+    return items
+
+
+def write_npz(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> None:
+    """Writes `items`, in their order, as the `.npz` file that Marian would write; all or nothing.
+
+    Each array is stored uncompressed, C-ordered and little endian under `NAME.npy`, in the element
+    types that Marian knows: float16/32/64, int8/16/32/64, uint8/16/32/64. Another type, or a name
+    that no reader would take, raises `ModelFileError` before `path` is touched.
+    """
+    arrays = {name: _storable(path, name, np.asarray(value)) for name, value in items.items()}
+    with replacing(path) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            header = _header(array)
+            # Marian leaves all of these zero; the same model gives the same bytes at any time.
+            info = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 0, 0, 0, 0, 0))
+            info.create_system = 0
+            info.file_size = len(header) + array.nbytes
+            with archive.open(info, "w") as member:
+                member.write(header)
+                member.write(array.reshape(-1).view(np.uint8).data)
+            info.external_attr = 0
+
+
+def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
+    """The text of the item `special:model.yml` up to its first zero byte; None without the item.
+
+    Bytes that are not UTF-8 come as surrogate escapes. Raises `ModelFileError` if the item is not
+    a row of bytes.
+    """
+    item = items.get(MODEL_YML)
+    if item is None:
+        return None
+    if item.ndim != 1 or item.dtype.itemsize != 1:
+        raise ModelFileError(f"{MODEL_YML} should be a row of int8, it is {item.dtype} of shape "
+                             f"{item.shape}")
+    return item.tobytes().partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def with_model_yml(text: str) -> np.ndarray:
+    """`text` as the item `special:model.yml`: int8, a zero byte after it, padded with zero bytes
+    to a multiple of 256. The inverse of `model_yml`."""
+    data = text.encode("utf-8", "surrogateescape") + b"\0"
+    return np.frombuffer(data.ljust(-len(data) // PADDING * -PADDING, b"\0"), np.int8)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends well; else it leaves no trace.
+
+    It is written beside `path`, brought to the disk, then renamed: a reader, or a machine that
+    loses power, sees the old file or the whole new one. A symbolic link stays one.
+    """
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    """Makes a rename in `folder` survive a loss of power, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
+    """The array in the `.npy` bytes `data` (numpy's format, versions 1 to 3)."""
+    if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
+        raise archive.error(f"{member.name!r} is not an array in numpy's format")
+    width = 2 if data[6] == 1 else 4
+    start = 8 + width + int.from_bytes(data[8:8 + width], "little")
+    if start > min(len(data), _MAX_HEADER_BYTES):
+        raise archive.error(f"{member.name!r} has a header of {start} bytes in {len(data)} "
+                            f"(at most {_MAX_HEADER_BYTES} are read)")
+    text = data[8 + width:start].decode("latin-1")
+    match = _HEADER.fullmatch(text)
+    if (match is None or (code := match[2] + match[3]) not in _ELEMENT_TYPES
+            or (match[1] == "|" and match[3] != "1")):
+        raise archive.error(f"{member.name!r} is not an array of plain numbers "
+                            f"(float, int or uint of 1 to 8 bytes): {text.strip()[:200]}")
+    shape = tuple(int(size) for size in match[5].split(",") if size.strip())
+    count = 1
+    for size in shape:
+        count *= size
+    if len(shape) > _MAX_RANK or count * int(match[3]) != len(data) - start:
+        raise archive.error(f"{member.name!r} has {len(data) - start} bytes of numbers, but its "
+                            f"shape is {shape} of {match[3]} bytes each")
+    array = np.frombuffer(data, np.dtype(match[1] + code), count, start)
+    array = array.reshape(shape, order="F" if match[4] == "True" else "C")
+    array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return array.view(np.uint64) if code == "i8" else array
+
+
+def _storable(path: str | os.PathLike[str], name: str, array: np.ndarray) -> np.ndarray:
+    if not _is_item_name(name):
+        raise ModelFileError(f"{os.fspath(path)}: {name[:80]!r} cannot be the name of an item")
+    code = f"{array.dtype.kind}{array.dtype.itemsize}"
+    if code not in _ELEMENT_TYPES:
+        raise ModelFileError(f"{os.fspath(path)}: item {name!r} is {array.dtype}; a model file "
+                             "holds float16/32/64, int8 to int64 and uint8 to uint64")
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+
+
+def _is_item_name(name: str) -> bool:
+    try:
+        return "\0" not in name and 0 < len(name.encode()) <= MAX_NAME_BYTES - len(".npy")
+    except UnicodeEncodeError:
+        return False
+
+
+def _header(array: np.ndarray) -> bytes:
+    """The `.npy` header that Marian writes: 16 bytes aligned, `<` before one-byte types too."""
+    shape = f"({array.shape[0]},)" if array.ndim == 1 else f"({', '.join(map(str, array.shape))})"
+    text = (f"{{'descr': '<{array.dtype.kind}{array.dtype.itemsize}', 'fortran_order': False, "
+            f"'shape': {shape}, }}").encode()
+    size = -(len(text) + 11) // 16 * -16
+    return b"\x93NUMPY\1\0" + (size - 10).to_bytes(2, "little") + text.ljust(size - 11) + b"\n"

@@ -1,0 +1,198 @@
+"""Leaves of a graph: constants and named parameters."""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import GraphError, ParameterError, ShapeError
+from .inits import Fixed, Initializer, Random
+from .node import Node, new_leaf, place
+from .shape import Shape
+from .specs import spec_of
+from .tape import INPUT, Tape
+from .types import Type
+
+if TYPE_CHECKING:
+    from .graph import ExpressionGraph
+
+
+class ConstantNode(Node):
+    """A leaf that is not trained. Made by ``graph.constant`` and its relatives."""
+
+    type = "const"
+    color = "white"
+    form = "diamond"
+
+    array: np.ndarray | None = None
+    """The value of a fixed constant; ``None`` for random ones and for inputs without a value."""
+
+    def leaf_value(self) -> np.ndarray:
+        if self.array is None:
+            raise GraphError(
+                f"input {self.name!r} has no value; call a graph.function with it, or give it one by "
+                "set_value()"
+            )
+        return self.array
+
+    def set_value(self, value: Any) -> None:
+        """Give an input of ``graph.input`` a value of its shape, for ``forward()``."""
+        array = np.array(value, self.value_type.dtype)
+        if array.shape != self.shape:
+            raise ShapeError(f"input {self.name!r} has shape {self.shape}, got a value of {array.shape}")
+        self.array = array
+
+    def val(self) -> Any:
+        if self.array is not None:
+            return jnp.asarray(self.array)
+        return super().val()
+
+    @staticmethod
+    def make(tape: Tape, shape: Shape, type_: Type, init: Initializer) -> ConstantNode:
+        """A constant at the end of ``tape``; a random one is drawn anew at each run."""
+        spec = spec_of(shape, type_)
+        if isinstance(init, Random):
+            return new_leaf(ConstantNode, tape, spec, trainable=False, init=init)
+        if not isinstance(init, Fixed):
+            raise TypeError(f"expected an initialiser from mgraph.inits, got {init!r}")
+        array = init.value(shape, type_)
+        node: ConstantNode = new_leaf(ConstantNode, tape, spec, trainable=False)
+        node.array = array
+        return node
+
+
+class ParamNode(Node):
+    """A named leaf that training changes; it outlives ``graph.clear()``. Made by ``graph.param``."""
+
+    type = "param"
+    color = "orangered"
+    form = "hexagon"
+
+    if TYPE_CHECKING:
+        _owner: weakref.ref[ExpressionGraph]
+        _init: Initializer
+        _value: jax.Array | None
+        _grad: jax.Array | None
+
+    @staticmethod
+    def make(
+        graph: ExpressionGraph, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool
+    ) -> ParamNode:
+        """A parameter of ``graph``, on its present tape."""
+        node: ParamNode = new_leaf(ParamNode, graph.tape, spec_of(shape, type_), trainable=not fixed)
+        node.name = name
+        node._owner = weakref.ref(graph)
+        node._init, node._value, node._grad = init, None, None
+        return node
+
+    @property
+    def graph(self) -> ExpressionGraph:
+        graph = self._owner()
+        if graph is None:
+            raise GraphError(f"the graph of parameter {self.name!r} is gone; keep a reference to it")
+        return graph
+
+    def current(self) -> Node:
+        tape = self.graph.tape
+        if self._tape is not tape.ref:
+            tape.append(self, (INPUT, self.spec, self.trainable))
+            if self.debug_message is not None:
+                tape.debugged.append(self)
+        return self
+
+    def val(self) -> jax.Array:
+        """The present value; drawn from the initialiser on first use."""
+        if self._value is None:
+            graph = self.graph
+            if isinstance(self._init, Random):
+                seed = (graph.seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
+                value = self._init.host_value(seed, self.shape, self.value_type)
+            elif isinstance(self._init, Fixed):
+                value = self._init.value(self.shape, self.value_type)
+            else:
+                raise TypeError(f"expected an initialiser from mgraph.inits, got {self._init!r}")
+            self._value = self._on_device(value)
+        return self._value
+
+    leaf_value = val
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value by an array of the same shape; the element type is kept."""
+        array = value if isinstance(value, jax.Array) else np.array(value)
+        if tuple(array.shape) != self.shape:
+            raise ShapeError(
+                f"parameter {self.name!r} has shape {self.shape}, got a value of {tuple(array.shape)}"
+            )
+        if array.dtype != self.value_type.dtype:
+            array = np.asarray(array).astype(self.value_type.dtype)
+        self._value = self._on_device(array)
+
+    def _on_device(self, value: Any) -> jax.Array:
+        with jax.enable_x64(self.value_type.is_wide):
+            return jax.device_put(value, self.graph.device)
+
+    def grad(self) -> jax.Array:
+        """The accumulated gradient; ``GraphError`` before the first ``backward()``."""
+        if not self.trainable:
+            raise GraphError(f"parameter {self.name!r} is not trainable and has no gradient")
+        if self._grad is None:
+            if not self.graph.has_gradients:
+                raise GraphError(
+                    f"the gradient of parameter {self.name!r} is not computed yet; "
+                    "call graph.backward() first"
+                )
+            with jax.enable_x64(self.value_type.is_wide):
+                return jnp.zeros(self.shape, self.value_type.dtype)
+        return self._grad
+
+    def set_grad(self, gradient: jax.Array | None) -> None:
+        """Replace the accumulated gradient; ``None`` stands for zero."""
+        self._grad = gradient
+
+
+class Parameters(Mapping[str, ParamNode]):
+    """The parameters of a graph by full name, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, ParamNode] = {}
+
+    def __getitem__(self, name: str) -> ParamNode:
+        try:
+            return self._nodes[name]
+        except KeyError:
+            raise ParameterError(f"there is no parameter {name!r}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def add(self, node: ParamNode) -> None:
+        self._nodes[node.name] = node
+
+    def trainable(self) -> dict[str, ParamNode]:
+        """Those that training changes."""
+        return {name: node for name, node in self._nodes.items() if node.trainable}
+
+    def vals(self) -> dict[str, jax.Array]:
+        """All values, as a flat dictionary that any JAX code can take."""
+        return {name: node.val() for name, node in self._nodes.items()}
+
+    def grads(self) -> dict[str, jax.Array]:
+        """The gradients of the trainable parameters, zeros where none has arrived."""
+        return {name: node.grad() for name, node in self.trainable().items()}
+
+    def check_shape(self, name: str, shape: Shape, where: Any) -> None:
+        """``ShapeError`` if the parameter exists with another shape."""
+        known = self._nodes[name].shape
+        if known != shape:
+            raise ShapeError(
+                f"parameter {name!r} has shape {known}, asked for again with {shape}\n  at {place(where)}"
+            )

@@ -1,0 +1,504 @@
+"""Nodes and operators: how an operation is declared, and what happens when one is recorded.
+
+A node class such as ``SinNodeOp`` makes two kinds of object. Calling it, ``SinNodeOp(x)``, records a
+*node* on the tape of its children. The node refers to an *operator*: a bare instance of the same class
+that has the fields (an axis, a flag) but no children, exists once per class and field values, and is the
+``self`` of ``forward_ops`` and ``backward_ops``. Programs hold operators only, so that a compiled program
+never keeps a graph alive.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import numpy as np
+
+from .errors import ElementTypeError, GraphError, MGraphError, ShapeError
+from .shape import Shape
+from .specs import Spec, Specs, is_wide, spec_like
+from .tape import INPUT, Tape
+from .types import Type
+
+if TYPE_CHECKING:
+    from .graph import ExpressionGraph
+
+_ROOM = str(Path(__file__).parent)
+_MAX_SHAPES = 4096
+
+
+class NodeMeta(type):
+    """Calling a node class records a node; see the module's page."""
+
+    def __call__(cls, *children: Any, **fields: Any) -> Any:
+        if fields or not cls.plain_arity(children):
+            children, fields = cls.sort_arguments(children, fields)
+            return record(cls, cls.make_operator(**fields), children)
+        operator = cls._plain
+        return record(cls, operator if operator is not None else cls.make_operator(), children)
+
+    def plain_arity(cls, children: tuple[Any, ...]) -> bool:
+        """Whether all positional arguments are children."""
+        return not cls.fields or all(isinstance(c, Node) for c in children)
+
+    def sort_arguments(
+        cls, arguments: tuple[Any, ...], fields: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional arguments: first the children, then values of the fields in their order."""
+        count = 0
+        while count < len(arguments) and isinstance(arguments[count], Node):
+            count += 1
+        names = [name for name in cls.fields if name not in fields]
+        values = arguments[count:]
+        if len(values) > len(names):
+            raise ElementTypeError(
+                f"{cls.__name__}: expected nodes and then {len(names)} fields {names}, got {arguments!r}"
+            )
+        return arguments[:count], {**fields, **dict(zip(names, values, strict=False))}
+
+    def make_operator(cls, **fields: Any) -> Any:
+        """The one operator of this class with these field values."""
+        if not issubclass(cls, NaryNodeOp):
+            raise TypeError(f"{cls.__name__} is no operation; leaves are made by graph.constant and graph.param")
+        unknown = fields.keys() - set(cls.fields)
+        missing = [n for n in cls.fields if n not in fields and n not in cls.defaults]
+        if unknown or missing:
+            raise TypeError(
+                f"{cls.__name__} has the fields {list(cls.fields)}; "
+                + (f"unknown: {sorted(unknown)}" if unknown else f"missing: {missing}")
+            )
+        full = {name: fields[name] if name in fields else cls.defaults[name] for name in cls.fields}
+        key = tuple(canonical(v, cls, k) for k, v in full.items())
+        operator = cls._operators.get(key)
+        if operator is None:
+            operator = object.__new__(cls)
+            operator.__dict__.update(full)
+            operator._shapes = {}
+            cls._operators[key] = operator
+        return operator
+
+
+def canonical(value: Any, cls: type, name: str) -> Any:
+    """A hashable stand-in for a field's value that tells 1 from 1.0, 0.0 from -0.0, and nan from none."""
+    if isinstance(value, tuple):
+        return ("tuple", *(canonical(v, cls, name) for v in value))
+    if isinstance(value, float):
+        return type(value), value.hex()
+    if isinstance(value, np.ndarray | jax.Array | list | dict | set):
+        raise TypeError(
+            f"{cls.__name__}.{name} must be a number, string or tuple, got {type(value).__name__}. "
+            "Values that change from step to step are nodes: graph.constant(shape, init)"
+        )
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(f"{cls.__name__}.{name} must be hashable, got {value!r}") from None
+    return type(value), value
+
+
+def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
+    """The node of ``operator`` over ``children``: a new one, or the equal one recorded before."""
+    try:
+        ref = children[0]._tape
+        for child in children:
+            if child._tape is not ref:
+                children, ref = _one_tape(cls, children)
+                break
+        tape = ref()
+        if tape is None:
+            children, ref = _one_tape(cls, children)
+            tape = ref()
+        row = (operator, *[c.id for c in children])
+        node = tape.seen.get(row)
+    except (AttributeError, IndexError):
+        raise _no_children(cls, children) from None
+    if node is not None:
+        return node
+    specs = tuple([c.spec for c in children])
+    try:
+        spec = operator._shapes[specs]
+    except KeyError:
+        spec = _infer(cls, operator, children, specs)
+    node = object.__new__(cls)
+    node.operator, node.children, node.spec = operator, children, spec
+    trainable = False
+    if cls.differentiable:
+        for child in children:
+            if child.trainable:
+                trainable = True
+                break
+    node.trainable = trainable
+    node.where = user_frame()
+    tape.append(node, row)
+    tape.seen[row] = node
+    return node
+
+
+def user_frame() -> tuple[CodeType, int] | None:
+    """Code and instruction of the nearest caller outside this package."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_ROOM):
+        frame = frame.f_back  # type: ignore[assignment]
+    return (frame.f_code, frame.f_lasti) if frame is not None else None
+
+
+def place(where: tuple[CodeType, int] | None) -> str:
+    """``file:line`` of a recorded place."""
+    if where is None:
+        return "an unknown place"
+    code, instruction = where
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= instruction < end and number is not None:
+            line = number
+    return f"{code.co_filename}:{line}"
+
+
+def _describe(children: Sequence[Node]) -> str:
+    return ", ".join(
+        f"{c.type}{f' {c.name!r}' if c.name != 'none' else ''} {c.spec!r}" for c in children
+    )
+
+
+def _infer(cls: NodeMeta, operator: Any, children: tuple[Node, ...], specs: tuple[Any, ...]) -> Specs:
+    """Spec of an operator's value, by abstract evaluation; remembered by the operator."""
+
+    def where() -> str:
+        return f"\n  children: {_describe(children)}\n  at {place(user_frame())}"
+
+    try:
+        operator.check_types(*specs)
+        with jax.enable_x64(any(is_wide(s) for s in specs) or operator.makes_wide()):
+            spec = operator.new_spec(*specs)
+    except MGraphError as e:
+        raise type(e)(f"{cls.__name__} ({cls.type}): {e}{where()}") from None
+    except (TypeError, ValueError, IndexError, ZeroDivisionError) as e:
+        first = str(e).strip().split("\n")[0]
+        raise ShapeError(f"{cls.__name__} ({cls.type}): children do not fit: {first}{where()}") from e
+    if len(operator._shapes) >= _MAX_SHAPES:
+        operator._shapes.clear()
+    operator._shapes[specs] = spec
+    return spec
+
+
+def _one_tape(cls: NodeMeta, children: tuple[Any, ...]) -> tuple[tuple[Node, ...], Any]:
+    """The children on one tape: parameters kept over ``clear()`` join the new tape, and nodes from
+    outside a loop's body are captured by the innermost body."""
+    if not all(isinstance(c, Node) for c in children):
+        raise AttributeError
+    children = tuple(c.current() for c in children)
+    tapes = [c.tape() for c in children]
+    deepest = max(tapes, key=lambda t: len(t.ancestry()))
+    line = deepest.ancestry()
+    for child, tape in zip(children, tapes, strict=True):
+        if tape not in line:
+            mixed = tape.graph is not deepest.graph
+            problem = (
+                "children belong to two different graphs"
+                if mixed
+                else "a node of a loop's body is used outside that body; return it from the body instead"
+            )
+            raise GraphError(
+                f"{cls.__name__} ({cls.type}): {problem}\n  children: {_describe(children)}"
+                f"\n  {child.type} was made at {place(child.where)}\n  at {place(user_frame())}"
+            )
+    moved = tuple(
+        c if t is deepest else capture(deepest, c) for c, t in zip(children, tapes, strict=True)
+    )
+    return moved, deepest.ref
+
+
+def capture(tape: Tape, outer: Node) -> Node:
+    """The leaf through which the body on ``tape`` sees a node recorded outside of it."""
+    entry = tape.captured.get(id(outer))
+    if entry is None:
+        entry = outer, new_leaf(ArgumentNode, tape, outer.spec, trainable=outer.trainable)
+        tape.captured[id(outer)] = entry
+    return entry[1]
+
+
+def new_leaf(cls: type[Node], tape: Tape, spec: Specs, trainable: bool, init: Any = None) -> Any:
+    """A leaf at the end of ``tape``; ``init`` is the initialiser of a random leaf."""
+    node = object.__new__(cls)
+    node.operator, node.children, node.spec, node.trainable = None, (), spec, trainable
+    node.where = user_frame()
+    tape.append(node, (init, spec) if init is not None else (INPUT, spec, trainable))
+    return node
+
+
+def _no_children(cls: NodeMeta, children: tuple[Any, ...]) -> Exception:
+    here = f"\n  at {place(user_frame())}"
+    if not children:
+        return ElementTypeError(f"{cls.__name__} ({cls.type}): expected at least one node{here}")
+    for child in children:
+        if not isinstance(child, Node):
+            return ElementTypeError(
+                f"{cls.__name__} ({cls.type}): expected nodes, got {child!r} of type "
+                f"{type(child).__name__}; numbers become nodes by graph.constant(shape, init){here}"
+            )
+    for child in children:
+        try:
+            child.tape()
+        except GraphError as e:
+            return GraphError(f"{cls.__name__} ({cls.type}): {e}{here}")
+    return GraphError(f"{cls.__name__} ({cls.type}): these children cannot be recorded{here}")
+
+
+class Node(metaclass=NodeMeta):
+    """A node of an expression graph. Source: Marian, ``graph/node.h``.
+
+    To declare an operation, subclass ``NaryNodeOp`` or ``UnaryNodeOp``::
+
+        class SinNodeOp(UnaryNodeOp):
+            type = "sin"
+            def forward_ops(self, x):
+                return jnp.sin(x)
+            def backward_ops(self, adj, val, x):
+                return (adj * jnp.cos(x),)
+
+    An annotated class attribute (``axis: int``) is a field: part of the operator's identity, given by
+    keyword or after the children. Nothing needs registering.
+    """
+
+    __slots__ = (
+        "__dict__", "__weakref__", "_tape", "children", "id", "operator", "spec", "trainable", "where",
+    )  # fmt: skip
+
+    type: ClassVar[str] = "node"
+    """Marian's friendly name of the operation."""
+    color: ClassVar[str] = "orange"
+    form: ClassVar[str] = "box"
+    name: str = "none"
+    """The name given by the user or, for a parameter, its name in the model; ``"none"`` without one."""
+    debug_message: str | None = None
+    is_checkpoint: bool = False
+    index_children: ClassVar[tuple[int, ...]] = ()
+    """Children that hold indices: of an integer type, outside the common element type."""
+    composite: ClassVar[bool] = False
+    """Whether the operator runs a recorded body itself (``evaluate``) and needs no rule of its own."""
+    differentiable: ClassVar[bool] = False
+    """Whether the class has a backward rule; derived."""
+    fields: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields; derived from the annotations."""
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    _operators: ClassVar[weakref.WeakValueDictionary[Any, Any]]
+    _plain: ClassVar[Any] = None
+
+    if TYPE_CHECKING:
+        # What a node has besides its class; the operator methods are attached by mgraph.expression.
+        _tape: weakref.ref[Tape]
+        children: tuple[Node, ...]
+        id: int
+        operator: Any
+        spec: Any
+        trainable: bool
+        where: tuple[CodeType, int] | None
+        forward_ops: ClassVar[Any]
+        backward_ops: ClassVar[Any]
+
+        def __add__(self, other: Any) -> Node: ...
+        def __radd__(self, other: Any) -> Node: ...
+        def __sub__(self, other: Any) -> Node: ...
+        def __rsub__(self, other: Any) -> Node: ...
+        def __mul__(self, other: Any) -> Node: ...
+        def __rmul__(self, other: Any) -> Node: ...
+        def __truediv__(self, other: Any) -> Node: ...
+        def __rtruediv__(self, other: Any) -> Node: ...
+        def __neg__(self) -> Node: ...
+        def __getitem__(self, index: Any) -> Node: ...
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for what is no slot, field or method: a field of a node is its operator's.
+        if name in type(self).fields:
+            operator = self.operator
+            if operator is not None:
+                return getattr(operator, name)
+        if name in ("children", "spec", "id", "trainable", "_tape") and "_shapes" in self.__dict__:
+            raise GraphError(
+                f"{type(self).__name__}: a rule sees values only; its operator has no {name!r}, "
+                "because one operator serves every graph"
+            )
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    # -- what the engine asks of an operator
+
+    def check_types(self, *specs: Any) -> None:
+        """Children have one common element type, those in ``index_children`` an integer type."""
+        seen: Type | None = None
+        for i, spec in enumerate(specs):
+            kind = (spec[0] if isinstance(spec, tuple) else spec).type
+            if i in self.index_children:
+                if not kind.is_index:
+                    raise ElementTypeError(f"child {i} holds indices, expected integers, got {kind}")
+            elif seen is None:
+                seen = kind
+            elif kind is not seen:
+                raise ElementTypeError(
+                    f"children of unequal element type, {seen} and {kind}; cast one: cast(x, {seen})"
+                )
+
+    def new_spec(self, *specs: Any) -> Specs:
+        """Shape and type of the value; by default from abstract evaluation of ``forward_ops``."""
+        structs = [tuple(s.struct for s in x) if isinstance(x, tuple) else x.struct for x in specs]
+        return spec_like(jax.eval_shape(self.forward_ops, *structs))
+
+    def makes_wide(self) -> bool:
+        """Whether the value may be of a 64-bit type although no child is."""
+        return any(isinstance(v, Type) and v.is_wide for v in self.__dict__.values())
+
+    # -- what a user asks of a node
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the axes (of the first output where there are several)."""
+        return self._first_spec().shape
+
+    @property
+    def value_type(self) -> Type:
+        """Element type of the value."""
+        return self._first_spec().type
+
+    @property
+    def graph(self) -> ExpressionGraph:
+        """The graph that this node belongs to; ``GraphError`` if it is gone."""
+        return self.tape().graph
+
+    def _first_spec(self) -> Spec:
+        return self.spec[0] if isinstance(self.spec, tuple) else self.spec
+
+    def tape(self) -> Tape:
+        """The tape this node was recorded on; ``GraphError`` if it was cleared or dropped."""
+        tape = self._tape()
+        if tape is None:
+            raise GraphError(
+                f"this {self.type} node, made at {place(self.where)}, is gone: its graph was cleared "
+                "or nobody keeps a reference to its ExpressionGraph"
+            )
+        return tape
+
+    def current(self) -> Node:
+        """This node; overridden by parameters, which outlive ``graph.clear()``."""
+        return self
+
+    def leaf_value(self) -> Any:
+        """The present value of an input leaf, handed to programs."""
+        raise GraphError(f"this {self.type} node, made at {place(self.where)}, has no value of its own")
+
+    def child(self, i: int) -> Node:
+        """The i-th child."""
+        return self.children[i]
+
+    def val(self) -> Any:
+        """The value as a ``jax.Array`` (a tuple of them for a node with several outputs).
+
+        Available after ``graph.forward()`` for every node; ``GraphError`` before.
+        """
+        tape = self.tape()
+        if tape.parent is not None:
+            raise GraphError(f"{self.type}: a node in a loop's body has a value per step, none to read")
+        return tape.graph.run_of(tape).value(self.id)
+
+    def grad(self) -> jax.Array:
+        """The gradient of the top node with respect to this node, of this node's shape.
+
+        Available after ``graph.backward()`` for every trainable node; ``GraphError`` before.
+        """
+        tape = self.tape()
+        return tape.graph.run_of(tape).gradient(self.id)
+
+    def scalar(self) -> float:
+        """The first element of the value as a Python float."""
+        return float(np.asarray(self.val()).reshape(-1)[0])
+
+    def set_trainable(self, trainable: bool) -> None:
+        """Say whether gradients flow into this node; nodes already built on it follow."""
+        tape = self.tape()
+        tape.overrides[self.id] = trainable
+        for node, flag in zip(tape.nodes, tape.structure().trainable(), strict=True):
+            node.trainable = flag
+
+    def set_name(self, name: str) -> Node:
+        """Give the node a name for pictures and messages; returns the node."""
+        self.name = name
+        return self
+
+    def debug(self, message: str = "") -> Node:
+        """Print value and gradient of this node in Marian's layout whenever a run computes them."""
+        if self.debug_message is None:
+            self.tape().debugged.append(self)
+        self.debug_message = message
+        return self
+
+    def mark_checkpoint(self) -> Node:
+        """Keep this node's value when the graph checkpoints gradients; returns the node."""
+        self.is_checkpoint = True
+        return self
+
+    def hash(self) -> int:
+        """Equal for nodes that compute the same thing from the same children."""
+        return hash((self.operator, *(c.id for c in self.children)))
+
+    def equal(self, other: Node) -> bool:
+        """Whether the two nodes have the same operator over the same children."""
+        same = self.operator is other.operator and self.children == other.children
+        return self is other or (self.operator is not None and same)
+
+    def label(self) -> str:
+        """Text of this node in a drawn graph: type, name, id and trainability."""
+        name = f'<br/>"{self.name}"' if self.name != "none" else ""
+        return f"<{self.type}{name} ({self.id}/{int(self.trainable)})>"
+
+    def __repr__(self) -> str:
+        if "_shapes" in self.__dict__:
+            fields = ", ".join(f"{k}={self.__dict__[k]!r}" for k in self.fields)
+            return f"{type(self).__name__}({fields})"
+        return f"{type(self).__name__}(id={self.id}, {self.spec!r})"
+
+
+class ArgumentNode(Node):
+    """A leaf of a loop's body: a part of the state, a slice of a sequence, or a node from outside."""
+
+    type = "argument"
+    color = "white"
+    form = "diamond"
+
+
+class NaryNodeOp(Node):
+    """Base of operations over any number of children.
+
+    A subclass says ``type``, ``forward_ops(self, *values) -> value`` and, where there is a gradient,
+    ``backward_ops(self, adj, val, *values)`` that returns one gradient per child: the i-th for
+    ``child(i)``, ``None`` for no gradient. A gradient may have the shape of the broadcast value; the
+    engine sums it to the child's.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = [
+            name
+            for name, annotation in inspect.get_annotations(cls).items()
+            if "ClassVar" not in str(annotation)
+        ]
+        cls.fields = (*cls.fields, *(n for n in own if n not in cls.fields))
+        cls.defaults = {**cls.defaults, **{n: vars(cls)[n] for n in own if n in vars(cls)}}
+        for name in own:
+            if name in vars(cls):
+                delattr(cls, name)
+        cls.differentiable = cls.composite or hasattr(cls, "backward_ops")
+        cls._operators = weakref.WeakValueDictionary()
+        cls._plain = None
+        if all(name in cls.defaults for name in cls.fields):
+            cls._plain = cls.make_operator()
+
+
+class UnaryNodeOp(NaryNodeOp):
+    """Base of operations over one child."""
+
+    color = "yellow"

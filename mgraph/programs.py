@@ -1,0 +1,179 @@
+"""Compiled programs: one cache for the whole process, keyed by structure, bounded, and able to report.
+
+JAX compiles per program and shape. A graph that is rebuilt for every batch must therefore find its
+program by what it computes, never by object identity: the key is a tuple of operators, specs, positions
+and flags. ``compile_stats()`` says what the cache has done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+log = logging.getLogger("mgraph.programs")
+
+
+@dataclass(frozen=True)
+class CompileStats:
+    """What the cache of compiled programs has done in this process; all times in seconds."""
+
+    programs: int = 0
+    """Programs held now."""
+    capacity: int = 0
+    """Programs held at most; the least recently used one is dropped."""
+    hits: int = 0
+    misses: int = 0
+    """Programs compiled."""
+    evictions: int = 0
+    trace_seconds: float = 0.0
+    """Time spent in turning recorded structures into JAX programs."""
+    compile_seconds: float = 0.0
+    """Time spent in XLA."""
+
+    def __sub__(self, other: CompileStats) -> CompileStats:
+        """What happened since ``other`` was taken."""
+        return replace(
+            self,
+            hits=self.hits - other.hits,
+            misses=self.misses - other.misses,
+            evictions=self.evictions - other.evictions,
+            trace_seconds=self.trace_seconds - other.trace_seconds,
+            compile_seconds=self.compile_seconds - other.compile_seconds,
+        )
+
+
+class Program:
+    """A compiled computation."""
+
+    __slots__ = ("backward_follows", "compiled", "context", "label")
+
+    def __init__(self, label: str, compiled: Any, context: Callable[[], Any]) -> None:
+        self.label = label
+        self.compiled = compiled
+        self.context = context
+        self.backward_follows = False
+        """Whether the last run of this forward program was followed by ``backward()``."""
+
+    def __call__(self, *args: Any) -> Any:
+        with self.context():
+            return self.compiled(*args)
+
+
+class ProgramCache:
+    """Least recently used programs; safe for use from several threads."""
+
+    def __init__(self, capacity: int) -> None:
+        self._programs: OrderedDict[Hashable, Program] = OrderedDict()
+        self._lock = threading.RLock()
+        self._stats = CompileStats(capacity=capacity)
+
+    def get(
+        self,
+        key: Hashable,
+        label: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        *,
+        device: jax.Device | None = None,
+        wide: bool = False,
+        donate: tuple[int, ...] = (),
+    ) -> Program:
+        """The program of ``key``; on first use ``function`` is compiled for arguments like ``args``.
+
+        ``label`` describes it in the log, ``wide`` enables 64-bit types, ``donate`` names arguments whose
+        memory the program may reuse.
+        """
+        key = (key, device, wide)
+        with self._lock:
+            program = self._programs.get(key)
+            if program is not None:
+                self._programs.move_to_end(key)
+                self._stats = replace(self._stats, hits=self._stats.hits + 1)
+                return program
+        program, traced, compiled = _compile(label, function, args, device, wide, donate)
+        with self._lock:
+            self._programs[key] = program
+            evicted = 0
+            while len(self._programs) > self._stats.capacity:
+                self._programs.popitem(last=False)
+                evicted += 1
+            self._stats = replace(
+                self._stats,
+                misses=self._stats.misses + 1,
+                evictions=self._stats.evictions + evicted,
+                trace_seconds=self._stats.trace_seconds + traced,
+                compile_seconds=self._stats.compile_seconds + compiled,
+            )
+        return program
+
+    def stats(self) -> CompileStats:
+        with self._lock:
+            return replace(self._stats, programs=len(self._programs))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._programs.clear()
+
+    def resize(self, capacity: int) -> None:
+        with self._lock:
+            self._stats = replace(self._stats, capacity=capacity)
+            while len(self._programs) > capacity:
+                self._programs.popitem(last=False)
+
+
+def _compile(
+    label: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    device: jax.Device | None,
+    wide: bool,
+    donate: tuple[int, ...],
+) -> tuple[Program, float, float]:
+    @contextlib.contextmanager
+    def context() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            if device is not None:
+                stack.enter_context(jax.default_device(device))
+            if wide:
+                stack.enter_context(jax.enable_x64(True))
+            yield
+
+    start = time.perf_counter()
+    plain = device is None and not wide
+    with context():
+        lowered = jax.jit(function, donate_argnums=donate).lower(*args)
+        middle = time.perf_counter()
+        compiled = lowered.compile()
+    end = time.perf_counter()
+    log.info("compiled %s: traced in %.2f s, compiled in %.2f s", label, middle - start, end - middle)
+    program = Program(label, compiled, contextlib.nullcontext if plain else context)
+    return program, middle - start, end - middle
+
+
+PROGRAMS = ProgramCache(capacity=512)
+
+
+def compile_stats() -> CompileStats:
+    """Hits, misses, evictions and compile seconds of the process-wide cache of programs.
+
+    Take it twice and subtract to see what a piece of code compiled.
+    """
+    return PROGRAMS.stats()
+
+
+def clear_programs() -> None:
+    """Drop all compiled programs; they are compiled anew when needed."""
+    PROGRAMS.clear()
+
+
+def set_program_capacity(programs: int) -> None:
+    """Hold at most this many compiled programs (512 at first)."""
+    PROGRAMS.resize(programs)

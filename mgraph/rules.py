@@ -1,0 +1,156 @@
+"""Rules: how an operator's value and gradient enter a JAX program.
+
+This is the one place that says ``jax.custom_vjp``. There is one per node class and rule set, made on first
+use. Rule sets: ``"rules"`` are the hand-written ``backward_ops``; ``"jax"`` is JAX's own differentiation of
+``forward_ops``; ``"marian"`` is the hand-written rules, but Marian's own where Marian's differ from the
+right ones (registered with ``derivative``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import GradientError
+from .node import Node
+from .shape import Shape
+
+RULE_SETS = ("rules", "jax", "marian")
+
+Backward = Callable[..., Any]
+
+_MARIAN: dict[type[Node], Backward] = {}
+_VJPS: dict[tuple[type[Node], str], Any] = {}
+
+
+def derivative(cls: type[Node], rule_set: str) -> Callable[[Backward], Backward]:
+    """Decorator: the function is ``cls``'s backward rule in ``rule_set`` (``"marian"``)::
+
+    @derivative(LayerNormalizationOp, "marian")
+    def _(self, adj, val, x, gamma, beta): ...
+    """
+    if rule_set != "marian":
+        raise ValueError(f'only the rule set "marian" takes other rules, got {rule_set!r}')
+
+    def register(rule: Backward) -> Backward:
+        _MARIAN[cls] = rule
+        return rule
+
+    return register
+
+
+def check_rule_set(name: str) -> str:
+    """``name`` if it is a rule set, else ``ValueError``."""
+    if name not in RULE_SETS:
+        raise ValueError(f"expected one of the rule sets {RULE_SETS}, got {name!r}")
+    return name
+
+
+def evaluate(operator: Any, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
+    """The operator's value; ``trained`` says for each child whether a gradient flows into it."""
+    cls = type(operator)
+    if cls.composite:
+        return operator.evaluate(rule_set, trained, values)
+    if rule_set == "jax" or not any(trained):
+        return operator.forward_ops(*values)
+    if not cls.differentiable:
+        return jax.lax.stop_gradient(operator.forward_ops(*values))
+    return _vjp_of(cls, rule_set)(operator, trained, *values)
+
+
+def _vjp_of(cls: type[Node], rule_set: str) -> Any:
+    key = cls, rule_set
+    if key not in _VJPS:
+        _VJPS[key] = _make_vjp(cls, rule_set)
+    return _VJPS[key]
+
+
+def backward_of(cls: type[Node], rule_set: str) -> Backward:
+    """The backward rule of a class in a rule set."""
+    return _MARIAN.get(cls, cls.backward_ops) if rule_set == "marian" else cls.backward_ops
+
+
+def _make_vjp(cls: type[Node], rule_set: str) -> Any:
+    backward = backward_of(cls, rule_set)
+
+    @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+    def rule(operator: Any, trained: tuple[bool, ...], *values: Any) -> Any:
+        return operator.forward_ops(*values)
+
+    def forward(operator: Any, trained: tuple[bool, ...], *values: Any) -> Any:
+        value = operator.forward_ops(*values)
+        return value, (value, values)
+
+    def reverse(operator: Any, trained: tuple[bool, ...], saved: Any, adj: Any) -> tuple[Any, ...]:
+        value, values = saved
+        gradients = backward(operator, adj, value, *values)
+        return checked(cls, gradients, trained, values)
+
+    rule.defvjp(forward, reverse)
+    return rule
+
+
+def checked(
+    cls: type[Node], gradients: Any, trained: tuple[bool, ...], values: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """One gradient per child of the child's shape and type, ``None`` where none flows.
+
+    Broadcasting is undone here, once for all operators. ``GradientError`` if there are too few or too
+    many gradients, or one whose shape or element type cannot be that of its child.
+    """
+    name = f"{cls.__name__}.backward_ops"
+    if not isinstance(gradients, tuple | list):
+        raise GradientError(f"{name}: expected a tuple of gradients, got {type(gradients).__name__}")
+    if len(gradients) != len(values):
+        raise GradientError(
+            f"{name}: expected {len(values)} gradients, one per child, got {len(gradients)}"
+        )
+    return tuple(
+        _fit(f"{name}: the gradient of child {i}", gradient, value)
+        if train and gradient is not None
+        else None
+        for i, (gradient, train, value) in enumerate(zip(gradients, trained, values, strict=True))
+    )
+
+
+def _fit(what: str, gradient: Any, value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        if not isinstance(gradient, tuple | list) or len(gradient) != len(value):
+            raise GradientError(f"{what}: expected a tuple of {len(value)} arrays")
+        return tuple(
+            _fit(f"{what}[{i}]", g, v) if g is not None else _no_gradient(v)
+            for i, (g, v) in enumerate(zip(gradient, value, strict=True))
+        )
+    if not hasattr(gradient, "dtype"):
+        raise GradientError(f"{what}: expected an array, got {gradient!r}")
+    if gradient.dtype != value.dtype:
+        raise GradientError(f"{what}: expected element type {value.dtype}, got {gradient.dtype}")
+    return unbroadcast(gradient, tuple(value.shape), what)
+
+
+def _no_gradient(value: Any) -> Any:
+    if jnp.issubdtype(value.dtype, jnp.inexact):
+        return jnp.zeros(value.shape, value.dtype)
+    return np.zeros(value.shape, jax.dtypes.float0)
+
+
+def unbroadcast(gradient: jax.Array, shape: Shape, what: str = "a gradient") -> jax.Array:
+    """``gradient`` summed over the axes along which a child of ``shape`` was stretched."""
+    if gradient.shape == shape:
+        return gradient
+    try:
+        stretched = np.broadcast_shapes(gradient.shape, shape) == gradient.shape
+    except ValueError:
+        stretched = False
+    if not stretched:
+        raise GradientError(
+            f"{what}: expected shape {shape} or one that {shape} broadcasts to, got {gradient.shape}"
+        )
+    lead = gradient.ndim - len(shape)
+    axes = (*range(lead), *(lead + i for i, n in enumerate(shape) if n == 1 != gradient.shape[lead + i]))
+    return jnp.sum(gradient, axes).reshape(shape)

@@ -1,0 +1,345 @@
+"""``Run``: what ``forward()`` and ``backward()`` have done on one tape.
+
+``forward()`` only freezes: which nodes it covers and the values that their leaves have now. What runs is
+decided by what is asked next. ``backward()`` runs forward and backward as one program; a value that is
+read first runs forward alone, and that program remembers whether a ``backward()`` followed, so that the
+next time both run at once. A second ``forward()`` on a tape runs the new nodes alone, on the values of
+the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import GraphError
+from .interpreter import Interpreter
+from .node import Node, place
+from .programs import PROGRAMS, Program
+from .specs import is_wide
+from .tape import INPUT, Excerpt, Structure, Tape, is_leaf
+from .trace import run_key, trace
+
+if TYPE_CHECKING:
+    from .graph import ExpressionGraph
+
+
+@dataclass
+class Segment:
+    """The nodes ``start <= id < stop`` that one ``forward()`` covered."""
+
+    start: int
+    stop: int
+    leaves: dict[int, Any]
+    """Values of the input leaves it uses, as they were at ``forward()``."""
+    program: Program | None = None
+    """The program that has run it, forward alone."""
+    ran: bool = False
+
+
+class Run:
+    """The state of a tape's computation; see the module's page. ``number`` selects the random draws."""
+
+    def __init__(self, tape: Tape, number: int) -> None:
+        self._tape_ref = tape.ref
+        self._number = number
+        self._segments: list[Segment] = []
+        self._values: dict[int, Any] = {}
+        self._drawn: dict[int, Any] = {}
+        self._gradients: dict[int, Any] | None = None
+        self._top: int | None = None
+        self._reverse: Interpreter | None = None
+        self._claimed = False
+
+    @property
+    def _tape(self) -> Tape:
+        tape = self._tape_ref()
+        if tape is None:
+            raise GraphError("the graph of this computation was cleared")
+        return tape
+
+    @property
+    def _graph(self) -> ExpressionGraph:
+        return self._tape.graph
+
+    @property
+    def covered(self) -> int:
+        """Number of nodes that a ``forward()`` has covered."""
+        return self._segments[-1].stop if self._segments else 0
+
+    # -- forward
+
+    def forward(self) -> None:
+        """Freeze the nodes recorded since the last call, and the present values of their leaves."""
+        tape = self._tape
+        start, stop = self.covered, len(tape.nodes)
+        tape.seen.clear()
+        if start == stop:
+            return
+        if start == 0:
+            used: Sequence[int] = tape.inputs
+        else:
+            self._graph.dynamic = True
+            used = [i for i in tape.since(start).inputs if tape.rows[i][0] is INPUT]
+        leaves = {i: tape.nodes[i].leaf_value() for i in used}
+        self._segments.append(Segment(start, stop, leaves))
+        self._gradients, self._claimed, self._reverse = None, False, None
+
+    def value(self, row: int) -> Any:
+        """The value of a covered node."""
+        segment = next((s for s in self._segments if s.start <= row < s.stop), None)
+        if segment is None:
+            node = self._tape.nodes[row]
+            raise GraphError(
+                f"the value of this {node.type} node, made at {place(node.where)}, is not computed yet; "
+                "call graph.forward() first"
+            )
+        if is_leaf(self._tape.rows[row]):
+            return jnp.asarray(self._leaf(row, segment.leaves))
+        if row not in self._values and not segment.ran:
+            self._execute(segment)
+        if row not in self._values:
+            return self._interpreter(segment.leaves).value(row)
+        return self._values[row]
+
+    def execute(self) -> None:
+        """Run now what ``forward()`` has only frozen."""
+        for segment in self._segments:
+            if not segment.ran:
+                self._execute(segment)
+
+    def _execute(self, segment: Segment) -> None:
+        tape, graph = self._tape, self._graph
+        excerpt = tape.since(segment.start) if segment.start else tape.whole()
+        outputs = self._outputs(segment)
+        wanted = tuple(excerpt.index[i] for i in outputs)
+        structure, rule_set = excerpt.structure, graph.derivatives
+
+        def function(leaves: Any, draws: Any) -> Any:
+            values = _trace(structure, leaves, draws, rule_set)
+            return [values[i] for i in wanted]
+
+        args = self._arguments(excerpt, segment.leaves)
+        program = PROGRAMS.get(
+            ("forward", structure, wanted, rule_set),
+            f"forward of {len(structure.rows)} nodes",
+            function,
+            args,
+            device=graph.device,
+            wide=_wide(structure),
+        )
+        segment.program = program
+        if program.backward_follows and len(self._segments) == 1 and not graph.is_inference():
+            program.backward_follows = False
+            self._run_joint(0.0)
+            return
+        self._values.update(zip(outputs, program(*args), strict=True))
+        segment.ran = True
+
+    def _outputs(self, segment: Segment) -> list[int]:
+        """The nodes whose values a program returns: tops and debugged nodes, in a dynamic graph all."""
+        tape = self._tape
+        inner = range(segment.start, segment.stop)
+        operators = [i for i in inner if not is_leaf(tape.rows[i])]
+        graph = self._graph
+        if graph.dynamic and (segment.start or graph.is_inference()):
+            return operators
+        consumed = {k for i in operators for k in tape.rows[i][1:]}
+        shown = {node.id for node in tape.debugged}
+        return [i for i in operators if i not in consumed or i in shown]
+
+    def _arguments(self, excerpt: Excerpt, leaves: dict[int, Any]) -> tuple[Any, Any]:
+        rows = self._tape.rows
+        values = [leaves[i] if rows[i][0] is INPUT else self.value(i) for i in excerpt.inputs]
+        return values, self._draws(excerpt.random)
+
+    def _draws(self, ordinals: Sequence[int]) -> np.ndarray | None:
+        if not len(ordinals):
+            return None
+        seed = self._graph.seed
+        return np.array([seed >> 32, seed & 0xFFFFFFFF, self._number, *ordinals], np.uint32)
+
+    def _leaf(self, row: int, leaves: dict[int, Any]) -> Any:
+        tape = self._tape
+        init, spec = tape.rows[row][0], tape.rows[row][1]
+        if init is INPUT:
+            return leaves[row]
+        if row not in self._drawn:
+            args = (self._draws([tape.random.index(row)]),)
+            program = PROGRAMS.get(
+                ("draw", init, spec),
+                f"a draw of {init!r}",
+                lambda draws: init.device_value(
+                    jax.random.fold_in(run_key(draws), draws[3]), spec.shape, spec.type
+                ),
+                args,
+                device=self._graph.device,
+                wide=is_wide(spec),
+            )
+            self._drawn[row] = program(*args)
+        return self._drawn[row]
+
+    def _interpreter(self, leaves: dict[int, Any], clip_value: float = 0.0) -> Interpreter:
+        graph = self._graph
+        return Interpreter(
+            self._tape.structure(),
+            lambda row: self._leaf(row, leaves),
+            graph.derivatives,
+            graph.device,
+            self._values,
+            clip_value,
+        )
+
+    # -- backward
+
+    def backward(self, clip_value: float) -> dict[int, Any]:
+        """Gradients of the one top node by the trainable input leaves: ``{node id: gradient}``."""
+        tape = self._tape
+        if self.covered < len(tape.nodes) or not self._segments:
+            new = len(tape.nodes) - self.covered
+            raise GraphError(f"{new} nodes were recorded and not run; call graph.forward() before backward()")
+        if self._claimed:
+            raise GraphError(
+                "backward() has already run on these nodes; graph.backprop() runs both passes again, "
+                "graph.clear() starts a new graph"
+            )
+        first = self._segments[0]
+        if self._gradients is None or clip_value:
+            if first.ran and first.program is not None and len(self._segments) == 1:
+                first.program.backward_follows = True
+            self._run_joint(clip_value)
+        elif first.program is not None:
+            first.program.backward_follows = True
+        self._claimed = True
+        self._reverse = self._interpreter(self._all_leaves(), clip_value)
+        assert self._gradients is not None
+        return self._gradients
+
+    def gradient(self, row: int) -> jax.Array:
+        """The gradient of the top node by any trainable node."""
+        node = self._tape.nodes[row]
+        if not self._claimed or self._reverse is None or self._top is None:
+            raise GraphError(
+                f"the gradient of this {node.type} node, made at {place(node.where)}, is not computed "
+                "yet; call graph.backward() first"
+            )
+        if not node.trainable:
+            raise GraphError(
+                f"this {node.type} node, made at {place(node.where)}, is not trainable and has no gradient"
+            )
+        if self._gradients is not None and row in self._gradients:
+            return self._gradients[row]
+        return self._reverse.adjoint(row, self._top)
+
+    def _run_joint(self, clip_value: float) -> None:
+        """Forward and backward as one program."""
+        tape, graph = self._tape, self._graph
+        self._top = top = self._one_top()
+        excerpt = tape.whole()
+        structure, rule_set = excerpt.structure, graph.derivatives
+        segment = self._segments[-1]
+        outputs = tuple({top, *(i for s in self._segments for i in self._outputs(s))} - self._values.keys())
+        shown = tuple(n.id for n in tape.debugged if n.trainable and n.children)
+        trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
+
+        def function(leaves: Any, draws: Any) -> Any:
+            def loss(parameters: Any, probes: Any) -> tuple[Any, Any]:
+                full = list(leaves)
+                for k, value in zip(trained, parameters, strict=True):
+                    full[k] = value
+                values = _trace(structure, full, draws, rule_set, probes, clip_value)
+                return values[top], [values[i] for i in outputs]
+
+            zeros = {i: _zeros(tape_specs[i]) for i in shown}
+            value, pull, returned = jax.vjp(loss, [leaves[k] for k in trained], zeros, has_aux=True)
+            gradients, probes = pull(jnp.ones_like(value))
+            return returned, gradients, probes
+
+        tape_specs = {i: tape.nodes[i].spec for i in shown}
+        args = self._arguments(excerpt, self._all_leaves())
+        program = PROGRAMS.get(
+            ("backprop", structure, top, outputs, shown, rule_set, clip_value),
+            f"forward and backward of {len(structure.rows)} nodes",
+            function,
+            args,
+            device=graph.device,
+            wide=_wide(structure),
+        )
+        returned, gradients, probes = program(*args)
+        self._values.update(zip(outputs, returned, strict=True))
+        for s in self._segments:
+            s.ran = True
+        ids = [excerpt.inputs[k] for k in trained]
+        self._gradients = {**dict(zip(ids, gradients, strict=True)), **probes}
+
+    def _all_leaves(self) -> dict[int, Any]:
+        """The leaves' values over all segments; they must not have changed in between."""
+        merged: dict[int, Any] = {}
+        for segment in self._segments:
+            for row, value in segment.leaves.items():
+                if merged.setdefault(row, value) is not value:
+                    node = self._tape.nodes[row]
+                    raise GraphError(
+                        f"{node.type} {node.name!r} changed between two forward() calls on one graph; "
+                        "call graph.backprop() to run everything with the new values"
+                    )
+        return merged
+
+    def _one_top(self) -> int:
+        tape = self._tape
+        consumed = {k for row in tape.rows if not is_leaf(row) for k in row[1:]}
+        tops = [n for n in tape.nodes if n.trainable and n.children and n.id not in consumed]
+        if len(tops) > 1:
+            tops = [n for n in tops if n.type != "tupleView"] or tops
+        if not tops:
+            raise GraphError(
+                "backward() needs a trainable top node, but no node depends on a trainable parameter"
+            )
+        if len(tops) > 1:
+            listed = "".join(f"\n  {_line(n)}" for n in tops)
+            raise GraphError(f"backward() needs one top node, there are {len(tops)}:{listed}")
+        if isinstance(tops[0].spec, tuple):
+            raise GraphError(f"the top node has several outputs; take one of them: {_line(tops[0])}")
+        return tops[0].id
+
+
+def _line(node: Node) -> str:
+    return f"{node.type} {node.name!r} {node.spec!r} (id {node.id}) made at {place(node.where)}"
+
+
+def _trace(
+    structure: Structure,
+    leaves: Sequence[Any],
+    draws: Any,
+    rule_set: str,
+    probes: Any = None,
+    clip_value: float = 0.0,
+) -> list[Any]:
+    key = None if draws is None else run_key(draws)
+    ordinals = None if draws is None else draws[3:]
+    return trace(
+        structure,
+        leaves,
+        rule_set=rule_set,
+        key=key,
+        ordinals=ordinals,
+        probes=probes,
+        clip_value=clip_value,
+    )
+
+
+def _zeros(spec: Any) -> Any:
+    if isinstance(spec, tuple):
+        return tuple(_zeros(s) for s in spec)
+    return jnp.zeros(spec.shape, spec.type.dtype)
+
+
+def _wide(structure: Structure) -> bool:
+    return any(
+        is_wide(row[1]) if is_leaf(row) else row[0].makes_wide() for row in structure.rows
+    )

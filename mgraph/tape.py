@@ -1,0 +1,179 @@
+"""``Tape``: what has been recorded, in order.
+
+A tape holds nodes and, beside them, *rows*: the structure alone, made of operators, specs and positions.
+Rows hold no value, name or node, so they can be the key of a compiled program and outlive the tape.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .errors import GraphError
+from .inits import Random
+
+if TYPE_CHECKING:
+    from .graph import ExpressionGraph
+    from .node import Node
+    from .run import Run
+
+
+class Input:
+    """The marker of a leaf whose value is handed to the program."""
+
+    def __repr__(self) -> str:
+        return "input"
+
+
+INPUT = Input()
+"""First entry of the row ``(INPUT, spec, trainable)``; a random leaf has its initialiser there."""
+
+Row = tuple[Any, ...]
+
+
+class Structure(NamedTuple):
+    """Rows of a program and the nodes whose trainability the user set by hand; hashable."""
+
+    rows: tuple[Row, ...]
+    overrides: tuple[tuple[int, bool], ...] = ()
+
+    def trainable(self, inputs: tuple[bool, ...] | None = None) -> list[bool]:
+        """For each row whether a gradient flows through it; ``inputs`` replaces the leaves' own flags."""
+        flags: list[bool] = []
+        overrides = dict(self.overrides)
+        leaf = iter(inputs) if inputs is not None else None
+        for i, row in enumerate(self.rows):
+            head = row[0]
+            if head is INPUT:
+                flag = row[2] if leaf is None else next(leaf)
+            elif is_leaf(row):
+                flag = False
+            else:
+                flag = head.differentiable and any(flags[k] for k in row[1:])
+            flags.append(overrides.get(i, flag))
+        return flags
+
+
+def is_leaf(row: Row) -> bool:
+    """Whether a row is an input or a random leaf rather than an operator with its children."""
+    return row[0] is INPUT or isinstance(row[0], Random)
+
+
+class Tape:
+    """Nodes in the order of recording, for one graph or for the body of a loop.
+
+    Nodes point to their tape weakly and the tape points to its graph weakly, so that a graph that nobody
+    holds is freed at once, without waiting for the garbage collector.
+    """
+
+    __slots__ = (
+        "__weakref__", "captured", "debugged", "graph_ref", "inputs", "nodes", "overrides", "parent",
+        "random", "ref", "rows", "run", "seen",
+    )  # fmt: skip
+
+    def __init__(self, graph: ExpressionGraph, parent: Tape | None = None) -> None:
+        self.graph_ref = weakref.ref(graph)
+        self.parent = parent
+        self.ref = weakref.ref(self)
+        self.nodes: list[Node] = []
+        self.rows: list[Row] = []
+        self.inputs: list[int] = []
+        self.random: list[int] = []
+        self.seen: dict[Row, Node] = {}
+        self.overrides: dict[int, bool] = {}
+        self.debugged: list[Node] = []
+        self.captured: dict[int, tuple[Node, Node]] = {}
+        self.run: Run | None = None
+
+    @property
+    def graph(self) -> ExpressionGraph:
+        graph = self.graph_ref()
+        if graph is None:
+            raise GraphError("the graph of this node is gone; keep a reference to the ExpressionGraph")
+        return graph
+
+    def append(self, node: Node, row: Row) -> None:
+        """Record ``node`` as the next one."""
+        node.id = len(self.nodes)
+        node._tape = self.ref
+        if row[0] is INPUT:
+            self.inputs.append(node.id)
+        elif not node.children:
+            self.random.append(node.id)
+        self.nodes.append(node)
+        self.rows.append(row)
+
+    def structure(self) -> Structure:
+        """The whole tape as a hashable structure."""
+        return Structure(tuple(self.rows), tuple(sorted(self.overrides.items())))
+
+    def whole(self) -> Excerpt:
+        """The whole tape as an excerpt."""
+        return Excerpt(self.structure(), self.inputs, range(len(self.random)), range(len(self.rows)))
+
+    def since(self, start: int) -> Excerpt:
+        """The rows from ``start`` on; what they use from before becomes their inputs."""
+        return self._excerpt(range(start, len(self.rows)))
+
+    def below(self, tops: Iterable[int]) -> Excerpt:
+        """The rows that ``tops`` need."""
+        needed: set[int] = set()
+        pending = list(tops)
+        while pending:
+            row = pending.pop()
+            if row not in needed:
+                needed.add(row)
+                if not is_leaf(self.rows[row]):
+                    pending += self.rows[row][1:]
+        return self._excerpt(sorted(needed))
+
+    def _excerpt(self, chosen: Iterable[int]) -> Excerpt:
+        rows: list[Row] = []
+        inputs: list[int] = []
+        random: list[int] = []
+        index: dict[int, int] = {}
+        ordinals = {row: i for i, row in enumerate(self.random)}
+
+        def add_leaf(k: int) -> None:
+            index[k] = len(rows)
+            if k in ordinals:
+                random.append(ordinals[k])
+                rows.append(self.rows[k])
+            else:
+                inputs.append(k)
+                node = self.nodes[k]
+                rows.append((INPUT, node.spec, node.trainable))
+
+        for k in chosen:
+            row = self.rows[k]
+            if is_leaf(row):
+                if k not in index:
+                    add_leaf(k)
+                continue
+            for child in row[1:]:
+                if child not in index:
+                    add_leaf(child)
+            index[k] = len(rows)
+            rows.append((row[0], *[index[c] for c in row[1:]]))
+        overrides = tuple((index[k], flag) for k, flag in sorted(self.overrides.items()) if k in index)
+        return Excerpt(Structure(tuple(rows), overrides), inputs, random, index)
+
+    def ancestry(self) -> list[Tape]:
+        """This tape, its parent, and so on to the graph's own."""
+        chain: list[Tape] = [self]
+        while (parent := chain[-1].parent) is not None:
+            chain.append(parent)
+        return chain
+
+
+class Excerpt(NamedTuple):
+    """A part of a tape with rows numbered from 0, and where its rows come from."""
+
+    structure: Structure
+    inputs: Sequence[int]
+    """For each input row, the tape's node whose value it takes."""
+    random: Sequence[int]
+    """For each random row, its number among the tape's random leaves."""
+    index: Mapping[int, int] | range
+    """The excerpt's row of a tape's node."""
