@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from . import inits
-from .debug import print_gradient, print_value
 from .device import find_device
 from .errors import GraphError, ParameterError
 from .function import Function
@@ -19,6 +18,7 @@ from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode
 from .node import Node, new_leaf, user_frame
 from .parameter_files import load_parameters, save_parameters
+from .printing import print_gradient, print_value
 from .programs import PROGRAMS
 from .rules import check_rule_set
 from .run import Run
@@ -58,6 +58,8 @@ class ExpressionGraph:
         self._parameters = Parameters()
         self._runs = 0
         self.tape = Tape(self)
+        self.recording = [self.tape]
+        """The tape and, while a loop's body is recorded, the tapes of the bodies that are open."""
 
     # -- settings
 
@@ -245,6 +247,7 @@ class ExpressionGraph:
     def clear(self) -> None:
         """Forget all nodes; keep parameters and their gradients."""
         self.tape = Tape(self)
+        self.recording = [self.tape]
 
     def run_of(self, tape: Tape) -> Run:
         """The computation of a tape of this graph."""

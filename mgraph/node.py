@@ -378,8 +378,9 @@ class Node(metaclass=NodeMeta):
         tape = self._tape()
         if tape is None:
             raise GraphError(
-                f"this {self.type} node, made at {place(self.where)}, is gone: its graph was cleared "
-                "or nobody keeps a reference to its ExpressionGraph"
+                f"this {self.type} node, made at {place(self.where)}, is gone: its graph was "
+                "cleared, the loop whose body it belongs to is complete, or nobody keeps a reference "
+                "to its ExpressionGraph"
             )
         return tape
 
