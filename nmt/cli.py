@@ -1,0 +1,172 @@
+"""The command ``mgraph``: Marian's programs as sub-commands, with Marian's options."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, BinaryIO
+
+from mgraph.errors import MGraphError
+from nmt.config import help_text, notices, parse
+from nmt.lines import open_input, open_output, silence_standard_output
+from nmt.log import logging_as
+from nmt.options import DECODE, SCORE, Command, OptionError, nearest
+
+logger = logging.getLogger(__name__)
+
+USAGE_ERROR = 2
+RUN_TIME_ERROR = 1
+INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+PIPE_CLOSED = 141  # and for SIGPIPE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``mgraph COMMAND [options]`` and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = words[0] if words else ""
+    if name in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if name == "--version":
+        print(f"mgraph {_version()}")
+        return 0
+    if name not in COMMANDS:
+        what = f"unknown command {nearest(name, COMMANDS, prefix='')}" if name else "which command?"
+        print(f"mgraph: error: {what} (commands: {', '.join(COMMANDS)})", file=sys.stderr)
+        return USAGE_ERROR
+    try:
+        return COMMANDS[name](words[1:]) or 0
+    except OptionError as error:
+        return _failed(name, str(error), USAGE_ERROR)
+    except BrokenPipeError:
+        silence_standard_output()
+        return PIPE_CLOSED
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return _failed(name, f"{error.filename}: {reason}" if error.filename else reason)
+    except MGraphError as error:
+        return _failed(name, str(error))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def decode(argv: Sequence[str]) -> int | None:
+    """``mgraph decode``: translate a file, as marian-decoder does."""
+    if _asks_for_help(DECODE, argv):
+        return None
+    values = parse(DECODE, argv)
+    if len(values["input"]) != 1:
+        raise OptionError(f"--input: one file is needed, got {len(values['input'])}; "
+                          "models with several sources are not supported yet")
+    with logging_as(values):
+        _greet(DECODE, argv, values)
+        from nmt.translator import Translator
+
+        began = time.perf_counter()
+        translator = Translator(**_started(DECODE, values))
+        with open_input(values["input"][0]) as lines, open_output(values["output"]) as output:
+            for translation in translator.translations(lines):
+                if not values["quiet_translation"]:
+                    logger.info("Best translation %d : %s", translation.line, translation.text)
+                _write(output, translator.format(translation))
+        logger.info("Total time: %.5fs wall", time.perf_counter() - began)
+    return None
+
+
+def score(argv: Sequence[str]) -> int | None:
+    """``mgraph score``: score given translations, as marian-scorer does."""
+    if _asks_for_help(SCORE, argv):
+        return None
+    values = parse(SCORE, argv)
+    if len(values["train_sets"]) != 2:
+        raise OptionError("--train-sets: a source and a target file are needed, "
+                          f"got {len(values['train_sets'])}")
+    if values["summary"]:
+        for name in ("normalize", "word_scores"):
+            if values[name]:
+                raise OptionError(f"--{name.replace('_', '-')} cannot go with --summary")
+    with logging_as(values):
+        _greet(SCORE, argv, values)
+        from nmt.scorer import Scorer, Total
+
+        began = time.perf_counter()
+        scorer = Scorer(**_started(SCORE, values))
+        source, target = values["train_sets"]
+        total = Total()
+        with (open_input(source) as sources, open_input(target) as targets,
+              open_output(values["output"]) as output):
+            for result in scorer.scores(sources, targets):
+                total.add(result)
+                if not values["summary"]:
+                    _write(output, scorer.format(result))
+            logger.info("Total log probs %s : Total sentences %d : Total words %d",
+                        total.summary("ce-sum"), total.sentences, total.words)
+            if values["summary"]:
+                _write(output, total.summary(values["summary"]))
+        logger.info("Total time: %.5fs wall", time.perf_counter() - began)
+    return None
+
+
+def demo(argv: Sequence[str]) -> int | None:
+    """``mgraph demo``: a graph, its gradients and a translation, in two minutes."""
+    from nmt.demo import main as run
+
+    return run(argv)
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int | None]] = {
+    "decode": decode, "score": score, "demo": demo,
+}
+
+
+def _started(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Start the device, and give back the options that are left for the Python class."""
+    from nmt import devices
+
+    devices.start(values["cpu_threads"], values["devices"])
+    left = command.python_options().keys() - {"cpu_threads", "devices"}
+    return {name: values[name] for name in left}
+
+
+def _write(output: BinaryIO, text: str) -> None:
+    output.write(text.encode("utf-8", "surrogateescape") + b"\n")
+    output.flush()
+
+
+def _greet(command: Command, argv: Sequence[str], values: Mapping[str, Any]) -> None:
+    logger.info("[mgraph] %s %s %s", _version(), command.name, shlex.join(argv))
+    for notice in notices(command, values):
+        logger.warning("%s", notice)
+
+
+def _asks_for_help(command: Command, argv: Sequence[str]) -> bool:
+    if "-h" in argv or "--help" in argv:
+        print(help_text(command))
+        return True
+    if "--version" in argv:
+        print(f"mgraph {_version()}")
+        return True
+    return False
+
+
+def _failed(name: str, reason: str, code: int = RUN_TIME_ERROR) -> int:
+    print(f"mgraph {name}: error: {' '.join(reason.split())}", file=sys.stderr)
+    return code
+
+
+def _overview() -> str:
+    entries = [f"  {name:8}{(run.__doc__ or '').partition(': ')[2].splitlines()[0]}"
+               for name, run in COMMANDS.items()]
+    return "\n".join(["usage: mgraph COMMAND [options]", "", *entries, "",
+                      "mgraph COMMAND --help lists the options of a command"])
+
+
+def _version() -> str:
+    try:
+        return version("mgraph")
+    except PackageNotFoundError:
+        return "(not installed)"

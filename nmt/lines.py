@@ -1,0 +1,82 @@
+"""Text as lines of bytes: N lines in, N lines out, whatever the bytes are.
+
+A line ends at ``\\n`` and nowhere else; one ``\\r`` before it belongs to the end. Tab, no-break
+space, U+2028, form feed and a byte-order mark are part of the words around them. A last line
+counts whether or not it is ended (Marian drops an unended one).
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, cast
+
+STANDARD_INPUT = ("stdin", "-")
+STANDARD_OUTPUT = ("stdout", "-")
+
+
+def without_end(line: bytes) -> bytes:
+    """`line` without its ``\\n``, and without one ``\\r`` before that."""
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def as_bytes(line: str | bytes) -> bytes:
+    """UTF-8 of a line; surrogate escapes become the bytes they stand for."""
+    if isinstance(line, bytes):
+        return line
+    try:
+        return line.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return line.encode("utf-8", "surrogatepass")
+
+
+def is_utf8(line: bytes) -> bool:
+    """True if `line` is valid UTF-8."""
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
+    """The lines of a binary stream or of any iterable of lines, as bytes without their ends.
+
+    Each line is handed on as soon as it is read, so a pipe is answered line by line.
+    """
+    for line in stream:
+        yield without_end(as_bytes(line))
+
+
+@contextmanager
+def open_input(path: str) -> Iterator[BinaryIO]:
+    """A file to read bytes from; ``stdin`` or ``-`` is standard input, ``*.gz`` is unpacked."""
+    if path in STANDARD_INPUT:
+        yield sys.stdin.buffer
+    elif path.endswith(".gz"):
+        with gzip.open(path, "rb") as stream:
+            yield cast(BinaryIO, stream)
+    else:
+        with open(path, "rb") as stream:
+            yield stream
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[BinaryIO]:
+    """A file to write bytes to; ``stdout`` or ``-`` is standard output, ``*.gz`` is packed."""
+    if path in STANDARD_OUTPUT:
+        yield sys.stdout.buffer
+    elif path.endswith(".gz"):
+        with gzip.open(path, "wb") as stream:
+            yield cast(BinaryIO, stream)
+    else:
+        with open(path, "wb") as stream:
+            yield stream
+
+
+def silence_standard_output() -> None:
+    """Let what is still buffered for a closed pipe go nowhere, so that leaving raises nothing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,64 @@
+"""Marian's text formats for translations and scores, byte for byte, and the order of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+from nmt.hypothesis import Hypothesis
+
+Item = TypeVar("Item")
+
+
+def significant(value: float) -> str:
+    """Six significant digits, as a C++ stream prints a float: ``-71.3033``, ``-1.5e-05``."""
+    return f"{value:.6g}"
+
+
+def word_scores_field(scores: Sequence[float]) -> str:
+    """``WordScores= -0.77547 -0.35450``: five decimals each."""
+    return "WordScores=" + "".join(f" {score:.5f}" for score in scores)
+
+
+def best_line(text: str, hypothesis: Hypothesis, *, word_scores: bool = False) -> str:
+    """What ``mgraph decode`` prints of a line: ``text[ ||| WordScores= ...]``."""
+    return f"{text} ||| {word_scores_field(hypothesis.word_scores)}" if word_scores else text
+
+
+def n_best_line(line: int, text: str, hypothesis: Hypothesis, *, word_scores: bool = False) -> str:
+    """One entry of an n-best list: ``3 ||| text ||| WordScores= ... ||| F0= v F1= v ||| score``.
+
+    line: the number of the input line, from 0.
+    F0, F1, ...: the unweighted score by each model; the last field is the normalised score.
+    """
+    features = " ".join(
+        f"F{i}= {significant(score)}" for i, score in enumerate(hypothesis.scorer_scores)
+    )
+    fields = [str(line), text, features, significant(hypothesis.score)]
+    if word_scores:
+        fields.insert(2, word_scores_field(hypothesis.word_scores))
+    return " ||| ".join(fields)
+
+
+def score_line(score: float, word_scores: Sequence[float] = ()) -> str:
+    """What ``mgraph score`` prints of a pair: ``-21.095358[ ||| WordScores= ...]``."""
+    line = f"{score:.6f}"
+    return f"{line} ||| {word_scores_field(word_scores)}" if word_scores else line
+
+
+class InOrder(Generic[Item]):
+    """Items that come numbered in any order, handed on in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Item] = {}
+        self._next = 0
+
+    def add(self, number: int, item: Item) -> None:
+        """Keep an item until it is its turn; numbers count from 0 and come once each."""
+        self._waiting[number] = item
+
+    def take(self) -> Iterator[Item]:
+        """The items whose turn it is by now."""
+        while self._next in self._waiting:
+            yield self._waiting.pop(self._next)
+            self._next += 1
