@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import jax
@@ -18,9 +18,10 @@ from mgraph.errors import DeviceError
 
 logger = logging.getLogger(__name__)
 
-# XLA reads this when it makes its CPU client: the size of the pool that all kernels run in.
-# Affinity would limit the threads as well, but would pin every such process to the same cores.
-THREADS_VARIABLE = "PJRT_NPROC"
+# XLA reads these (older versions only the second) when it makes its CPU client: the size of the
+# pool that all kernels run in. Affinity would limit the threads as well, but would pin every such
+# process to the same cores.
+THREADS_VARIABLES = ("PJRT_NPROC", "NPROC")
 
 
 def start(cpu_threads: int = 0, devices: Sequence[str] = ("0",)) -> jax.Device:
@@ -53,7 +54,7 @@ def _start_cpu(threads: int) -> jax.Device:
         logger.warning("[device] JAX runs already: its threads cannot be limited to %d", threads)
         return device
     jax.config.update("jax_platforms", "cpu")
-    with _environment(THREADS_VARIABLE, str(threads)):
+    with _environment(dict.fromkeys(THREADS_VARIABLES, str(threads))):
         device = jax.devices()[0]
     logger.info("[device] using the CPU, threads: at most %d", threads)
     if sys.platform != "linux":
@@ -91,13 +92,14 @@ def _cores() -> int:
 
 
 @contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
@@ -58,7 +59,10 @@ def open_input(path: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
     elif path.endswith(".gz"):
         with gzip.open(path, "rb") as stream:
-            yield cast(BinaryIO, stream)
+            try:
+                yield cast(BinaryIO, stream)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise OSError(f"{path} is damaged: {error}") from error
     else:
         with open(path, "rb") as stream:
             yield stream

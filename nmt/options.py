@@ -128,31 +128,32 @@ def general(workspace: int) -> tuple[Option, ...]:
 
 
 # The model file holds these and overrides the command line, as in Marian.
+SAVED_IN_MODEL_NAMES = """
+type dim-vocabs dim-emb factors-dim-emb factors-combine lemma-dependency lemma-dim-emb dim-rnn
+enc-type enc-cell enc-cell-depth enc-depth dec-cell dec-cell-base-depth dec-cell-high-depth
+dec-depth skip layer-normalization right-left input-types input-reorder input-join-fields
+best-deep tied-embeddings tied-embeddings-src tied-embeddings-all output-omit-bias
+transformer-heads transformer-no-projection transformer-rnn-projection transformer-pool
+transformer-dim-ffn transformer-decoder-dim-ffn transformer-ffn-depth
+transformer-decoder-ffn-depth transformer-ffn-activation transformer-dim-aan
+transformer-aan-depth transformer-aan-activation transformer-aan-nogate
+transformer-decoder-autoreg transformer-tied-layers transformer-guided-alignment-layer
+transformer-preprocess transformer-postprocess-emb transformer-postprocess
+transformer-postprocess-top transformer-train-position-embeddings transformer-depth-scaling
+transformer-attention-mask transformer-alibi-shift separator-symbol
+transformer-disable-position-embeddings transformer-alibi-trainable alibi transformer-no-bias
+transformer-no-affine bert-mask-symbol bert-sep-symbol bert-class-symbol
+bert-masking-fraction bert-train-type-embeddings bert-type-vocab-size comet-final-sigmoid
+comet-stop-grad comet-mix comet-mix-norm comet-pool comet-mix-transformation comet-dropout
+comet-mixup comet-mixup-reg comet-augment-bad comet-pooler-ffn comet-prepend-zero
+comet-use-separator char-stride char-highway char-conv-filters-num char-conv-filters-widths
+ulr ulr-query-vectors ulr-keys-vectors ulr-trainable-transformation ulr-dim-emb ulr-dropout
+ulr-softmax-temperature
+"""
 SAVED_IN_MODEL = tuple(
     ignored(name, str, (), many=True, command=True, implicit="true",
             help="the model file's own value counts")
-    for name in """
-    type dim-vocabs dim-emb factors-dim-emb factors-combine lemma-dependency lemma-dim-emb dim-rnn
-    enc-type enc-cell enc-cell-depth enc-depth dec-cell dec-cell-base-depth dec-cell-high-depth
-    dec-depth skip layer-normalization right-left input-types input-reorder input-join-fields
-    best-deep tied-embeddings tied-embeddings-src tied-embeddings-all output-omit-bias
-    transformer-heads transformer-no-projection transformer-rnn-projection transformer-pool
-    transformer-dim-ffn transformer-decoder-dim-ffn transformer-ffn-depth
-    transformer-decoder-ffn-depth transformer-ffn-activation transformer-dim-aan
-    transformer-aan-depth transformer-aan-activation transformer-aan-nogate
-    transformer-decoder-autoreg transformer-tied-layers transformer-guided-alignment-layer
-    transformer-preprocess transformer-postprocess-emb transformer-postprocess
-    transformer-postprocess-top transformer-train-position-embeddings transformer-depth-scaling
-    transformer-attention-mask transformer-alibi-shift separator-symbol
-    transformer-disable-position-embeddings transformer-alibi-trainable alibi transformer-no-bias
-    transformer-no-affine bert-mask-symbol bert-sep-symbol bert-class-symbol
-    bert-masking-fraction bert-train-type-embeddings bert-type-vocab-size comet-final-sigmoid
-    comet-stop-grad comet-mix comet-mix-norm comet-pool comet-mix-transformation comet-dropout
-    comet-mixup comet-mixup-reg comet-augment-bad comet-pooler-ffn comet-prepend-zero
-    comet-use-separator char-stride char-highway char-conv-filters-num char-conv-filters-widths
-    ulr ulr-query-vectors ulr-keys-vectors ulr-trainable-transformation ulr-dim-emb ulr-dropout
-    ulr-softmax-temperature
-    """.split()
+    for name in SAVED_IN_MODEL_NAMES.split()
 )
 
 IGNORE_MODEL_CONFIG = later("ignore-model-config", command=True)

@@ -14,7 +14,7 @@ from nmt.lines import read_lines
 from nmt.models import load_model
 from nmt.options import DECODE, OptionError
 from nmt.output import InOrder, best_line, n_best_line
-from nmt.samples import LineEncoder, load_vocabs
+from nmt.samples import LineEncoder, load_vocabs, require_two
 from nmt.search import BeamSearch
 
 BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
@@ -68,6 +68,7 @@ class Translator:
         if len(options["models"]) != 1:
             raise OptionError(f"--models: one model is needed, got {len(options['models'])}; "
                               "ensembles are not supported yet")
+        require_two(options["vocabs"])
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
         self.models = [load_model(path) for path in options["models"]]

@@ -95,7 +95,7 @@ def test_every_sample_comes_once(
 ) -> None:
     found = list(batches(samples(*lengths), mini_batch=mini, maxi_batch=maxi,
                          maxi_batch_sort=order, mini_batch_words=words))
-    assert sorted(sum(lines(found), [])) == list(range(len(lengths)))
+    assert sorted(line for batch in lines(found) for line in batch) == list(range(len(lengths)))
     assert all(found)
     if not words:
         assert all(len(batch) <= mini for batch in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -81,6 +82,14 @@ def test_gz_files_are_packed_and_unpacked(tmp_path) -> None:
     path = str(tmp_path / "text.gz")
     with open_output(path) as output:
         output.write(b"a\nb\n")
-    assert gzip.open(path).read() == b"a\nb\n"
+    assert gzip.decompress(Path(path).read_bytes()) == b"a\nb\n"
     with open_input(path) as stream:
         assert list(read_lines(stream)) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"no gzip at all"])
+def test_a_damaged_gz_file_is_named(tmp_path, damage) -> None:
+    path = tmp_path / "text.gz"
+    path.write_bytes(damage(gzip.compress(b"some words\n" * 100)))
+    with pytest.raises(OSError, match=r"text\.gz is damaged"), open_input(str(path)) as stream:
+        list(read_lines(stream))

@@ -190,7 +190,7 @@ def test_python_values_follow_the_same_rules() -> None:
     assert values["models"] == ("a.npz",) and values["normalize"] == 1.0
     assert values["n_best"] is True and values["beam_size"] == 12
     assert "quiet" not in values and "input" not in values
-    with pytest.raises(TypeError, match="unknown option beam; did you mean beam_size?"):
+    with pytest.raises(TypeError, match="unknown option beam; did you mean beam_size"):
         DECODE.python_values({"beam": 3})
     with pytest.raises(OptionError, match="--beam-size must be at least 1"):
         DECODE.python_values({"beam_size": 0})
