@@ -62,8 +62,9 @@ class ZipArchive:
     def __enter__(self) -> ZipArchive:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._file.close()
 
     def error(self, what: str) -> ModelFileError:
@@ -72,12 +73,16 @@ class ZipArchive:
     def read(self, member: Member) -> bytearray:
         """The unpacked bytes of `member`, whose checksum is right."""
         signature, _, _, method, *_, name_size, extra_size = _LOCAL.unpack(
-            self._bytes(member.offset, _LOCAL.size, f"the header of {member.name!r}"))
+            self._bytes(member.offset, _LOCAL.size, f"the header of {member.name!r}")
+        )
         name = self._bytes(member.offset + _LOCAL.size, name_size, "a name")
         if signature != b"PK\3\4" or method != member.method or name != member.name.encode():
             raise self.error(f"the directory and the header of {member.name!r} disagree")
-        data = self._bytes(member.offset + _LOCAL.size + name_size + extra_size, member.packed,
-                           f"the data of {member.name!r}")
+        data = self._bytes(
+            member.offset + _LOCAL.size + name_size + extra_size,
+            member.packed,
+            f"the data of {member.name!r}",
+        )
         if member.method == DEFLATED:
             data = self._inflate(member, data)
         if zlib.crc32(data) != member.crc:
@@ -91,8 +96,9 @@ class ZipArchive:
         except zlib.error as error:
             raise self.error(f"{member.name!r} is damaged: {error}") from None
         if len(out) != member.size or not inflate.eof:
-            raise self.error(f"{member.name!r} does not unpack to the {member.size} bytes "
-                             "that it should have")
+            raise self.error(
+                f"{member.name!r} does not unpack to the {member.size} bytes that it should have"
+            )
         return out
 
     def _bytes(self, offset: int, count: int, what: str) -> bytearray:
@@ -107,19 +113,20 @@ class ZipArchive:
     def _directory(self) -> tuple[Member, ...]:
         end, count, size, offset = self._end_record()
         if offset + size != end:
-            raise self.error(f"the zip directory should end at byte {end}, but it says "
-                             f"{size} bytes from byte {offset}")
+            raise self.error(
+                f"the zip directory should end at byte {end}, but it says {size} bytes from byte {offset}"
+            )
         if count > MAX_MEMBERS or count * _ENTRY.size > size:
-            raise self.error(f"a zip directory of {size} bytes with {count} members "
-                             f"(at most {MAX_MEMBERS} are read)")
+            raise self.error(
+                f"a zip directory of {size} bytes with {count} members (at most {MAX_MEMBERS} are read)"
+            )
         data = self._bytes(offset, size, "the zip directory")
         members, at = [], 0
         for _ in range(count):
             member, at = self._entry(data, at)
             members.append(member)
         if at != size:
-            raise self.error(f"the zip directory has {size - at} bytes too many "
-                             f"after {count} members")
+            raise self.error(f"the zip directory has {size - at} bytes too many after {count} members")
         return tuple(members)
 
     def _end_record(self) -> tuple[int, int, int, int]:
@@ -129,9 +136,12 @@ class ZipArchive:
         at = tail.rfind(b"PK\5\6")
         if at < 0 or len(tail) - at < _END.size:
             begins = self._size >= 4 and self._bytes(0, 4, "the start") == b"PK\3\4"
-            raise self.error(f"cut short after {self._size} bytes: it begins like an npz (zip) "
-                             "file but has no directory at its end" if begins else
-                             f"not an npz (zip) file ({self._size} bytes)")
+            raise self.error(
+                f"cut short after {self._size} bytes: it begins like an npz (zip) "
+                "file but has no directory at its end"
+                if begins
+                else f"not an npz (zip) file ({self._size} bytes)"
+            )
         _, _, _, _, count, size, offset, comment = _END.unpack_from(tail, at)
         if at + _END.size + comment != len(tail):
             raise self.error("cut short or damaged in its last bytes (zip end record)")
@@ -145,11 +155,13 @@ class ZipArchive:
         if where < _END64.size:
             raise self.error("too short for the Zip64 archive that it says it is")
         signature, _, at, _ = _END64_LOCATOR.unpack(
-            self._bytes(where, _END64_LOCATOR.size, "the Zip64 locator"))
+            self._bytes(where, _END64_LOCATOR.size, "the Zip64 locator")
+        )
         if signature != b"PK\6\7" or at > where - _END64.size:
             raise self.error("damaged near its end (Zip64 locator)")
         signature, *_, count, size, offset = _END64.unpack(
-            self._bytes(at, _END64.size, "the Zip64 end record"))
+            self._bytes(at, _END64.size, "the Zip64 end record")
+        )
         if signature != b"PK\6\6":
             raise self.error("damaged near its end (Zip64 end record)")
         return at, count, size, offset
@@ -158,8 +170,25 @@ class ZipArchive:
         """The directory entry at byte `at` of the directory, and where the next one begins."""
         if at + _ENTRY.size > len(data):
             raise self.error("the zip directory is cut short")
-        (signature, _, _, flags, method, _, _, crc, packed, size, name_size, extra_size,
-         comment_size, _, _, _, offset) = _ENTRY.unpack_from(data, at)
+        (
+            signature,
+            _,
+            _,
+            flags,
+            method,
+            _,
+            _,
+            crc,
+            packed,
+            size,
+            name_size,
+            extra_size,
+            comment_size,
+            _,
+            _,
+            _,
+            offset,
+        ) = _ENTRY.unpack_from(data, at)
         name_at = at + _ENTRY.size
         extra_at = name_at + name_size
         after = extra_at + extra_size + comment_size
@@ -167,17 +196,21 @@ class ZipArchive:
             raise self.error(f"the zip directory is damaged at its byte {at}")
         name = self._name(bytes(data[name_at:extra_at]))
         if flags & _ENCRYPTED or method not in (STORED, DEFLATED):
-            raise self.error(f"{name!r} is encrypted or packed by a method (number {method}) "
-                             "that npz files do not use")
+            raise self.error(
+                f"{name!r} is encrypted or packed by a method (number {method}) that npz files do not use"
+            )
         if _FULL32 in (packed, size, offset):
             size, packed, offset = self._sizes64(
-                name, data[extra_at:extra_at + extra_size], size, packed, offset)
+                name, data[extra_at : extra_at + extra_size], size, packed, offset
+            )
         return Member(name, method, crc, packed, size, offset), after
 
     def _name(self, raw: bytes) -> str:
         if not 0 < len(raw) <= MAX_NAME_BYTES or b"\0" in raw:
-            raise self.error(f"a member's name has {len(raw)} bytes or a zero byte in it: "
-                             f"{raw[:40]!r} (1 to {MAX_NAME_BYTES} are read)")
+            raise self.error(
+                f"a member's name has {len(raw)} bytes or a zero byte in it: "
+                f"{raw[:40]!r} (1 to {MAX_NAME_BYTES} are read)"
+            )
         try:
             return raw.decode()
         except UnicodeDecodeError:
@@ -193,8 +226,7 @@ class ZipArchive:
                 full = [field == _FULL32 for field in fields]
                 if sum(full) * 8 <= length <= len(extra) - at:
                     wide = iter(struct.unpack_from(f"<{sum(full)}Q", extra, at))
-                    return [next(wide) if f else field
-                            for f, field in zip(full, fields, strict=True)]
+                    return [next(wide) if f else field for f, field in zip(full, fields, strict=True)]
                 break
             at += length
         raise self.error(f"{name!r} says that it is larger than 4 GiB but does not say how large")
@@ -206,17 +238,23 @@ class ZipArchive:
                 raise self.error(f"{member.name!r} is in it twice")
             names.add(member.name)
             if member.offset + _LOCAL.size + member.packed > self._size:
-                raise self.error(f"{member.name!r} would reach beyond the end of the file: "
-                                 f"{member.packed} bytes from byte {member.offset} of {self._size}")
+                raise self.error(
+                    f"{member.name!r} would reach beyond the end of the file: "
+                    f"{member.packed} bytes from byte {member.offset} of {self._size}"
+                )
             if member.method == STORED and member.packed != member.size:
-                raise self.error(f"{member.name!r} is not compressed, yet {member.packed} bytes "
-                                 f"should become {member.size}")
+                raise self.error(
+                    f"{member.name!r} is not compressed, yet {member.packed} bytes "
+                    f"should become {member.size}"
+                )
         if sum(member.packed for member in self.members) > self._size:
             raise self.error("its members lie over one another")
         total, limit = sum(m.size for m in self.members), self.expansion_limit()
         if total > limit:
-            raise self.error(f"a compressed file of {self._size} bytes that would expand to {total}"
-                             f" (at most {limit} are read); store it uncompressed, as Marian does")
+            raise self.error(
+                f"a compressed file of {self._size} bytes that would expand to {total}"
+                f" (at most {limit} are read); store it uncompressed, as Marian does"
+            )
 
     def expansion_limit(self) -> int:
         """How many bytes all members may have together."""

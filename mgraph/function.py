@@ -57,7 +57,7 @@ class Function:
         leaves = {name: _of_tape(graph, node, "input") for name, node in named.items()}
         excerpt = tape.below({*(n.id for n in tops), *(n.id for n in leaves.values())})
         self._structure: Structure = excerpt.structure
-        self._outputs = tuple(excerpt.index[n.id] for n in tops)
+        self._outputs = tuple(excerpt.row_of[n.id] for n in tops)
         self._inputs: dict[str, Spec] = {name: node.spec for name, node in leaves.items()}
         self._graph_parameters: Parameters = graph.params()
         self._device, self._seed, self._calls = graph.device, graph.seed, 0
@@ -112,9 +112,7 @@ class Function:
             raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
         tables: dict[str, Any] = {"input": inputs, "parameter": params, "constant": constants}
         leaves = [tables[kind][name] for kind, name in self._sources]
-        values = trace(
-            self._structure, leaves, rule_set=self.derivatives, trained=self._trained, key=key
-        )
+        values = trace(self._structure, leaves, rule_set=self.derivatives, trained=self._trained, key=key)
         results = tuple(values[i] for i in self._outputs)
         return results[0] if self._single else results
 
@@ -139,7 +137,14 @@ class Function:
             return self._compute(params, inputs, constants, key)
 
         program = PROGRAMS.get(
-            ("function", self._structure, self._outputs, tuple(self._sources), self.derivatives, self._single),
+            (
+                "function",
+                self._structure,
+                self._outputs,
+                tuple(self._sources),
+                self.derivatives,
+                self._single,
+            ),
             f"function of {len(self._structure.rows)} nodes",
             function,
             (params, inputs, self._constants, key_data),
@@ -204,5 +209,3 @@ def _of_tape(graph: ExpressionGraph, node: Node, role: str) -> Node:
     if node.tape() is not graph.tape:
         raise GraphError(f"{role} {node.type} made at {place(node.where)} belongs to another graph")
     return node
-
-

@@ -185,7 +185,7 @@ class ExpressionGraph:
     def get(self, name: str) -> ParamNode | None:
         """The parameter ``name`` of the current namespace, ``None`` without one."""
         full = self._full_name(name)
-        return self._parameters[full] if full in self._parameters else None
+        return self._parameters.get(full)
 
     def params(self) -> Parameters:
         """All parameters by name."""
@@ -256,9 +256,7 @@ class ExpressionGraph:
             tape.run = Run(tape, self._runs)
         return tape.run
 
-    def _accumulated(
-        self, new: dict[str, jax.Array], reset: bool, clip_value: float
-    ) -> dict[str, jax.Array]:
+    def _accumulated(self, new: dict[str, jax.Array], reset: bool, clip_value: float) -> dict[str, jax.Array]:
         old = {} if reset else {n: g for n in new if (g := self._parameters[n]._grad) is not None}
 
         def combine(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
@@ -331,5 +329,3 @@ class ExpressionGraph:
 
     def __repr__(self) -> str:
         return f"ExpressionGraph({len(self.tape.nodes)} nodes, {len(self._parameters)} parameters)"
-
-

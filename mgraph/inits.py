@@ -30,7 +30,9 @@ from .types import Type, as_type
 class Source(Protocol):
     """Where random numbers come from; both draw float32."""
 
-    numpy: ModuleType
+    @property
+    def numpy(self) -> ModuleType:
+        """``numpy`` or ``jax.numpy``, for functions of what was drawn."""
 
     def uniform(self, shape: Shape) -> Any:
         """Uniform in [0, 1)."""
@@ -168,9 +170,7 @@ def from_item(item: Any) -> Fixed:
     return Fixed("from_item", lambda shape, type_: np.asarray(item))
 
 
-def from_lambda(
-    function: Callable[[Shape, np.dtype[Any]], Any], intermediate_type: Any = None
-) -> Fixed:
+def from_lambda(function: Callable[[Shape, np.dtype[Any]], Any], intermediate_type: Any = None) -> Fixed:
     """Whatever ``function(shape, dtype)`` returns; with ``intermediate_type`` the function works in
     that element type and the result is cast to the node's."""
 

@@ -88,12 +88,12 @@ class Interpreter:
             if row not in self._adjoints or not self._trained[row]:
                 continue
             if self._clip_value:
-                bound = self._clip_value
-                self._adjoints[row] = jax.tree.map(
-                    lambda g: jnp.clip(g, -bound, bound), self._adjoints[row]
-                )
+                self._adjoints[row] = jax.tree.map(self._clipped, self._adjoints[row])
             if not is_leaf(self._rows[row]):
                 self._pull(row)
+
+    def _clipped(self, adjoint: Any) -> Any:
+        return jnp.clip(adjoint, -self._clip_value, self._clip_value)
 
     def _pull(self, row: int) -> None:
         operator, children = self._rows[row][0], self._rows[row][1:]
@@ -104,13 +104,9 @@ class Interpreter:
         for k, train, gradient in zip(children, trained, gradients, strict=True):
             if train and gradient is not None:
                 known = self._adjoints.get(k)
-                self._adjoints[k] = (
-                    gradient if known is None else jax.tree.map(jnp.add, known, gradient)
-                )
+                self._adjoints[k] = gradient if known is None else jax.tree.map(jnp.add, known, gradient)
 
-    def _program(
-        self, what: str, operator: Any, args: Any, function: Callable[..., Any], *extra: Any
-    ) -> Any:
+    def _program(self, what: str, operator: Any, args: Any, function: Callable[..., Any], *extra: Any) -> Any:
         leaves, shape = jax.tree.flatten(args)
         specs = tuple(spec_like(v) for v in leaves)
         wide = any(is_wide(s) for s in specs) or operator.makes_wide()

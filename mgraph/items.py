@@ -32,7 +32,8 @@ _MAX_RANK = 32
 # What numpy and Marian write, in the order they write it; nothing in it is evaluated.
 _HEADER = re.compile(
     r"\{ *'descr': *'(\||[<>])([fiu])([1248])', *'fortran_order': *(True|False), *"
-    r"'shape': *\(((?: *\d{1,19} *,)* *(?:\d{1,19})?) *\) *,? *\} *\n?")
+    r"'shape': *\(((?: *\d{1,19} *,)* *(?:\d{1,19})?) *\) *,? *\} *\n?"
+)
 _ELEMENT_TYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
 
 
@@ -84,8 +85,7 @@ def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
     if item is None:
         return None
     if item.ndim != 1 or item.dtype.itemsize != 1:
-        raise ModelFileError(f"{MODEL_YML} should be a row of int8, it is {item.dtype} of shape "
-                             f"{item.shape}")
+        raise ModelFileError(f"{MODEL_YML} should be a row of int8, it is {item.dtype} of shape {item.shape}")
     return item.tobytes().partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
@@ -136,23 +136,32 @@ def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
     if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
         raise archive.error(f"{member.name!r} is not an array in numpy's format")
     width = 2 if data[6] == 1 else 4
-    start = 8 + width + int.from_bytes(data[8:8 + width], "little")
+    start = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
     if start > min(len(data), _MAX_HEADER_BYTES):
-        raise archive.error(f"{member.name!r} has a header of {start} bytes in {len(data)} "
-                            f"(at most {_MAX_HEADER_BYTES} are read)")
-    text = data[8 + width:start].decode("latin-1")
+        raise archive.error(
+            f"{member.name!r} has a header of {start} bytes in {len(data)} "
+            f"(at most {_MAX_HEADER_BYTES} are read)"
+        )
+    text = data[8 + width : start].decode("latin-1")
     match = _HEADER.fullmatch(text)
-    if (match is None or (code := match[2] + match[3]) not in _ELEMENT_TYPES
-            or (match[1] == "|" and match[3] != "1")):
-        raise archive.error(f"{member.name!r} is not an array of plain numbers "
-                            f"(float, int or uint of 1 to 8 bytes): {text.strip()[:200]}")
+    if (
+        match is None
+        or (code := match[2] + match[3]) not in _ELEMENT_TYPES
+        or (match[1] == "|" and match[3] != "1")
+    ):
+        raise archive.error(
+            f"{member.name!r} is not an array of plain numbers "
+            f"(float, int or uint of 1 to 8 bytes): {text.strip()[:200]}"
+        )
     shape = tuple(int(size) for size in match[5].split(",") if size.strip())
     count = 1
     for size in shape:
         count *= size
     if len(shape) > _MAX_RANK or count * int(match[3]) != len(data) - start:
-        raise archive.error(f"{member.name!r} has {len(data) - start} bytes of numbers, but its "
-                            f"shape is {shape} of {match[3]} bytes each")
+        raise archive.error(
+            f"{member.name!r} has {len(data) - start} bytes of numbers, but its "
+            f"shape is {shape} of {match[3]} bytes each"
+        )
     array = np.frombuffer(data, np.dtype(match[1] + code), count, start)
     array = array.reshape(shape, order="F" if match[4] == "True" else "C")
     array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
@@ -164,8 +173,10 @@ def _storable(path: str | os.PathLike[str], name: str, array: np.ndarray) -> np.
         raise ModelFileError(f"{os.fspath(path)}: {name[:80]!r} cannot be the name of an item")
     code = f"{array.dtype.kind}{array.dtype.itemsize}"
     if code not in _ELEMENT_TYPES:
-        raise ModelFileError(f"{os.fspath(path)}: item {name!r} is {array.dtype}; a model file "
-                             "holds float16/32/64, int8 to int64 and uint8 to uint64")
+        raise ModelFileError(
+            f"{os.fspath(path)}: item {name!r} is {array.dtype}; a model file "
+            "holds float16/32/64, int8 to int64 and uint8 to uint64"
+        )
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
@@ -179,7 +190,9 @@ def _is_item_name(name: str) -> bool:
 def _header(array: np.ndarray) -> bytes:
     """The `.npy` header that Marian writes: 16 bytes aligned, `<` before one-byte types too."""
     shape = f"({array.shape[0]},)" if array.ndim == 1 else f"({', '.join(map(str, array.shape))})"
-    text = (f"{{'descr': '<{array.dtype.kind}{array.dtype.itemsize}', 'fortran_order': False, "
-            f"'shape': {shape}, }}").encode()
+    text = (
+        f"{{'descr': '<{array.dtype.kind}{array.dtype.itemsize}', 'fortran_order': False, "
+        f"'shape': {shape}, }}"
+    ).encode()
     size = -(len(text) + 11) // 16 * -16
     return b"\x93NUMPY\1\0" + (size - 10).to_bytes(2, "little") + text.ljust(size - 11) + b"\n"

@@ -33,8 +33,19 @@ _ROOM = str(Path(__file__).parent)
 _MAX_SHAPES = 4096
 
 
+new: Any = object.__new__
+
+
 class NodeMeta(type):
     """Calling a node class records a node; see the module's page."""
+
+    if TYPE_CHECKING:
+        type: str
+        fields: tuple[str, ...]
+        defaults: dict[str, Any]
+        differentiable: bool
+        _operators: weakref.WeakValueDictionary[Any, Any]
+        _plain: Any
 
     def __call__(cls, *children: Any, **fields: Any) -> Any:
         if fields or not cls.plain_arity(children):
@@ -65,7 +76,7 @@ class NodeMeta(type):
     def make_operator(cls, **fields: Any) -> Any:
         """The one operator of this class with these field values."""
         if not issubclass(cls, NaryNodeOp):
-            raise TypeError(f"{cls.__name__} is no operation; leaves are made by graph.constant and graph.param")
+            raise TypeError(f"{cls.__name__} is a leaf: graph.constant and graph.param make it")
         unknown = fields.keys() - set(cls.fields)
         missing = [n for n in cls.fields if n not in fields and n not in cls.defaults]
         if unknown or missing:
@@ -77,7 +88,7 @@ class NodeMeta(type):
         key = tuple(canonical(v, cls, k) for k, v in full.items())
         operator = cls._operators.get(key)
         if operator is None:
-            operator = object.__new__(cls)
+            operator = new(cls)
             operator.__dict__.update(full)
             operator._shapes = {}
             cls._operators[key] = operator
@@ -125,7 +136,7 @@ def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
         spec = operator._shapes[specs]
     except KeyError:
         spec = _infer(cls, operator, children, specs)
-    node = object.__new__(cls)
+    node = new(cls)
     node.operator, node.children, node.spec = operator, children, spec
     trainable = False
     if cls.differentiable:
@@ -161,9 +172,7 @@ def place(where: tuple[CodeType, int] | None) -> str:
 
 
 def _describe(children: Sequence[Node]) -> str:
-    return ", ".join(
-        f"{c.type}{f' {c.name!r}' if c.name != 'none' else ''} {c.spec!r}" for c in children
-    )
+    return ", ".join(f"{c.type}{f' {c.name!r}' if c.name != 'none' else ''} {c.spec!r}" for c in children)
 
 
 def _infer(cls: NodeMeta, operator: Any, children: tuple[Node, ...], specs: tuple[Any, ...]) -> Specs:
@@ -208,9 +217,7 @@ def _one_tape(cls: NodeMeta, children: tuple[Any, ...]) -> tuple[tuple[Node, ...
                 f"{cls.__name__} ({cls.type}): {problem}\n  children: {_describe(children)}"
                 f"\n  {child.type} was made at {place(child.where)}\n  at {place(user_frame())}"
             )
-    moved = tuple(
-        c if t is deepest else capture(deepest, c) for c, t in zip(children, tapes, strict=True)
-    )
+    moved = tuple(c if t is deepest else capture(deepest, c) for c, t in zip(children, tapes, strict=True))
     return moved, deepest.ref
 
 
@@ -225,7 +232,7 @@ def capture(tape: Tape, outer: Node) -> Node:
 
 def new_leaf(cls: type[Node], tape: Tape, spec: Specs, trainable: bool, init: Any = None) -> Any:
     """A leaf at the end of ``tape``; ``init`` is the initialiser of a random leaf."""
-    node = object.__new__(cls)
+    node = new(cls)
     node.operator, node.children, node.spec, node.trainable = None, (), spec, trainable
     node.where = user_frame()
     tape.append(node, (init, spec) if init is not None else (INPUT, spec, trainable))
@@ -284,11 +291,12 @@ class Node(metaclass=NodeMeta):
     """Whether the operator runs a recorded body itself (``evaluate``) and needs no rule of its own."""
     differentiable: ClassVar[bool] = False
     """Whether the class has a backward rule; derived."""
+    gradient_is_derivative: ClassVar[bool] = True
+    """Whether ``backward_ops`` is meant to be the derivative of ``forward_ops``."""
     fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields; derived from the annotations."""
     defaults: ClassVar[dict[str, Any]] = {}
 
-    _operators: ClassVar[weakref.WeakValueDictionary[Any, Any]]
     _plain: ClassVar[Any] = None
 
     if TYPE_CHECKING:
@@ -479,6 +487,10 @@ class NaryNodeOp(Node):
     ``child(i)``, ``None`` for no gradient. A gradient may have the shape of the broadcast value; the
     engine sums it to the child's.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *children: Any, **fields: Any) -> None: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -16,9 +16,7 @@ from .types import Type, as_type
 MODEL_YML = "special:model.yml"
 
 
-def load_parameters(
-    path: str | os.PathLike[str], type_: Type
-) -> tuple[dict[str, np.ndarray], str | None]:
+def load_parameters(path: str | os.PathLike[str], type_: Type) -> tuple[dict[str, np.ndarray], str | None]:
     """Parameters of a model by name, floating point ones as ``type_``, and its ``special:model.yml``."""
     _check_suffix(path)
     items = read_npz(path)
@@ -30,9 +28,7 @@ def load_parameters(
     return values, model_yml(items)
 
 
-def save_parameters(
-    path: str | os.PathLike[str], values: Mapping[str, Any], meta: str | None
-) -> None:
+def save_parameters(path: str | os.PathLike[str], values: Mapping[str, Any], meta: str | None) -> None:
     """Write parameters sorted by name, as float32, with ``meta`` as ``special:model.yml``; atomically."""
     _check_suffix(path)
     items: dict[str, np.ndarray] = {}

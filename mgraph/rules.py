@@ -107,9 +107,7 @@ def checked(
     if not isinstance(gradients, tuple | list):
         raise GradientError(f"{name}: expected a tuple of gradients, got {type(gradients).__name__}")
     if len(gradients) != len(values):
-        raise GradientError(
-            f"{name}: expected {len(values)} gradients, one per child, got {len(gradients)}"
-        )
+        raise GradientError(f"{name}: expected {len(values)} gradients, one per child, got {len(gradients)}")
     return tuple(
         _fit(f"{name}: the gradient of child {i}", gradient, value)
         if train and gradient is not None

@@ -117,7 +117,7 @@ class Run:
         tape, graph = self._tape, self._graph
         excerpt = tape.since(segment.start) if segment.start else tape.whole()
         outputs = self._outputs(segment)
-        wanted = tuple(excerpt.index[i] for i in outputs)
+        wanted = tuple(excerpt.row_of[i] for i in outputs)
         structure, rule_set = excerpt.structure, graph.derivatives
 
         def function(leaves: Any, draws: Any) -> Any:
@@ -239,10 +239,9 @@ class Run:
     def _run_joint(self, clip_value: float) -> None:
         """Forward and backward as one program."""
         tape, graph = self._tape, self._graph
-        self._top = top = self._one_top()
+        self._top = top = self.one_top()
         excerpt = tape.whole()
         structure, rule_set = excerpt.structure, graph.derivatives
-        segment = self._segments[-1]
         outputs = tuple({top, *(i for s in self._segments for i in self._outputs(s))} - self._values.keys())
         shown = tuple(n.id for n in tape.debugged if n.trainable and n.children)
         trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
@@ -290,7 +289,8 @@ class Run:
                     )
         return merged
 
-    def _one_top(self) -> int:
+    def one_top(self) -> int:
+        """The one trainable node that no other node uses; ``GraphError`` if there are several."""
         tape = self._tape
         consumed = {k for row in tape.rows if not is_leaf(row) for k in row[1:]}
         tops = [n for n in tape.nodes if n.trainable and n.children and n.id not in consumed]
@@ -340,6 +340,4 @@ def _zeros(spec: Any) -> Any:
 
 
 def _wide(structure: Structure) -> bool:
-    return any(
-        is_wide(row[1]) if is_leaf(row) else row[0].makes_wide() for row in structure.rows
-    )
+    return any(is_wide(row[1]) if is_leaf(row) else row[0].makes_wide() for row in structure.rows)

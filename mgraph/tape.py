@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import GraphError
@@ -167,7 +168,8 @@ class Tape:
         return chain
 
 
-class Excerpt(NamedTuple):
+@dataclass(frozen=True)
+class Excerpt:
     """A part of a tape with rows numbered from 0, and where its rows come from."""
 
     structure: Structure
@@ -175,5 +177,5 @@ class Excerpt(NamedTuple):
     """For each input row, the tape's node whose value it takes."""
     random: Sequence[int]
     """For each random row, its number among the tape's random leaves."""
-    index: Mapping[int, int] | range
+    row_of: Mapping[int, int] | range
     """The excerpt's row of a tape's node."""

@@ -45,7 +45,7 @@ def trace(
     *,
     rule_set: str = "rules",
     trained: tuple[bool, ...] | None = None,
-    key: jax.Array | None = None,
+    key: Any = None,
     ordinals: Any = None,
     probes: Mapping[int, Any] | None = None,
     clip_value: float = 0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 from typing import Any
 
@@ -37,17 +38,17 @@ class Type(enum.StrEnum):
         return _DTYPES[self]
 
     @property
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:
         """Whether values of this type can carry a gradient."""
         return self in _FLOATS
 
     @property
-    def is_index(self) -> bool:
+    def is_index(self) -> builtins.bool:
         """Whether values of this type can select rows, columns or classes."""
         return self.value.startswith(("int", "uint"))
 
     @property
-    def is_wide(self) -> bool:
+    def is_wide(self) -> builtins.bool:
         """Whether JAX keeps this type only while 64-bit types are enabled."""
         return self in _WIDE
 

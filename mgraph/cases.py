@@ -1,0 +1,74 @@
+"""``Case``: how an operator declares the inputs on which its gradient is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from .shape import Shape
+
+DOMAINS = ("real", "positive", "unit", "distinct", "mask", "index:n")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Children's shapes and an operator's fields, on which ``check_gradients`` can try a node class::
+
+        class ClipNodeOp(UnaryNodeOp):
+            cases = (Case((2, 3), domain="distinct", c=0.4),)
+
+    ``domain`` says where values come from, one name for all children or one per child:
+
+    - ``real``: standard normal;
+    - ``positive``: uniform in [0.5, 2);
+    - ``unit``: uniform in [0.05, 0.95);
+    - ``distinct``: odd multiples of 0.1, no two equal among all such children: no ties, and 0.1 away
+      from zero and from every even multiple of 0.1, where a kink may be;
+    - ``mask``: zeros and ones, as numbers;
+    - ``index:n``: uint32 below ``n``.
+    """
+
+    shapes: tuple[Shape, ...]
+    domains: tuple[str, ...]
+    fields: Mapping[str, Any]
+
+    def __init__(self, *shapes: Shape, domain: str | tuple[str, ...] = "real", **fields: Any) -> None:
+        domains = (domain,) * len(shapes) if isinstance(domain, str) else domain
+        if len(domains) != len(shapes):
+            raise ValueError(f"expected one domain or {len(shapes)}, one per child, got {domains}")
+        for name in domains:
+            if name not in DOMAINS and not (name.startswith("index:") and name[6:].isdecimal()):
+                raise ValueError(f"expected one of the domains {', '.join(DOMAINS)}, got {name!r}")
+        object.__setattr__(self, "shapes", tuple(tuple(s) for s in shapes))
+        object.__setattr__(self, "domains", domains)
+        object.__setattr__(self, "fields", MappingProxyType(fields))
+
+    def values(self, seed: int = 0) -> list[np.ndarray]:
+        """One array per child, the same for the same seed: float64, for indices uint32."""
+        random = np.random.default_rng(seed)
+        sizes = [int(np.prod(s)) if d == "distinct" else 0 for s, d in zip(self.shapes, self.domains, strict=True)]
+        count = sum(sizes)
+        grid = iter(0.2 * (random.permutation(count) - count // 2) + 0.1)
+        return [_draw(random, s, d, grid) for s, d in zip(self.shapes, self.domains, strict=True)]
+
+    def __str__(self) -> str:
+        shapes = " ".join("x".join(map(str, s)) or "scalar" for s in self.shapes)
+        return " ".join([shapes, *(f"{k}={v}" for k, v in self.fields.items())])
+
+
+def _draw(random: np.random.Generator, shape: Shape, domain: str, grid: Any) -> np.ndarray:
+    if domain.startswith("index:"):
+        return random.integers(int(domain[6:]), size=shape, dtype=np.uint32)
+    if domain == "distinct":
+        return np.fromiter(grid, np.float64, int(np.prod(shape))).reshape(shape)
+    if domain == "mask":
+        return random.integers(2, size=shape).astype(np.float64)
+    if domain == "positive":
+        return random.uniform(0.5, 2.0, shape)
+    if domain == "unit":
+        return random.uniform(0.05, 0.95, shape)
+    return random.standard_normal(shape)

@@ -1,0 +1,1 @@
+"""The operators, one file per family: each node operator with the function that users call beside it."""

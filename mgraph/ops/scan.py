@@ -1,0 +1,176 @@
+"""Loops over time: one node whose body is a recorded sub-graph.
+
+The time to compile a loop does not grow with its length, as it would if every step were recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from ..errors import ElementTypeError, GraphError, ShapeError
+from ..node import ArgumentNode, NaryNodeOp, Node, capture, new_leaf
+from ..specs import Spec, Specs, spec_of
+from ..tape import Structure, Tape
+from ..trace import trace
+from .structure import TupleViewNodeOp
+
+Nodes = Node | Sequence[Node]
+
+
+@dataclass(frozen=True)
+class Body:
+    """The recorded step of a loop: leaves are the state, the slices and what is used from outside."""
+
+    structure: Structure
+    states: tuple[int, ...]
+    """Rows of the next state."""
+    results: tuple[int, ...]
+    """Rows of what the step gives out."""
+
+
+class ScanNodeOp(NaryNodeOp):
+    """``scan``'s node. Children: the first state, the sequences, what the body uses from outside.
+
+    The value is a tuple: the last state, then the stacked results.
+    """
+
+    type = "scan"
+    composite = True
+    body: Body
+    sequences: int
+    length: int
+    reverse: bool = False
+    unroll: int = 1
+
+    def check_types(self, *specs: Any) -> None:
+        """Children of a loop may differ in element type."""
+
+    def new_spec(self, *specs: Any) -> Specs:
+        spec = super().new_spec(*specs)
+        return spec if isinstance(spec, tuple) else (spec,)
+
+    def makes_wide(self) -> bool:
+        return any(head.makes_wide() for head, *_ in self.body.structure.rows if isinstance(head, Node))
+
+    def forward_ops(self, *values: Any) -> Any:
+        return self.evaluate("jax", (False,) * len(values), values)
+
+    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
+        """The loop with the given rule set in its body, differentiated through ``jax.lax.scan``."""
+        states = len(self.body.states)
+        first, xs = values[:states], values[states : states + self.sequences]
+        outer = values[states + self.sequences :]
+        flags = (*(any(trained) for _ in first), *trained[states:])
+
+        def step(state: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
+            rows = trace(self.body.structure, (*state, *x, *outer), rule_set=rule_set, trained=flags)
+            return tuple(rows[i] for i in self.body.states), tuple(rows[i] for i in self.body.results)
+
+        last, stacked = jax.lax.scan(step, tuple(first), tuple(xs), self.length, self.reverse, self.unroll)
+        return (*last, *stacked)
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Nodes,
+    xs: Nodes,
+    *,
+    reverse: bool = False,
+    unroll: int = 1,
+) -> tuple[Any, Any]:
+    """Run ``state, result = f(state, x)`` over the first axis of ``xs``.
+
+    ``init`` is the first state, a node or a tuple of nodes; ``xs`` a node or a tuple of nodes of shape
+    ``(time, ...)``, of which ``f`` sees slices of shape ``(...)``. Returns the last state, shaped like
+    ``init``, and the results stacked to ``(time, ...)``, shaped like what ``f`` returns (a node, a tuple of
+    nodes, or an empty tuple). ``reverse`` runs from the last step to the first, results staying in place.
+    ``unroll`` steps are compiled at once: faster for small bodies, slower to compile.
+
+    ``f`` is called once, to be recorded. It may use nodes from outside: parameters, masks, constants;
+    operations on those alone are done once, outside of the loop. A dropout mask made inside is one mask for
+    all steps; for a mask per step draw it outside and pass it in ``xs``.
+
+    The gradient is that of the operators in the body. ``GraphError`` if ``f`` changes the number of states
+    or keeps a node for use outside, ``ShapeError`` or ``ElementTypeError`` if it changes a state's shape or
+    type. No twin in Marian, which records every step.
+    """
+    first, sequences = _tuple(init), _tuple(xs)
+    graph = (*first, *sequences)[0].graph if first or sequences else None
+    if graph is None or not sequences:
+        raise GraphError("scan needs at least one sequence to run over")
+    length = _length(sequences)
+    tape = Tape(graph, parent=graph.recording[-1])
+    graph.recording.append(tape)
+    try:
+        state = [new_leaf(ArgumentNode, tape, n.spec, True) for n in first]
+        slices = [new_leaf(ArgumentNode, tape, _slice_spec(n), n.trainable) for n in sequences]
+        returned = f(_like(init, state), _like(xs, slices))
+    finally:
+        graph.recording.pop()
+    next_state, results = _returned(returned)
+    _check_state(first, next_state)
+    inner = [n if n._tape is tape.ref else capture(tape, n.current()) for n in (*next_state, *results)]
+    rows = tuple(n.id for n in inner)
+    body = Body(tape.structure(), rows[: len(first)], rows[len(first) :])
+    outer = [outside for outside, _ in tape.captured.values()]
+    node = ScanNodeOp(
+        *first,
+        *sequences,
+        *outer,
+        body=body,
+        sequences=len(sequences),
+        length=length,
+        reverse=bool(reverse),
+        unroll=int(unroll),
+    )
+    views = [TupleViewNodeOp(node, index=i) for i in range(len(inner))]
+    return _like(init, views[: len(first)]), _like(returned[1], views[len(first) :])
+
+
+def _tuple(nodes: Nodes) -> tuple[Node, ...]:
+    return (nodes.current(),) if isinstance(nodes, Node) else tuple(n.current() for n in nodes)
+
+
+def _like(pattern: Nodes, nodes: list[Node]) -> Any:
+    return nodes[0] if isinstance(pattern, Node) else tuple(nodes)
+
+
+def _length(sequences: tuple[Node, ...]) -> int:
+    lengths = {n.shape[0] if n.shape else None for n in sequences}
+    if len(lengths) != 1 or None in lengths:
+        raise ShapeError(
+            f"scan: the sequences must have one common first axis, got {[n.shape for n in sequences]}"
+        )
+    return sequences[0].shape[0]
+
+
+def _slice_spec(node: Node) -> Spec:
+    return spec_of(node.shape[1:], node.value_type)
+
+
+def _returned(returned: Any) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise GraphError(f"scan: the body must return (state, result), got {returned!r}")
+    parts = []
+    for part in returned:
+        nodes = (part,) if isinstance(part, Node) else tuple(part)
+        if not all(isinstance(n, Node) for n in nodes):
+            raise GraphError(f"scan: the body must return nodes, got {part!r}")
+        parts.append(nodes)
+    return parts[0], parts[1]
+
+
+def _check_state(first: tuple[Node, ...], after: tuple[Node, ...]) -> None:
+    if len(first) != len(after):
+        raise GraphError(f"scan: the body got {len(first)} states and returned {len(after)}")
+    for i, (before, now) in enumerate(zip(first, after, strict=True)):
+        if before.shape != now.shape:
+            raise ShapeError(f"scan: state {i} has shape {before.shape}, after a step {now.shape}")
+        if before.value_type is not now.value_type:
+            raise ElementTypeError(
+                f"scan: state {i} has type {before.value_type}, after a step {now.value_type}"
+            )
