@@ -60,8 +60,10 @@ def decode(argv: Sequence[str]) -> int | None:
         return None
     values = parse(DECODE, argv)
     if len(values["input"]) != 1:
-        raise OptionError(f"--input: one file is needed, got {len(values['input'])}; "
-                          "models with several sources are not supported yet")
+        raise OptionError(
+            f"--input: one file is needed, got {len(values['input'])}; "
+            "models with several sources are not supported yet"
+        )
     with logging_as(values):
         _greet(DECODE, argv, values)
         from nmt.translator import Translator
@@ -83,8 +85,9 @@ def score(argv: Sequence[str]) -> int | None:
         return None
     values = parse(SCORE, argv)
     if len(values["train_sets"]) != 2:
-        raise OptionError("--train-sets: a source and a target file are needed, "
-                          f"got {len(values['train_sets'])}")
+        raise OptionError(
+            f"--train-sets: a source and a target file are needed, got {len(values['train_sets'])}"
+        )
     if values["summary"]:
         for name in ("normalize", "word_scores"):
             if values[name]:
@@ -97,14 +100,21 @@ def score(argv: Sequence[str]) -> int | None:
         scorer = Scorer(**_started(SCORE, values))
         source, target = values["train_sets"]
         total = Total()
-        with (open_input(source) as sources, open_input(target) as targets,
-              open_output(values["output"]) as output):
+        with (
+            open_input(source) as sources,
+            open_input(target) as targets,
+            open_output(values["output"]) as output,
+        ):
             for result in scorer.scores(sources, targets):
                 total.add(result)
                 if not values["summary"]:
                     _write(output, scorer.format(result))
-            logger.info("Total log probs %s : Total sentences %d : Total words %d",
-                        total.summary("ce-sum"), total.sentences, total.words)
+            logger.info(
+                "Total log probs %s : Total sentences %d : Total words %d",
+                total.summary("ce-sum"),
+                total.sentences,
+                total.words,
+            )
             if values["summary"]:
                 _write(output, total.summary(values["summary"]))
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)
@@ -119,7 +129,9 @@ def demo(argv: Sequence[str]) -> int | None:
 
 
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int | None]] = {
-    "decode": decode, "score": score, "demo": demo,
+    "decode": decode,
+    "score": score,
+    "demo": demo,
 }
 
 
@@ -159,10 +171,19 @@ def _failed(name: str, reason: str, code: int = RUN_TIME_ERROR) -> int:
 
 
 def _overview() -> str:
-    entries = [f"  {name:8}{(run.__doc__ or '').partition(': ')[2].splitlines()[0]}"
-               for name, run in COMMANDS.items()]
-    return "\n".join(["usage: mgraph COMMAND [options]", "", *entries, "",
-                      "mgraph COMMAND --help lists the options of a command"])
+    entries = [
+        f"  {name:8}{(run.__doc__ or '').partition(': ')[2].splitlines()[0]}"
+        for name, run in COMMANDS.items()
+    ]
+    return "\n".join(
+        [
+            "usage: mgraph COMMAND [options]",
+            "",
+            *entries,
+            "",
+            "mgraph COMMAND --help lists the options of a command",
+        ]
+    )
 
 
 def _version() -> str:

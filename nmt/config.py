@@ -99,8 +99,9 @@ def help_text(command: Command) -> str:
         if options:
             parts.append("\n".join([f"{title}:", *map(_help_entry, options)]))
     absent = [f"--{o.name}" for o in command.options.values() if o.support is Support.LATER]
-    parts.append(textwrap.fill(f"Marian's, not supported yet: {' '.join(absent)}", 100,
-                               break_on_hyphens=False))
+    parts.append(
+        textwrap.fill(f"Marian's, not supported yet: {' '.join(absent)}", 100, break_on_hyphens=False)
+    )
     return "\n\n".join(parts)
 
 
@@ -122,8 +123,9 @@ def _read_command_line(command: Command, argv: Sequence[str]) -> dict[str, Any]:
         names = [f"--{option.name}"] + ([f"-{option.short}"] if option.short else [])
         bare = "true" if option.kind is bool else option.implicit
         if option.many:
-            parser.add_argument(*names, dest=option.name, action="extend",
-                                nargs="*" if option.implicit else "+")
+            parser.add_argument(
+                *names, dest=option.name, action="extend", nargs="*" if option.implicit else "+"
+            )
         elif bare is not None:
             parser.add_argument(*names, dest=option.name, action="append", nargs="?", const=bare)
         else:
@@ -131,10 +133,8 @@ def _read_command_line(command: Command, argv: Sequence[str]) -> dict[str, Any]:
     namespace, rest = parser.parse_known_args(argv)
     if rest:
         raise OptionError(_unexpected(command, rest))
-    given = {command.options[name]: words
-             for name, words in vars(namespace).items() if words is not None}
-    return {option.name: option.read(words or [option.implicit or ""])
-            for option, words in given.items()}
+    given = {command.options[name]: words for name, words in vars(namespace).items() if words is not None}
+    return {option.name: option.read(words or [option.implicit or ""]) for option, words in given.items()}
 
 
 def _unexpected(command: Command, words: Sequence[str]) -> str:

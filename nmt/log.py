@@ -15,8 +15,13 @@ from typing import Any
 
 ROOMS = ("mgraph", "layers", "nmt")
 LEVELS = {
-    "trace": 5, "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
-    "err": logging.ERROR, "error": logging.ERROR, "critical": logging.CRITICAL,
+    "trace": 5,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "err": logging.ERROR,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
     "off": logging.CRITICAL + 10,
 }
 
@@ -35,8 +40,7 @@ def logging_as(values: Mapping[str, Any]) -> Iterator[None]:
         time.tzset()
     handlers: list[logging.Handler] = [] if values["quiet"] else [logging.StreamHandler()]
     if values["log"]:
-        handlers.append(logging.FileHandler(values["log"], encoding="utf-8",
-                                            errors="surrogateescape"))
+        handlers.append(logging.FileHandler(values["log"], encoding="utf-8", errors="surrogateescape"))
     handlers = handlers or [logging.NullHandler()]
     loggers = [logging.getLogger(room) for room in ROOMS]
     for handler in handlers:

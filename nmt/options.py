@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from mgraph.errors import MGraphError
+from nmt.log import LEVELS
 
 TRUE = ("true", "on", "yes", "1")
 FALSE = ("false", "off", "no", "0")
@@ -70,8 +71,7 @@ class Option:
     def accept(self, value: object) -> Any:
         """A Python value as the option's own type, by the rule of `read`."""
         items = value if isinstance(value, list | tuple) else (value,)
-        return self.read([str(item).lower() if isinstance(item, bool) else str(item)
-                          for item in items])
+        return self.read([str(item).lower() if isinstance(item, bool) else str(item) for item in items])
 
     def _one(self, word: str) -> Any:
         if self.kind is bool:
@@ -101,25 +101,25 @@ def ignored(name: str, kind: type = bool, default: Any = False, **rest: Any) -> 
     return Option(name, kind, default, support=Support.IGNORED, **rest)
 
 
+SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
+
+
 def general(workspace: int) -> tuple[Option, ...]:
     """The general options with a command's default of ``--workspace``, in MB."""
     return (
-        Option("config", str, (), "configuration files; later ones override earlier ones",
-               short="c", many=True, command=True),
-        ignored("workspace", int, workspace, short="w", command=True,
-                help="JAX manages the memory"),
+        Option(
+            "config", str, (), "files of options; later ones override", short="c", many=True, command=True
+        ),
+        ignored("workspace", int, workspace, short="w", command=True, help="JAX manages the memory"),
         Option("log", str, "", "write the log to this file, too", command=True),
-        Option("log-level", str, "info", "least severity that is logged", command=True, choices=(
-               "trace", "debug", "info", "warn", "err", "error", "critical", "off")),
+        Option("log-level", str, "info", "least severity to log", choices=tuple(LEVELS), command=True),
         Option("log-time-zone", str, "", "time zone of the log's dates", command=True),
         Option("quiet", help="log nothing to stderr; errors and the log file stay", command=True),
         Option("quiet-translation", help="do not log each translation", command=True),
         ignored("seed", int, 0, command=True, help="nothing is random without sampling"),
         later("check-nan", command=True),
-        Option("interpolate-env-vars", help="replace ${NAME} in paths by environment variables",
-               command=True),
-        Option("relative-paths", help="in a configuration file: its paths are relative to the file",
-               command=True),
+        Option("interpolate-env-vars", help="replace ${NAME} in paths by the environment", command=True),
+        Option("relative-paths", help="in a configuration file: paths relative to it", command=True),
         later("dump-config", str, "", implicit="full", command=True),
         later("authors", command=True),
         later("cite", command=True),
@@ -151,8 +151,7 @@ ulr ulr-query-vectors ulr-keys-vectors ulr-trainable-transformation ulr-dim-emb 
 ulr-softmax-temperature
 """
 SAVED_IN_MODEL = tuple(
-    ignored(name, str, (), many=True, command=True, implicit="true",
-            help="the model file's own value counts")
+    ignored(name, str, (), many=True, command=True, implicit="true", help="the model file's own value counts")
     for name in SAVED_IN_MODEL_NAMES.split()
 )
 
@@ -164,8 +163,7 @@ TRANSLATION = (
     Option("output", str, "stdout", "file for the translations", short="o", command=True),
     Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
     Option("beam-size", int, 12, "hypotheses kept per sentence", short="b", least=1),
-    Option("normalize", float, 0.0, "divide a score by (number of words) ** X; 1 if bare",
-           short="n", implicit="1"),
+    Option("normalize", float, 0.0, "divide a score by (words) ** X; 1 if bare", short="n", implicit="1"),
     Option("max-length-factor", float, 3.0, "a translation has at most X words per source word"),
     Option("word-penalty", float, 0.0, "subtract X * (number of words) from a score"),
     Option("allow-unk", help="let unknown words appear in translations"),
@@ -190,9 +188,15 @@ SCORING = (
     Option("output", str, "stdout", "file for the scores", short="o", command=True),
     Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
     Option("normalize", help="divide a score by the number of target words", short="n"),
-    Option("summary", str, "", "print one number for all lines; cross-entropy if bare",
-           implicit="cross-entropy", command=True, choices=(
-               "cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")),
+    Option(
+        "summary",
+        str,
+        "",
+        "print one number for all lines; cross-entropy if bare",
+        implicit="cross-entropy",
+        command=True,
+        choices=SUMMARIES,
+    ),
     WORD_SCORES,
     later("no-reload"),
     later("n-best"),
@@ -201,8 +205,7 @@ SCORING = (
 )
 
 INPUT_LENGTH = (
-    Option("max-length", int, 1000, "most words of a line, </s> counted; longer ones are left out",
-           least=1),
+    Option("max-length", int, 1000, "most words of a line, </s> counted; longer ones are left out", least=1),
     Option("max-length-crop", help="cut longer lines to --max-length instead"),
 )
 
@@ -210,8 +213,7 @@ TSV = (later("tsv"), later("tsv-fields", int, 0))
 
 DEVICES = (
     Option("devices", str, ("0",), "number of the GPU to use", short="d", many=True),
-    Option("cpu-threads", int, 0, "use the CPU with this many threads; 0: a GPU if there is one",
-           implicit="1", least=0),
+    Option("cpu-threads", int, 0, "use the CPU, N threads; 0: a GPU if any", implicit="1", least=0),
 )
 
 NUMBERS = (
@@ -229,8 +231,7 @@ def batching(mini_batch: int, maxi_batch: int, sort: str) -> tuple[Option, ...]:
         Option("mini-batch", int, mini_batch, "lines in a batch", least=1),
         Option("mini-batch-words", int, 0, "close a batch at more words than this", least=0),
         Option("maxi-batch", int, maxi_batch, "batches to read ahead and sort by length", least=1),
-        Option("maxi-batch-sort", str, sort, "what they are sorted by",
-               choices=("none", "src", "trg")),
+        Option("maxi-batch-sort", str, sort, "what they are sorted by", choices=("none", "src", "trg")),
         ignored("data-threads", int, 8, command=True, help="lines are read by one thread"),
     )
 
@@ -286,27 +287,37 @@ def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
     return f"{prefix}{name}" + (f"; did you mean {prefix}{close[0]}?" if close else "")
 
 
-DECODE = Command("decode", "translate lines of text", {
-    "General options": general(512),
-    "Model options": (
-        Option("models", str, (), "the model: .npz or .bin", short="m", many=True),
-        ignored("model-mmap", help="the library decides how files are read", command=True),
-        IGNORE_MODEL_CONFIG, *SAVED_IN_MODEL,
-    ),
-    "Translator options": TRANSLATION,
-    "Input options": INPUT_LENGTH + TSV,
-    "Device options": DEVICES + NUMBERS,
-    "Batch options": batching(1, 1, "none"),
-})
+DECODE = Command(
+    "decode",
+    "translate lines of text",
+    {
+        "General options": general(512),
+        "Model options": (
+            Option("models", str, (), "the model: .npz or .bin", short="m", many=True),
+            ignored("model-mmap", help="the library decides how files are read", command=True),
+            IGNORE_MODEL_CONFIG,
+            *SAVED_IN_MODEL,
+        ),
+        "Translator options": TRANSLATION,
+        "Input options": INPUT_LENGTH + TSV,
+        "Device options": DEVICES + NUMBERS,
+        "Batch options": batching(1, 1, "none"),
+    },
+)
 
-SCORE = Command("score", "log-probabilities of given translations", {
-    "General options": general(2048),
-    "Model options": (
-        Option("model", str, "model.npz", "the model: .npz or .bin", short="m"),
-        IGNORE_MODEL_CONFIG, *SAVED_IN_MODEL,
-    ),
-    "Scorer options": SCORING,
-    "Input options": INPUT_LENGTH + TSV,
-    "Device options": DEVICES + NUMBERS,
-    "Batch options": batching(64, 100, "trg"),
-})
+SCORE = Command(
+    "score",
+    "log-probabilities of given translations",
+    {
+        "General options": general(2048),
+        "Model options": (
+            Option("model", str, "model.npz", "the model: .npz or .bin", short="m"),
+            IGNORE_MODEL_CONFIG,
+            *SAVED_IN_MODEL,
+        ),
+        "Scorer options": SCORING,
+        "Input options": INPUT_LENGTH + TSV,
+        "Device options": DEVICES + NUMBERS,
+        "Batch options": batching(64, 100, "trg"),
+    },
+)

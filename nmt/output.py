@@ -31,9 +31,7 @@ def n_best_line(line: int, text: str, hypothesis: Hypothesis, *, word_scores: bo
     line: the number of the input line, from 0.
     F0, F1, ...: the unweighted score by each model; the last field is the normalised score.
     """
-    features = " ".join(
-        f"F{i}= {significant(score)}" for i, score in enumerate(hypothesis.scorer_scores)
-    )
+    features = " ".join(f"F{i}= {significant(score)}" for i, score in enumerate(hypothesis.scorer_scores))
     fields = [str(line), text, features, significant(hypothesis.score)]
     if word_scores:
         fields.insert(2, word_scores_field(hypothesis.word_scores))

@@ -57,6 +57,4 @@ def load_vocabs(paths: Sequence[str], dims: Sequence[int]) -> list[Vocab]:
 def require_two(vocabs: Sequence[str]) -> None:
     """Raise OptionError unless ``--vocabs`` names a source and a target vocabulary."""
     if len(vocabs) != 2:
-        raise OptionError(
-            f"--vocabs: source and target vocabulary are needed, got {len(vocabs)} path(s)"
-        )
+        raise OptionError(f"--vocabs: source and target vocabulary are needed, got {len(vocabs)} path(s)")

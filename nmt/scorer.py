@@ -97,15 +97,11 @@ class Scorer:
         vocabs = load_vocabs(options["vocabs"], self.model.dim_vocabs)
         self.encoder = LineEncoder(vocabs, options["max_length"], options["max_length_crop"])
 
-    def score(
-        self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]
-    ) -> list[float]:
+    def score(self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]) -> list[float]:
         """The score of each pair, as ``mgraph score`` prints it: per word with ``normalize``."""
         return [self.value(result) for result in self.scores(sources, targets)]
 
-    def scores(
-        self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]
-    ) -> Iterator[Score]:
+    def scores(self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]) -> Iterator[Score]:
         """The scores of a stream of pairs, in order, each as soon as it can be had."""
         finished: InOrder[Score] = InOrder()
         batching = {name: self.options[name] for name in BATCH_OPTIONS}

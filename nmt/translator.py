@@ -19,7 +19,12 @@ from nmt.search import BeamSearch
 
 BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
 SEARCH_OPTIONS = (
-    "beam_size", "normalize", "word_penalty", "allow_unk", "allow_special", "max_length_factor",
+    "beam_size",
+    "normalize",
+    "word_penalty",
+    "allow_unk",
+    "allow_special",
+    "max_length_factor",
     "n_best",
 )
 
@@ -66,16 +71,22 @@ class Translator:
         self.options = DECODE.python_values({"models": models, "vocabs": vocabs, **options})
         options = self.options
         if len(options["models"]) != 1:
-            raise OptionError(f"--models: one model is needed, got {len(options['models'])}; "
-                              "ensembles are not supported yet")
+            raise OptionError(
+                f"--models: one model is needed, got {len(options['models'])}; "
+                "ensembles are not supported yet"
+            )
         require_two(options["vocabs"])
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
         self.models = [load_model(path) for path in options["models"]]
         source, self.target_vocab = load_vocabs(options["vocabs"], self.models[0].dim_vocabs)
         self.encoder = LineEncoder([source], options["max_length"], options["max_length_crop"])
-        settings = {name: options[name] for name in SEARCH_OPTIONS}
-        self.search = BeamSearch(self.models, [1.0] * len(self.models), **settings)
+        self.search = BeamSearch(
+            self.models,
+            source_vocab=source,
+            target_vocab=self.target_vocab,
+            **{name: options[name] for name in SEARCH_OPTIONS},
+        )
 
     @classmethod
     def from_config(cls, path: str, **options: Any) -> Translator:

@@ -88,13 +88,19 @@ def test_nothing_is_read_beyond_a_full_batch() -> None:
     assert read == [0]
 
 
-@given(st.lists(st.integers(1, 30)), st.integers(1, 5), st.integers(1, 4),
-       st.sampled_from(["none", "src", "trg"]), st.integers(0, 40))
-def test_every_sample_comes_once(
-    lengths: list[int], mini: int, maxi: int, order: str, words: int
-) -> None:
-    found = list(batches(samples(*lengths), mini_batch=mini, maxi_batch=maxi,
-                         maxi_batch_sort=order, mini_batch_words=words))
+@given(
+    st.lists(st.integers(1, 30)),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.sampled_from(["none", "src", "trg"]),
+    st.integers(0, 40),
+)
+def test_every_sample_comes_once(lengths: list[int], mini: int, maxi: int, order: str, words: int) -> None:
+    found = list(
+        batches(
+            samples(*lengths), mini_batch=mini, maxi_batch=maxi, maxi_batch_sort=order, mini_batch_words=words
+        )
+    )
     assert sorted(line for batch in lines(found) for line in batch) == list(range(len(lengths)))
     assert all(found)
     if not words:

@@ -11,12 +11,14 @@ import pytest
 
 def run(code: str) -> str:
     """What a fresh Python prints; its log goes to stdout, too."""
-    setup = (
-        "import logging, sys\n"
-        "logging.basicConfig(level=20, stream=sys.stdout, format='%(message)s')\n"
+    setup = "import logging, sys\nlogging.basicConfig(level=20, stream=sys.stdout, format='%(message)s')\n"
+    done = subprocess.run(
+        [sys.executable, "-c", setup + code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        check=True,
     )
-    done = subprocess.run([sys.executable, "-c", setup + code], capture_output=True, text=True,
-                          env=os.environ | {"JAX_PLATFORMS": "cpu"}, check=True)
     return done.stdout
 
 
@@ -59,18 +61,20 @@ def test_threads_cannot_be_limited_once_jax_runs() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="measured on Linux only")
 def test_one_thread_uses_one_core() -> None:
-    used = float(run(
-        "import time, os\n"
-        "from nmt import devices\n"
-        "devices.start(cpu_threads=1)\n"
-        "assert 'PJRT_NPROC' not in os.environ\n"
-        "import jax, jax.numpy as jnp\n"
-        "product = jax.jit(lambda x: jnp.tanh(x @ x) @ x)\n"
-        "x = jnp.ones((1500, 1500))\n"
-        "product(x).block_until_ready()\n"
-        "wall, cpu = time.perf_counter(), time.process_time()\n"
-        "for _ in range(6):\n"
-        "    product(x).block_until_ready()\n"
-        "print((time.process_time() - cpu) / (time.perf_counter() - wall))\n"
-    ).splitlines()[-1])
+    used = float(
+        run(
+            "import time, os\n"
+            "from nmt import devices\n"
+            "devices.start(cpu_threads=1)\n"
+            "assert 'PJRT_NPROC' not in os.environ\n"
+            "import jax, jax.numpy as jnp\n"
+            "product = jax.jit(lambda x: jnp.tanh(x @ x) @ x)\n"
+            "x = jnp.ones((1500, 1500))\n"
+            "product(x).block_until_ready()\n"
+            "wall, cpu = time.perf_counter(), time.process_time()\n"
+            "for _ in range(6):\n"
+            "    product(x).block_until_ready()\n"
+            "print((time.process_time() - cpu) / (time.perf_counter() - wall))\n"
+        ).splitlines()[-1]
+    )
     assert used < 1.2  # nearly 2 on two idle cores without the limit

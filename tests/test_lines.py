@@ -28,8 +28,7 @@ def split(data: bytes) -> list[bytes]:
         (b"a\r\r\n", [b"a\r"]),  # only one carriage return belongs to the end
         (b"a\rb\n", [b"a\rb"]),
         (b"\n\n \n", [b"", b"", b" "]),
-        ("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n".encode(),
-         ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg".encode()]),
+        ("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n".encode(), ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg".encode()]),
         (b"\xef\xbb\xbfa\tb\xc2\xa0c\n", [b"\xef\xbb\xbfa\tb\xc2\xa0c"]),
         (b"a\x00b\n\xff\xfe\n", [b"a\x00b", b"\xff\xfe"]),
     ],
@@ -55,8 +54,10 @@ def test_a_lone_surrogate_is_not_utf8_but_no_error() -> None:
     assert not is_utf8(as_bytes("a\ud800"))
 
 
-@pytest.mark.parametrize(("line", "valid"), [(b"", True), ("ü€😀".encode(), True), (b"\xff", False),
-                                             (b"\xc3", False), (b"\xc0\x80", False)])
+@pytest.mark.parametrize(
+    ("line", "valid"),
+    [(b"", True), ("ü€😀".encode(), True), (b"\xff", False), (b"\xc3", False), (b"\xc0\x80", False)],
+)
 def test_is_utf8(line: bytes, valid: bool) -> None:
     assert is_utf8(line) is valid
 

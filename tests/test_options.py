@@ -12,26 +12,54 @@ from nmt.options import DECODE, SCORE, OptionError, Support
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
 DECODE_DEFAULTS = {
-    "beam-size": 12, "normalize": 0.0, "max-length-factor": 3.0, "word-penalty": 0.0,
-    "max-length": 1000, "mini-batch": 1, "maxi-batch": 1, "maxi-batch-sort": "none",
-    "cpu-threads": 0, "devices": ("0",), "input": ("stdin",), "output": "stdout",
-    "workspace": 512, "log-level": "info", "data-threads": 8, "precision": ("float32",),
-    "gemm-type": "float32", "stat-freq": "0",
+    "beam-size": 12,
+    "normalize": 0.0,
+    "max-length-factor": 3.0,
+    "word-penalty": 0.0,
+    "max-length": 1000,
+    "mini-batch": 1,
+    "maxi-batch": 1,
+    "maxi-batch-sort": "none",
+    "cpu-threads": 0,
+    "devices": ("0",),
+    "input": ("stdin",),
+    "output": "stdout",
+    "workspace": 512,
+    "log-level": "info",
+    "data-threads": 8,
+    "precision": ("float32",),
+    "gemm-type": "float32",
+    "stat-freq": "0",
 }
 SCORE_DEFAULTS = {
-    "model": "model.npz", "mini-batch": 64, "maxi-batch": 100, "maxi-batch-sort": "trg",
-    "n-best-feature": "Score", "normalize": False, "max-length": 1000, "output": "stdout",
+    "model": "model.npz",
+    "mini-batch": 64,
+    "maxi-batch": 100,
+    "maxi-batch-sort": "trg",
+    "n-best-feature": "Score",
+    "normalize": False,
+    "max-length": 1000,
+    "output": "stdout",
 }
-SHORT_NAMES = {"m": "models", "v": "vocabs", "i": "input", "o": "output", "b": "beam-size",
-               "n": "normalize", "c": "config", "w": "workspace", "d": "devices", "g": "gemm-type"}
+SHORT_NAMES = {
+    "m": "models",
+    "v": "vocabs",
+    "i": "input",
+    "o": "output",
+    "b": "beam-size",
+    "n": "normalize",
+    "c": "config",
+    "w": "workspace",
+    "d": "devices",
+    "g": "gemm-type",
+}
 
 
 def decode(words: str) -> dict:
     return parse(DECODE, words.split())
 
 
-@pytest.mark.parametrize(("command", "defaults"), [(DECODE, DECODE_DEFAULTS),
-                                                   (SCORE, SCORE_DEFAULTS)])
+@pytest.mark.parametrize(("command", "defaults"), [(DECODE, DECODE_DEFAULTS), (SCORE, SCORE_DEFAULTS)])
 def test_defaults_are_marians(command, defaults) -> None:
     values = parse(command, [])
     assert {name: values[name.replace("-", "_")] for name in defaults} == defaults
@@ -185,8 +213,9 @@ def test_environment_variables_in_paths(monkeypatch, tmp_path: Path) -> None:
 
 
 def test_python_values_follow_the_same_rules() -> None:
-    values = DECODE.python_values({"models": Path("a.npz"), "vocabs": ["s", "t"], "normalize": 1,
-                                   "n_best": True})
+    values = DECODE.python_values(
+        {"models": Path("a.npz"), "vocabs": ["s", "t"], "normalize": 1, "n_best": True}
+    )
     assert values["models"] == ("a.npz",) and values["normalize"] == 1.0
     assert values["n_best"] is True and values["beam_size"] == 12
     assert "quiet" not in values and "input" not in values

@@ -94,9 +94,7 @@ def test_features_of_an_ensemble() -> None:
 def test_best_line() -> None:
     hypothesis = Hypothesis((2, 0), (-1.0, -0.5), -1.5, -0.75, (-1.5,))
     assert best_line("a b", hypothesis) == "a b"
-    assert best_line("a b", hypothesis, word_scores=True) == (
-        "a b ||| WordScores= -1.00000 -0.50000"
-    )
+    assert best_line("a b", hypothesis, word_scores=True) == ("a b ||| WordScores= -1.00000 -0.50000")
 
 
 @pytest.mark.parametrize("line", SCORES)
