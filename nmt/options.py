@@ -164,7 +164,7 @@ TRANSLATION = (
     Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
     Option("beam-size", int, 12, "hypotheses kept per sentence", short="b", least=1),
     Option("normalize", float, 0.0, "divide a score by (words) ** X; 1 if bare", short="n", implicit="1"),
-    Option("max-length-factor", float, 3.0, "a translation has at most X words per source word"),
+    Option("max-length-factor", float, 3.0, "at most X words per source word", least=0),
     Option("word-penalty", float, 0.0, "subtract X * (number of words) from a score"),
     Option("allow-unk", help="let unknown words appear in translations"),
     Option("allow-special", help="let special symbols appear in translations"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from pathlib import Path
 
@@ -103,12 +102,8 @@ def test_score_lines_as_marian_prints_them(line: str) -> None:
     assert score_line(float(score), numbers(words)) == line
 
 
-FIXTURES = os.environ.get("MGRAPH_FIXTURES")
-
-
-@pytest.mark.skipif(not FIXTURES, reason="MGRAPH_FIXTURES names no folder of Marian's outputs")
-def test_whole_n_best_lists_of_marian() -> None:
-    lists = sorted(Path(FIXTURES or "", "marian").glob("*/beam4.nbest"))
+def test_whole_n_best_lists_of_marian(fixtures: Path) -> None:
+    lists = sorted(fixtures.glob("marian/*/beam4.nbest"))
     assert lists
     for path in lists:
         for entry in path.read_text("utf-8").splitlines():
