@@ -16,6 +16,8 @@ from .errors import ModelFileError as ModelFileError
 from .errors import ParameterError as ParameterError
 from .errors import ShapeError as ShapeError
 from .function import Function as Function
+from .gradcheck import GradientReport as GradientReport
+from .gradcheck import check_gradients as check_gradients
 from .graph import ExpressionGraph as ExpressionGraph
 from .leaves import ConstantNode as ConstantNode
 from .leaves import Parameters as Parameters
@@ -23,6 +25,10 @@ from .leaves import ParamNode as ParamNode
 from .node import NaryNodeOp as NaryNodeOp
 from .node import Node as Node
 from .node import UnaryNodeOp as UnaryNodeOp
+from .optimizers import Adagrad as Adagrad
+from .optimizers import Adam as Adam
+from .optimizers import Optimizer as Optimizer
+from .optimizers import Sgd as Sgd
 from .programs import CompileStats as CompileStats
 from .programs import clear_programs as clear_programs
 from .programs import compile_stats as compile_stats

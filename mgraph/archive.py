@@ -6,8 +6,7 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass
-from types import TracebackType
-from typing import BinaryIO
+from io import BufferedReader
 
 from .errors import ModelFileError
 
@@ -40,7 +39,7 @@ class Member:
 
 
 class ZipArchive:
-    """Read access to the members of a zip file (APPNOTE 6.3: stored or deflated, with Zip64).
+    """Read access to the members of an open zip file (APPNOTE 6.3: stored or deflated, Zip64 too).
 
     Everything that does not add up raises `ModelFileError` with the path in front: a directory
     that is missing or does not end where it should, more than `MAX_MEMBERS` members, names that
@@ -48,24 +47,12 @@ class ZipArchive:
     over one another, expand to more than `MAX_EXPANSION` times the file, or fail their checksum.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
-        self.path = os.fspath(path)
-        self._file: BinaryIO = open(self.path, "rb")
-        try:
-            self._size = os.fstat(self._file.fileno()).st_size
-            self.members = self._directory()
-            self._check_extents()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> ZipArchive:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+    def __init__(self, file: BufferedReader, path: str):
+        self.path = path
+        self._file = file
+        self._size = file.seek(0, os.SEEK_END)
+        self.members = self._directory()
+        self._check_extents()
 
     def error(self, what: str) -> ModelFileError:
         return ModelFileError(f"{self.path}: {what}")

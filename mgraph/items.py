@@ -45,7 +45,8 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     npz file of plain numbers; `OSError` where the file cannot be opened.
     """
     items: dict[str, np.ndarray] = {}
-    with ZipArchive(path) as archive:
+    with open(path, "rb") as file:
+        archive = ZipArchive(file, os.fspath(path))
         for member in archive.members:
             name = member.name.removesuffix(".npy")
             if name in ("", member.name):

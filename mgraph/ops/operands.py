@@ -1,0 +1,86 @@
+"""What operators have in common about their children: numbers as operands, axes, element types."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import inits
+from ..errors import ElementTypeError, ShapeError
+from ..node import NaryNodeOp, Node, UnaryNodeOp, place, user_frame
+
+
+class FloatNodeOp(NaryNodeOp):
+    """Base of operations that are defined on floating point children only."""
+
+    def check_types(self, *specs: Any) -> None:
+        super().check_types(*specs)
+        for i, spec in enumerate(specs):
+            if i not in self.index_children and not spec.type.is_float:
+                raise ElementTypeError(
+                    f'child {i} must be of a floating point type, got {spec.type}; cast(x, "float32")'
+                )
+
+
+class FloatUnaryNodeOp(FloatNodeOp, UnaryNodeOp):
+    """Base of operations over one floating point child."""
+
+
+def refusal(op: str, problem: str, *children: Node) -> ShapeError:
+    """The error of the function ``op`` about its children, with the place of the user's call."""
+    listed = ", ".join(f"{c.type} {c.spec!r}" for c in children)
+    return ShapeError(f"{op}: {problem}\n  children: {listed}\n  at {place(user_frame())}")
+
+
+def node(op: str, x: Any) -> Node:
+    """``x`` if it is a node, else ``ElementTypeError``."""
+    if isinstance(x, Node):
+        return x
+    raise ElementTypeError(
+        f"{op}: expected a node, got {x!r} of type {type(x).__name__}\n  at {place(user_frame())}"
+    )
+
+
+def axis_in(op: str, x: Any, axis: int) -> int:
+    """An axis of ``x`` counted from the front; ``ShapeError`` if ``x`` has no such axis."""
+    rank = len(node(op, x).shape)
+    if not -rank <= axis < rank:
+        raise refusal(op, f"axis {axis} does not exist in a node with {rank} axes", x)
+    return operator.index(axis) % rank
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is a real number of Python or numpy, which operators take in place of a node."""
+    return isinstance(value, numbers.Real)
+
+
+def number_for(op: str, x: Node, value: Any) -> float:
+    """``value`` as a field of an operator on ``x``; an int, without a fraction, where ``x`` is integer."""
+    if x.value_type.is_float:
+        return float(value)
+    if float(value).is_integer():
+        return int(value)
+    raise ElementTypeError(
+        f"{op}: {value!r} with a node of type {x.value_type}; cast the node: "
+        f'cast(x, "float32")\n  at {place(user_frame())}'
+    )
+
+
+def constant_for(x: Node, value: Any) -> Node:
+    """A constant of shape (1,) and ``x``'s element type. Not merged with equal ones, as in Marian."""
+    return x.graph.constant((1,), inits.from_value(value), x.value_type)
+
+
+def scalar(value: float, x: jax.Array) -> Any:
+    """A field's number as an operand of ``x``: weakly typed, or wrapped to an integer type."""
+    return np.asarray(value).astype(x.dtype) if isinstance(value, int) else value
+
+
+def accumulable(x: jax.Array) -> jax.Array:
+    """``x`` as float32 if it has 16 bits: sums and exponentials over an axis need more than that."""
+    return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x

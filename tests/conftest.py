@@ -1,0 +1,21 @@
+"""Settings shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("mgraph", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile("mgraph")
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The folder with models that Marian trained on Europarl; not part of the project."""
+    folder = os.environ.get("MGRAPH_FIXTURES")
+    if not folder:
+        pytest.skip("MGRAPH_FIXTURES does not name the folder of the Europarl models")
+    return Path(folder)

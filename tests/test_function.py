@@ -1,0 +1,150 @@
+"""Graphs as functions: checked arguments, pure form, rule sets."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import mgraph
+from mgraph import ElementTypeError, ExpressionGraph, GraphError, ShapeError, inits
+
+
+def network(graph: ExpressionGraph) -> tuple[mgraph.Node, mgraph.Node]:
+    x = graph.input("x", (4, 3))
+    h = mgraph.tanh(mgraph.affine(x, graph.param("W", (3, 5)), graph.param("b", (1, 5), inits.zeros())))
+    return x, mgraph.sum(mgraph.flatten(mgraph.square(h)))
+
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+
+
+def test_a_function_outlives_its_graphs_nodes() -> None:
+    graph = ExpressionGraph()
+    x, loss = network(graph)
+    f = graph.function(loss, [x])
+    graph.clear()
+    w, b = graph.params()["W"].val(), graph.params()["b"].val()
+    np.testing.assert_allclose(f(X), [np.sum(np.tanh(X @ w + b) ** 2)], rtol=1e-5)
+    np.testing.assert_allclose(f(x=X), f(X))
+
+
+def test_several_outputs_come_in_order() -> None:
+    graph = ExpressionGraph()
+    a, b = graph.input("a", (2,)), graph.input("b", (2,))
+    total, product = a + b, a * b
+    results = graph.function([product, total], [a, b])(np.float32([1, 2]), np.float32([3, 4]))
+    np.testing.assert_allclose(results[0], [3, 8])
+    np.testing.assert_allclose(results[1], [4, 6])
+
+
+def test_equal_functions_share_a_program() -> None:
+    results = []
+    for i in range(2):
+        graph = ExpressionGraph()
+        x, loss = network(graph)
+        before = mgraph.compile_stats()
+        results.append(graph.function(loss, [x])(X))
+        assert (mgraph.compile_stats() - before).misses == (1 if i == 0 else 0)
+    np.testing.assert_array_equal(*results)
+
+
+def test_arguments_are_checked_before_anything_runs() -> None:
+    graph = ExpressionGraph()
+    x, loss = network(graph)
+    f = graph.function(loss, [x])
+    with pytest.raises(ShapeError, match=r"'x' has shape \(4, 3\), got \(3, 4\)"):
+        f(X.T)
+    with pytest.raises(ElementTypeError, match="'x' has element type float32, got float64"):
+        f(X.astype(np.float64))
+    with pytest.raises(GraphError, match="missing: \\['x'\\]"):
+        f()
+    with pytest.raises(GraphError, match="unknown: \\['y'\\]"):
+        f(x=X, y=X)
+    with pytest.raises(GraphError, match="given twice"):
+        f(X, x=X)
+    with pytest.raises(GraphError, match="only once"):
+        graph.function(loss, {"a": x, "b": x})
+    with pytest.raises(GraphError, match="must be a leaf"):
+        graph.function(loss, [loss])
+    with pytest.raises(GraphError, match="missing parameters: W, b"):
+        f.pure({}, [X])
+
+
+def test_the_pure_form_works_under_jax() -> None:
+    graph = ExpressionGraph()
+    x, loss = network(graph)
+    f = graph.function(loss, [x])
+    params = graph.params().vals()
+    scalar = jax.jit(lambda p, v: f.pure(p, [v])[0])
+    gradient = jax.grad(scalar)(params, X)
+    expected = jax.grad(lambda p: jnp.sum(jnp.tanh(X @ p["W"] + p["b"]) ** 2))(params)
+    for name in params:
+        np.testing.assert_allclose(gradient[name], expected[name], rtol=1e-5, atol=1e-6)
+    by_input = jax.grad(scalar, argnums=1)(params, X)
+    assert np.abs(by_input).max() > 0.01
+    batched = jax.vmap(scalar, in_axes=(None, 0))(params, np.stack([X, 2 * X]))
+    np.testing.assert_allclose(batched[0], f(X)[0], rtol=1e-6)
+    optimiser = optax.adam(0.05)
+    state = optimiser.init(params)
+    for _ in range(30):
+        updates, state = optimiser.update(jax.grad(scalar)(params, X), state, params)
+        params = optax.apply_updates(params, updates)
+    assert scalar(params, X) < 0.2 * f(X)[0]
+
+
+def test_nothing_keeps_a_tracer() -> None:
+    graph = ExpressionGraph()
+    x, loss = network(graph)
+    f = graph.function(loss, [x])
+    with jax.checking_leaks():
+        jax.jit(lambda p: jax.grad(lambda q: f.pure(q, [X])[0])(p))(graph.params().vals())
+        graph.clear()
+        y = mgraph.square(graph.params()["b"])
+        graph.backprop()
+        y.val()
+
+
+def test_rule_sets() -> None:
+    class Doubled(mgraph.UnaryNodeOp):
+        """x, with a rule that says 2."""
+
+        type = "doubled"
+
+        def forward_ops(self, x):
+            return x * 1.0
+
+        def backward_ops(self, adj, val, x):
+            return (2 * adj,)
+
+    @mgraph.derivative(Doubled, "marian")
+    def _(self, adj, val, x):
+        return (3 * adj,)
+
+    graph = ExpressionGraph()
+    x = graph.input("x", ())
+    y = Doubled(x)
+    slopes = {
+        name: float(jax.grad(lambda v, name=name: graph.function(y, [x], derivatives=name).pure({}, [v]))(1.0))
+        for name in ("rules", "jax", "marian")
+    }
+    assert slopes == {"rules": 2.0, "jax": 1.0, "marian": 3.0}
+    forward_mode = graph.function(y, [x], derivatives="jax")
+    assert jax.jvp(lambda v: forward_mode.pure({}, [v]), (1.0,), (1.0,))[1] == 1.0
+    with pytest.raises(ValueError, match="rule sets"):
+        graph.function(y, [x], derivatives="theirs")
+
+
+def test_random_nodes_need_a_key() -> None:
+    graph = ExpressionGraph()
+    y = graph.ones((1000,)) * graph.dropout_mask(0.5, (1000,))
+    f = graph.function(y, [])
+    with pytest.raises(GraphError, match="pass key"):
+        f.pure({}, [])
+    one = f.pure({}, [], jax.random.key(0))
+    np.testing.assert_array_equal(one, f.pure({}, [], jax.random.key(0)))
+    assert not np.array_equal(one, f.pure({}, [], jax.random.key(1)))
+    assert 0.4 < float((one == 0).mean()) < 0.6
+    assert not np.array_equal(f(), f())

@@ -1,0 +1,107 @@
+"""Initialisers: formulas, statistics, errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import ExpressionGraph, ShapeError, inits
+
+
+def value(init: inits.Initializer, shape: tuple[int, ...], type_: str = "float32") -> np.ndarray:
+    return np.asarray(ExpressionGraph(seed=11).param("p", shape, init, type_).val())
+
+
+def test_fixed_values() -> None:
+    np.testing.assert_array_equal(value(inits.zeros(), (2,)), [0, 0])
+    np.testing.assert_array_equal(value(inits.ones(), (2,)), [1, 1])
+    np.testing.assert_array_equal(value(inits.from_value(2.5), (1, 2)), [[2.5, 2.5]])
+    np.testing.assert_array_equal(value(inits.eye(3), (2, 2)), [[3, 0], [0, 3]])
+    np.testing.assert_array_equal(value(inits.range(1, 7, 2), (3,)), [1, 3, 5])
+    np.testing.assert_array_equal(value(inits.from_vector([1, 2, 3, 4]), (2, 2)), [[1, 2], [3, 4]])
+    assert value(inits.dummy(), (2, 3)).shape == (2, 3)
+    table = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(value(inits.from_tensor(table), (2, 3)), table)
+    np.testing.assert_array_equal(value(inits.from_item(table), (2, 3)), table)
+
+
+def test_lambdas_may_work_in_another_type() -> None:
+    seen = []
+
+    def thirds(shape, dtype):
+        seen.append(dtype)
+        return np.full(shape, 1 / 3, dtype)
+
+    result = value(inits.from_lambda(thirds, "float16"), (2,))
+    assert seen == [np.float16] and result.dtype == np.float32
+    np.testing.assert_array_equal(result, np.float32(np.float16(1 / 3)))
+
+
+def test_a_later_change_of_the_users_array_changes_nothing() -> None:
+    source = np.ones((64, 64), np.float32)
+    graph = ExpressionGraph()
+    constant = graph.constant(source.shape, inits.from_tensor(source))
+    param = graph.param("p", source.shape, inits.from_tensor(source))
+    doubled = constant * 2.0 + param
+    source[:] = 7
+    graph.forward()
+    np.testing.assert_array_equal(doubled.val(), np.full((64, 64), 3.0))
+
+
+def test_sinusoids_are_halves_not_interleaved() -> None:
+    table = value(inits.sinusoidal_position_embeddings(3), (5, 8))
+    positions = np.arange(3, 8)[:, None]
+    angle = positions * 10000.0 ** (-np.arange(4) / 3)
+    np.testing.assert_allclose(table, np.concatenate([np.sin(angle), np.cos(angle)], 1), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("init", "mean", "std", "low", "high"),
+    [
+        (inits.uniform(-1, 3), 1, 4 / math.sqrt(12), -1, 3),
+        (inits.normal(0.5, 2), 0.5, 2, -20, 20),
+        (inits.bernoulli(0.3, 2, -1), -0.4, 2 * math.sqrt(0.21), -1, 1),
+        (inits.dropout(0.2), 1, 1.25 * math.sqrt(0.16), 0, 1.25),
+        (inits.gumbel(), 0.5772, math.pi / math.sqrt(6), -5, 20),
+        (inits.glorot_uniform(), 0, math.sqrt(2 / 500), -math.sqrt(6 / 500), math.sqrt(6 / 500)),
+        (inits.glorot_uniform(True, False), 0, math.sqrt(1 / 200), -math.sqrt(3 / 200), math.sqrt(3 / 200)),
+        (inits.glorot_uniform(False, True), 0, math.sqrt(1 / 300), -0.1, 0.1),
+        (inits.glorot_uniform(True, True, 0.5), 0, 0.5 * math.sqrt(2 / 500), -0.06, 0.06),
+        (inits.glorot_normal(), 0, math.sqrt(2 / 500), -1, 1),
+        (inits.glorot_normal(True), 0, math.sqrt(1 / 200), -1, 1),
+        (inits.glorot_normal(False, True, 2), 0, 2 * math.sqrt(1 / 300), -1, 1),
+    ],
+)
+def test_random_values(init, mean, std, low, high) -> None:
+    """Both sources, numpy for parameters and JAX inside programs, have the distribution."""
+    graph = ExpressionGraph(seed=2)
+    constant = graph.constant((200, 300), init)
+    shown = constant * 1.0
+    graph.forward()
+    for sample in (value(init, (200, 300)), np.asarray(shown.val())):
+        assert sample.mean() == pytest.approx(mean, abs=6 * std / math.sqrt(sample.size))
+        assert sample.std() == pytest.approx(std, rel=0.03)
+        assert low - 1e-6 <= sample.min() and sample.max() <= high + 1e-6
+
+
+def test_mistakes_say_what_fits() -> None:
+    graph = ExpressionGraph()
+    with pytest.raises(ShapeError, match="3 values for a node of shape"):
+        graph.constant((2, 2), inits.from_vector([1, 2, 3]))
+    with pytest.raises(ShapeError, match="square matrix"):
+        graph.constant((2, 3), inits.eye())
+    with pytest.raises(ShapeError, match="has 4 values"):
+        graph.constant((3,), inits.range(0, 4))
+    with pytest.raises(ShapeError, match="at least two axes"):
+        graph.param("v", (3,)).val()
+    with pytest.raises(ValueError, match="0 <= p < 1"):
+        inits.dropout(1.0)
+    with pytest.raises(TypeError, match="an initialiser from mgraph.inits"):
+        graph.constant((2,), 3.0)
+    with pytest.raises(mgraph.ElementTypeError, match="expected an element type"):
+        graph.zeros((2,), "float31")
+    with pytest.raises(ShapeError, match="no negative sizes"):
+        graph.zeros((2, -1))

@@ -1,0 +1,117 @@
+"""Optimisers against Marian's formulas, written out in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import Adagrad, Adam, ExpressionGraph, GraphError, Sgd, inits
+
+START = np.float32([2.0, -1.0, 0.5])
+
+
+def descend(optimizer: mgraph.Optimizer, steps: int = 4) -> np.ndarray:
+    """Parameters after some updates on the loss sum(p^3)."""
+    graph = ExpressionGraph()
+    for _ in range(steps):
+        graph.clear()
+        p = graph.param("p", (3,), inits.from_tensor(START))
+        mgraph.sum(p * p * p)
+        graph.backprop()
+        optimizer.update(graph)
+    return np.asarray(graph.params()["p"].val())
+
+
+def test_sgd() -> None:
+    p = START.astype(np.float64)
+    for _ in range(4):
+        p = p - 0.01 * 3 * p**2
+    np.testing.assert_allclose(descend(Sgd(0.01)), p, rtol=1e-6)
+
+
+def test_adagrad_adds_eps_outside_the_root() -> None:
+    p, total = START.astype(np.float64), 0.0
+    for _ in range(4):
+        g = 3 * p**2
+        total = total + g * g
+        p = p - 0.1 / (np.sqrt(total) + 0.5) * g
+    np.testing.assert_allclose(descend(Adagrad(0.1, eps=0.5)), p, rtol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adam(decay: float) -> None:
+    p = START.astype(np.float64)
+    m = v = d1 = d2 = 0.0
+    for _ in range(4):
+        g = 3 * p**2
+        m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g * g
+        d1, d2 = 0.9 * d1 + 0.1, 0.98 * d2 + 0.02
+        p = p - 0.05 * ((m / d1) / (np.sqrt(v / d2) + 1e-3) + decay * p)
+    found = descend(Adam(0.05, beta1=0.9, beta2=0.98, eps=1e-3, decay=decay))
+    np.testing.assert_allclose(found, p, rtol=1e-5)
+
+
+def test_clip_norm_scales_by_the_norm_over_all_parameters() -> None:
+    graph = ExpressionGraph()
+    a = graph.param("a", (1,), inits.from_value(3.0))
+    b = graph.param("b", (1,), inits.from_value(4.0))
+    mgraph.sum(mgraph.square(a) * 0.5 + mgraph.square(b) * 0.5)
+    graph.backprop()
+    norm = Sgd(1.0, clip_norm=1.0).update(graph)
+    assert norm == pytest.approx(5.0)
+    np.testing.assert_allclose([a.val()[0], b.val()[0]], [3 - 0.6, 4 - 0.8], rtol=1e-6)
+
+
+def test_a_changed_learning_rate_compiles_nothing() -> None:
+    graph = ExpressionGraph()
+    p = graph.param("p", (2,), inits.ones())
+    optimizer = Adam(0.1)
+    for step in range(3):
+        graph.clear()
+        mgraph.sum(mgraph.square(p))
+        graph.backprop()
+        before = mgraph.compile_stats()
+        optimizer.learn_rate = 0.1 / (step + 1)
+        optimizer.update(graph)
+        assert (mgraph.compile_stats() - before).misses == (1 if step == 0 else 0)
+
+
+def test_the_tutorials_update() -> None:
+    graph = ExpressionGraph()
+    x = graph.param("x", (1, 1), inits.from_value(2))
+    y = graph.constant((1, 1), inits.from_value(3))
+    mgraph.abs(graph.constant((1, 1), inits.from_value(6)) - (x * y + mgraph.sin(x)))
+    graph.backprop()
+    Sgd(0.005).update(graph)
+    assert x.scalar() == pytest.approx(1.98708, abs=5e-6)
+
+
+def test_frozen_parameters_stay() -> None:
+    graph = ExpressionGraph()
+    a = graph.param("a", (1,), inits.ones(), fixed=True)
+    b = graph.param("b", (1,), inits.ones())
+    mgraph.sum(a * b)
+    graph.backprop()
+    Sgd(0.5).update(graph)
+    assert (a.scalar(), b.scalar()) == (1.0, 0.5)
+
+
+def test_mistakes() -> None:
+    with pytest.raises(ValueError, match="learning rate"):
+        Sgd(-1)
+    graph = ExpressionGraph()
+    with pytest.raises(GraphError, match="no trainable parameters"):
+        Sgd(1).update(graph)
+    p = graph.param("p", (1,))
+    with pytest.raises(GraphError, match="backward"):
+        Sgd(1).update(graph)
+    optimizer = Adam(0.1)
+    mgraph.sum(p)
+    graph.backprop()
+    optimizer.update(graph)
+    graph.param("q", (1,))
+    with pytest.raises(GraphError, match="changed since the first update: q"):
+        optimizer.update(graph)
+    optimizer.reset()
+    optimizer.update(graph)

@@ -1,0 +1,168 @@
+"""Loops over time as one node."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import ExpressionGraph, GraphError, ShapeError, inits, scan
+
+XS = np.random.default_rng(0).standard_normal((6, 2, 3)).astype(np.float32)
+
+
+def recurrent(graph: ExpressionGraph, xs: mgraph.Node, *, reverse: bool = False):
+    u, w = graph.param("U", (4, 4)), graph.param("W", (3, 4))
+
+    def step(h, x):
+        h = mgraph.tanh(mgraph.dot(h, u) + mgraph.dot(x, w))
+        return h, h * 2.0
+
+    return scan(step, graph.zeros((2, 4)), xs, reverse=reverse)
+
+
+def unrolled(u, w, xs):
+    h, out = np.zeros((2, 4)), []
+    for x in xs:
+        h = np.tanh(h @ u + x @ w)
+        out.append(2 * h)
+    return h, np.stack(out)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_values_equal_the_unrolled_loop(reverse: bool) -> None:
+    graph = ExpressionGraph()
+    last, results = recurrent(graph, graph.constant(XS.shape, inits.from_tensor(XS)), reverse=reverse)
+    graph.forward()
+    u, w = graph.params()["U"].val(), graph.params()["W"].val()
+    h, out = unrolled(u, w, XS[::-1] if reverse else XS)
+    np.testing.assert_allclose(last.val(), h, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(results.val(), out[::-1] if reverse else out, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_the_body_rules_match_jax_and_differences() -> None:
+    graph = ExpressionGraph()
+    xs = graph.param("xs", XS.shape, inits.from_tensor(XS))
+    last, results = recurrent(graph, xs)
+    loss = mgraph.sum(mgraph.flatten(results * results)) + mgraph.sum(mgraph.flatten(last))
+    report = mgraph.check_gradients(loss)
+    assert report.ok, report
+    assert {c.name for c in report.checks} == {"xs", "U", "W"}
+
+
+def test_wrong_rules_inside_a_body_are_seen() -> None:
+    class Off(mgraph.UnaryNodeOp):
+        type = "off"
+
+        def forward_ops(self, x):
+            return 2 * x
+
+        def backward_ops(self, adj, val, x):
+            return (2.02 * adj,)
+
+    graph = ExpressionGraph()
+    w = graph.param("w", (3,), inits.ones())
+    xs = graph.constant((4, 3), inits.normal())
+    last, _ = scan(lambda h, x: (Off(h) * 0.5 + x * w, ()), graph.zeros((3,)), xs)
+    assert not mgraph.check_gradients(mgraph.sum(last)).ok
+
+
+def test_body_nodes_on_outer_nodes_alone_stay_outside() -> None:
+    graph = ExpressionGraph()
+    w = graph.param("w", (3,), inits.ones())
+    xs = graph.constant((5, 3), inits.ones())
+    sines = []
+
+    def step(h, x):
+        sines.append(mgraph.sin(w))
+        return h + x * sines[0], ()
+
+    last, results = scan(step, graph.zeros((3,)), xs)
+    assert results == ()
+    assert sines[0] in graph.tape.nodes
+    mgraph.sum(last)
+    graph.backprop()
+    np.testing.assert_allclose(w.grad(), 5 * np.cos([1.0] * 3), rtol=1e-6)
+
+
+def test_several_states_and_sequences_of_mixed_type() -> None:
+    graph = ExpressionGraph()
+    table = graph.param("table", (7, 2), inits.normal())
+    ids = graph.constant((4, 3), inits.from_vector([0, 1, 2, 3, 4, 5, 6, 6, 6, 1, 1, 1]), "uint32")
+    mask = graph.constant((4, 3, 1), inits.from_vector([1, 1, 1, 1, 1, 0, 1, 0, 0, 1, 0, 0]))
+
+    def step(state, x):
+        total, count = state
+        row, m = x
+        return (total + mgraph.rows(table, row) * m, count + m), total
+
+    (total, count), before = scan(step, (graph.zeros((3, 2)), graph.zeros((3, 1))), (ids, mask))
+    mgraph.sum(mgraph.flatten(total / count))
+    graph.backprop()
+    t = np.asarray(table.val())
+    np.testing.assert_allclose(total.val()[1], t[1] + t[4], rtol=1e-5)
+    np.testing.assert_allclose(count.val()[:, 0], [4, 2, 1])
+    assert before.shape == (4, 3, 2)
+    np.testing.assert_allclose(table.grad()[4], [0.5, 0.5], rtol=1e-5)
+
+
+def test_loops_nest() -> None:
+    graph = ExpressionGraph()
+    w = graph.param("w", (), inits.from_value(0.9))
+    grid = graph.constant((3, 4), inits.range(0, 12))
+
+    def row(total, line):
+        inner, _ = scan(lambda s, v: (s * w + v, ()), graph.zeros(()), line)
+        return total + inner, ()
+
+    total, _ = scan(row, graph.zeros(()), grid)
+    graph.backprop()
+
+    def plain(w):
+        result = 0.0
+        for line in np.arange(12.0).reshape(3, 4):
+            inner = 0.0
+            for v in line:
+                inner = inner * w + v
+            result += inner
+        return result
+
+    np.testing.assert_allclose(total.val(), plain(0.9), rtol=1e-5)
+    np.testing.assert_allclose(w.grad(), jax.grad(plain)(0.9), rtol=1e-5)
+
+
+def test_equal_bodies_are_one_operator_and_any_length_compiles_alike() -> None:
+    graph = ExpressionGraph()
+    programs = []
+    for length in (8, 8, 128):
+        graph.clear()
+        last, _ = recurrent(graph, graph.constant((length, 2, 3), inits.from_value(0.1)))
+        mgraph.sum(mgraph.flatten(last))
+        programs.append(len(graph.tape.nodes))
+        before = mgraph.compile_stats()
+        graph.backprop()
+        misses = (mgraph.compile_stats() - before).misses
+        if len(programs) == 2:
+            assert misses == 0
+    assert len(set(programs)) == 1
+
+
+def test_mistakes_in_a_body_are_named() -> None:
+    graph = ExpressionGraph()
+    xs = graph.zeros((3, 2))
+    with pytest.raises(ShapeError, match=r"state 0 has shape \(2,\), after a step \(1,\)"):
+        scan(lambda h, x: (mgraph.sum(x), ()), graph.zeros((2,)), xs)
+    with pytest.raises(GraphError, match=r"must return \(state, result\)"):
+        scan(lambda h, x: h, graph.zeros((2,)), xs)
+    with pytest.raises(ShapeError, match="common first axis"):
+        scan(lambda h, x: (h, ()), graph.zeros((2,)), (xs, graph.zeros((4, 2))))
+    kept = []
+
+    def leaking(h, x):
+        kept.append(h + x)
+        return kept[0], ()
+
+    scan(leaking, graph.zeros((2,)), xs)
+    with pytest.raises(GraphError, match="loop whose body it belongs to is complete"):
+        kept[0] + graph.zeros((2,))
