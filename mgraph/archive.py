@@ -17,11 +17,12 @@ MAX_NAME_BYTES = 4096
 MAX_EXPANSION = 16
 MIN_EXPANSION_BYTES = 1 << 26
 
-_END = struct.Struct("<4s4H2LH")
-_END64_LOCATOR = struct.Struct("<4sLQL")
-_END64 = struct.Struct("<4sQ2H2L4Q")
-_ENTRY = struct.Struct("<4s6H3L5H2L")
-_LOCAL = struct.Struct("<4s5H3L2H")
+# The records of a zip file, without the fields that do not matter here ("x").
+_END = struct.Struct("<4s6xH2LH")
+_END64_LOCATOR = struct.Struct("<4s4xQ4x")
+_END64 = struct.Struct("<4s28x3Q")
+_ENTRY = struct.Struct("<4s4x2H4x3L3H8xL")
+_LOCAL = struct.Struct("<4s4xH16x2H")
 _ENCRYPTED = 0x1
 _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 
@@ -59,7 +60,7 @@ class ZipArchive:
 
     def read(self, member: Member) -> bytearray:
         """The unpacked bytes of `member`, whose checksum is right."""
-        signature, _, _, method, *_, name_size, extra_size = _LOCAL.unpack(
+        signature, method, name_size, extra_size = _LOCAL.unpack(
             self._bytes(member.offset, _LOCAL.size, f"the header of {member.name!r}")
         )
         name = self._bytes(member.offset + _LOCAL.size, name_size, "a name")
@@ -129,7 +130,7 @@ class ZipArchive:
                 if begins
                 else f"not an npz (zip) file ({self._size} bytes)"
             )
-        _, _, _, _, count, size, offset, comment = _END.unpack_from(tail, at)
+        _, count, size, offset, comment = _END.unpack_from(tail, at)
         if at + _END.size + comment != len(tail):
             raise self.error("cut short or damaged in its last bytes (zip end record)")
         end = start + at
@@ -141,14 +142,10 @@ class ZipArchive:
         where = end - _END64_LOCATOR.size
         if where < _END64.size:
             raise self.error("too short for the Zip64 archive that it says it is")
-        signature, _, at, _ = _END64_LOCATOR.unpack(
-            self._bytes(where, _END64_LOCATOR.size, "the Zip64 locator")
-        )
+        signature, at = _END64_LOCATOR.unpack(self._bytes(where, _END64_LOCATOR.size, "the Zip64 locator"))
         if signature != b"PK\6\7" or at > where - _END64.size:
             raise self.error("damaged near its end (Zip64 locator)")
-        signature, *_, count, size, offset = _END64.unpack(
-            self._bytes(at, _END64.size, "the Zip64 end record")
-        )
+        signature, count, size, offset = _END64.unpack(self._bytes(at, _END64.size, "the Zip64 end record"))
         if signature != b"PK\6\6":
             raise self.error("damaged near its end (Zip64 end record)")
         return at, count, size, offset
@@ -157,25 +154,8 @@ class ZipArchive:
         """The directory entry at byte `at` of the directory, and where the next one begins."""
         if at + _ENTRY.size > len(data):
             raise self.error("the zip directory is cut short")
-        (
-            signature,
-            _,
-            _,
-            flags,
-            method,
-            _,
-            _,
-            crc,
-            packed,
-            size,
-            name_size,
-            extra_size,
-            comment_size,
-            _,
-            _,
-            _,
-            offset,
-        ) = _ENTRY.unpack_from(data, at)
+        fields = _ENTRY.unpack_from(data, at)
+        signature, flags, method, crc, packed, size, name_size, extra_size, comment_size, offset = fields
         name_at = at + _ENTRY.size
         extra_at = name_at + name_size
         after = extra_at + extra_size + comment_size

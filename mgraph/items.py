@@ -8,6 +8,7 @@ read: nothing in it is executed, and no array is made before its size has been c
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import secrets
@@ -29,6 +30,7 @@ PADDING = 256
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 4096
 _MAX_RANK = 32
+_MAX_EXTENT = 1 << 40
 # What numpy and Marian write, in the order they write it; nothing in it is evaluated.
 _HEADER = re.compile(
     r"\{ *'descr': *'(\||[<>])([fiu])([1248])', *'fortran_order': *(True|False), *"
@@ -155,10 +157,10 @@ def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
             f"(float, int or uint of 1 to 8 bytes): {text.strip()[:200]}"
         )
     shape = tuple(int(size) for size in match[5].split(",") if size.strip())
-    count = 1
-    for size in shape:
-        count *= size
-    if len(shape) > _MAX_RANK or count * int(match[3]) != len(data) - start:
+    count = math.prod(shape)
+    # The other sizes of an empty array are bounded by nothing else.
+    extent = math.prod(max(size, 1) for size in shape)
+    if len(shape) > _MAX_RANK or count * int(match[3]) != len(data) - start or extent > _MAX_EXTENT:
         raise archive.error(
             f"{member.name!r} has {len(data) - start} bytes of numbers, but its "
             f"shape is {shape} of {match[3]} bytes each"

@@ -1,0 +1,62 @@
+"""What every vocabulary promises: text to ids and ids to text, whatever its file looks like."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import overload
+
+from mgraph.errors import MGraphError
+
+EOS_WORD = "</s>"
+UNK_WORD = "<unk>"
+
+
+class VocabError(MGraphError, ValueError):
+    """A vocabulary file cannot be read, lacks what it must have, or does not fit the model."""
+
+
+class Vocab(ABC):
+    """Maps between text and the ids that index a model's embeddings (Marian: `IVocab`).
+
+    Text is `str` or the bytes of a line; bytes that are not UTF-8 are kept as surrogate escapes
+    (PEP 383), so that no input is lost: write results with `errors="surrogateescape"`.
+
+    Attributes:
+        path: the file it came from.
+        eos_id, unk_id: the ids of the end of a sentence and of unknown words; they come from the
+            file, not by convention.
+        control_ids: ids of the byte pieces `<0x00>` to `<0x1F>`, which translation must not print.
+    """
+
+    path: str
+    eos_id: int
+    unk_id: int
+    control_ids: tuple[int, ...]
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many ids there are: the highest plus one."""
+
+    @overload
+    def __getitem__(self, key: str | bytes) -> int: ...
+
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+
+    @abstractmethod
+    def __getitem__(self, key: str | bytes | int) -> int | str:
+        """The id of a word (`unk_id` for an unknown one), or the word of an id (`IndexError`)."""
+
+    @abstractmethod
+    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+        """The ids of one line of text, without its line end; `eos_id` after them if `add_eos`."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
+        """The text of `ids`, without `eos_id` if `ignore_eos`."""
+
+
+def as_text(line: str | bytes) -> str:
+    """A line as `str`; what is not UTF-8 becomes surrogate escapes."""
+    return line if isinstance(line, str) else line.decode("utf-8", "surrogateescape")

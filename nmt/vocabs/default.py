@@ -1,0 +1,134 @@
+"""Vocabularies of whole words: text is split at spaces, each word has one id."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import overload
+
+from .base import EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
+from .word_ids import parse_word_ids
+
+log = logging.getLogger(__name__)
+
+# Names and ids that Nematus gave the special words.
+NEMATUS_WORDS = {EOS_WORD: ("eos", 0), UNK_WORD: ("UNK", 1)}
+
+
+class DefaultVocab(Vocab):
+    """A list of words, from a `word: id` file or one word per line (Marian: `DefaultVocab`).
+
+    Words are separated by U+0020, one or several, and by nothing else: a tab, a no-break space,
+    U+2028 or a byte-order mark belongs to its word. A word that is not in the list, or whose id is
+    `dim` or above, is `unk_id`.
+
+    Args:
+        words: the ids of the words.
+        path: where they come from.
+        dim: how many ids the model has (`dim-vocabs`); 0 for as many as the file.
+        nematus: accept `eos` and `UNK`, or an id without a word, for ids 0 and 1.
+    """
+
+    def __init__(self, words: Mapping[str, int], path: str, dim: int = 0, nematus: bool = False):
+        self.path = path
+        highest = max(words.values(), default=-1)
+        self._ids = {word: i for word, i in words.items() if not dim or i < dim}
+        if not self._ids:
+            raise VocabError(
+                f"{path}: {len(words)} words, none with an id below {dim}"
+                if words
+                else f"{path}: a vocabulary without words"
+            )
+        self._words = _words_by_id(self._ids)
+        self._size = max(self._words) + 1
+        if dim > highest + 1:
+            log.warning(
+                "%s: ids 0 to %d, but the model has room for %d (dim-vocabs): is it the "
+                "vocabulary of this model?",
+                path,
+                highest,
+                dim,
+            )
+        elif 0 < dim <= highest:
+            log.info("%s: %d ids, cut to the %d that the model has", path, highest + 1, dim)
+        self.control_ids = tuple(
+            self._ids[piece] for i in range(32) if (piece := f"<0x{i:02X}>") in self._ids
+        )
+        self.eos_id = self._special_id(EOS_WORD, nematus, dim)
+        self.unk_id = self._special_id(UNK_WORD, nematus, dim)
+
+    def _special_id(self, word: str, nematus: bool, dim: int) -> int:
+        alias, alias_id = NEMATUS_WORDS[word]
+        if nematus and alias_id < self._size and self._words.get(alias_id, "") in ("", alias):
+            return alias_id
+        if word not in self._ids:
+            below = f" with an id below {dim} (dim-vocabs)" if dim else ""
+            also = f" (or {alias!r} as id {alias_id})" if nematus else ""
+            raise VocabError(
+                f"{self.path}: a vocabulary needs the word {word}{also}{below}, and "
+                f"these {len(self._ids)} words are without it; the first is "
+                f"{next(iter(self._ids))!r}"
+            )
+        return self._ids[word]
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, key: str | bytes) -> int: ...
+
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+
+    def __getitem__(self, key: str | bytes | int) -> int | str:
+        if isinstance(key, str | bytes):
+            return self._ids.get(as_text(key), self.unk_id)
+        if not 0 <= key < self._size:
+            raise IndexError(f"{self.path}: id {key} of {self._size}")
+        return self._words.get(key, "")
+
+    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+        ids, unk_id = self._ids, self.unk_id
+        sentence = [ids.get(word, unk_id) for word in as_text(line).split(" ") if word]
+        if add_eos:
+            sentence.append(self.eos_id)
+        return sentence
+
+    def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
+        """The words of `ids` with a space between; an id without a word gives an empty word."""
+        words = self._words
+        return " ".join(words.get(i, "") for i in ids if not (ignore_eos and i == self.eos_id))
+
+
+def read_default(data: bytes, path: str, dim: int = 0) -> DefaultVocab:
+    """The vocabulary in `data`: `word: id` if `path` says .yml, .yaml or .json, else a list."""
+    if path.endswith((".yml", ".yaml", ".json")):
+        return DefaultVocab(parse_word_ids(data, path), path, dim, nematus=True)
+    return DefaultVocab(_listed_words(data, path), path, dim)
+
+
+def _listed_words(data: bytes, path: str) -> dict[str, int]:
+    """One word per line, the first has id 0. A carriage return before the line's end is dropped."""
+    words: dict[str, int] = {}
+    lines = as_text(data).split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    for number, line in enumerate(lines, 1):
+        word = line.removesuffix("\r")
+        if not word:
+            raise VocabError(f"{path}:{number}: an empty line; expected one word on each")
+        if word in words:
+            raise VocabError(
+                f"{path}:{number}: {word[:80]!r} for the second time, it is already in line {words[word] + 1}"
+            )
+        words[word] = len(words)
+    return words
+
+
+def _words_by_id(ids: Mapping[str, int]) -> dict[int, str]:
+    """The word of each id; of several words for one, the last in the order of their bytes (Marian)."""
+    words = {i: word for word, i in ids.items()}
+    if len(words) < len(ids):
+        for word in sorted(ids, key=lambda word: word.encode("utf-8", "surrogateescape")):
+            words[ids[word]] = word
+    return words
