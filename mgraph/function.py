@@ -13,8 +13,8 @@ from .leaves import ConstantNode, Parameters, ParamNode
 from .node import Node, place
 from .programs import PROGRAMS
 from .rules import check_rule_set
-from .specs import Spec, is_wide
-from .tape import INPUT, Structure, is_leaf
+from .specs import Spec
+from .tape import INPUT, Structure
 from .trace import trace
 from .types import as_type
 
@@ -63,7 +63,7 @@ class Function:
         self._device, self._seed, self._calls = graph.device, graph.seed, 0
         self._plan(tape.nodes, excerpt.inputs, {n.id: name for name, n in leaves.items()})
         self._random = bool(len(excerpt.random))
-        self._wide = any(is_wide(r[1]) if is_leaf(r) else r[0].makes_wide() for r in self._structure.rows)
+        self._wide = self._structure.is_wide()
 
     def _plan(self, nodes: Sequence[Node], rows: Sequence[int], names: dict[int, str]) -> None:
         """Say for each input row where its value comes from: an argument, a parameter, a constant."""

@@ -36,6 +36,7 @@ class Interpreter:
     ) -> None:
         self._rows = structure.rows
         self._trained = structure.trainable()
+        self._wide = structure.is_wide()
         self._leaf_value = leaf_value
         self._rule_set = rule_set
         self._device = device
@@ -65,13 +66,14 @@ class Interpreter:
 
     def adjoint(self, row: int, top: int) -> Any:
         """The gradient of the sum of ``top`` by ``row``; zeros where ``row`` does not matter."""
-        if self._swept_from != top:
-            self._adjoints = {}
-            self._sweep(top)
-            self._swept_from = top
-        if row not in self._adjoints:
-            return jax.tree.map(jnp.zeros_like, self.value(row))
-        return self._adjoints[row]
+        with jax.enable_x64(self._wide):
+            if self._swept_from != top:
+                self._adjoints = {}
+                self._sweep(top)
+                self._swept_from = top
+            if row not in self._adjoints:
+                return jax.tree.map(jnp.zeros_like, self.value(row))
+            return self._adjoints[row]
 
     def _children(self, row: int) -> tuple[Any, ...]:
         return tuple(self.value(k) for k in self._rows[row][1:])

@@ -15,7 +15,7 @@ from .errors import GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node, new_leaf, place
 from .shape import Shape
-from .specs import spec_of
+from .specs import as_jax, spec_of
 from .tape import INPUT, Tape
 from .types import Type
 
@@ -50,7 +50,7 @@ class ConstantNode(Node):
 
     def val(self) -> Any:
         if self.array is not None:
-            return jnp.asarray(self.array)
+            return as_jax(self.array)
         return super().val()
 
     @staticmethod

@@ -21,7 +21,7 @@ from .errors import GraphError
 from .interpreter import Interpreter
 from .node import Node, place
 from .programs import PROGRAMS, Program
-from .specs import is_wide
+from .specs import as_jax, is_wide
 from .tape import INPUT, Excerpt, Structure, Tape, is_leaf
 from .trace import run_key, trace
 
@@ -40,6 +40,8 @@ class Segment:
     program: Program | None = None
     """The program that has run it, forward alone."""
     ran: bool = False
+    interpreter: Interpreter | None = None
+    """For values that no program returned."""
 
 
 class Run:
@@ -100,11 +102,13 @@ class Run:
                 "call graph.forward() first"
             )
         if is_leaf(self._tape.rows[row]):
-            return jnp.asarray(self._leaf(row, segment.leaves))
+            return as_jax(self._leaf(row, segment.leaves))
         if row not in self._values and not segment.ran:
             self._execute(segment)
         if row not in self._values:
-            return self._interpreter(segment.leaves).value(row)
+            if segment.interpreter is None:
+                segment.interpreter = self._interpreter(segment.leaves)
+            return segment.interpreter.value(row)
         return self._values[row]
 
     def execute(self) -> None:
@@ -131,7 +135,7 @@ class Run:
             function,
             args,
             device=graph.device,
-            wide=_wide(structure),
+            wide=structure.is_wide(),
         )
         segment.program = program
         if program.backward_follows and len(self._segments) == 1 and not graph.is_inference():
@@ -267,7 +271,7 @@ class Run:
             function,
             args,
             device=graph.device,
-            wide=_wide(structure),
+            wide=structure.is_wide(),
         )
         returned, gradients, probes = program(*args)
         self._values.update(zip(outputs, returned, strict=True))
@@ -337,7 +341,3 @@ def _zeros(spec: Any) -> Any:
     if isinstance(spec, tuple):
         return tuple(_zeros(s) for s in spec)
     return jnp.zeros(spec.shape, spec.type.dtype)
-
-
-def _wide(structure: Structure) -> bool:
-    return any(is_wide(row[1]) if is_leaf(row) else row[0].makes_wide() for row in structure.rows)

@@ -49,3 +49,11 @@ def spec_like(value: Any) -> Specs:
 def is_wide(spec: Specs) -> bool:
     """Whether JAX must have 64-bit types enabled to hold this value."""
     return any(s.type.is_wide for s in spec) if isinstance(spec, tuple) else spec.type.is_wide
+
+
+def as_jax(value: Any) -> jax.Array:
+    """``value`` as a JAX array of its own element type, 64-bit types included."""
+    if isinstance(value, jax.Array):
+        return value
+    with jax.enable_x64(is_wide(spec_like(value))):
+        return jax.numpy.asarray(value)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import GraphError
 from .inits import Random
+from .specs import is_wide
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
@@ -54,6 +55,10 @@ class Structure(NamedTuple):
                 flag = head.differentiable and any(flags[k] for k in row[1:])
             flags.append(overrides.get(i, flag))
         return flags
+
+    def is_wide(self) -> bool:
+        """Whether a value in it is of a type that JAX keeps only while 64-bit types are enabled."""
+        return any(is_wide(row[1]) if is_leaf(row) else row[0].makes_wide() for row in self.rows)
 
 
 def is_leaf(row: Row) -> bool:
