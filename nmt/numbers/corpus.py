@@ -1,0 +1,91 @@
+"""The parallel corpus: which numbers are for training, which are held out, and its lines."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import cycle, islice
+from pathlib import Path
+
+from nmt.numbers.domain import check
+from nmt.numbers.english import english
+from nmt.numbers.german import german
+
+DIGITS = range(1, 7)
+Pair = tuple[int, str, str]
+
+
+def is_heldout(number: int) -> bool:
+    """Say whether a number is held out of training.
+
+    A number n > 0 is held out if the CRC-32 of its decimal digits is divisible by 10, about one
+    in ten of every length. Zero is never held out: "zero" and "null" occur in no other number.
+    """
+    return check(number) > 0 and zlib.crc32(b"%d" % number) % 10 == 0
+
+
+def _numbers(digits: int, held: bool) -> list[int]:
+    """The numbers of so many digits that are held out, or those that are not, in rising order."""
+    first = 10 ** (digits - 1) if digits > 1 else 0
+    return [number for number in range(first, 10**digits) if is_heldout(number) == held]
+
+
+def heldout(count: int, seed: int = 1) -> list[Pair]:
+    """Draw `count` distinct held-out numbers as (number, English, German), in rising order.
+
+    The six lengths take turns; a length of which all numbers are taken drops out. The same seed
+    gives the same numbers.
+
+    Raises ValueError if `count` is negative or exceeds the number of held-out numbers.
+    """
+    piles = []
+    for digits in DIGITS:
+        pile = _numbers(digits, held=True)
+        random.Random(f"{seed}/{digits}").shuffle(pile)
+        piles.append(pile)
+    available = sum(map(len, piles))
+    if not 0 <= count <= available:
+        raise ValueError(f"expected a count from 0 to {available}, got {count}")
+    chosen: list[int] = []
+    while len(chosen) < count:
+        turn = [pile.pop() for pile in piles if pile]
+        chosen += turn[: count - len(chosen)]
+    return list(pairs(sorted(chosen)))
+
+
+def training(count: int, seed: int = 1) -> list[Pair]:
+    """Draw `count` training lines as (number, English, German), in random order.
+
+    The six lengths get equally many lines, give or take one, so that short numbers are learnt
+    too. Where a length has fewer numbers than lines, its numbers are repeated, else they are
+    drawn without repetition. The same seed gives the same lines.
+
+    Raises ValueError if `count` is negative.
+    """
+    if count < 0:
+        raise ValueError(f"expected a count of at least 0, got {count}")
+    generator = random.Random(seed)
+    numbers: list[int] = []
+    for digits in DIGITS:
+        pile = _numbers(digits, held=False)
+        generator.shuffle(pile)
+        numbers += islice(cycle(pile), (count + len(DIGITS) - digits) // len(DIGITS))
+    generator.shuffle(numbers)
+    return list(pairs(numbers))
+
+
+def pairs(numbers: Iterable[int]) -> Iterator[Pair]:
+    """Yield (number, English, German) for each number."""
+    for number in numbers:
+        yield number, english(number), german(number)
+
+
+def write(lines: Iterable[Pair], prefix: str | Path) -> tuple[Path, Path]:
+    """Write PREFIX.en and PREFIX.de, one number a line in UTF-8, and return the two paths."""
+    source, target = Path(f"{prefix}.en"), Path(f"{prefix}.de")
+    triples = list(lines)
+    for path, column in ((source, 1), (target, 2)):
+        text = "".join(f"{triple[column]}\n" for triple in triples)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return source, target
