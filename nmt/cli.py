@@ -7,10 +7,11 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, BinaryIO
 
-from mgraph.errors import MGraphError
+from jax.errors import JaxRuntimeError
+
+from mgraph import MGraphError, __version__
 from nmt.config import help_text, notices, parse
 from nmt.lines import open_input, open_output, silence_standard_output
 from nmt.log import logging_as
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_overview())
         return 0
     if name == "--version":
-        print(f"mgraph {_version()}")
+        print(f"mgraph {__version__}")
         return 0
     if name not in COMMANDS:
         what = f"unknown command {nearest(name, COMMANDS, prefix='')}" if name else "which command?"
@@ -50,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(name, f"{error.filename}: {reason}" if error.filename else reason)
     except MGraphError as error:
         return _failed(name, str(error))
+    except JaxRuntimeError as error:
+        return _failed(name, str(error).partition("\n")[0])
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -150,7 +153,7 @@ def _write(output: BinaryIO, text: str) -> None:
 
 
 def _greet(command: Command, argv: Sequence[str], values: Mapping[str, Any]) -> None:
-    logger.info("[mgraph] %s %s %s", _version(), command.name, shlex.join(argv))
+    logger.info("[mgraph] %s %s %s", __version__, command.name, shlex.join(argv))
     for notice in notices(command, values):
         logger.warning("%s", notice)
 
@@ -160,7 +163,7 @@ def _asks_for_help(command: Command, argv: Sequence[str]) -> bool:
         print(help_text(command))
         return True
     if "--version" in argv:
-        print(f"mgraph {_version()}")
+        print(f"mgraph {__version__}")
         return True
     return False
 
@@ -184,10 +187,3 @@ def _overview() -> str:
             "mgraph COMMAND --help lists the options of a command",
         ]
     )
-
-
-def _version() -> str:
-    try:
-        return version("mgraph")
-    except PackageNotFoundError:
-        return "(not installed)"
