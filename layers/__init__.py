@@ -1,0 +1,41 @@
+"""Layers under Marian's parameter names, over the expression graph of ``mgraph``.
+
+A layer is made with a graph, a prefix of its parameters' names and its sizes, and is then called with
+nodes: ``layers.Dense(graph, "hidden", 64, activation="tanh")(x)``.
+"""
+
+from __future__ import annotations
+
+from .activations import ACTIVATIONS as ACTIVATIONS
+from .activations import activation as activation
+from .attention import MultiHeadAttention as MultiHeadAttention
+from .attention import join_heads as join_heads
+from .attention import log_mask as log_mask
+from .attention import split_heads as split_heads
+from .cells import CELLS as CELLS
+from .cells import GRU as GRU
+from .cells import Cell as Cell
+from .cells import CellInput as CellInput
+from .cells import StackedCell as StackedCell
+from .cells import find_cell as find_cell
+from .choices import UnsupportedOptionError as UnsupportedOptionError
+from .choices import choose as choose
+from .dense import Affine as Affine
+from .dense import Dense as Dense
+from .embedding import Embedding as Embedding
+from .embedding import PositionEmbedding as PositionEmbedding
+from .norm import LayerNorm as LayerNorm
+from .norm import RMSNorm as RMSNorm
+from .output import Output as Output
+from .processing import PostProcess as PostProcess
+from .processing import PreProcess as PreProcess
+from .rnn import RNN as RNN
+from .rnn import Transduced as Transduced
+from .rnn_attention import AttendedContext as AttendedContext
+from .rnn_attention import GlobalAttention as GlobalAttention
+from .transformer import AttentionBlock as AttentionBlock
+from .transformer import Context as Context
+from .transformer import DecoderLayer as DecoderLayer
+from .transformer import EncoderLayer as EncoderLayer
+from .transformer import FeedForwardBlock as FeedForwardBlock
+from .transformer import TransformerConfig as TransformerConfig

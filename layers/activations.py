@@ -1,0 +1,34 @@
+"""Activation functions by Marian's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mgraph import Node, gelu, leakyrelu, prelu, relu, sigmoid, swish, tanh
+
+from .choices import choose
+
+Activation = Callable[[Node], Node]
+
+
+def linear(x: Node) -> Node:
+    """``x`` itself."""
+    return x
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "": linear,
+    "linear": linear,
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "relu": relu,
+    "leakyrelu": leakyrelu,
+    "prelu": prelu,
+    "swish": swish,
+    "gelu": gelu,
+}
+
+
+def activation(name: str, option: str = "activation") -> Activation:
+    """The activation called ``name``; ``UnsupportedOptionError`` that names ``option`` without one."""
+    return choose(option, name, ACTIVATIONS)

@@ -1,0 +1,91 @@
+"""Multi-head attention of the transformer."""
+
+from __future__ import annotations
+
+import math
+
+import jax.numpy as jnp
+
+from mgraph import ExpressionGraph, Node, ShapeError, bdot, dropout, reshape, softmax, transpose
+from mgraph.inits import Initializer
+
+from .dense import Affine
+from .dropping import rate
+
+
+def log_mask(mask: Node) -> Node:
+    """0 where ``mask`` is 1, and where it is 0 a number so low that softmax gives nothing there.
+
+    ``(1 - mask) * max(lowest / 2, -99999999)`` with the lowest number of the mask's element type, as in
+    Marian's transformer.
+    """
+    lowest = float(jnp.finfo(mask.value_type.dtype).min)
+    return (1 - mask) * max(lowest / 2, -99999999.0)
+
+
+def split_heads(x: Node, heads: int) -> Node:
+    """``(batch, time, dim)`` as ``(batch, heads, time, dim / heads)``."""
+    batch, time, dim = x.shape
+    return transpose(reshape(x, (batch, time, heads, dim // heads)), (0, 2, 1, 3))
+
+
+def join_heads(x: Node) -> Node:
+    """``(batch, heads, time, dim / heads)`` as ``(batch, time, dim)``."""
+    batch, heads, time, depth = x.shape
+    return reshape(transpose(x, (0, 2, 1, 3)), (batch, time, heads * depth))
+
+
+class MultiHeadAttention:
+    """``[softmax(q_h k_h^T / sqrt(dim / heads) + mask) v_h for each head h] Wo + bo``
+    with ``q = x Wq + bq``, ``k = keys Wk + bk``, ``v = values Wv + bv``.
+
+    Parameters: ``{prefix}_Wq``, ``_Wk``, ``_Wv``, ``_Wo``, all ``(dim, dim)``, and ``_bq``, ``_bk``,
+    ``_bv``, ``_bo``, all ``(1, dim)``; without ``projection`` no ``Wo`` and ``bo``
+    (``transformer-no-projection``). ``dropout`` drops attention weights
+    (``transformer-dropout-attention``). ``ShapeError`` if the heads do not divide ``dim``.
+    Source: Vaswani et al. 2017; Marian's ``MultiHead``.
+    """
+
+    def __init__(
+        self,
+        graph: ExpressionGraph,
+        prefix: str,
+        dim: int,
+        heads: int,
+        *,
+        projection: bool = True,
+        dropout: float = 0.0,
+        init: Initializer | None = None,
+    ) -> None:
+        if dim % heads:
+            raise ShapeError(f"{prefix}: {heads} heads do not divide {dim} features")
+        self.graph, self.dim, self.heads, self.dropout = graph, dim, heads, dropout
+        self.query = Affine(graph, prefix, dim, "q", init=init)
+        self.key = Affine(graph, prefix, dim, "k", init=init)
+        self.value = Affine(graph, prefix, dim, "v", init=init)
+        self.output = Affine(graph, prefix, dim, "o", init=init) if projection else None
+
+    def __call__(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
+        """``x (batch, time, dim)`` attends to ``keys`` and ``values (batch, places, dim)``.
+
+        ``mask`` is a ``log_mask`` that fits ``(batch, heads, time, places)``, usually
+        ``(batch, 1, 1, places)``. The result has the shape of ``x``.
+        """
+        return self.attend(x, self.keys(keys), self.values(values), mask)
+
+    def keys(self, x: Node) -> Node:
+        """``x Wk + bk`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
+        return split_heads(self.key(x), self.heads)
+
+    def values(self, x: Node) -> Node:
+        """``x Wv + bv`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
+        return split_heads(self.value(x), self.heads)
+
+    def attend(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
+        """The same for ``keys`` and ``values`` that have been mapped and split already."""
+        query = split_heads(self.query(x), self.heads)
+        scale = 1 / math.sqrt(self.dim // self.heads)
+        weights = softmax(bdot(query, keys, False, True, scale) + mask)
+        weights = dropout(weights, rate(self.graph, self.dropout))
+        joined = join_heads(bdot(weights, values))
+        return joined if self.output is None else self.output(joined)

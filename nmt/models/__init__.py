@@ -1,0 +1,13 @@
+"""Marian's translation models, by type: load one, run it as nodes of a graph or as pure functions."""
+
+from __future__ import annotations
+
+from nmt.models.functions import Encoder as Encoder
+from nmt.models.functions import PairScorer as PairScorer
+from nmt.models.functions import Stepper as Stepper
+from nmt.models.loading import MODELS as MODELS
+from nmt.models.loading import create_model as create_model
+from nmt.models.loading import load_model as load_model
+from nmt.models.model import Model as Model
+from nmt.models.s2s import S2S as S2S
+from nmt.models.transformer import Transformer as Transformer

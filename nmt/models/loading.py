@@ -1,0 +1,123 @@
+"""Model files into models, strictly: everything that a model needs is there, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from layers import UnsupportedOptionError, choose
+from mgraph import ExpressionGraph, MGraphError, ModelFileError, ParameterError, Type
+from mgraph.items import MODEL_YML, read_npz
+from nmt.model_options import ModelOptions, model_options
+from nmt.models.model import Model
+from nmt.models.s2s import S2S
+from nmt.models.transformer import Transformer
+
+MODELS: dict[str, type[Model]] = {model.type: model for model in (Transformer, S2S)}
+"""Models by the value of Marian's option ``type``."""
+
+MARIAN_TYPES = (
+    "amun", "nematus", "s2s", "transformer", "transformer-new", "transformer_s2s", "transformer_nematus",
+    "multi-s2s", "shared-multi-s2s", "multi-transformer", "shared-multi-transformer", "lm",
+    "lm-transformer", "char-s2s", "bert", "bert-classifier", "laser", "laser-sim", "comet-qe",
+    "comet", "comet-unified", "bleurt", "mnist-ffnn", "mnist-lenet",
+)  # fmt: skip
+
+PLAIN = {
+    "right-left": False,
+    "ulr": False,
+    "lemma-dim-emb": 0,
+    "lemma-dependency": "",
+    "transformer-pool": False,
+    "transformer-train-positions": False,
+    "transformer-disable-position-embeddings": False,
+    "transformer-attention-mask": "default",
+    "original-type": "",
+}
+"""Options that change what a model computes, and the only value of each that is supported yet."""
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """The model in the file ``path``, an ``.npz`` that Marian saved.
+
+    The configuration comes from the file (``special:model.yml``). ``ModelFileError`` if the file is damaged
+    or has no configuration, ``ParameterError`` if its parameters are not just those that the configuration
+    needs, in the same shapes; it lists every one. ``UnsupportedOptionError`` for a type or an option that
+    is unknown or not supported yet. ``OSError`` if the file cannot be read. Every message names the file.
+    """
+    name = os.fspath(path)
+    if not name.endswith(".npz"):
+        raise ModelFileError(f"{name}: expected a model file that ends in .npz")
+    items = read_npz(path)
+    options = model_options(items, name)
+    items.pop(MODEL_YML)
+    try:
+        model = _model_class(options)(options, _parameters(items))
+        check_parameters(model)
+    except MGraphError as error:
+        raise type(error)(f"{name}: {error}") from None
+    return model
+
+
+def create_model(options: ModelOptions, *, seed: int = 1) -> Model:
+    """A model with the parameters that ``options`` ask for, drawn as Marian initialises them."""
+    make = _model_class(options)
+    graph = _declared(make(options, {}), seed)
+    return make(options, graph.params().vals())
+
+
+def check_parameters(model: Model) -> None:
+    """``ParameterError`` that lists all parameters that are missing, unknown or wrongly shaped."""
+    needed = {name: node.shape for name, node in _declared(model).params().items()}
+    found = {name: tuple(value.shape) for name, value in model.params.items()}
+    problems = [
+        *_listed("missing", (f"{n} {s}" for n, s in needed.items() if n not in found)),
+        *_listed("not used", (f"{n} {s}" for n, s in found.items() if n not in needed)),
+        *_listed(
+            "of another shape",
+            (f"{n} {found[n]}, expected {s}" for n, s in needed.items() if n in found and found[n] != s),
+        ),
+    ]
+    if problems:
+        raise ParameterError(f"the parameters are not those of a {model.type} model with these options"
+                             + "".join(problems))  # fmt: skip
+
+
+def _listed(problem: str, lines: Iterable[str]) -> list[str]:
+    lines = list(lines)
+    return [f"\n  {len(lines)} {problem}:", *(f"\n    {line}" for line in lines)] if lines else []
+
+
+def _declared(model: Model, seed: int = 1) -> ExpressionGraph:
+    """A graph with all parameters that the model asks for, none of them computed."""
+    graph = ExpressionGraph(inference=True, seed=seed)
+    ids = graph.input("ids", (1, 2), Type.int32)
+    model.logits(graph, model.encode(graph, ids, graph.input("mask", (1, 2))), ids)
+    return graph
+
+
+def _model_class(options: ModelOptions) -> type[Model]:
+    """The class for these options; ``UnsupportedOptionError`` for what there is not."""
+    found = choose("type", options.type, MODELS, MARIAN_TYPES)
+    for name, plain in PLAIN.items():
+        if name in options and options[name] not in (plain, None):
+            raise UnsupportedOptionError(
+                f"{name}: {options[name]!r} is not supported yet; there is {plain!r}"
+            )
+    if any(kind != "sequence" for kind in options.input_types):
+        raise UnsupportedOptionError(f"input-types: {options.input_types} is not supported yet")
+    if len(options.dim_vocabs) != 2 or min(options.dim_vocabs) < 1:
+        raise UnsupportedOptionError(
+            f"dim-vocabs: expected the sizes of two vocabularies, got {list(options.dim_vocabs)}"
+        )
+    return found
+
+
+def _parameters(items: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters as float32."""
+    odd = [f"{name} {array.dtype}" for name, array in items.items() if array.dtype.kind != "f"]
+    if odd:
+        raise ModelFileError(f"parameters of floating point are expected, got {', '.join(odd)}")
+    return {name: array.astype(np.float32, copy=False) for name, array in items.items()}
