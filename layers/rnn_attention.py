@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mgraph import (
-    AttentionNodeOp,
     ExpressionGraph,
     Node,
+    affine,
     bdot,
     dot,
     dropout,
