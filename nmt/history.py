@@ -1,0 +1,94 @@
+"""What a search has found: hypotheses traced back through the trellis, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from nmt.beam import Sentences, Trellis
+from nmt.hypothesis import Hypothesis
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How finished hypotheses are compared.
+
+    A hypothesis of `n` words, ``</s>`` counted, has the score
+    ``(path_score - word_penalty * n) / n ** normalize``, computed in float32 as in Marian.
+    """
+
+    normalize: float = 0.0
+    word_penalty: float = 0.0
+
+    def scores(self, paths: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """The scores of hypotheses with these path scores and lengths, float32."""
+        length = lengths.astype(np.float32)
+        penalised = paths - np.float32(self.word_penalty) * length
+        return penalised / length ** np.float32(self.normalize)
+
+
+def join(parts: Sequence[tuple[np.ndarray, Trellis]], batch: int) -> Trellis:
+    """One trellis for `batch` sentences of parts in NumPy arrays that follow each other in time.
+
+    Each part comes with the rows of the batch that its first rows are; a sentence that is not in
+    a part has no hypotheses there.
+    """
+    def placed(rows: np.ndarray, array: np.ndarray, empty: float) -> np.ndarray:
+        whole = np.full((len(array), batch, *array.shape[2:]), empty, array.dtype)
+        whole[:, rows] = array[:, : len(rows)]
+        return whole
+
+    empty = Trellis(0, 0, -np.inf, 0)
+    placed_parts = (
+        jax.tree.map(lambda array, value, rows=rows: placed(rows, array, value), part, empty)
+        for rows, part in parts
+    )
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *placed_parts)
+
+
+def best_hypotheses(
+    trellis: Trellis, sentences: Sentences, ranking: Ranking, eos: int, count: int
+) -> list[list[Hypothesis]]:
+    """The `count` best hypotheses of each sentence; of equals the one that ended first.
+
+    A hypothesis ends with ``</s>``, or where the length limit of its sentence cuts it off.
+    All arrays are NumPy's.
+    """
+    words, paths = trellis.words, trellis.paths
+    lengths = np.arange(1, len(words) + 1)[:, None]
+    cut = (lengths == sentences.limits)[:, :, None]
+    ends = (paths != -np.inf) & ((words == eos) | cut)
+    found = []
+    for sentence in range(words.shape[1]):
+        step, place = np.nonzero(ends[:, sentence])
+        scores = ranking.scores(paths[step, sentence, place], step + 1)
+        order = np.argsort(-scores, kind="stable")[:count]
+        found.append([
+            _trace_back(trellis, sentence, step[i], place[i], float(scores[i]), eos) for i in order
+        ])
+    return found
+
+
+def _trace_back(
+    trellis: Trellis, sentence: int, last: int, place: int, score: float, eos: int
+) -> Hypothesis:
+    """The hypothesis that is in `place` of its beam after step `last`, counted from 0."""
+    origins = trellis.origins[:, sentence]
+    places = [place]
+    for step in range(last, 0, -1):
+        places.append(origins[step, places[-1]])
+    places.reverse()
+    path = np.arange(last + 1), sentence, places
+    words = trellis.words[path].tolist()
+    paths = trellis.paths[path]
+    return Hypothesis(
+        words=tuple(words),
+        word_scores=tuple(np.diff(paths, prepend=np.float32(0)).tolist()),
+        path_score=float(paths[-1]),
+        score=score,
+        scorer_scores=tuple(trellis.scores[last, sentence, place].tolist()),
+        finished=words[-1] == eos,
+    )
