@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -50,21 +51,21 @@ class Case:
     def values(self, seed: int = 0) -> list[np.ndarray]:
         """One array per child, the same for the same seed: float64, for indices uint32."""
         random = np.random.default_rng(seed)
-        sizes = [int(np.prod(s)) if d == "distinct" else 0 for s, d in zip(self.shapes, self.domains, strict=True)]
-        count = sum(sizes)
+        children = list(zip(self.shapes, self.domains, strict=True))
+        count = sum(math.prod(shape) for shape, domain in children if domain == "distinct")
         grid = iter(0.2 * (random.permutation(count) - count // 2) + 0.1)
-        return [_draw(random, s, d, grid) for s, d in zip(self.shapes, self.domains, strict=True)]
+        return [_draw(random, shape, domain, grid) for shape, domain in children]
 
     def __str__(self) -> str:
         shapes = " ".join("x".join(map(str, s)) or "scalar" for s in self.shapes)
         return " ".join([shapes, *(f"{k}={v}" for k, v in self.fields.items())])
 
 
-def _draw(random: np.random.Generator, shape: Shape, domain: str, grid: Any) -> np.ndarray:
+def _draw(random: np.random.Generator, shape: Shape, domain: str, grid: Iterator[float]) -> np.ndarray:
     if domain.startswith("index:"):
         return random.integers(int(domain[6:]), size=shape, dtype=np.uint32)
     if domain == "distinct":
-        return np.fromiter(grid, np.float64, int(np.prod(shape))).reshape(shape)
+        return np.fromiter(grid, np.float64, math.prod(shape)).reshape(shape)
     if domain == "mask":
         return random.integers(2, size=shape).astype(np.float64)
     if domain == "positive":

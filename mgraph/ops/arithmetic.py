@@ -10,11 +10,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ..cases import Case
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from .elementwise import exp, log
-from .operands import FloatNodeOp, FloatUnaryNodeOp, constant_for, is_number, node, number_for, scalar
+from .operands import (
+    FloatNodeOp,
+    FloatUnaryNodeOp,
+    Gradients,
+    constant_for,
+    is_number,
+    node,
+    number_for,
+    scalar,
+)
 
 _BROADCASTS = (
     Case((2, 3), (2, 3)),
@@ -33,10 +43,10 @@ class PlusNodeOp(ElementBinaryNodeOp):
     type = "+"
     cases = _BROADCASTS
 
-    def forward_ops(self, a: jax.Array, b: jax.Array) -> jax.Array:
+    def forward_ops(self, a: Array, b: Array) -> Array:
         return a + b
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, a: jax.Array, b: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         return adj, adj
 
 
@@ -44,10 +54,10 @@ class MinusNodeOp(ElementBinaryNodeOp):
     type = "-"
     cases = _BROADCASTS
 
-    def forward_ops(self, a: jax.Array, b: jax.Array) -> jax.Array:
+    def forward_ops(self, a: Array, b: Array) -> Array:
         return a - b
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, a: jax.Array, b: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         return adj, -adj
 
 
@@ -55,10 +65,10 @@ class MultNodeOp(ElementBinaryNodeOp):
     type = "*"
     cases = _BROADCASTS
 
-    def forward_ops(self, a: jax.Array, b: jax.Array) -> jax.Array:
+    def forward_ops(self, a: Array, b: Array) -> Array:
         return a * b
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, a: jax.Array, b: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         return adj * b, adj * a
 
 
@@ -70,21 +80,21 @@ class DivNodeOp(FloatNodeOp, ElementBinaryNodeOp):
         Case((2, 1), (1, 3), domain=("real", "positive")),
     )
 
-    def forward_ops(self, a: jax.Array, b: jax.Array) -> jax.Array:
+    def forward_ops(self, a: Array, b: Array) -> Array:
         return a / b
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, a: jax.Array, b: jax.Array) -> tuple[Any, ...]:
-        return adj / b, -adj * a / (b * b)
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
+        return adj / b, -adj * val / b
 
 
 class NegNodeOp(UnaryNodeOp):
     type = "negate"
     cases = (Case((2, 3)),)
 
-    def forward_ops(self, x: jax.Array) -> jax.Array:
+    def forward_ops(self, x: Array) -> Array:
         return -x
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, x: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (-adj,)
 
 
@@ -93,10 +103,10 @@ class ScalarAddNodeOp(UnaryNodeOp):
     c: float
     cases = (Case((2, 3), c=2.5),)
 
-    def forward_ops(self, x: jax.Array) -> jax.Array:
+    def forward_ops(self, x: Array) -> Array:
         return x + scalar(self.c, x)
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, x: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (adj,)
 
 
@@ -105,10 +115,10 @@ class ScalarMultNodeOp(UnaryNodeOp):
     c: float
     cases = (Case((2, 3), c=-1.5),)
 
-    def forward_ops(self, x: jax.Array) -> jax.Array:
+    def forward_ops(self, x: Array) -> Array:
         return x * scalar(self.c, x)
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, x: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (adj * self.c,)
 
 
@@ -160,10 +170,10 @@ class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):
     type = "logaddexp"
     cases = _BROADCASTS
 
-    def forward_ops(self, a: jax.Array, b: jax.Array) -> jax.Array:
+    def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.logaddexp(a, b)
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, a: jax.Array, b: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         return adj * jax.nn.sigmoid(a - b), adj * jax.nn.sigmoid(b - a)
 
 
@@ -182,10 +192,10 @@ class MaximumNodeOp(ElementBinaryNodeOp):
         Case((4, 2, 3), (3,), domain="distinct"),
     )
 
-    def forward_ops(self, a: jax.Array, b: jax.Array) -> jax.Array:
+    def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.maximum(a, b)
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, a: jax.Array, b: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         return jnp.where(a > b, adj, 0), jnp.where(a > b, 0, adj)
 
 
@@ -196,10 +206,10 @@ class MinimumNodeOp(ElementBinaryNodeOp):
         Case((4, 2, 3), (3,), domain="distinct"),
     )
 
-    def forward_ops(self, a: jax.Array, b: jax.Array) -> jax.Array:
+    def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.minimum(a, b)
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, a: jax.Array, b: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         return jnp.where(a < b, adj, 0), jnp.where(a < b, 0, adj)
 
 
@@ -228,6 +238,20 @@ def minimum(a: Any, b: Any) -> Node:
     return MinimumNodeOp(*_number_first(a, b))
 
 
+class PowNodeOp(FloatUnaryNodeOp):
+    """``x`` to a whole power, for any base; ``x ** n``. No twin in Marian."""
+
+    type = "pow"
+    n: int
+    cases = (Case((2, 3), n=3), Case((2, 3), domain="positive", n=-2), Case((2, 3), n=0))
+
+    def forward_ops(self, x: Array) -> Array:
+        return jax.lax.integer_pow(x, self.n)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        return (adj * self.n * jax.lax.integer_pow(x, self.n - 1) if self.n else jnp.zeros_like(x),)
+
+
 def pow(a: Any, b: Any) -> Node:
     """``a`` to the power ``b`` as ``exp(log(a) * b)``; one of them may be a number.
 
@@ -238,15 +262,11 @@ def pow(a: Any, b: Any) -> Node:
     return exp(mult(log(a), b))
 
 
-class PowNodeOp(FloatUnaryNodeOp):
-    """``x`` to a whole power, for any base; ``x ** n``. No twin in Marian."""
+def power(a: Any, b: Any) -> Node:
+    """``a ** b``: for a whole number ``b`` by multiplication, for any base; else ``pow(a, b)``.
 
-    type = "pow"
-    n: int
-    cases = (Case((2, 3), n=3), Case((2, 3), domain="positive", n=-2), Case((2, 3), n=0))
-
-    def forward_ops(self, x: jax.Array) -> jax.Array:
-        return jax.lax.integer_pow(x, self.n)
-
-    def backward_ops(self, adj: jax.Array, val: jax.Array, x: jax.Array) -> tuple[Any, ...]:
-        return (adj * self.n * jax.lax.integer_pow(x, self.n - 1) if self.n else jnp.zeros_like(x),)
+    ``x ** 1`` returns ``x``. Gradient for a number n: ``n * x ** (n - 1)``.
+    """
+    if not is_number(b) or not float(b).is_integer():
+        return pow(a, b)
+    return a if b == 1 else PowNodeOp(a, n=int(b))

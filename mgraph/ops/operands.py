@@ -6,13 +6,16 @@ import numbers
 import operator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from .. import inits
 from ..errors import ElementTypeError, ShapeError
+from ..inits import from_value
 from ..node import NaryNodeOp, Node, UnaryNodeOp, place, user_frame
+
+Gradients = tuple[Any, ...]
+"""What ``backward_ops`` returns: one gradient per child, ``None`` for no gradient."""
 
 
 class FloatNodeOp(NaryNodeOp):
@@ -73,14 +76,14 @@ def number_for(op: str, x: Node, value: Any) -> float:
 
 def constant_for(x: Node, value: Any) -> Node:
     """A constant of shape (1,) and ``x``'s element type. Not merged with equal ones, as in Marian."""
-    return x.graph.constant((1,), inits.from_value(value), x.value_type)
+    return x.graph.constant((1,), from_value(value), x.value_type)
 
 
-def scalar(value: float, x: jax.Array) -> Any:
+def scalar(value: float, x: Array) -> Any:
     """A field's number as an operand of ``x``: weakly typed, or wrapped to an integer type."""
     return np.asarray(value).astype(x.dtype) if isinstance(value, int) else value
 
 
-def accumulable(x: jax.Array) -> jax.Array:
+def accumulable(x: Array) -> Array:
     """``x`` as float32 if it has 16 bits: sums and exponentials over an axis need more than that."""
     return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x

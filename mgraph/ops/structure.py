@@ -7,17 +7,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
-from .. import inits
 from ..cases import Case
-from ..inits import Initializer
+from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
 from ..node import Node, UnaryNodeOp
 from ..shape import Shape
 from ..trace import clip_adjoint
 from ..types import Type, as_type
 from .arithmetic import MultNodeOp
-from .operands import axis_in, is_number, node
+from .operands import Gradients, axis_in, is_number, node
 
 
 class StopGradientNodeOp(UnaryNodeOp):
@@ -26,7 +26,7 @@ class StopGradientNodeOp(UnaryNodeOp):
     gradient_is_derivative = False
     cases = (Case((2, 3)),)
 
-    def forward_ops(self, x: jax.Array) -> jax.Array:
+    def forward_ops(self, x: Array) -> Array:
         return jax.lax.stop_gradient(x)
 
 
@@ -45,10 +45,10 @@ class ClipGradientNodeOp(UnaryNodeOp):
     c: float
     cases = (Case((2, 3), c=100.0),)
 
-    def forward_ops(self, x: jax.Array) -> jax.Array:
+    def forward_ops(self, x: Array) -> Array:
         return clip_adjoint(self.c, x)
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, x: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (jnp.clip(adj, -self.c, self.c),)
 
 
@@ -66,10 +66,10 @@ class CastNodeOp(UnaryNodeOp):
     to: Type
     cases = (Case((2, 3), to=Type.float64),)
 
-    def forward_ops(self, x: jax.Array) -> jax.Array:
+    def forward_ops(self, x: Array) -> Array:
         return x.astype(self.to.dtype)
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, x: jax.Array) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (adj.astype(x.dtype),)
 
 
@@ -92,10 +92,10 @@ class TupleViewNodeOp(UnaryNodeOp):
     color = "grey"
     index: int
 
-    def forward_ops(self, x: tuple[jax.Array, ...]) -> jax.Array:
+    def forward_ops(self, x: tuple[Array, ...]) -> Array:
         return x[self.index]
 
-    def backward_ops(self, adj: jax.Array, val: jax.Array, x: tuple[jax.Array, ...]) -> tuple[Any, ...]:
+    def backward_ops(self, adj: Array, val: Array, x: tuple[Array, ...]) -> Gradients:
         gradient = adj if jnp.issubdtype(val.dtype, jnp.inexact) else None
         return (tuple(gradient if i == self.index else None for i in range(len(x))),)
 
@@ -113,7 +113,7 @@ def checkpoint(x: Node) -> Node:
 def constant_like(x: Node, init: Initializer | Sequence[float]) -> ConstantNode:
     """A constant of ``x``'s shape and element type, filled by an initialiser or a list of numbers."""
     if not isinstance(init, Initializer):
-        init = inits.from_vector(init)
+        init = from_vector(init)
     return x.graph.constant(x.shape, init, x.value_type)
 
 

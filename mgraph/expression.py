@@ -1,0 +1,97 @@
+"""Python's operators on nodes: ``a + b``, ``2 * x``, ``-x``, ``x ** 2``, ``a @ b``, ``x[1:3]``.
+
+The classes of nodes cannot import the operators, which import them; so the operators join them here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from .errors import ElementTypeError
+from .node import Node
+from .ops.arithmetic import div, minus, mult, negate, plus, power
+from .ops.operands import is_number, refusal
+from .ops.product import bdot, dot
+from .ops.shape import reshape
+from .ops.shape import slice as slice_along
+from .shape import Slice
+
+Binary = Callable[[Any, Any], Node]
+
+
+def matmul(a: Node, b: Node) -> Node:
+    """``a @ b``: ``dot`` with a matrix ``b``, ``bdot`` with a batch of matrices."""
+    return dot(a, b) if len(b.shape) == 2 else bdot(a, b)
+
+
+def item(x: Node, index: Any) -> Node:
+    """``x[index]`` with ints, slices and ``...``, as in numpy: an int drops its axis, unlike ``slice``.
+
+    Negative positions count from the end. ``ShapeError`` for a position or slice outside of the axis, an
+    empty slice or a negative stride; lists of positions are ``index_select``'s.
+    """
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if parts.count(...) > 1 or len(parts) - parts.count(...) > len(x.shape):
+        raise refusal("[]", f"too many indices {index!r}", x)
+    if ... in parts:
+        at = parts.index(...)
+        parts[at : at + 1] = [slice(None)] * (len(x.shape) - len(parts) + 1)
+    dropped = set()
+    for axis, part in enumerate(parts):
+        if isinstance(part, slice):
+            begin, end, stride = part.start, part.stop, part.step
+            chosen = Slice(begin or 0, Slice.END if end is None else end, 1 if stride is None else stride)
+            x = slice_along(x, axis, chosen)
+            continue
+        try:
+            position = operator.index(part)
+        except TypeError:
+            raise ElementTypeError(
+                f"[]: expected ints and slices, got {part!r}; index_select takes indices"
+            ) from None
+        x = slice_along(x, axis, position)
+        dropped.add(axis)
+    return reshape(x, tuple(n for axis, n in enumerate(x.shape) if axis not in dropped))
+
+
+def _operator(function: Binary, *, reflected: bool = False, numbers: bool = True) -> Binary:
+    """The method for ``function``; Python asks the other operand where it does not know it."""
+
+    def method(self: Node, other: Any) -> Any:
+        if isinstance(other, Node) or (numbers and is_number(other)):
+            return function(other, self) if reflected else function(self, other)
+        return NotImplemented
+
+    return method
+
+
+METHODS: dict[str, Any] = {
+    "__add__": _operator(plus),
+    "__radd__": _operator(plus, reflected=True),
+    "__sub__": _operator(minus),
+    "__rsub__": _operator(minus, reflected=True),
+    "__mul__": _operator(mult),
+    "__rmul__": _operator(mult, reflected=True),
+    "__truediv__": _operator(div),
+    "__rtruediv__": _operator(div, reflected=True),
+    "__pow__": _operator(power),
+    "__rpow__": _operator(power, reflected=True),
+    "__matmul__": _operator(matmul, numbers=False),
+    "__neg__": negate,
+    "__getitem__": item,
+    # A node is no sequence, although it has positions: unpacking one is a mistake.
+    "__iter__": None,
+    # Numpy's scalars and arrays on the left must leave the operation to the node.
+    "__array_ufunc__": None,
+}
+
+
+def attach() -> None:
+    """Give ``Node`` its operators."""
+    for name, method in METHODS.items():
+        setattr(Node, name, method)
+
+
+attach()

@@ -1,0 +1,219 @@
+"""Elementwise cores of recurrent cells and attention, as single nodes.
+
+``r``, ``z``, ``f``, ``i``, ``o`` are gates, ``h`` and ``g`` candidates. The backward rules compute them
+again from the children: cheaper than storing them at every step of a loop.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..cases import Case
+from ..errors import ShapeError
+from ..node import Node
+from ..specs import Spec, Specs
+from .operands import FloatNodeOp, Gradients, node, refusal
+from .shape import reshape
+
+sigmoid = jax.nn.sigmoid
+
+
+class CellNodeOp(FloatNodeOp):
+    """Base of the cells. Children: state, xW, sU, b, and a mask where steps may be empty.
+
+    xW, sU and b hold ``parts`` blocks of the state's size along the last axis.
+    """
+
+    color = "yellow"
+    parts = 4
+
+    def new_spec(self, state: Spec, *blocks: Spec) -> Specs:
+        width = self.parts * state.shape[-1]
+        for name, block in zip(("xW", "sU", "b"), blocks, strict=False):
+            if block.shape[-1:] != (width,):
+                raise ShapeError(
+                    f"expected {name} with {self.parts} times {state.shape[-1]} columns, got {block.shape}"
+                )
+        return super().new_spec(state, *blocks)
+
+
+def _blocks(x: Array, count: int) -> list[Array]:
+    return jnp.split(x, count, -1)
+
+
+def _masked(mask: tuple[Array, ...], new: Array, old: Array) -> Array:
+    """``mask * new + (1 - mask) * old`` if there is a mask."""
+    return mask[0] * new + (1 - mask[0]) * old if mask else new
+
+
+class GRUFastNodeOp(CellNodeOp):
+    type = "GRU-ops"
+    parts = 3
+    final: bool = False
+    cases = (
+        Case((4, 2), (4, 6), (4, 6), (1, 6)),
+        Case((4, 2), (1, 6), (4, 6), (1, 6), (4, 1), domain=("real",) * 4 + ("mask",), final=True),
+    )
+
+    def forward_ops(self, state: Array, xW: Array, sU: Array, b: Array, *mask: Array) -> Array:
+        _, z, h, _ = self._gates(xW, sU, b)
+        return _masked(mask, (1 - z) * h + z * state, state)
+
+    def backward_ops(
+        self, adj: Array, val: Array, state: Array, xW: Array, sU: Array, b: Array, *mask: Array
+    ) -> Gradients:
+        r, z, h, s = self._gates(xW, sU, b)
+        dy = adj * mask[0] if mask else adj
+        dh = dy * (1 - z) * (1 - h * h)
+        dr = dh * s * r * (1 - r)
+        dz = dy * (state - h) * z * (1 - z)
+        dx = jnp.concatenate([dr, dz, dh], -1)
+        ds = jnp.concatenate([dr, dz, dh * r], -1)
+        dstate = dy * z + adj * (1 - mask[0]) if mask else dy * z
+        dmask = [adj * ((1 - z) * h + z * state - state) for _ in mask]
+        return dstate, dx, ds, ds if self.final else dx, *dmask
+
+    def _gates(self, xW: Array, sU: Array, b: Array) -> tuple[Array, ...]:
+        """Reset and update gate, candidate, and what the reset gate is multiplied with."""
+        (xr, xz, xh), (sr, sz, s), (br, bz, bh) = (_blocks(v, 3) for v in (xW, sU, b))
+        r, z = sigmoid(xr + sr + br), sigmoid(xz + sz + bz)
+        if self.final:
+            s = s + bh
+            return r, z, jnp.tanh(xh + r * s), s
+        return r, z, jnp.tanh(xh + r * s + bh), s
+
+
+def gru_ops(state: Node, xW: Node, sU: Node, b: Node, mask: Node | None = None, final: bool = False) -> Node:
+    """One step of a gated recurrent unit, after its products: the new state.
+
+    With ``r, z = sigmoid(xW + sU + b)`` of the first two blocks and ``h = tanh(xW + r sU + b)`` of the
+    third (``tanh(xW + r (sU + b))`` if ``final``): ``y = (1 - z) h + z state``. A mask of zeros and ones
+    keeps the old state where it is 0.
+
+    ``state``: (..., batch, d); ``xW``, ``sU``: (..., batch, 3 d), ``b``: (1, 3 d), ``mask``: (batch, 1).
+    Gradients by all of them. ``ShapeError`` if the blocks do not fit the state.
+    Source: Cho et al. 2014; Marian, ``gruOps``.
+    """
+    children = (state, xW, sU, b) if mask is None else (state, xW, sU, b, mask)
+    return GRUFastNodeOp(*children, final=bool(final))
+
+
+class LSTMCellNodeOp(CellNodeOp):
+    type = "LSTM-cell-ops"
+    cases = (
+        Case((4, 2), (4, 8), (4, 8), (1, 8)),
+        Case((4, 2), (4, 8), (4, 8), (1, 8), (4, 1), domain=("real",) * 4 + ("mask",)),
+    )
+
+    def forward_ops(self, cell: Array, xW: Array, sU: Array, b: Array, *mask: Array) -> Array:
+        f, i, g, _ = _blocks(xW + sU + b, 4)
+        return _masked(mask, sigmoid(f) * cell + sigmoid(i) * jnp.tanh(g), cell)
+
+    def backward_ops(
+        self, adj: Array, val: Array, cell: Array, xW: Array, sU: Array, b: Array, *mask: Array
+    ) -> Gradients:
+        f, i, g, o = _blocks(xW + sU + b, 4)
+        f, i, g = sigmoid(f), sigmoid(i), jnp.tanh(g)
+        dy = adj * mask[0] if mask else adj
+        df, di, dg = dy * cell * f * (1 - f), dy * g * i * (1 - i), dy * i * (1 - g * g)
+        dx = jnp.concatenate([df, di, dg, jnp.zeros_like(o)], -1)
+        dcell = dy * f + adj * (1 - mask[0]) if mask else dy * f
+        dmask = [adj * (f * cell + i * g - cell) for _ in mask]
+        return dcell, dx, dx, dx, *dmask
+
+
+def lstm_ops_c(cell: Node, xW: Node, sU: Node, b: Node, mask: Node | None = None) -> Node:
+    """One step of an LSTM's cell, after its products: ``sigmoid(f) cell + sigmoid(i) tanh(g)``.
+
+    ``f, i, g`` are the first three of the four blocks of ``xW + sU + b``. A mask of zeros and ones keeps
+    the old cell where it is 0.
+
+    ``cell``: (..., batch, d); ``xW``, ``sU``: (..., batch, 4 d), ``b``: (1, 4 d), ``mask``: (batch, 1).
+    Gradients by all of them. ``ShapeError`` if the blocks do not fit the cell.
+    Source: Hochreiter and Schmidhuber 1997; Marian, ``lstmOpsC``.
+    """
+    return LSTMCellNodeOp(*((cell, xW, sU, b) if mask is None else (cell, xW, sU, b, mask)))
+
+
+class LSTMOutputNodeOp(CellNodeOp):
+    type = "LSTM-output-ops"
+    cases = (Case((4, 2), (4, 8), (4, 8), (1, 8)),)
+
+    def forward_ops(self, cell: Array, xW: Array, sU: Array, b: Array) -> Array:
+        *_, o = _blocks(xW + sU + b, 4)
+        return sigmoid(o) * jnp.tanh(cell)
+
+    def backward_ops(self, adj: Array, val: Array, cell: Array, xW: Array, sU: Array, b: Array) -> Gradients:
+        *others, o = _blocks(xW + sU + b, 4)
+        o, t = sigmoid(o), jnp.tanh(cell)
+        do = adj * t * o * (1 - o)
+        dx = jnp.concatenate([*map(jnp.zeros_like, others), do], -1)
+        return adj * o * (1 - t * t), dx, dx, dx
+
+
+def lstm_ops_o(cell: Node, xW: Node, sU: Node, b: Node) -> Node:
+    """The output of an LSTM step: ``sigmoid(o) tanh(cell)`` with ``o`` the fourth block of ``xW + sU + b``.
+
+    Shapes and errors as for ``lstm_ops_c``. Gradients by all children. Source: Marian, ``lstmOpsO``.
+    """
+    return LSTMOutputNodeOp(cell, xW, sU, b)
+
+
+class AttentionNodeOp(FloatNodeOp):
+    type = "Att-ops"
+    color = "yellow"
+    cases = (
+        Case((5, 1), (3, 4, 5), (1, 4, 5)),
+        Case((5, 1), (3, 4, 5), (2, 1, 4, 5)),
+    )
+
+    def new_spec(self, va: Spec, context: Spec, state: Spec) -> Specs:
+        if va.shape != (context.shape[-1], 1) or state.shape[-1:] != context.shape[-1:]:
+            raise ShapeError("expected va of shape (d, 1) for a context and a state of d features")
+        return super().new_spec(va, context, state)
+
+    def forward_ops(self, va: Array, context: Array, state: Array) -> Array:
+        return jnp.tanh(context + state) @ va
+
+    def backward_ops(self, adj: Array, val: Array, va: Array, context: Array, state: Array) -> Gradients:
+        t = jnp.tanh(context + state)
+        dva = jnp.sum(t * adj, tuple(range(t.ndim - 1))).reshape(va.shape)
+        dsum = adj * va.reshape(-1) * (1 - t * t)
+        return dva, dsum, dsum
+
+
+def att_ops(va: Node, context: Node, state: Node) -> Node:
+    """Scores of additive attention, before the softmax: ``sum(va tanh(context + state))`` over features.
+
+    ``va``: (d, 1); ``context``: (words, batch, d); ``state``: (1, batch, d) or (beam, 1, batch, d); result:
+    (beam, 1, words, batch), with beam 1 for the former. Gradients by all three. ``ShapeError`` if the sizes
+    differ. Source: Bahdanau et al. 2015; Marian, ``attOps``.
+    """
+    if len(node("att_ops", context).shape) < 3:
+        raise refusal("att_ops", "expected a context of (words, batch, features)", va, context, state)
+    words, batch = context.shape[-3:-1]
+    beam = state.shape[-4] if len(node("att_ops", state).shape) > 3 else 1
+    return reshape(AttentionNodeOp(va, context, state), (beam, 1, words, batch))
+
+
+class HighwayNodeOp(FloatNodeOp):
+    type = "highway"
+    cases = (Case((3, 5), (3, 5), (3, 5)), Case((3, 5), (3, 5), (3, 1)))
+
+    def forward_ops(self, y: Array, x: Array, t: Array) -> Array:
+        s = sigmoid(t)
+        return s * y + (1 - s) * x
+
+    def backward_ops(self, adj: Array, val: Array, y: Array, x: Array, t: Array) -> Gradients:
+        s = sigmoid(t)
+        return adj * s, adj * (1 - s), adj * s * (1 - s) * (y - x)
+
+
+def highway(y: Node, x: Node, t: Node) -> Node:
+    """``s y + (1 - s) x`` with ``s = sigmoid(t)``, broadcast.
+
+    Gradients: ``s``, ``1 - s``, ``s (1 - s) (y - x)``. Source: Srivastava et al. 2015; Marian, ``highway``.
+    """
+    return HighwayNodeOp(y, x, t)

@@ -1,0 +1,146 @@
+"""Normalisation over the last axis, computed in float32 or wider.
+
+In the rules ``h`` is the normalised row and ``r`` one over its deviation. Marian, on CPU and GPU, multiplies
+the gradient by gamma after reducing over the row, not before, which is right only where gamma is constant;
+its formulas are the rule set ``"marian"``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..cases import Case
+from ..errors import ShapeError
+from ..node import Node
+from ..rules import derivative
+from ..specs import Specs
+from .arithmetic import plus
+from .operands import FloatNodeOp, Gradients, accumulable
+
+
+class NormalizationNodeOp(FloatNodeOp):
+    """Base of the normalisations. Children: x, then gamma if scaled, then beta if shifted as well."""
+
+    eps: float
+    cases = (
+        Case((2, 3, 5), eps=1e-9),
+        Case((2, 3, 5), (1, 5), eps=1e-9),
+        Case((2, 3, 5), (1, 5), (1, 5), eps=1e-6),
+        Case((3, 5), (1,), (1,), eps=0.1),
+    )
+
+    def new_spec(self, x: Any, *scales: Any) -> Specs:
+        for name, scale in zip(("gamma", "beta"), scales, strict=False):
+            *leading, size = scale.shape or (1,)
+            if any(n != 1 for n in leading) or size not in (1, *x.shape[-1:]):
+                raise ShapeError(f"expected {name} for rows of {x.shape[-1:]}, got {scale.shape}")
+        return super().new_spec(x, *scales)
+
+
+def _mean(x: Array) -> Array:
+    return jnp.mean(x, -1, keepdims=True)
+
+
+def _affine(h: Array, scales: tuple[Array, ...]) -> Array:
+    """``gamma h + beta`` with as many of them as there are."""
+    for scale, combine in zip(scales, (jnp.multiply, jnp.add), strict=False):
+        h = combine(h, accumulable(scale))
+    return h
+
+
+def _gradients(a: Array, h: Array, dx: Array, scales: tuple[Array, ...], to: Any) -> Gradients:
+    """Gradients by x, gamma and beta, as far as there are such children."""
+    return tuple(g.astype(to) for g in (dx, a * h, a)[: 1 + len(scales)])
+
+
+class LayerNormalizationOp(NormalizationNodeOp):
+    type = "layer_normalization"
+
+    def forward_ops(self, x: Array, *scales: Array) -> Array:
+        h, _ = _standardized(x, self.eps)
+        return _affine(h, scales).astype(x.dtype)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
+        h, r = _standardized(x, self.eps)
+        a = accumulable(adj)
+        dh = a * accumulable(scales[0]) if scales else a
+        dx = r * (dh - _mean(dh) - h * _mean(dh * h))
+        return _gradients(a, h, dx, scales, x.dtype)
+
+
+@derivative(LayerNormalizationOp, "marian")
+def _(self: LayerNormalizationOp, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
+    h, r = _standardized(x, self.eps)
+    a = accumulable(adj)
+    dx = r * (a - _mean(a) - h * _mean(a * h))
+    return _gradients(a, h, dx * accumulable(scales[0]) if scales else dx, scales, x.dtype)
+
+
+def _standardized(x: Array, eps: float) -> tuple[Array, Array]:
+    x = accumulable(x)
+    centred = x - _mean(x)
+    r = jax.lax.rsqrt(_mean(centred * centred) + eps)
+    return centred * r, r
+
+
+def layer_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:
+    """``y = gamma h + beta`` with ``h = (x - mean(x)) / sqrt(var(x) + eps)`` over the last axis.
+
+    ``x``: (..., n); ``gamma``, ``beta``: (1, n), (n,) or one number, or left out. The variance is divided
+    by n. Gradient by x: ``(d - mean(d) - h mean(d h)) / s`` with ``d = gamma adj`` and s the root; by gamma
+    ``adj h``, by beta ``adj``. ``ShapeError`` if gamma or beta has another size.
+    Source: Ba et al. 2016; Marian, ``layerNorm``.
+    """
+    return _normalize(LayerNormalizationOp, x, gamma, beta, eps)
+
+
+class RMSNormalizationOp(NormalizationNodeOp):
+    type = "rms_normalization"
+
+    def forward_ops(self, x: Array, *scales: Array) -> Array:
+        h, _ = _scaled(x, self.eps)
+        return _affine(h, scales).astype(x.dtype)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
+        h, r = _scaled(x, self.eps)
+        a = accumulable(adj)
+        dh = a * accumulable(scales[0]) if scales else a
+        dx = r * (dh - h * _mean(dh * h))
+        return _gradients(a, h, dx, scales, x.dtype)
+
+
+@derivative(RMSNormalizationOp, "marian")
+def _(self: RMSNormalizationOp, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
+    h, r = _scaled(x, self.eps)
+    a = accumulable(adj)
+    dx = r * (a - h * _mean(a * h))
+    return _gradients(a, h, dx * accumulable(scales[0]) if scales else dx, scales, x.dtype)
+
+
+def _scaled(x: Array, eps: float) -> tuple[Array, Array]:
+    x = accumulable(x)
+    r = jax.lax.rsqrt(_mean(x * x) + eps)
+    return x * r, r
+
+
+def rms_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:
+    """``y = gamma h + beta`` with ``h = x / sqrt(mean(x^2) + eps)`` over the last axis.
+
+    Shapes and errors as for ``layer_norm``. Gradient by x: ``(d - h mean(d h)) / s`` with
+    ``d = gamma adj`` and s the root. Source: Zhang and Sennrich 2019; Marian, ``rmsNorm``.
+    """
+    return _normalize(RMSNormalizationOp, x, gamma, beta, eps)
+
+
+def _normalize(
+    cls: type[NormalizationNodeOp], x: Node, gamma: Node | None, beta: Node | None, eps: float
+) -> Node:
+    if gamma is None:
+        h = cls(x, eps=float(eps))
+        return h if beta is None else plus(h, beta)
+    scales = (gamma,) if beta is None else (gamma, beta)
+    return cls(x, *scales, eps=float(eps))

@@ -1,0 +1,178 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..cases import Case
+from ..errors import ShapeError
+from ..node import Node
+from ..shape import Shape
+from ..specs import Spec, Specs, spec_of
+from .operands import FloatNodeOp, Gradients
+
+
+class ProductNodeOp(FloatNodeOp):
+    """Base of ``y = scale * op(a) op(b)``, where ``op`` swaps the last two axes if asked to."""
+
+    color = "orange"
+    trans_a: bool = False
+    trans_b: bool = False
+    scale: float = 1.0
+
+    def product_shape(self, a: Shape, b: Shape) -> Shape:
+        """Shape of one matrix product; ``ShapeError`` if rows and columns do not fit."""
+        if len(b) < 2 or len(a) < (2 if self.trans_a else 1):
+            raise ShapeError(f"expected matrices, got {a} and {b}")
+        rows = a[-1:] if self.trans_a else a[-2:-1]
+        inner_a = a[-2] if self.trans_a else a[-1]
+        inner_b, columns = reversed(b[-2:]) if self.trans_b else b[-2:]
+        if inner_a != inner_b:
+            marks = ["^T" if t else "" for t in (self.trans_a, self.trans_b)]
+            raise ShapeError(
+                f"a product needs equal inner sizes, got {inner_a} and {inner_b} "
+                f"in {a}{marks[0]} times {b}{marks[1]}"
+            )
+        return *rows, columns
+
+    def product(self, a: Array, b: Array) -> Array:
+        """``scale * op(a) op(b)``."""
+        return self._scaled(_op(a, self.trans_a) @ _op(b, self.trans_b))
+
+    def product_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
+        """With ``y = op(a) op(b)``: ``d op(a) = adj op(b)^T`` and ``d op(b) = op(a)^T adj``, turned back
+        where ``op`` turned."""
+        da = _op(b, self.trans_b) @ adj.mT if self.trans_a else adj @ _op(b, not self.trans_b)
+        db = adj.mT @ _op(a, self.trans_a) if self.trans_b else _op(a, not self.trans_a) @ adj
+        return self._scaled(da), self._scaled(db)
+
+    def _scaled(self, x: Array) -> Array:
+        return x if self.scale == 1.0 else x * self.scale
+
+
+def _op(x: Array, transposed: bool) -> Array:
+    return x.mT if transposed else x
+
+
+def _as_matrix(x: Array) -> Array:
+    """All axes but the last in one: products of matrices are what XLA is fastest at."""
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+class RowsProductNodeOp(ProductNodeOp):
+    """Base of products of the rows of ``a``, whatever its rank, and a matrix ``b``."""
+
+    def rows_spec(self, a: Spec, b: Spec) -> Spec:
+        """Spec of the product of rows."""
+        if len(b.shape) != 2 or (self.trans_a and len(a.shape) != 2):
+            raise ShapeError("expected a matrix b, and a matrix a to transpose; bdot multiplies batches")
+        return spec_of((*a.shape[:-2], *self.product_shape(a.shape, b.shape)), a.type)
+
+    def rows_product(self, a: Array, b: Array) -> Array:
+        """``scale * op(a) op(b)`` with a's leading axes kept."""
+        y = self.product(_as_matrix(a), b)
+        return y if a.ndim == 2 else y.reshape(*a.shape[:-1], y.shape[-1])
+
+    def rows_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
+        """Gradients by ``a`` and ``b``."""
+        da, db = self.product_gradients(_as_matrix(adj), _as_matrix(a), b)
+        return da.reshape(a.shape), db
+
+
+class DotNodeOp(RowsProductNodeOp):
+    type = "dot"
+    cases = (
+        Case((3, 5), (5, 4)),
+        Case((2, 3, 5), (4, 5), trans_b=True),
+        Case((5, 3), (5, 4), trans_a=True, scale=0.5),
+        Case((5, 3), (4, 5), trans_a=True, trans_b=True),
+    )
+
+    def new_spec(self, a: Spec, b: Spec) -> Specs:
+        return self.rows_spec(a, b)
+
+    def forward_ops(self, a: Array, b: Array) -> Array:
+        return self.rows_product(a, b)
+
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
+        return self.rows_gradients(adj, a, b)
+
+
+def dot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
+    """``scale * op(a) op(b)`` of a matrix ``b`` and the rows of ``a``, of any rank.
+
+    ``a``: (..., k), ``b``: (k, n), result: (..., n); ``trans_b`` takes b as (n, k), ``trans_a`` a matrix
+    a as (k, m). Gradients: ``scale * adj op(b)^T`` and ``scale * op(a)^T adj``, summed over rows.
+    ``ShapeError`` if the inner sizes differ. Source: Marian, ``dot``.
+    """
+    return DotNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
+
+
+class AffineNodeOp(RowsProductNodeOp):
+    type = "affine"
+    cases = (
+        Case((3, 5), (5, 4), (1, 4)),
+        Case((2, 3, 5), (4, 5), (4,), trans_b=True, scale=2.0),
+        Case((5, 3), (5, 4), (1, 4), trans_a=True),
+    )
+
+    def new_spec(self, a: Spec, b: Spec, bias: Spec) -> Specs:
+        spec = self.rows_spec(a, b)
+        columns = spec.shape[-1]
+        if bias.shape[-1:] != (columns,) or math.prod(bias.shape) != columns:
+            raise ShapeError(f"expected a bias of shape (1, {columns}), got {bias.shape}")
+        return spec
+
+    def forward_ops(self, a: Array, b: Array, bias: Array) -> Array:
+        return self.rows_product(a, b) + bias.reshape(-1)
+
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array, bias: Array) -> Gradients:
+        columns = jnp.sum(_as_matrix(adj), 0).reshape(bias.shape)
+        return *self.rows_gradients(adj, a, b), columns
+
+
+def affine(
+    a: Node, b: Node, bias: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0
+) -> Node:
+    """``dot(a, b, trans_a, trans_b, scale) + bias``; the scale is not applied to the bias.
+
+    ``bias``: (1, n) or (n,). Gradients: as for ``dot``, and by the bias the sum of ``adj`` over all rows.
+    ``ShapeError`` if the inner sizes or the bias do not fit. Source: Marian, ``affine``.
+    """
+    return AffineNodeOp(a, b, bias, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
+
+
+class DotBatchedNodeOp(ProductNodeOp):
+    type = "bdot"
+    cases = (
+        Case((2, 3, 5), (2, 5, 4)),
+        Case((2, 3, 5), (2, 4, 5), trans_b=True, scale=0.25),
+        Case((2, 1, 5, 3), (3, 5, 4), trans_a=True),
+        Case((5, 3), (2, 4, 5), trans_a=True, trans_b=True),
+    )
+
+    def new_spec(self, a: Spec, b: Spec) -> Specs:
+        matrix = self.product_shape(a.shape, b.shape)
+        if len(a.shape) < 2:
+            raise ShapeError(f"expected batches of matrices, got {a.shape} and {b.shape}")
+        return spec_of((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *matrix), a.type)
+
+    def forward_ops(self, a: Array, b: Array) -> Array:
+        return self.product(a, b)
+
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
+        return self.product_gradients(adj, a, b)
+
+
+def bdot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
+    """``scale * op(a) op(b)`` for each matrix of a batch: over the last two axes, the others broadcast.
+
+    ``a``: (..., m, k), ``b``: (..., k, n), result: (..., m, n); ``trans_a`` and ``trans_b`` swap a's and b's
+    last two axes first. Gradients: ``scale * adj op(b)^T`` and ``scale * op(a)^T adj``, summed over broadcast
+    batches. ``ShapeError`` if the inner sizes or the batches do not fit. Source: Marian, ``bdot``.
+    """
+    return DotBatchedNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))

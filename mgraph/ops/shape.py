@@ -1,0 +1,258 @@
+"""Operators that move elements about: their gradients move them back."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..cases import Case
+from ..errors import ShapeError
+from ..node import NaryNodeOp, Node, UnaryNodeOp
+from ..shape import Shape, Slice, as_shape
+from ..specs import Spec, Specs
+from .operands import Gradients, axis_in, node, refusal
+
+
+class ReshapeNodeOp(UnaryNodeOp):
+    type = "reshape"
+    color = "grey"
+    to: Shape
+    cases = (Case((2, 3, 5), to=(3, 10)), Case((2, 3), to=(6,)))
+
+    def new_spec(self, x: Spec) -> Specs:
+        if math.prod(self.to) != math.prod(x.shape):
+            raise ShapeError(
+                f"a shape {self.to} holds {math.prod(self.to)} elements, the child has {math.prod(x.shape)}"
+            )
+        return super().new_spec(x)
+
+    def forward_ops(self, x: Array) -> Array:
+        return x.reshape(self.to)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        return (adj.reshape(x.shape),)
+
+
+def reshape(x: Node, shape: Shape) -> Node:
+    """The elements of ``x``, row-major, in another shape; ``x`` itself if it has that shape.
+
+    ``ShapeError`` if the numbers of elements differ; there is no -1. Source: Marian, ``reshape``.
+    """
+    shape = as_shape(shape)
+    return x if node("reshape", x).shape == shape else ReshapeNodeOp(x, to=shape)
+
+
+def flatten(x: Node) -> Node:
+    """All elements along one axis. Source: Marian, ``flatten``."""
+    return ReshapeNodeOp(x, to=(math.prod(node("flatten", x).shape),))
+
+
+def flatten_2d(x: Node) -> Node:
+    """A matrix of ``x``'s rows: all axes but the last in one. Source: Marian, ``flatten_2d``."""
+    shape = node("flatten_2d", x).shape
+    return ReshapeNodeOp(x, to=(math.prod(shape[:-1]), *shape[-1:]))
+
+
+def atleast_nd(x: Node, n: int) -> Node:
+    """``x`` with axes of size 1 put in front until there are ``n``. Source: Marian, ``atleast_nd``."""
+    shape = node("atleast_nd", x).shape
+    return reshape(x, (1,) * (n - len(shape)) + shape)
+
+
+def atleast_1d(x: Node) -> Node:
+    """``atleast_nd(x, 1)``."""
+    return atleast_nd(x, 1)
+
+
+def atleast_2d(x: Node) -> Node:
+    """``atleast_nd(x, 2)``."""
+    return atleast_nd(x, 2)
+
+
+def atleast_3d(x: Node) -> Node:
+    """``atleast_nd(x, 3)``."""
+    return atleast_nd(x, 3)
+
+
+def atleast_4d(x: Node) -> Node:
+    """``atleast_nd(x, 4)``."""
+    return atleast_nd(x, 4)
+
+
+class TransposeNodeOp(UnaryNodeOp):
+    type = "transpose"
+    color = "orange"
+    axes: tuple[int, ...]
+    cases = (Case((2, 3, 4), axes=(2, 0, 1)), Case((2, 3, 4, 2), axes=(0, 2, 1, 3)))
+
+    def new_spec(self, x: Spec) -> Specs:
+        if sorted(self.axes) != list(range(len(x.shape))):
+            raise ShapeError(f"axes {self.axes} are no order of the child's {len(x.shape)} axes")
+        return super().new_spec(x)
+
+    def forward_ops(self, x: Array) -> Array:
+        return jnp.transpose(x, self.axes)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        back = sorted(range(x.ndim), key=self.axes.__getitem__)
+        return (jnp.transpose(adj, back),)
+
+
+def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
+    """``x`` with its axes in another order: axis i of the result is ``x``'s axis ``axes[i]``.
+
+    Without ``axes`` the last two are swapped. ``ShapeError`` if ``axes`` does not name each axis once.
+    Source: Marian, ``transpose``.
+    """
+    order = list(range(len(node("transpose", x).shape)))
+    if axes is None:
+        order[-2:] = reversed(order[-2:])
+    else:
+        order = [axis_in("transpose", x, a) for a in axes]
+    return TransposeNodeOp(x, axes=tuple(order))
+
+
+def swap_axes(x: Node, axis1: int, axis2: int) -> Node:
+    """``x`` with two axes swapped; ``x`` itself if they are the same.
+
+    A reshape if no element moves, that is if one of the two and all between have size 1.
+    Source: Marian, ``swapAxes``.
+    """
+    first, last = sorted((axis_in("swap_axes", x, axis1), axis_in("swap_axes", x, axis2)))
+    if first == last:
+        return x
+    axes = list(range(len(x.shape)))
+    axes[first], axes[last] = last, first
+    between = x.shape[first + 1 : last]
+    if 1 in (x.shape[first], x.shape[last]) and all(n == 1 for n in between):
+        return reshape(x, tuple(x.shape[a] for a in axes))
+    return TransposeNodeOp(x, axes=tuple(axes))
+
+
+class ConcatenateNodeOp(NaryNodeOp):
+    type = "concat"
+    axis: int
+    cases = (Case((2, 5), (3, 5), axis=0), Case((2, 3, 4), (2, 3, 1), (2, 3, 2), axis=2))
+
+    def new_spec(self, *xs: Spec) -> Specs:
+        rests = {x.shape[: self.axis] + x.shape[self.axis + 1 :] for x in xs}
+        if len({len(x.shape) for x in xs}) != 1 or len(rests) != 1:
+            raise ShapeError(f"children may differ in size along axis {self.axis} only")
+        return super().new_spec(*xs)
+
+    def forward_ops(self, *xs: Array) -> Array:
+        return jnp.concatenate(xs, self.axis)
+
+    def backward_ops(self, adj: Array, val: Array, *xs: Array) -> Gradients:
+        return tuple(jax.lax.split(adj, [x.shape[self.axis] for x in xs], self.axis))
+
+
+def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
+    """The nodes one after the other along ``axis``; a single one is returned itself.
+
+    ``ShapeError`` if their other axes differ. Gradient: cut into the nodes' parts.
+    Source: Marian, ``concatenate``.
+    """
+    nodes = list(nodes)
+    if len(nodes) == 1:
+        return nodes[0]
+    return ConcatenateNodeOp(*nodes, axis=axis_in("concatenate", nodes[0], axis) if nodes else axis)
+
+
+def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
+    """``repeats`` copies of ``x``, one after the other along ``axis`` (a b a b); once is ``x`` itself.
+
+    Gradient: summed over the copies. Source: Marian, ``repeat``.
+    """
+    if repeats < 1:
+        raise refusal("repeat", f"expected at least one copy, got {repeats}", node("repeat", x))
+    return concatenate([x] * operator.index(repeats), axis)
+
+
+class SliceViewNodeOp(UnaryNodeOp):
+    type = "sliceView"
+    color = "grey"
+    axis: int
+    begin: int
+    end: int
+    stride: int = 1
+    cases = (
+        Case((4, 5), axis=0, begin=1, end=3),
+        Case((2, 5), axis=1, begin=0, end=5, stride=2),
+        Case((2, 6), axis=1, begin=1, end=5, stride=2),
+    )
+
+    def forward_ops(self, x: Array) -> Array:
+        return jax.lax.slice_in_dim(x, self.begin, self.end, self.stride, self.axis)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        last = self.begin + (adj.shape[self.axis] - 1) * self.stride
+        pad = [(0, 0, 0)] * x.ndim
+        pad[self.axis] = (self.begin, x.shape[self.axis] - 1 - last, self.stride - 1)
+        return (jax.lax.pad(adj, jnp.zeros((), adj.dtype), pad),)
+
+
+def slice(x: Node, axis: int, range: Slice | int) -> Node:
+    """The part of ``x`` in a ``Slice`` of ``axis``, or at one position; the axis stays, with size 1.
+
+    Negative positions count from the end. Everything is ``x`` itself. ``ShapeError`` if nothing is
+    selected, outside of the axis, or with a negative stride. Gradient: zero outside of the slice.
+    Source: Marian, ``slice``, which gathers where it cannot make a view.
+    """
+    axis = axis_in("slice", x, axis)
+    chosen = range if isinstance(range, Slice) else Slice(operator.index(range))
+    size = x.shape[axis]
+    try:
+        begin, end = chosen.bounds(size)
+    except ShapeError as e:
+        raise refusal("slice", str(e), x) from None
+    if (begin, end, chosen.stride) == (0, size, 1):
+        return x
+    return SliceViewNodeOp(x, axis=axis, begin=begin, end=end, stride=chosen.stride)
+
+
+def narrow(x: Node, axis: int, start: int, length: int) -> Node:
+    """``slice(x, axis, Slice(start, start + length))``. Source: Marian, ``narrow``."""
+    return slice(x, axis, Slice(start, start + length))
+
+
+class ShiftNodeOp(UnaryNodeOp):
+    type = "shift"
+    offsets: tuple[int, ...]
+    pad: float
+    cases = (
+        Case((4, 5), offsets=(1, 0), pad=0.0),
+        Case((4, 2, 3), offsets=(-1, 1, 0), pad=9.0),
+        Case((2, 3), offsets=(0, -4), pad=1.0),
+    )
+
+    def new_spec(self, x: Spec) -> Specs:
+        if len(self.offsets) != len(x.shape):
+            raise ShapeError(f"expected one offset per axis, got {self.offsets}")
+        return super().new_spec(x)
+
+    def forward_ops(self, x: Array) -> Array:
+        return _shifted(x, self.offsets, self.pad)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        return (_shifted(adj, tuple(-n for n in self.offsets), 0.0),)
+
+
+def _shifted(x: Array, offsets: tuple[int, ...], fill: float) -> Array:
+    clipped = [max(-n, min(n, by)) for n, by in zip(x.shape, offsets, strict=True)]
+    return jax.lax.pad(x, jnp.asarray(fill, x.dtype), [(by, -by, 0) for by in clipped])
+
+
+def shift(x: Node, offsets: Sequence[int], pad: float = 0.0) -> Node:
+    """``x`` with its elements moved along each axis, later by a positive offset, of the same shape.
+
+    ``pad`` fills what becomes free, what leaves is lost. Gradient: moved back, none by the padding.
+    ``ShapeError`` unless there is one offset per axis. Marian moves by one flat offset, which comes to the
+    same along the outermost axis alone. Source: Marian, ``shift``.
+    """
+    return ShiftNodeOp(x, offsets=tuple(operator.index(n) for n in offsets), pad=float(pad))
