@@ -9,7 +9,7 @@ from typing import overload
 from .base import EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
 from .word_ids import parse_word_ids
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Names and ids that Nematus gave the special words.
 NEMATUS_WORDS = {EOS_WORD: ("eos", 0), UNK_WORD: ("UNK", 1)}
@@ -42,7 +42,7 @@ class DefaultVocab(Vocab):
         self._words = _words_by_id(self._ids)
         self._size = max(self._words) + 1
         if dim > highest + 1:
-            log.warning(
+            logger.warning(
                 "%s: ids 0 to %d, but the model has room for %d (dim-vocabs): is it the "
                 "vocabulary of this model?",
                 path,
@@ -50,7 +50,7 @@ class DefaultVocab(Vocab):
                 dim,
             )
         elif 0 < dim <= highest:
-            log.info("%s: %d ids, cut to the %d that the model has", path, highest + 1, dim)
+            logger.info("%s: %d ids, cut to the %d that the model has", path, highest + 1, dim)
         self.control_ids = tuple(
             self._ids[piece] for i in range(32) if (piece := f"<0x{i:02X}>") in self._ids
         )

@@ -18,14 +18,13 @@ from enum import Enum
 
 from .base import VocabError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_ID = 0xFFFFFFFF
-
 MAX_LINE = 1 << 16
 
-# A line that begins with one of these may be more than a plain word.
-_INDICATORS = frozenset("\"'#&*!|>%@`[]{},?:- \t")
+# The one form that fills real files; what begins otherwise may be more than a plain word.
+_PLAIN_ENTRY = re.compile(r"([^\"'#&*!|>%@`\[\]{},?: \t-][^ \t]*): (0|[1-9][0-9]{0,8})")
 _QUOTED = r'"((?:[^"\\\n]|\\[^\n])*)"|\'((?:[^\'\n]|\'\')*)\''
 _ENTRY = re.compile(rf"(?:(?:{_QUOTED})[ \t]*|(.+?)):(?:[ \t]+(.*))?")
 _QUOTED_KEY = re.compile(rf"(?:{_QUOTED})[ \t]*(?:#.*)?")
@@ -45,27 +44,13 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 # \N and \_ are one raw byte to Marian (as surrogate escapes here), not U+0085 and U+00A0.
-_SIMPLE_ESCAPES = {
-    "0": "\0",
-    "a": "\a",
-    "b": "\b",
-    "t": "\t",
-    "\t": "\t",
-    "n": "\n",
-    "v": "\v",
-    "f": "\f",
-    "r": "\r",
-    "e": "\x1b",
-    " ": " ",
-    '"': '"',
-    "'": "'",
-    "\\": "\\",
-    "/": "/",
-    "N": "\udc85",
-    "_": "\udca0",
-    "L": "\u2028",
-    "P": "\u2029",
-}
+_SIMPLE_ESCAPES = dict(
+    zip(
+        "0abt\tnvfre \"'\\/N_LP",
+        "\0\a\b\t\t\n\v\f\r\x1b \"'\\/\udc85\udca0\u2028\u2029",
+        strict=True,
+    )
+)
 
 
 def parse_word_ids(data: bytes, path: str) -> dict[str, int]:
@@ -123,7 +108,7 @@ def _flow(text: str, start: int, path: str) -> dict[str, int]:
         raise VocabError(f"{path}:{_line_number(text, at)}: {error}") from None
     after = _skip(text, at + 1)
     if after < len(text) and not text.startswith("...", after):
-        log.warning(
+        logger.warning(
             "%s:%d: what follows the closing brace is not read, as in Marian", path, _line_number(text, after)
         )
     return words
@@ -166,24 +151,12 @@ class _Block:
         try:
             for number, line in enumerate(lines, 1):
                 line = line.removesuffix("\r")
-                word, colon, value = line.rpartition(": ")
-                # The one form that fills real files; every other takes the long way.
-                if (
-                    colon
-                    and word
-                    and word[0] not in _INDICATORS
-                    and value.isdecimal()
-                    and value.isascii()
-                    and (value[0] != "0" or value == "0")
-                    and len(value) < 10
-                    and " " not in word
-                    and "\t" not in word
-                    and self._awaited is _Awaited.ENTRY
-                ):
-                    words.setdefault(word, int(value))
+                plain = _PLAIN_ENTRY.fullmatch(line)
+                if plain is not None and self._awaited is _Awaited.ENTRY:
+                    words.setdefault(plain[1], int(plain[2]))
                 elif not self._line(line):
                     if line[:3] != "..." or any(map(str.strip, lines[number:])):
-                        log.warning(
+                        logger.warning(
                             "%s:%d: %r ends the vocabulary, as in Marian; what follows is not read",
                             self._path,
                             number,
