@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import numpy as np
 
 from .programs import PROGRAMS
 from .rules import backward_of, checked, evaluate
@@ -95,6 +97,8 @@ class Interpreter:
                 self._pull(row)
 
     def _clipped(self, adjoint: Any) -> Any:
+        if not jnp.issubdtype(adjoint.dtype, jnp.floating):
+            return adjoint
         return jnp.clip(adjoint, -self._clip_value, self._clip_value)
 
     def _pull(self, row: int) -> None:
@@ -120,9 +124,16 @@ class Interpreter:
 def _gradients(
     operator: Any, rule_set: str, trained: tuple[bool, ...], adj: Any, value: Any, values: tuple[Any, ...]
 ) -> tuple[Any, ...]:
+    """One gradient per child, ``None`` where none flows: programs cannot return JAX's float0."""
     if operator.composite or rule_set == "jax":
         _, pull = jax.vjp(lambda *v: evaluate(operator, rule_set, trained, v), *values)
-        gradients = pull(adj)
+        full = jax.tree.map(_or_float0, adj, value, is_leaf=lambda a: a is None)
+        gradients = tuple(g if t else None for g, t in zip(pull(full), trained, strict=True))
     else:
-        gradients = backward_of(type(operator), rule_set)(operator, adj, value, *values)
-    return checked(type(operator), gradients, trained, values)
+        rule = backward_of(type(operator), rule_set)
+        gradients = checked(type(operator), rule(operator, adj, value, *values), trained, values)
+    return jax.tree.map(lambda g: None if g.dtype == jax.dtypes.float0 else g, gradients)
+
+
+def _or_float0(adj: Any, value: Any) -> Any:
+    return np.zeros(value.shape, jax.dtypes.float0) if adj is None else adj

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .rules import evaluate
 from .tape import INPUT, Structure, is_leaf
@@ -63,7 +64,9 @@ def trace(
     for i, row in enumerate(structure.rows):
         head = row[0]
         if head is INPUT:
+            # Rules speak JAX's arithmetic: numpy's has other promotions and no ``at``.
             value = next(inputs)
+            value = jnp.asarray(value) if isinstance(value, np.ndarray) else value
         elif is_leaf(row):
             ordinal = count if ordinals is None else ordinals[count]
             value = head.device_value(jax.random.fold_in(key, ordinal), row[1].shape, row[1].type)
