@@ -169,7 +169,7 @@ class Function:
 
 
 def _fitting(name: str, value: Any, spec: Spec) -> Any:
-    if not hasattr(value, "dtype"):
+    if not hasattr(value, "shape"):
         value = np.asarray(value)
         weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float
         if weak:

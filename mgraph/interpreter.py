@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy as np
 
 from .programs import PROGRAMS
 from .rules import backward_of, checked, evaluate

@@ -95,7 +95,7 @@ class Optimizer(ABC):
 
 def _updater(transformation: optax.GradientTransformation) -> Any:
     def step(params: Any, gradients: Any, state: Any, rate: Any) -> tuple[Any, Any, Any]:
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         moves, state = transformation.update(gradients, state, params)
         params = jax.tree.map(lambda p, m: (p - rate * m).astype(p.dtype), params, moves)
         return params, state, norm

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from .errors import ModelFileError
-from .items import model_yml, read_npz, with_model_yml, write_npz
+from .items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
 from .types import Type, as_type
-
-MODEL_YML = "special:model.yml"
 
 
 def load_parameters(path: str | os.PathLike[str], type_: Type) -> tuple[dict[str, np.ndarray], str | None]:

@@ -84,7 +84,7 @@ def _make_vjp(cls: type[Node], rule_set: str) -> Any:
 
     def forward(operator: Any, trained: tuple[bool, ...], *values: Any) -> Any:
         value = operator.forward_ops(*values)
-        return value, (value, values)
+        return value, (value, jax.tree.map(jnp.asarray, values))
 
     def reverse(operator: Any, trained: tuple[bool, ...], saved: Any, adj: Any) -> tuple[Any, ...]:
         value, values = saved
@@ -128,7 +128,7 @@ def _fit(what: str, gradient: Any, value: Any) -> Any:
         raise GradientError(f"{what}: expected an array, got {gradient!r}")
     if gradient.dtype != value.dtype:
         raise GradientError(f"{what}: expected element type {value.dtype}, got {gradient.dtype}")
-    return unbroadcast(gradient, tuple(value.shape), what)
+    return unbroadcast(gradient, jnp.shape(value), what)
 
 
 def _no_gradient(value: Any) -> Any:

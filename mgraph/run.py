@@ -246,7 +246,7 @@ class Run:
         self._top = top = self.one_top()
         excerpt = tape.whole()
         structure, rule_set = excerpt.structure, graph.derivatives
-        outputs = tuple({top, *(i for s in self._segments for i in self._outputs(s))} - self._values.keys())
+        outputs = tuple(sorted({top, *(i for s in self._segments for i in self._outputs(s))}))
         shown = tuple(n.id for n in tape.debugged if n.trainable and n.children)
         trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
 

@@ -42,6 +42,7 @@ def test_several_outputs_come_in_order() -> None:
 
 def test_equal_functions_share_a_program() -> None:
     results = []
+    mgraph.clear_programs()
     for i in range(2):
         graph = ExpressionGraph()
         x, loss = network(graph)
@@ -127,7 +128,9 @@ def test_rule_sets() -> None:
     x = graph.input("x", ())
     y = Doubled(x)
     slopes = {
-        name: float(jax.grad(lambda v, name=name: graph.function(y, [x], derivatives=name).pure({}, [v]))(1.0))
+        name: float(
+            jax.grad(lambda v, name=name: graph.function(y, [x], derivatives=name).pure({}, [v]))(1.0)
+        )
         for name in ("rules", "jax", "marian")
     }
     assert slopes == {"rules": 2.0, "jax": 1.0, "marian": 3.0}

@@ -30,7 +30,7 @@ def test_values_and_gradients_of_the_tutorial() -> None:
 
 
 def test_every_node_can_be_read_after_a_run() -> None:
-    graph, x, z = tutorial()
+    graph, _, z = tutorial()
     product, sine = z.children
     graph.backprop()
     np.testing.assert_allclose(product.val(), [[6.0]])
@@ -313,7 +313,7 @@ def test_a_new_name_on_a_reloaded_graph_is_an_error(tmp_path) -> None:
     loaded.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.param("w", (2, 3)).val(), graph.param("w", (2, 3)).val())
     assert loaded.model_yml == "type: none\n"
-    with pytest.raises(ParameterError, match="'v'.*not in the model that was loaded"):
+    with pytest.raises(ParameterError, match=r"'v'.*not in the model that was loaded"):
         loaded.param("v", (2,))
 
 
@@ -417,8 +417,9 @@ def test_a_rule_sees_no_children() -> None:
         def forward_ops(self, x):
             return x + self.children[0].shape[0]
 
+    graph = ExpressionGraph()
     with pytest.raises(GraphError, match="a rule sees values only"):
-        Peeking(ExpressionGraph().ones((2,)))
+        Peeking(graph.ones((2,)))
 
 
 def test_float64_needs_no_global_switch() -> None:

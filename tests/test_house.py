@@ -29,8 +29,9 @@ def imports(module: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             name = ".".join([*base, *(node.module or "").split(".")]).strip(".")
-            found.add(name)
-            found |= {f"{name}.{alias.name}" for alias in node.names}
+            for alias in node.names:
+                inner = f"{name}.{alias.name}"
+                found.add(inner if inner in MODULES else name)
     return {name for name in found if name in MODULES}
 
 

@@ -12,7 +12,8 @@ from mgraph import ExpressionGraph, ShapeError, inits
 
 
 def value(init: inits.Initializer, shape: tuple[int, ...], type_: str = "float32") -> np.ndarray:
-    return np.asarray(ExpressionGraph(seed=11).param("p", shape, init, type_).val())
+    graph = ExpressionGraph(seed=11)
+    return np.asarray(graph.param("p", shape, init, type_).val())
 
 
 def test_fixed_values() -> None:

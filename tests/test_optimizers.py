@@ -103,14 +103,14 @@ def test_mistakes() -> None:
     graph = ExpressionGraph()
     with pytest.raises(GraphError, match="no trainable parameters"):
         Sgd(1).update(graph)
-    p = graph.param("p", (1,))
+    p = graph.param("p", (1,), inits.ones())
     with pytest.raises(GraphError, match="backward"):
         Sgd(1).update(graph)
     optimizer = Adam(0.1)
-    mgraph.sum(p)
+    mgraph.square(p)
     graph.backprop()
     optimizer.update(graph)
-    graph.param("q", (1,))
+    graph.param("q", (1,), inits.ones())
     with pytest.raises(GraphError, match="changed since the first update: q"):
         optimizer.update(graph)
     optimizer.reset()

@@ -135,7 +135,7 @@ def _tuple(nodes: Nodes) -> tuple[Node, ...]:
     return (nodes.current(),) if isinstance(nodes, Node) else tuple(n.current() for n in nodes)
 
 
-def _like(pattern: Nodes, nodes: list[Node]) -> Any:
+def _like(pattern: Nodes, nodes: Sequence[Node]) -> Any:
     return nodes[0] if isinstance(pattern, Node) else tuple(nodes)
 
 

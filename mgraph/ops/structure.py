@@ -86,18 +86,26 @@ def cast(x: Node, to: Any = Type.float32) -> Node:
 
 
 class TupleViewNodeOp(UnaryNodeOp):
-    """One output of a node with several: ``TupleViewNodeOp(node, index=i)``."""
+    """One output of a node with several: ``TupleViewNodeOp(node, index=i)``.
+
+    Selecting needs no rule of its own: JAX then knows that the other outputs have no adjoint at all,
+    where a rule would have to say so with arrays of zeros.
+    """
 
     type = "tupleView"
     color = "grey"
+    composite = True
     index: int
+
+    def check_types(self, *specs: Any) -> None:
+        """The outputs of a node may differ in element type."""
 
     def forward_ops(self, x: tuple[Array, ...]) -> Array:
         return x[self.index]
 
-    def backward_ops(self, adj: Array, val: Array, x: tuple[Array, ...]) -> Gradients:
-        gradient = adj if jnp.issubdtype(val.dtype, jnp.inexact) else None
-        return (tuple(gradient if i == self.index else None for i in range(len(x))),)
+    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
+        """The output, under any rule set."""
+        return self.forward_ops(*values)
 
 
 def debug(x: Node, message: str = "") -> Node:
