@@ -15,7 +15,7 @@ from mgraph import MGraphError, __version__
 from nmt.config import help_text, notices, parse
 from nmt.lines import open_input, open_output, silence_standard_output
 from nmt.log import logging_as
-from nmt.options import DECODE, SCORE, Command, OptionError, nearest
+from nmt.options import DECODE, SCORE, Command, OptionError, nearest, require_files
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,7 @@ def decode(argv: Sequence[str]) -> int | None:
     if _asks_for_help(DECODE, argv):
         return None
     values = parse(DECODE, argv)
+    require_files(values)
     if len(values["input"]) != 1:
         raise OptionError(
             f"--input: one file is needed, got {len(values['input'])}; "
@@ -87,6 +88,7 @@ def score(argv: Sequence[str]) -> int | None:
     if _asks_for_help(SCORE, argv):
         return None
     values = parse(SCORE, argv)
+    require_files(values)
     if len(values["train_sets"]) != 2:
         raise OptionError(
             f"--train-sets: a source and a target file are needed, got {len(values['train_sets'])}"

@@ -279,6 +279,19 @@ class Command:
         return {name: values[name] for name in table}
 
 
+def require_files(values: Mapping[str, Any]) -> None:
+    """Raise OptionError unless one model and the vocabularies of source and target are named."""
+    models = values.get("models", ("",))
+    if len(models) != 1:
+        raise OptionError(
+            f"--models: one model is needed, got {len(models)}; ensembles are not supported yet"
+        )
+    if len(values["vocabs"]) != 2:
+        raise OptionError(
+            f"--vocabs: source and target vocabulary are needed, got {len(values['vocabs'])} path(s)"
+        )
+
+
 def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
     """``--beam; did you mean --beam-size?``, or just the name if none is near."""
     known = list(names)

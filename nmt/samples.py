@@ -49,12 +49,8 @@ def load_vocabs(paths: Sequence[str], dims: Sequence[int]) -> list[Vocab]:
 
     dims: the number of words that the model knows of each (``dim-vocabs``).
     """
+    if len(paths) != len(dims):
+        raise OptionError(f"--vocabs: this model has {len(dims)} vocabularies, got {len(paths)} path(s)")
     wanted = list(zip(paths, dims, strict=True))
     loaded = {key: load_vocab(*key) for key in dict.fromkeys(wanted)}
     return [loaded[key] for key in wanted]
-
-
-def require_two(vocabs: Sequence[str]) -> None:
-    """Raise OptionError unless ``--vocabs`` names a source and a target vocabulary."""
-    if len(vocabs) != 2:
-        raise OptionError(f"--vocabs: source and target vocabulary are needed, got {len(vocabs)} path(s)")

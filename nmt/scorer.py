@@ -13,9 +13,9 @@ from nmt import devices
 from nmt.batches import Sample, batches
 from nmt.lines import read_lines
 from nmt.models import load_model
-from nmt.options import SCORE
+from nmt.options import SCORE, require_files
 from nmt.output import InOrder, score_line, significant
-from nmt.samples import LineEncoder, load_vocabs, require_two
+from nmt.samples import LineEncoder, load_vocabs
 from nmt.scoring import score as score_batch
 
 BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
@@ -90,7 +90,7 @@ class Scorer:
     def __init__(self, model: Any, vocabs: Any, **options: Any) -> None:
         self.options = SCORE.python_values({"model": model, "vocabs": vocabs, **options})
         options = self.options
-        require_two(options["vocabs"])
+        require_files(options)
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
         self.model = load_model(options["model"])

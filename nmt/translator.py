@@ -12,9 +12,9 @@ from nmt.config import read_config
 from nmt.hypothesis import Hypothesis
 from nmt.lines import read_lines
 from nmt.models import load_model
-from nmt.options import DECODE, OptionError
+from nmt.options import DECODE, require_files
 from nmt.output import InOrder, best_line, n_best_line
-from nmt.samples import LineEncoder, load_vocabs, require_two
+from nmt.samples import LineEncoder, load_vocabs
 from nmt.search import BeamSearch
 
 BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
@@ -70,12 +70,7 @@ class Translator:
     def __init__(self, models: Any, vocabs: Any, **options: Any) -> None:
         self.options = DECODE.python_values({"models": models, "vocabs": vocabs, **options})
         options = self.options
-        if len(options["models"]) != 1:
-            raise OptionError(
-                f"--models: one model is needed, got {len(options['models'])}; "
-                "ensembles are not supported yet"
-            )
-        require_two(options["vocabs"])
+        require_files(options)
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
         self.models = [load_model(path) for path in options["models"]]
