@@ -1,0 +1,35 @@
+"""The README's code runs and prints what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def promised(code: str) -> list[str]:
+    """What comments say that is printed: behind a ``print`` or on the line below it."""
+    behind = re.findall(r"^print\(.*\)\s+# (.*)$", code, re.MULTILINE)
+    below = re.findall(r"^print\([^#\n]*\)\n# (.*)$", code, re.MULTILINE)
+    return [line for line in (*behind, *below) if "..." not in line]
+
+
+def test_the_blocks_run_in_order(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    expected: list[str] = []
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for code in BLOCKS:
+            exec(compile(code, "README.md", "exec"), namespace)
+            expected += promised(code)
+    assert len(BLOCKS) >= 4 and len(expected) >= 4
+    for line in expected:
+        assert line in printed.getvalue()
+    assert (tmp_path / "graph.dot").read_text().startswith("digraph")
