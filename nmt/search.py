@@ -17,6 +17,8 @@ from nmt.history import Ranking, best_hypotheses, join
 from nmt.hypothesis import Hypothesis
 from nmt.vocabs.base import Vocab
 
+SMALLEST_CAPACITY = 48
+
 
 class BeamSearch:
     """Finds the best translations of sentences under one or several models.
@@ -140,9 +142,12 @@ class BeamSearch:
 
 
 def capacities(length: int, limit: int) -> list[int]:
-    """Numbers of steps after which the caches grow: from ``1.5 * length``, doubled up to `limit`."""
+    """Numbers of steps at which the caches grow: half more than the source, doubled up to `limit`.
+
+    Below `SMALLEST_CAPACITY` caches cost less than the programs for them.
+    """
     found = []
-    capacity = length * 3 // 2
+    capacity = max(SMALLEST_CAPACITY, length * 3 // 2)
     while capacity < limit:
         found.append(capacity)
         capacity *= 2
