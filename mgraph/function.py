@@ -10,7 +10,8 @@ import numpy as np
 
 from .errors import ElementTypeError, GraphError, ShapeError
 from .leaves import ConstantNode, Parameters, ParamNode
-from .node import Node, place
+from .node import Node
+from .places import place
 from .programs import PROGRAMS
 from .rules import check_rule_set
 from .specs import Spec

@@ -20,7 +20,8 @@ from .cases import Case
 from .errors import GradientError, GraphError
 from .graph import ExpressionGraph
 from .leaves import ConstantNode, ParamNode
-from .node import NaryNodeOp, Node, place
+from .node import NaryNodeOp, Node
+from .places import place
 from .tape import Excerpt
 from .trace import trace
 

@@ -16,8 +16,9 @@ from .function import Function
 from .graphviz import graphviz
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode
-from .node import Node, new_leaf, user_frame
+from .node import Node, new_leaf
 from .parameter_files import load_parameters, save_parameters
+from .places import user_frame
 from .printing import print_gradient, print_value
 from .programs import PROGRAMS
 from .rules import check_rule_set

@@ -13,7 +13,8 @@ import numpy as np
 
 from .errors import GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
-from .node import Node, new_leaf, place
+from .node import Node, new_leaf
+from .places import place
 from .shape import Shape
 from .specs import as_jax, spec_of
 from .tape import INPUT, Tape

@@ -9,18 +9,16 @@ never keeps a graph alive.
 
 from __future__ import annotations
 
-import inspect
-import sys
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
-from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
 
 from .errors import ElementTypeError, GraphError, MGraphError, ShapeError
+from .operators import declare, make_operator
+from .places import Place, place, user_frame
 from .shape import Shape
 from .specs import Spec, Specs, is_wide, spec_like
 from .tape import INPUT, Tape
@@ -29,7 +27,6 @@ from .types import Type
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
 
-_ROOM = str(Path(__file__).parent)
 _MAX_SHAPES = 4096
 
 
@@ -75,42 +72,7 @@ class NodeMeta(type):
 
     def make_operator(cls, **fields: Any) -> Any:
         """The one operator of this class with these field values."""
-        if not issubclass(cls, NaryNodeOp):
-            raise TypeError(f"{cls.__name__} is a leaf: graph.constant and graph.param make it")
-        unknown = fields.keys() - set(cls.fields)
-        missing = [n for n in cls.fields if n not in fields and n not in cls.defaults]
-        if unknown or missing:
-            raise TypeError(
-                f"{cls.__name__} has the fields {list(cls.fields)}; "
-                + (f"unknown: {sorted(unknown)}" if unknown else f"missing: {missing}")
-            )
-        full = {name: fields[name] if name in fields else cls.defaults[name] for name in cls.fields}
-        key = tuple(canonical(v, cls, k) for k, v in full.items())
-        operator = cls._operators.get(key)
-        if operator is None:
-            operator = new(cls)
-            operator.__dict__.update(full)
-            operator._shapes = {}
-            cls._operators[key] = operator
-        return operator
-
-
-def canonical(value: Any, cls: type, name: str) -> Any:
-    """A hashable stand-in for a field's value that tells 1 from 1.0, 0.0 from -0.0, and nan from none."""
-    if isinstance(value, tuple):
-        return ("tuple", *(canonical(v, cls, name) for v in value))
-    if isinstance(value, float):
-        return type(value), value.hex()
-    if isinstance(value, np.ndarray | jax.Array | list | dict | set):
-        raise TypeError(
-            f"{cls.__name__}.{name} must be a number, string or tuple, got {type(value).__name__}. "
-            "Values that change from step to step are nodes: graph.constant(shape, init)"
-        )
-    try:
-        hash(value)
-    except TypeError:
-        raise TypeError(f"{cls.__name__}.{name} must be hashable, got {value!r}") from None
-    return type(value), value
+        return make_operator(cls, fields)
 
 
 def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
@@ -149,26 +111,6 @@ def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
     tape.append(node, row)
     tape.seen[row] = node
     return node
-
-
-def user_frame() -> tuple[CodeType, int] | None:
-    """Code and instruction of the nearest caller outside this package."""
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(_ROOM):
-        frame = frame.f_back  # type: ignore[assignment]
-    return (frame.f_code, frame.f_lasti) if frame is not None else None
-
-
-def place(where: tuple[CodeType, int] | None) -> str:
-    """``file:line`` of a recorded place."""
-    if where is None:
-        return "an unknown place"
-    code, instruction = where
-    line = code.co_firstlineno
-    for start, end, number in code.co_lines():
-        if start <= instruction < end and number is not None:
-            line = number
-    return f"{code.co_filename}:{line}"
 
 
 def _describe(children: Sequence[Node]) -> str:
@@ -307,7 +249,7 @@ class Node(metaclass=NodeMeta):
         operator: Any
         spec: Any
         trainable: bool
-        where: tuple[CodeType, int] | None
+        where: Place | None
         forward_ops: ClassVar[Any]
         backward_ops: ClassVar[Any]
 
@@ -494,21 +436,7 @@ class NaryNodeOp(Node):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = [
-            name
-            for name, annotation in inspect.get_annotations(cls).items()
-            if "ClassVar" not in str(annotation)
-        ]
-        cls.fields = (*cls.fields, *(n for n in own if n not in cls.fields))
-        cls.defaults = {**cls.defaults, **{n: vars(cls)[n] for n in own if n in vars(cls)}}
-        for name in own:
-            if name in vars(cls):
-                delattr(cls, name)
-        cls.differentiable = cls.composite or hasattr(cls, "backward_ops")
-        cls._operators = weakref.WeakValueDictionary()
-        cls._plain = None
-        if all(name in cls.defaults for name in cls.fields):
-            cls._plain = cls.make_operator()
+        declare(cls)
 
 
 class UnaryNodeOp(NaryNodeOp):

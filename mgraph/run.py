@@ -19,7 +19,8 @@ import numpy as np
 
 from .errors import GraphError
 from .interpreter import Interpreter
-from .node import Node, place
+from .node import Node
+from .places import place
 from .programs import PROGRAMS, Program
 from .specs import as_jax, is_wide
 from .tape import INPUT, Excerpt, Structure, Tape, is_leaf

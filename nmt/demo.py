@@ -58,7 +58,7 @@ def show_translations(count: int, progress: Callable[[str], None] | None = None)
     translations = translator.translations([english for _, english, _ in pairs])
     for done, ((number, english, german), found) in enumerate(zip(pairs, translations, strict=True), 1):
         correct += found.text == german
-        if done <= 5:
+        if done % (count // 5 or 1) == 0:
             show("")
             print(f"   {number:>7,}  {english}\n            -> {found.text}")
         show(f"   {done} of {count} translated, {correct} exactly right")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,8 +83,7 @@ def test_the_pure_form_works_under_jax() -> None:
     scalar = jax.jit(lambda p, v: f.pure(p, [v])[0])
     gradient = jax.grad(scalar)(params, X)
     expected = jax.grad(lambda p: jnp.sum(jnp.tanh(X @ p["W"] + p["b"]) ** 2))(params)
-    for name in params:
-        np.testing.assert_allclose(gradient[name], expected[name], rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(gradient, expected, rtol=1e-5, atol=1e-6)
     by_input = jax.grad(scalar, argnums=1)(params, X)
     assert np.abs(by_input).max() > 0.01
     batched = jax.vmap(scalar, in_axes=(None, 0))(params, np.stack([X, 2 * X]))

@@ -73,14 +73,20 @@ class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
         return _logcumsumexp(x, self.axis, self.reverse, self.exclusive)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        # dx_i = exp(x_i) sum_j adj_j exp(-y_j) over the j that x_i is in; in logarithms it cannot
-        # overflow, for the positive and the negative part of the adjoint apart.
-        def part(weight: Array) -> Array:
-            used = (weight > 0) & (val > -jnp.inf)
-            terms = jnp.where(used, jnp.log(jnp.where(used, weight, 1)) - val, -jnp.inf)
-            return jnp.exp(x + _logcumsumexp(terms, self.axis, not self.reverse, self.exclusive))
+        # dx_i = sum_j adj_j exp(x_i - y_j) over the sums j that hold x_i. With sums that run upwards it is
+        # exp(x_i - y_i) r_i, where r_i = adj_i + exp(y_i - y_(i+1)) r_(i+1): no exponent is positive.
+        wide, y, adj = accumulable(x), accumulable(val), accumulable(adj)
+        following = shifted(y, self.axis, jnp.inf, not self.reverse)
+        decay = jnp.exp(jnp.where(y == -jnp.inf, y, y - following))
+        _, r = jax.lax.associative_scan(_chain, (decay, adj), reverse=not self.reverse, axis=self.axis)
+        if self.exclusive:
+            y, r = following, shifted(r, self.axis, 0.0, not self.reverse)
+        return ((jnp.exp(jnp.where(wide == -jnp.inf, wide, wide - y)) * r).astype(x.dtype),)
 
-        return (part(adj) - part(-adj),)
+
+def _chain(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Two steps of ``r -> adj + decay r`` as one."""
+    return later[0] * earlier[0], earlier[1] + earlier[0] * later[1]
 
 
 def _logcumsumexp(x: Array, axis: int, reverse: bool, exclusive: bool) -> Array:

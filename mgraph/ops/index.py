@@ -16,7 +16,8 @@ from jax import Array
 
 from ..cases import Case
 from ..errors import ElementTypeError, ShapeError
-from ..node import NaryNodeOp, Node, UnaryNodeOp, place, user_frame
+from ..node import NaryNodeOp, Node, UnaryNodeOp
+from ..places import place, user_frame
 from ..specs import Spec, Specs
 from .operands import Gradients, axis_in, refusal
 from .shape import reshape
@@ -264,14 +265,14 @@ class TopKNodeOp(OrderNodeOp):
             positions = best(x, self.axis, keepdims=True)
             return jnp.take_along_axis(x, positions, self.axis), positions.astype(jnp.uint32)
         last = jnp.moveaxis(x, self.axis, -1)
-        _, positions = jax.lax.top_k(last if self.descending else _reversed(last), self.k)
-        values = jnp.take_along_axis(last, positions, -1)
-        order = (values, positions.astype(jnp.uint32))
-        return jnp.moveaxis(order[0], -1, self.axis), jnp.moveaxis(order[1], -1, self.axis)
+        values, positions = jax.lax.top_k(last if self.descending else _reversed(last), self.k)
+        values = jnp.moveaxis(values, -1, self.axis)
+        positions = jnp.moveaxis(positions, -1, self.axis).astype(jnp.uint32)
+        return values if self.descending else _reversed(values), positions
 
 
 def _reversed(x: Array) -> Array:
-    """Numbers in the opposite order; no integer overflows."""
+    """Numbers in the opposite order; its own inverse, also where negating an integer would overflow."""
     return -x if jnp.issubdtype(x.dtype, jnp.floating) else ~x
 
 

@@ -12,7 +12,8 @@ from jax import Array
 
 from ..errors import ElementTypeError, ShapeError
 from ..inits import from_value
-from ..node import NaryNodeOp, Node, UnaryNodeOp, place, user_frame
+from ..node import NaryNodeOp, Node, UnaryNodeOp
+from ..places import place, user_frame
 
 Gradients = tuple[Any, ...]
 """What ``backward_ops`` returns: one gradient per child, ``None`` for no gradient."""

@@ -89,7 +89,8 @@ class CrossEntropyNodeOp(FloatNodeOp):
     def forward_ops(self, logits: Array, indices: Array) -> Array:
         x = logits.astype(self._inner(logits))
         labels = indices.reshape(*x.shape[:-1], 1)
-        lse = jax.nn.logsumexp(x, -1, keepdims=True)
+        top, _, total = _exponentials(x)
+        lse = top + jnp.log(total)
         gold = jnp.take_along_axis(x, labels, -1, mode="fill")
         loss = (1 - self.alpha) * (lse - gold)
         if self.alpha:
@@ -99,14 +100,25 @@ class CrossEntropyNodeOp(FloatNodeOp):
     def backward_ops(self, adj: Array, val: Array, logits: Array, indices: Array) -> Gradients:
         x = logits.astype(self._inner(logits))
         labels = indices.reshape(*x.shape[:-1], 1)
-        lse = jax.nn.logsumexp(x, -1, keepdims=True)
+        _, powers, total = _exponentials(x)
         gold = jnp.arange(x.shape[-1], dtype=labels.dtype) == labels
         target = jnp.where(gold, 1 - self.alpha, 0.0) + self.alpha / x.shape[-1]
-        gradient = adj.astype(x.dtype) * (jnp.exp(x - lse) - target)
+        gradient = adj.astype(x.dtype) * (powers / total - target)
         return gradient.astype(logits.dtype), None
 
     def _inner(self, logits: Array) -> Any:
         return jnp.promote_types(jnp.promote_types(logits.dtype, jnp.float32), self.to.dtype)
+
+
+def _exponentials(x: Array) -> tuple[Array, Array, Array]:
+    """The largest element of each row, ``exp(x - largest)`` and its sum.
+
+    Both rules ask for them in these words, so that XLA computes them once.
+    """
+    top = jax.lax.stop_gradient(jnp.max(x, -1, keepdims=True))
+    top = jnp.where(jnp.isfinite(top), top, 0)
+    powers = jnp.exp(x - top)
+    return top, powers, jnp.sum(powers, -1, keepdims=True)
 
 
 def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, output_type: Any = None) -> Node:

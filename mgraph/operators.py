@@ -1,0 +1,69 @@
+"""Operators: what an operation is apart from its children; one object per class and field values.
+
+The fields of an operation are the annotated attributes of its class. They are its identity: they decide
+which nodes are one node and which programs are one program, so they must be hashable and must not lie.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def declare(cls: Any) -> None:
+    """Turn the annotated attributes of a new operation class into its fields and their defaults."""
+    own = [
+        name for name, annotation in inspect.get_annotations(cls).items() if "ClassVar" not in str(annotation)
+    ]
+    cls.fields = (*cls.fields, *(name for name in own if name not in cls.fields))
+    cls.defaults = {**cls.defaults, **{name: vars(cls)[name] for name in own if name in vars(cls)}}
+    for name in own:
+        if name in vars(cls):
+            delattr(cls, name)
+    cls.differentiable = cls.composite or hasattr(cls, "backward_ops")
+    cls._operators = weakref.WeakValueDictionary()
+    cls._plain = make_operator(cls, {}) if all(name in cls.defaults for name in cls.fields) else None
+
+
+def make_operator(cls: Any, fields: dict[str, Any]) -> Any:
+    """The one operator of ``cls`` with these field values; ``TypeError`` for values that cannot be."""
+    if "_operators" not in vars(cls):
+        raise TypeError(f"{cls.__name__} is a leaf: graph.constant and graph.param make it")
+    unknown = fields.keys() - set(cls.fields)
+    missing = [n for n in cls.fields if n not in fields and n not in cls.defaults]
+    if unknown or missing:
+        raise TypeError(
+            f"{cls.__name__} has the fields {list(cls.fields)}; "
+            + (f"unknown: {sorted(unknown)}" if unknown else f"missing: {missing}")
+        )
+    full = {name: fields[name] if name in fields else cls.defaults[name] for name in cls.fields}
+    key = tuple(canonical(v, cls, k) for k, v in full.items())
+    operator = cls._operators.get(key)
+    if operator is None:
+        operator = object.__new__(cls)
+        operator.__dict__.update(full)
+        operator._shapes = {}
+        cls._operators[key] = operator
+    return operator
+
+
+def canonical(value: Any, cls: type, name: str) -> Any:
+    """A hashable stand-in for a field's value that tells 1 from 1.0, 0.0 from -0.0, and nan from none."""
+    if isinstance(value, tuple):
+        return ("tuple", *(canonical(v, cls, name) for v in value))
+    if isinstance(value, float):
+        return type(value), value.hex()
+    if isinstance(value, np.ndarray | jax.Array | list | dict | set):
+        raise TypeError(
+            f"{cls.__name__}.{name} must be a number, string or tuple, got {type(value).__name__}. "
+            "Values that change from step to step are nodes: graph.constant(shape, init)"
+        )
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(f"{cls.__name__}.{name} must be hashable, got {value!r}") from None
+    return type(value), value

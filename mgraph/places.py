@@ -1,0 +1,32 @@
+"""Places in the user's code: where a node was made, for messages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType
+
+_ROOM = str(Path(__file__).parent)
+
+Place = tuple[CodeType, int]
+"""Code and instruction; the line is looked up only when a message needs it."""
+
+
+def user_frame() -> Place | None:
+    """Code and instruction of the nearest caller outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_ROOM):
+        frame = frame.f_back  # type: ignore[assignment]
+    return (frame.f_code, frame.f_lasti) if frame is not None else None
+
+
+def place(where: Place | None) -> str:
+    """``file:line`` of a recorded place."""
+    if where is None:
+        return "an unknown place"
+    code, instruction = where
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= instruction < end and number is not None:
+            line = number
+    return f"{code.co_filename}:{line}"
