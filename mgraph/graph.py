@@ -67,9 +67,12 @@ class ExpressionGraph:
     def set_device(self, number: int, kind: str = "cpu") -> None:
         """Run on device ``number`` of ``kind`` ``"cpu"`` or ``"gpu"``.
 
-        ``DeviceError`` that lists what there is if this machine or this JAX has no such device.
+        Parameters that have a value move there. ``DeviceError`` that lists what there is if this machine
+        or this JAX has no such device.
         """
         self.device = find_device(number, kind)
+        for node in self._parameters.values():
+            node.move()
 
     def reserve_workspace_mb(self, megabytes: int) -> None:
         """The memory in MiB that a run may use; negative: all of the device's but that much.

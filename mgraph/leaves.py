@@ -134,6 +134,11 @@ class ParamNode(Node):
             array = np.asarray(array).astype(self.value_type.dtype)
         self._value = self._on_device(array)
 
+    def move(self) -> None:
+        """Put the value, if there is one yet, on the graph's device."""
+        if self._value is not None:
+            self._value = self._on_device(self._value)
+
     def _on_device(self, value: Any) -> jax.Array:
         with jax.enable_x64(self.value_type.is_wide):
             return jax.device_put(value, self.graph.device)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 
 import jax
@@ -440,6 +443,24 @@ def test_devices() -> None:
     with pytest.raises(GraphError, match="other than 0"):
         graph.reserve_workspace_mb(0)
     graph.reserve_workspace_mb(128)
+
+
+def test_work_goes_to_the_device_that_was_set() -> None:
+    """On a second virtual CPU device, in a process of its own: devices are fixed when JAX starts."""
+    code = """
+import jax, mgraph
+from mgraph import ExpressionGraph, inits
+graph = ExpressionGraph()
+early = graph.param("early", (2,), inits.ones())
+early.val()
+graph.set_device(1, "cpu")
+top = mgraph.sum(mgraph.exp(early) * graph.param("late", (2,), inits.ones()))
+graph.backprop()
+places = [top.val().devices(), early.val().devices(), early.grad().devices()]
+assert places == [{jax.devices("cpu")[1]}] * 3, places
+"""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_graphviz_has_marians_look(tmp_path) -> None:
