@@ -19,8 +19,10 @@ def declare(cls: Any) -> None:
     own = [
         name for name, annotation in inspect.get_annotations(cls).items() if "ClassVar" not in str(annotation)
     ]
-    cls.fields = (*cls.fields, *(name for name in own if name not in cls.fields))
-    cls.defaults = {**cls.defaults, **{name: vars(cls)[name] for name in own if name in vars(cls)}}
+    bases = [base for base in cls.__bases__ if hasattr(base, "fields")]
+    cls.fields = tuple(dict.fromkeys([name for base in bases for name in base.fields] + own))
+    inherited = {name: default for base in reversed(bases) for name, default in base.defaults.items()}
+    cls.defaults = {**inherited, **{name: vars(cls)[name] for name in own if name in vars(cls)}}
     for name in own:
         if name in vars(cls):
             delattr(cls, name)

@@ -36,32 +36,28 @@ def leaf(graph: ExpressionGraph, name: str, data: dict[str, Any], element_type: 
 class Evaluation:
     """All records on one graph, values and gradients by one program."""
 
-    def __init__(
-        self, records: list[dict[str, Any]], derivatives: str, element_type: str = "float32"
-    ) -> None:
+    def __init__(self, records: list[dict[str, Any]], derivatives: str, kind: str = "float32") -> None:
         graph = ExpressionGraph()
         self.nodes: list[Node] = []
-        losses: list[Node] = []
         for i, record in enumerate(records):
-            leaves = {d["name"]: leaf(graph, f"{i} {d['name']}", d, element_type) for d in record["inputs"]}
-            y: Node = eval(record["call"], vars(mgraph) | leaves)
-            self.nodes.append(y)
-            if "adjoint" in record:
-                adjoint = graph.constant(y.shape, inits.from_vector(record["adjoint"]), y.value_type)
-                losses.append(mgraph.sum(mgraph.flatten(y * adjoint)))
-        total = mgraph.sum(mgraph.concatenate(losses))
-        function = graph.function([total, *self.nodes], derivatives=derivatives)
+            leaves = {d["name"]: leaf(graph, f"{i} {d['name']}", d, kind) for d in record["inputs"]}
+            self.nodes.append(eval(record["call"], vars(mgraph) | leaves))
+        function = graph.function(self.nodes, derivatives=derivatives)
+        adjoints = tuple(
+            np.array(record.get("adjoint", np.zeros(node.shape)), node.value_type.dtype).reshape(node.shape)
+            for record, node in zip(records, self.nodes, strict=True)
+        )
 
-        def outputs(params: dict[str, jax.Array]) -> tuple[jax.Array, Any]:
-            total, *values = function.pure(params)
-            return total[0], values
+        def evaluate(params: dict[str, jax.Array], adjoints: tuple[jax.Array, ...]) -> tuple[Any, Any]:
+            values, pull = jax.vjp(function.pure, params)
+            return values, pull(adjoints)[0]
 
-        with jax.enable_x64(element_type == "float64"):
+        with jax.enable_x64(kind == "float64"):
             params = graph.params().vals()
-            traced = jax.jit(jax.value_and_grad(outputs, has_aux=True)).lower(params)
+            traced = jax.jit(evaluate).lower(params, adjoints)
             # The program runs once: compiling it without optimisation takes half the time.
             run = traced.compile(compiler_options={"xla_backend_optimization_level": 0})
-            (_, self.values), self.gradients = run(params)
+            self.values, self.gradients = run(params, adjoints)
 
     def gradient(self, record: int, name: str) -> np.ndarray:
         return np.asarray(self.gradients[f"{record} {name}"], np.float64)

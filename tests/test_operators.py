@@ -28,9 +28,11 @@ from mgraph import (
     ShapeError,
     Slice,
     TupleViewNodeOp,
+    UnaryNodeOp,
     check_gradients,
     inits,
 )
+from mgraph.operators import make_operator
 from mgraph.ops.softmax import CrossEntropyNodeOp
 from mgraph.ops.structure import CastNodeOp
 from mgraph.rules import evaluate
@@ -84,6 +86,21 @@ def test_every_operator_has_cases() -> None:
     assert [cls.__name__ for cls in operators() if not getattr(cls, "cases", ())] == []
 
 
+def test_fields_come_from_every_base() -> None:
+    class AxisNodeOp(UnaryNodeOp):
+        axis: int
+        keep: bool = True
+
+    class ScaledNodeOp(UnaryNodeOp):
+        scale: float = 2.0
+
+    class BothNodeOp(ScaledNodeOp, AxisNodeOp):
+        shift: float
+
+    assert BothNodeOp.fields == ("scale", "axis", "keep", "shift")
+    assert BothNodeOp.defaults == {"scale": 2.0, "keep": True}
+
+
 def test_names_and_colors_are_marians() -> None:
     for cls in operators():
         assert cls.__name__.endswith(("NodeOp", "NormalizationOp")), cls
@@ -111,7 +128,7 @@ def test_element_types_are_kept(element_type: str) -> None:
             if cls is CastNodeOp:
                 continue
             fields = dict(case.fields) | ({"to": mgraph.Type.float32} if cls is CrossEntropyNodeOp else {})
-            operator = cls.make_operator(**fields)
+            operator = make_operator(cls, fields)
             values = [v if v.dtype == np.uint32 else v.astype(dtype) for v in case.values()]
             trained = tuple(v.dtype != np.uint32 for v in values)
 

@@ -123,8 +123,9 @@ class GeluNodeOp(FloatUnaryNodeOp):
         return jax.nn.gelu(x, approximate=False)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        cdf = 0.5 * jax.lax.erfc(-x * math.sqrt(0.5))
-        pdf = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+        u = x * math.sqrt(0.5)
+        cdf = 0.5 * jax.lax.erfc(-u)
+        pdf = jnp.exp(-(u * u)) * (1 / math.sqrt(2 * math.pi))
         return (adj * (cdf + x * pdf),)
 
 
@@ -266,7 +267,7 @@ def abs(x: Node) -> Node:
     return AbsNodeOp(x)
 
 
-class ClipNodeOp(UnaryNodeOp):
+class ClipNodeOp(FloatUnaryNodeOp):
     type = "clip"
     c: float
     cases = (Case((2, 3), domain="distinct", c=0.4),)

@@ -102,8 +102,9 @@ class CrossEntropyNodeOp(FloatNodeOp):
         labels = indices.reshape(*x.shape[:-1], 1)
         _, powers, total = _exponentials(x)
         gold = jnp.arange(x.shape[-1], dtype=labels.dtype) == labels
-        target = jnp.where(gold, 1 - self.alpha, 0.0) + self.alpha / x.shape[-1]
-        gradient = adj.astype(x.dtype) * (powers / total - target)
+        adj = adj.astype(x.dtype)
+        target = jnp.where(gold, adj * (1 - self.alpha), 0) + adj * (self.alpha / x.shape[-1])
+        gradient = powers * (adj / total) - target
         return gradient.astype(logits.dtype), None
 
     def _inner(self, logits: Array) -> Any:
