@@ -86,7 +86,8 @@ class ParamNode(Node):
         graph: ExpressionGraph, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool
     ) -> ParamNode:
         """A parameter of ``graph``, on its present tape."""
-        node: ParamNode = new_leaf(ParamNode, graph.tape, spec_of(shape, type_), trainable=not fixed)
+        trainable = type_.is_float and not fixed
+        node: ParamNode = new_leaf(ParamNode, graph.tape, spec_of(shape, type_), trainable)
         node.name = name
         node._owner = weakref.ref(graph)
         node._init, node._value, node._grad = init, None, None

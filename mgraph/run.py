@@ -88,7 +88,7 @@ class Run:
             used: Sequence[int] = tape.inputs
         else:
             self._graph.dynamic = True
-            used = [i for i in tape.since(start).inputs if tape.rows[i][0] is INPUT]
+            used = [i for i in tape.span(start, stop).inputs if tape.rows[i][0] is INPUT]
         leaves = {i: tape.nodes[i].leaf_value() for i in used}
         self._segments.append(Segment(start, stop, leaves))
         self._gradients, self._claimed, self._reverse = None, False, None
@@ -120,7 +120,7 @@ class Run:
 
     def _execute(self, segment: Segment) -> None:
         tape, graph = self._tape, self._graph
-        excerpt = tape.since(segment.start) if segment.start else tape.whole()
+        excerpt = tape.span(segment.start, segment.stop)
         outputs = self._outputs(segment)
         wanted = tuple(excerpt.row_of[i] for i in outputs)
         structure, rule_set = excerpt.structure, graph.derivatives
@@ -139,7 +139,8 @@ class Run:
             wide=structure.is_wide(),
         )
         segment.program = program
-        if program.backward_follows and len(self._segments) == 1 and not graph.is_inference():
+        alone = len(self._segments) == 1 and segment.stop == len(tape.nodes)
+        if program.backward_follows and alone and not graph.is_inference():
             program.backward_follows = False
             self._run_joint(0.0)
             return

@@ -118,9 +118,11 @@ class Tape:
         """The whole tape as an excerpt."""
         return Excerpt(self.structure(), self.inputs, range(len(self.random)), range(len(self.rows)))
 
-    def since(self, start: int) -> Excerpt:
-        """The rows from ``start`` on; what they use from before becomes their inputs."""
-        return self._excerpt(range(start, len(self.rows)))
+    def span(self, start: int, stop: int) -> Excerpt:
+        """The rows from ``start`` to before ``stop``; what they use from before becomes their inputs."""
+        if start == 0 and stop == len(self.rows):
+            return self.whole()
+        return self._excerpt(range(start, stop))
 
     def below(self, tops: Iterable[int]) -> Excerpt:
         """The rows that ``tops`` need."""

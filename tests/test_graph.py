@@ -116,6 +116,20 @@ def test_a_graph_grows_on_values_just_seen() -> None:
     np.testing.assert_allclose(x.val(), [63.0, 95.0])
 
 
+def test_a_value_read_late_is_that_of_its_forward() -> None:
+    graph = ExpressionGraph()
+    w = graph.param("w", (2,), inits.ones())
+    first = w * 3.0
+    graph.forward()
+    second = first * graph.constant((2,), inits.from_value(4)) + graph.dropout_mask(0.0, (2,))
+    w.set_value(np.array([7.0, 7.0]))
+    np.testing.assert_allclose(first.val(), [3.0, 3.0])
+    with pytest.raises(GraphError, match="not computed yet"):
+        second.val()
+    graph.forward()
+    np.testing.assert_allclose(second.val(), [13.0, 13.0])
+
+
 def test_growing_graphs_of_equal_steps_share_a_program() -> None:
     def decode() -> None:
         graph = ExpressionGraph(inference=True)
@@ -281,6 +295,16 @@ def test_parameters_are_shared_by_name_and_checked() -> None:
     other = graph.param("w", (4,), inits.zeros())
     assert other is not w and other.name == "F0::w"
     assert list(graph.params()) == ["w", "F0::w"]
+
+
+def test_integer_parameters_are_not_trained() -> None:
+    graph = ExpressionGraph()
+    ids = graph.param("ids", (2,), inits.from_vector([2, 0]), "uint32")
+    table = graph.param("table", (3, 2), inits.ones())
+    mgraph.sum(mgraph.flatten(mgraph.rows(table, ids)))
+    graph.backprop()
+    assert not ids.trainable
+    np.testing.assert_allclose(table.grad(), [[1, 1], [0, 0], [1, 1]])
 
 
 def test_fixed_parameters_are_not_trained() -> None:
