@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from mgraph import ExpressionGraph, Node, cast, cos, dropout, flatten, inits, reshape, rows, sin
+from mgraph import ExpressionGraph, Node, ShapeError, cast, cos, dropout, flatten, inits, reshape, rows, sin
 
 from .dropping import rate
 
@@ -44,11 +44,14 @@ class Embedding:
 class PositionEmbedding:
     """``y[..., t, :] = sqrt(dim) x[..., t, :] + P[t, :]`` with sinusoids ``P``.
 
-    ``x`` has the shape ``(..., time, dim)``; positions count from 0. No parameters.
+    ``x`` has the shape ``(..., time, dim)``; positions count from 0. No parameters. ``ShapeError`` for fewer
+    than 3 features, for which the sinusoids are not defined.
     Source: Marian's transformer; ``mgraph.inits.sinusoidal_position_embeddings``.
     """
 
     def __init__(self, graph: ExpressionGraph, dim: int) -> None:
+        if dim < 3:
+            raise ShapeError(f"position embeddings need at least 3 features, got {dim}")
         self.graph, self.dim = graph, dim
 
     def __call__(self, x: Node) -> Node:

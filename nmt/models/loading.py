@@ -7,36 +7,17 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from layers import UnsupportedOptionError, choose
+from layers import choose
 from mgraph import ExpressionGraph, MGraphError, ModelFileError, ParameterError, Type
-from mgraph.items import MODEL_YML, read_npz
+from mgraph.items import read_npz
 from nmt.model_options import ModelOptions, model_options
 from nmt.models.model import Model
 from nmt.models.s2s import S2S
+from nmt.models.support import MARIAN_TYPES, check_options
 from nmt.models.transformer import Transformer
 
 MODELS: dict[str, type[Model]] = {model.type: model for model in (Transformer, S2S)}
 """Models by the value of Marian's option ``type``."""
-
-MARIAN_TYPES = (
-    "amun", "nematus", "s2s", "transformer", "transformer-new", "transformer_s2s", "transformer_nematus",
-    "multi-s2s", "shared-multi-s2s", "multi-transformer", "shared-multi-transformer", "lm",
-    "lm-transformer", "char-s2s", "bert", "bert-classifier", "laser", "laser-sim", "comet-qe",
-    "comet", "comet-unified", "bleurt", "mnist-ffnn", "mnist-lenet",
-)  # fmt: skip
-
-PLAIN = {
-    "right-left": False,
-    "ulr": False,
-    "lemma-dim-emb": 0,
-    "lemma-dependency": "",
-    "transformer-pool": False,
-    "transformer-train-positions": False,
-    "transformer-disable-position-embeddings": False,
-    "transformer-attention-mask": "default",
-    "original-type": "",
-}
-"""Options that change what a model computes, and the only value of each that is supported yet."""
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -52,7 +33,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         raise ModelFileError(f"{name}: expected a model file that ends in .npz")
     items = read_npz(path)
     options = model_options(items, name)
-    items.pop(MODEL_YML)
+    items = {item: array for item, array in items.items() if not item.startswith("special:")}
     try:
         model = _model_class(options)(options, _parameters(items))
         check_parameters(model)
@@ -81,8 +62,9 @@ def check_parameters(model: Model) -> None:
         ),
     ]
     if problems:
-        raise ParameterError(f"the parameters are not those of a {model.type} model with these options"
-                             + "".join(problems))  # fmt: skip
+        raise ParameterError(
+            f"the parameters are not those of a {model.type} model with these options{''.join(problems)}"
+        )
 
 
 def _listed(problem: str, lines: Iterable[str]) -> list[str]:
@@ -101,17 +83,7 @@ def _declared(model: Model, seed: int = 1) -> ExpressionGraph:
 def _model_class(options: ModelOptions) -> type[Model]:
     """The class for these options; ``UnsupportedOptionError`` for what there is not."""
     found = choose("type", options.type, MODELS, MARIAN_TYPES)
-    for name, plain in PLAIN.items():
-        if name in options and options[name] not in (plain, None):
-            raise UnsupportedOptionError(
-                f"{name}: {options[name]!r} is not supported yet; there is {plain!r}"
-            )
-    if any(kind != "sequence" for kind in options.input_types):
-        raise UnsupportedOptionError(f"input-types: {options.input_types} is not supported yet")
-    if len(options.dim_vocabs) != 2 or min(options.dim_vocabs) < 1:
-        raise UnsupportedOptionError(
-            f"dim-vocabs: expected the sizes of two vocabularies, got {list(options.dim_vocabs)}"
-        )
+    check_options(options)
     return found
 
 

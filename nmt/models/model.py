@@ -40,8 +40,8 @@ class Model(ABC):
 
     def __init__(self, options: ModelOptions, params: Mapping[str, Any]) -> None:
         self.options = options
-        self.params: dict[str, jax.Array] = {name: jax.device_put(value) for name, value in params.items()}
-        """The parameters by name, on JAX's default device."""
+        self.params: dict[str, jax.Array] = {name: jax.device_put(params[name]) for name in sorted(params)}
+        """The parameters in the order of their names, on JAX's default device."""
         self._functions: dict[Hashable, Any] = {}
 
     @property
