@@ -2,7 +2,7 @@
 # Train one small model per group of options with Marian and score the corpus with each.
 #
 # usage: make_references.sh
-# reads source.txt and target.txt of this folder, writes its other files; pymarian 1.12.43 made them
+# reads source.txt and target.txt of this folder, writes its other files; pymarian 1.12.42 made them
 set -eu
 cd "$(dirname "$0")"
 work=$(mktemp -d)
