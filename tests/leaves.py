@@ -1,0 +1,38 @@
+"""Small graphs for the tests of operators: leaves with given values, values and gradients read back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mgraph import (
+    ExpressionGraph,
+    Node,
+    inits,
+)
+
+
+def param(graph: ExpressionGraph, values: Any, name: str = "x", type: str = "float32") -> Node:
+    """A parameter with these values."""
+    array = np.asarray(values, np.float64)
+    return graph.param(name, array.shape, inits.from_tensor(array), type)
+
+
+def constant(graph: ExpressionGraph, values: Any, type: str = "float32") -> Node:
+    array = np.asarray(values)
+    return graph.constant(array.shape, inits.from_tensor(array), type)
+
+
+def value(node: Node) -> np.ndarray:
+    """The node's value as numpy."""
+    node.graph.forward()
+    return np.asarray(node.val())
+
+
+def gradient(top: Node, leaf: Node) -> np.ndarray:
+    """The gradient of the sum of ``top`` by ``leaf``."""
+    function, params = top.graph.function(top, [leaf]), top.graph.params().vals()
+    return np.asarray(jax.grad(lambda v: jnp.sum(function.pure(params, [v])))(leaf.leaf_value()))

@@ -1,0 +1,145 @@
+"""Operators at the edges: numbers far out, half precision, indices that repeat or lie outside."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from leaves import constant, gradient, param, value
+
+import mgraph
+from mgraph import ElementTypeError, ExpressionGraph, ShapeError, TupleViewNodeOp
+
+
+@pytest.fixture
+def graph() -> ExpressionGraph:
+    return ExpressionGraph()
+
+
+# ---------------------------------------------------------------- edges of number ranges
+
+
+def test_softmax_family_far_out(graph: ExpressionGraph) -> None:
+    x = param(graph, [[1e4, -1e4, 0.0], [-1e4, -1e4, -1e4]])
+    labels = graph.indices([1, 2])
+    nodes = {
+        "softmax": mgraph.softmax(x),
+        "logsoftmax": mgraph.logsoftmax(x),
+        "logsumexp": mgraph.logsumexp(x, 1),
+        "x-ent": mgraph.cross_entropy(x, labels, 0.1),
+    }
+    graph.forward()
+    for name, node in nodes.items():
+        assert np.isfinite(np.asarray(node.val())).all(), name
+        assert np.isfinite(gradient(node, x)).all(), name
+    np.testing.assert_allclose(nodes["softmax"].val(), [[1, 0, 0], [1 / 3] * 3], rtol=1e-6)
+    np.testing.assert_allclose(nodes["logsumexp"].val(), [[1e4], [-1e4 + math.log(3)]])
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float16", "bfloat16"])
+def test_masked_softmax(element_type: str) -> None:
+    graph = ExpressionGraph()
+    x = param(graph, [[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]], type=element_type)
+    mask = constant(graph, [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]], element_type)
+    p = mgraph.softmax(x, mask)
+    found = value(p).astype(np.float32)
+    np.testing.assert_allclose(found[0], [0.269, 0.731, 0], atol=5e-3)
+    np.testing.assert_allclose(found[1], 1 / 3, atol=5e-3)
+    assert np.isfinite(gradient(p, x).astype(np.float32)).all()
+
+
+def test_all_is_impossible(graph: ExpressionGraph) -> None:
+    x = param(graph, [[-math.inf, -math.inf], [0.0, -math.inf]])
+    top = mgraph.logsumexp(x, 1)
+    assert value(top).tolist() == [[-math.inf], [0.0]]
+    assert gradient(top, x).tolist() == [[0, 0], [1, 0]]
+
+
+def test_losses_and_norms_of_half_precision_are_summed_in_float32(graph: ExpressionGraph) -> None:
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(2, 5000)).astype(np.float16)
+    x = constant(graph, logits, "float16")
+    loss = mgraph.cross_entropy(x, graph.indices([3, 4]))
+    normal = mgraph.layer_norm(constant(graph, np.full((1, 4), 300.0) + np.arange(4), "float16"))
+    graph.forward()
+    wide = logits.astype(np.float64)
+    expected = np.log(np.exp(wide).sum(1)) - wide[[0, 1], [3, 4]]
+    assert loss.value_type == "float32"
+    np.testing.assert_allclose(np.asarray(loss.val())[:, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(normal.val())[0], [-1.3416, -0.4472, 0.4472, 1.3416], rtol=2e-3)
+
+
+# ---------------------------------------------------------------- indices
+
+
+def test_repeated_indices_add_up(graph: ExpressionGraph) -> None:
+    x = param(graph, np.ones((3, 2)))
+    assert gradient(mgraph.rows(x, [2, 0, 2]), x).tolist() == [[1, 1], [0, 0], [2, 2]]
+    assert gradient(mgraph.cols(x, [1, 1]), x).tolist() == [[0, 2]] * 3
+    cube = param(graph, np.ones((2, 2, 2)), "cube")
+    picked = mgraph.index_select(cube, -2, [1, 1, 0])
+    assert picked.shape == (2, 3, 2) and picked.type == "gather"
+    assert gradient(picked, cube)[0].tolist() == [[1, 1], [2, 2]]
+
+
+def test_indices_outside(graph: ExpressionGraph) -> None:
+    x = param(graph, np.ones((3, 2)))
+    with pytest.raises(
+        ShapeError, match=r"index 3 is outside of axis 0 with size 3(.|\n)*test_operator_edges\.py"
+    ):
+        mgraph.rows(x, [0, 3])
+    with pytest.raises(ShapeError, match="index -1"):
+        mgraph.cols(x, [-1])
+    with pytest.raises(ElementTypeError, match="expected a node or a list of ints"):
+        mgraph.rows(x, [0.5])  # type: ignore[list-item]
+    with pytest.raises(ElementTypeError, match="holds indices"):
+        mgraph.rows(x, param(graph, [0.0, 1.0], "i"))
+    found = mgraph.rows(x, graph.indices([0, 7]))
+    loss = mgraph.cross_entropy(x, graph.indices([0, 1, 2]))
+    graph.forward()
+    assert np.isnan(np.asarray(found.val())).tolist() == [[False] * 2, [True] * 2]
+    assert np.isnan(np.asarray(loss.val())).ravel().tolist() == [False, False, True]
+
+
+def test_order_of_equal_elements(graph: ExpressionGraph) -> None:
+    x = param(graph, [[2.0, 1.0, 2.0, 1.0]])
+    values, indices = mgraph.topk(x, 3, -1)
+    found = {
+        "topk": indices,
+        "smallest": mgraph.topk(x, 3, -1, descending=False)[1],
+        "sort": mgraph.sort(x, -1)[1],
+        "argmax": mgraph.argmax(x, -1)[1],
+        "argmin": mgraph.argmin(x, -1)[1],
+    }
+    graph.forward()
+    assert {name: np.asarray(node.val())[0].tolist() for name, node in found.items()} == {
+        "topk": [0, 2, 1], "smallest": [1, 3, 0], "sort": [0, 2, 1, 3], "argmax": [0], "argmin": [1],
+    }  # fmt: skip
+    assert indices.value_type == "uint32" and not indices.trainable and values.trainable
+    counts = mgraph.topk(graph.indices([5, 9, 0]), 2, 0, descending=False)[0]
+    assert value(counts).tolist() == [0, 5]
+
+
+def test_an_index_output_is_no_top(graph: ExpressionGraph) -> None:
+    x = param(graph, [[2.0, 1.0, 5.0]])
+    best, _ = mgraph.argmax(x, -1)
+    sorted_values, order = mgraph.sort(x, -1)
+    hits = mgraph.cast(order, "float32")
+    assert isinstance(best, TupleViewNodeOp) and not hits.trainable
+    top = mgraph.sum(best * sorted_values, -1)
+    graph.backprop()
+    np.testing.assert_allclose(x.grad(), [[5, 5, 13]])
+    np.testing.assert_allclose(best.grad(), [[8]])
+    assert sorted_values.children[0].grad()[0].tolist() == [[5, 5, 5]]
+    assert top.scalar() == 40
+
+
+def test_insert_writes_in_place_of_what_was_there(graph: ExpressionGraph) -> None:
+    buffer, part = param(graph, np.zeros((2, 4)), "buffer"), param(graph, np.ones((2, 2)), "part")
+    nodes = [mgraph.insert(buffer, part, graph.indices([i]), axis=1) for i in (1, 3)]
+    graph.forward()
+    assert np.asarray(nodes[0].val()).tolist() == [[0, 1, 1, 0]] * 2
+    assert np.asarray(nodes[1].val()).tolist() == [[0, 0, 1, 1]] * 2
+    assert gradient(nodes[0], buffer).tolist() == [[1, 0, 0, 1]] * 2
+    assert gradient(nodes[0] * 3, part).tolist() == [[3, 3]] * 2
