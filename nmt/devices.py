@@ -28,7 +28,8 @@ def start(cpu_threads: int = 0, devices: Sequence[str] = ("0",)) -> jax.Device:
     """Start JAX on the device that Marian's options name, and log which it is.
 
     cpu_threads: N > 0 takes the CPU with at most N compute threads; 0 takes a GPU if there is
-        one, else the CPU with all its cores (Marian's ``--cpu-threads``).
+        one, else the CPU with all its cores (Marian's ``--cpu-threads``). The limit is for
+        computing: while a program is compiled, XLA uses threads of its own besides.
     devices: the number of that GPU (Marian's ``--devices``); one device is used.
     Raises DeviceError if there is no such device, or if JAX runs already on another.
     """
