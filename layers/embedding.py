@@ -6,7 +6,20 @@ import math
 
 import numpy as np
 
-from mgraph import ExpressionGraph, Node, ShapeError, cast, cos, dropout, flatten, inits, reshape, rows, sin
+from mgraph import (
+    ExpressionGraph,
+    Node,
+    ShapeError,
+    Type,
+    cast,
+    cos,
+    dropout,
+    flatten,
+    inits,
+    reshape,
+    rows,
+    sin,
+)
 
 from .dropping import rate
 
@@ -61,10 +74,14 @@ class PositionEmbedding:
     def at(self, x: Node, position: Node) -> Node:
         """The same for ``x`` of shape ``(..., dim)`` whose words all stand at one position, an integer node
         of shape ``()``."""
-        angles = cast(position) * self.graph.constant((self.dim,), inits.from_vector(self._frequencies()))
-        first = np.arange(self.dim) < self.dim // 2
-        sine = self.graph.constant((self.dim,), inits.from_vector(first.astype(np.float32)))
-        return x * math.sqrt(self.dim) + (sin(angles) * sine + cos(angles) * (1 - sine))
+        sine = np.arange(self.dim) < self.dim // 2
+        angles = cast(position) * self._constant(self._frequencies())
+        place = sin(angles) * self._constant(sine) + cos(angles) * self._constant(~sine)
+        return x * math.sqrt(self.dim) + cast(place, x.value_type)
+
+    def _constant(self, values: np.ndarray) -> Node:
+        """A row of float32, which angles need whatever the graph's element type is."""
+        return self.graph.constant((self.dim,), inits.from_vector(values), Type.float32)
 
     def _frequencies(self) -> np.ndarray:
         """By how much the angle of each feature grows per position, in radians."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from mgraph import ExpressionGraph, Node, cast, inits, insert, le, reshape
+from mgraph import ExpressionGraph, Node, Type, cast, inits, insert, le, reshape
 from mgraph.inits import Initializer
 
 from .activations import activation
@@ -185,8 +185,9 @@ class SelfAttention:
             "values": insert(cache["values"], attention.values(words), position, 2),
         }
         places = cache["keys"].shape[2]
-        seen = le(self.graph.constant((places,), inits.range(0, places)), cast(position))
-        y = attention.attend(words, cache["keys"], cache["values"], log_mask(seen))
+        seen = le(self.graph.constant((places,), inits.range(0, places), Type.float32), cast(position))
+        mask = log_mask(cast(seen, x.value_type))
+        y = attention.attend(words, cache["keys"], cache["values"], mask)
         return self.block.after(reshape(y, x.shape), x), cache
 
 

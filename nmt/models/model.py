@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from layers import Embedding, Output
-from mgraph import ExpressionGraph, Node
+from mgraph import ExpressionGraph, Node, cast, gt
 from nmt.model_options import ModelOptions
 from nmt.models.functions import Encoder, PairScorer, Stepper
 
@@ -135,6 +135,11 @@ class Model(ABC):
         shared = options.tied_embeddings_src or options.tied_embeddings_all
         name = "Wemb" if shared else ("encoder_Wemb", "decoder_Wemb")[side]
         return Embedding(graph, name, options.dim_vocabs[side], options.dim_emb, time_axis=time_axis)
+
+    def previous(self, graph: ExpressionGraph, words: Node, position: Node) -> Node:
+        """What a step of the decoder sees of the words before: their embeddings, zeros at position 0."""
+        embedded = self.embedding(graph, 1)(words)
+        return embedded * cast(gt(cast(position), 0), embedded.value_type)
 
     def output(self, graph: ExpressionGraph) -> Output:
         """The output layer, tied to the decoder's embeddings if the options say so."""

@@ -9,9 +9,7 @@ from layers.cells import State
 from mgraph import (
     ExpressionGraph,
     Node,
-    cast,
     concatenate,
-    gt,
     repeat,
     reshape,
     shift,
@@ -73,7 +71,7 @@ class S2S(Model):
         position: Node,
         beam: int,
     ) -> tuple[Node, Nodes]:
-        embedded = self.embedding(graph, DECODER)(words) * gt(cast(position), 0)
+        embedded = self.previous(graph, words, position)
         decoder = self._decoder(graph, encoder_state)
         done = decoder.step(embedded, _states(decoder, decoder_state))
         return self.output(graph)(self._hidden(graph, embedded, done)), _named(done.states)
@@ -124,31 +122,16 @@ class S2S(Model):
         attended = self._attention(graph, context).over(
             context, encoder_state["mapped_context"], encoder_state["mask"]
         )
-        conditional = StackedCell(
-            self.cell(graph, DECODER, "decoder_cell1", options.dim_emb),
-            [
-                attended,
-                *(
-                    self.cell(
-                        graph,
-                        DECODER,
-                        f"decoder_cell{i}",
-                        attended.dim_output if i == 2 else 0,
-                        final=True,
-                    )
-                    for i in range(2, options.dec_cell_base_depth + 1)
-                ),
-            ],
-        )
-        upper = [
-            self.deep_cell(
-                graph,
-                DECODER,
-                [f"decoder_l{layer}_cell{i}" for i in range(1, options.dec_cell_high_depth + 1)],
-                options.dim_rnn,
-            )
-            for layer in range(2, options.dec_depth + 1)
+        transitions = [
+            self.cell(graph, DECODER, f"decoder_cell{i}", attended.dim_output if i == 2 else 0, final=True)
+            for i in range(2, options.dec_cell_base_depth + 1)
         ]
+        first = self.cell(graph, DECODER, "decoder_cell1", options.dim_emb)
+        conditional = StackedCell(first, [attended, *transitions])
+        upper = []
+        for layer in range(2, options.dec_depth + 1):
+            names = [f"decoder_l{layer}_cell{i}" for i in range(1, options.dec_cell_high_depth + 1)]
+            upper.append(self.deep_cell(graph, DECODER, names, options.dim_rnn))
         return RNN(graph, [conditional, *upper], skip=options.skip)
 
     def _hidden(self, graph: ExpressionGraph, embedded: Node, done: Transduced) -> Node:

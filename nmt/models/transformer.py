@@ -15,7 +15,7 @@ from layers import (
     UnsupportedOptionError,
     log_mask,
 )
-from mgraph import ExpressionGraph, Node, cast, gt, inits, le, reshape, shift
+from mgraph import ExpressionGraph, Node, inits, le, reshape, shift
 from nmt.model_options import ModelOptions
 from nmt.models.model import Model, Nodes
 
@@ -70,7 +70,7 @@ class Transformer(Model):
     ) -> tuple[Node, Nodes]:
         stack = _DecoderStack(graph, self.options)
         (rows,) = words.shape
-        embedded = self.embedding(graph, DECODER)(words) * gt(cast(position), 0)
+        embedded = self.previous(graph, words, position)
         embedded = reshape(embedded, (rows // beam, beam, self.options.dim_emb))
         embedded = stack.positions.at(embedded, position)
         x = stack.bottom(embedded)
