@@ -16,11 +16,12 @@ from .function import Function
 from .graphviz import graphviz
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode
-from .node import Node, new_leaf
+from .node import Node
 from .parameter_files import load_parameters, save_parameters
 from .places import user_frame
 from .printing import print_gradient, print_value
 from .programs import PROGRAMS
+from .recording import new_leaf
 from .rules import check_rule_set
 from .run import Run
 from .shape import as_shape

@@ -13,8 +13,9 @@ import numpy as np
 
 from .errors import GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
-from .node import Node, new_leaf
+from .node import Node
 from .places import place
+from .recording import new_leaf
 from .shape import Shape
 from .specs import as_jax, spec_of
 from .tape import INPUT, Tape

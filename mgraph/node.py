@@ -10,27 +10,22 @@ never keeps a graph alive.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
 
-from .errors import ElementTypeError, GraphError, MGraphError, ShapeError
+from .errors import ElementTypeError, GraphError
 from .operators import declare, make_operator
-from .places import Place, place, user_frame
+from .places import Place, place
+from .recording import record
 from .shape import Shape
-from .specs import Spec, Specs, is_wide, spec_like
-from .tape import INPUT, Tape
+from .specs import Spec, Specs, spec_like
+from .tape import Tape
 from .types import Type
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
-
-_MAX_SHAPES = 4096
-
-
-new: Any = object.__new__
 
 
 class NodeMeta(type):
@@ -73,130 +68,6 @@ class NodeMeta(type):
     def make_operator(cls, **fields: Any) -> Any:
         """The one operator of this class with these field values."""
         return make_operator(cls, fields)
-
-
-def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
-    """The node of ``operator`` over ``children``: a new one, or the equal one recorded before."""
-    try:
-        ref = children[0]._tape
-        for child in children:
-            if child._tape is not ref:
-                children, ref = _one_tape(cls, children)
-                break
-        tape = ref()
-        if tape is None:
-            children, ref = _one_tape(cls, children)
-            tape = ref()
-        row = (operator, *[c.id for c in children])
-        node = tape.seen.get(row)
-    except (AttributeError, IndexError):
-        raise _no_children(cls, children) from None
-    if node is not None:
-        return node
-    specs = tuple([c.spec for c in children])
-    try:
-        spec = operator._shapes[specs]
-    except KeyError:
-        spec = _infer(cls, operator, children, specs)
-    node = new(cls)
-    node.operator, node.children, node.spec = operator, children, spec
-    trainable = False
-    if cls.differentiable:
-        for child in children:
-            if child.trainable:
-                trainable = True
-                break
-    node.trainable = trainable
-    node.where = user_frame()
-    tape.append(node, row)
-    tape.seen[row] = node
-    return node
-
-
-def _describe(children: Sequence[Node]) -> str:
-    return ", ".join(f"{c.type}{f' {c.name!r}' if c.name != 'none' else ''} {c.spec!r}" for c in children)
-
-
-def _infer(cls: NodeMeta, operator: Any, children: tuple[Node, ...], specs: tuple[Any, ...]) -> Specs:
-    """Spec of an operator's value, by abstract evaluation; remembered by the operator."""
-
-    def where() -> str:
-        return f"\n  children: {_describe(children)}\n  at {place(user_frame())}"
-
-    try:
-        operator.check_types(*specs)
-        with jax.enable_x64(any(is_wide(s) for s in specs) or operator.makes_wide()):
-            spec = operator.new_spec(*specs)
-    except MGraphError as e:
-        raise type(e)(f"{cls.__name__} ({cls.type}): {e}{where()}") from None
-    except (TypeError, ValueError, IndexError, ZeroDivisionError) as e:
-        first = str(e).strip().split("\n")[0]
-        raise ShapeError(f"{cls.__name__} ({cls.type}): children do not fit: {first}{where()}") from e
-    if len(operator._shapes) >= _MAX_SHAPES:
-        operator._shapes.clear()
-    operator._shapes[specs] = spec
-    return spec
-
-
-def _one_tape(cls: NodeMeta, children: tuple[Any, ...]) -> tuple[tuple[Node, ...], Any]:
-    """The children on one tape: parameters kept over ``clear()`` join the new tape, and nodes from
-    outside a loop's body are captured by the innermost body."""
-    if not all(isinstance(c, Node) for c in children):
-        raise AttributeError
-    children = tuple(c.current() for c in children)
-    tapes = [c.tape() for c in children]
-    deepest = max(tapes, key=lambda t: len(t.ancestry()))
-    line = deepest.ancestry()
-    for child, tape in zip(children, tapes, strict=True):
-        if tape not in line:
-            mixed = tape.graph is not deepest.graph
-            problem = (
-                "children belong to two different graphs"
-                if mixed
-                else "a node of a loop's body is used outside that body; return it from the body instead"
-            )
-            raise GraphError(
-                f"{cls.__name__} ({cls.type}): {problem}\n  children: {_describe(children)}"
-                f"\n  {child.type} was made at {place(child.where)}\n  at {place(user_frame())}"
-            )
-    moved = tuple(c if t is deepest else capture(deepest, c) for c, t in zip(children, tapes, strict=True))
-    return moved, deepest.ref
-
-
-def capture(tape: Tape, outer: Node) -> Node:
-    """The leaf through which the body on ``tape`` sees a node recorded outside of it."""
-    entry = tape.captured.get(id(outer))
-    if entry is None:
-        entry = outer, new_leaf(ArgumentNode, tape, outer.spec, trainable=outer.trainable)
-        tape.captured[id(outer)] = entry
-    return entry[1]
-
-
-def new_leaf(cls: type[Node], tape: Tape, spec: Specs, trainable: bool, init: Any = None) -> Any:
-    """A leaf at the end of ``tape``; ``init`` is the initialiser of a random leaf."""
-    node = new(cls)
-    node.operator, node.children, node.spec, node.trainable = None, (), spec, trainable
-    node.where = user_frame()
-    tape.append(node, (init, spec) if init is not None else (INPUT, spec, trainable))
-    return node
-
-
-def _no_children(cls: NodeMeta, children: tuple[Any, ...]) -> Exception:
-    here = f"\n  at {place(user_frame())}"
-    if not children:
-        return ElementTypeError(f"{cls.__name__} ({cls.type}): expected at least one node{here}")
-    for child in children:
-        if not isinstance(child, Node):
-            return ElementTypeError(
-                f"{cls.__name__} ({cls.type}): expected nodes, got {child!r} of type "
-                f"{type(child).__name__}; numbers become nodes by graph.constant(shape, init){here}"
-            )
-    for child in children:
-        try:
-            child.tape()
-        except GraphError as e:
-            return GraphError(f"{cls.__name__} ({cls.type}): {e}{here}")
-    return GraphError(f"{cls.__name__} ({cls.type}): these children cannot be recorded{here}")
 
 
 class Node(metaclass=NodeMeta):

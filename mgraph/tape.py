@@ -74,13 +74,17 @@ class Tape:
     """
 
     __slots__ = (
-        "__weakref__", "captured", "debugged", "graph_ref", "inputs", "nodes", "overrides", "parent",
-        "random", "ref", "rows", "run", "seen",
+        "__weakref__", "argument", "captured", "debugged", "graph_ref", "inputs", "nodes", "overrides",
+        "parent", "random", "ref", "rows", "run", "seen",
     )  # fmt: skip
 
-    def __init__(self, graph: ExpressionGraph, parent: Tape | None = None) -> None:
+    def __init__(
+        self, graph: ExpressionGraph, parent: Tape | None = None, argument: type[Node] | None = None
+    ) -> None:
         self.graph_ref = weakref.ref(graph)
         self.parent = parent
+        self.argument: Any = argument
+        """For a loop's body, the class of the leaves that stand for nodes from outside."""
         self.ref = weakref.ref(self)
         self.nodes: list[Node] = []
         self.rows: list[Row] = []

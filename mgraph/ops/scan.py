@@ -12,7 +12,8 @@ from typing import Any
 import jax
 
 from ..errors import ElementTypeError, GraphError, ShapeError
-from ..node import ArgumentNode, NaryNodeOp, Node, capture, new_leaf
+from ..node import ArgumentNode, NaryNodeOp, Node
+from ..recording import capture, new_leaf
 from ..specs import Spec, Specs, spec_of
 from ..tape import Structure, Tape
 from ..trace import trace
@@ -103,7 +104,7 @@ def scan(
     if graph is None or not sequences:
         raise GraphError("scan needs at least one sequence to run over")
     length = _length(sequences)
-    tape = Tape(graph, parent=graph.recording[-1])
+    tape = Tape(graph, parent=graph.recording[-1], argument=ArgumentNode)
     graph.recording.append(tape)
     try:
         state = [new_leaf(ArgumentNode, tape, n.spec, True) for n in first]
