@@ -166,9 +166,7 @@ def test_command_line_writes_corpora_and_vocabulary(tmp_path: Path) -> None:
     main(["train", "2000", "--output", str(prefix), "--seed", "5"])
     source = Path(f"{prefix}.en").read_text(encoding="utf-8").splitlines()
     target = Path(f"{prefix}.de").read_text(encoding="utf-8").splitlines()
-    assert list(zip(source, target, strict=True)) == [
-        (en, de) for _, en, de in corpus.training(2000, seed=5)
-    ]
+    assert list(zip(source, target, strict=True)) == [(en, de) for _, en, de in corpus.training(2000, seed=5)]
     vocabulary = tmp_path / "v.spm"
     main(["vocab", f"{prefix}.en", f"{prefix}.de", "--size", "120", "--output", str(vocabulary)])
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(vocabulary))
