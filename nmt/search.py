@@ -18,6 +18,7 @@ from nmt.hypothesis import Hypothesis
 from nmt.vocabs.base import Vocab
 
 SMALLEST_CAPACITY = 48
+NO_LIMIT = 1e6  # target words for each source word
 
 
 class BeamSearch:
@@ -65,7 +66,7 @@ class BeamSearch:
         self.weights = np.asarray([1.0] * len(models) if weights is None else weights, np.float32)
         self.beam_size = beam_size
         self.ranking = Ranking(normalize, word_penalty)
-        self.max_length_factor = max_length_factor
+        self.max_length_factor = np.float32(min(max_length_factor, NO_LIMIT))
         self.count = beam_size if n_best else 1
         self.source_eos = source_vocab.eos_id
         self.eos = target_vocab.eos_id
@@ -95,7 +96,7 @@ class BeamSearch:
 
     def limit(self, length: int) -> int:
         """The most target words for a source of `length` words, computed in float32 as Marian."""
-        return max(1, math.ceil(np.float32(self.max_length_factor) * np.float32(length)))
+        return max(1, math.ceil(self.max_length_factor * np.float32(length)))
 
     def _sentences(self, sources: Sequence[Sequence[int]]) -> Sentences:
         batch = pad(sources)

@@ -257,6 +257,14 @@ def test_long_sentences_go_on_while_the_others_are_done():
     assert lengths[0] < 48 < 96 < lengths[-1]
 
 
+def test_a_model_that_gives_no_numbers_loses_no_sentence():
+    model = ToyModel(4, 11)
+    model.params = {"table": model.params["table"].at[::2].set(jnp.nan)}
+    sources = [[5, EOS], [6, 7, EOS], [EOS]]
+    found = beam_search([model], beam_size=3, n_best=True).search(sources)
+    assert [len(hypotheses) for hypotheses in found] == [3, 3, 3]
+
+
 def test_a_seen_bucket_compiles_nothing():
     search = beam_search([ToyModel(1, 11)], beam_size=2)
     search.search([[5, 6, EOS], [7, EOS]])
