@@ -185,3 +185,13 @@ def test_dropout_is_checked_with_one_mask() -> None:
 def test_a_class_without_cases_needs_shapes() -> None:
     with pytest.raises(mgraph.GraphError, match="Product declares no cases"):
         check_gradients(Product)
+
+
+def test_a_masked_loss_is_checked_in_float64_throughout() -> None:
+    graph = ExpressionGraph()
+    logits = graph.param("logits", (4, 5), inits.normal())
+    loss = mgraph.cross_entropy(logits, graph.indices([0, 4, 2, 2]), 0.1)
+    masked = mgraph.sum(loss * graph.constant((4, 1), inits.from_vector([1, 1, 0, 1])))
+    assert loss.value_type == "float32"
+    report = check_gradients(masked)
+    assert report.ok, report

@@ -74,10 +74,11 @@ class CrossEntropyNodeOp(FloatNodeOp):
     type = "x-ent"
     index_children = (1,)
     alpha: float
-    to: Type
+    to: Type | None = None
+    """Element type of the loss; ``None``: float32, or wider logits' own."""
     cases = (
-        Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.0, to=Type.float64),
-        Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.1, to=Type.float64),
+        Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.0),
+        Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.1),
     )
 
     def new_spec(self, logits: Any, indices: Any) -> Specs:
@@ -95,7 +96,7 @@ class CrossEntropyNodeOp(FloatNodeOp):
         loss = (1 - self.alpha) * (lse - gold)
         if self.alpha:
             loss = loss + self.alpha * (lse - jnp.mean(x, -1, keepdims=True))
-        return loss.astype(self.to.dtype)
+        return loss if self.to is None else loss.astype(self.to.dtype)
 
     def backward_ops(self, adj: Array, val: Array, logits: Array, indices: Array) -> Gradients:
         x = logits.astype(self._inner(logits))
@@ -108,7 +109,7 @@ class CrossEntropyNodeOp(FloatNodeOp):
         return gradient.astype(logits.dtype), None
 
     def _inner(self, logits: Array) -> Any:
-        return jnp.promote_types(jnp.promote_types(logits.dtype, jnp.float32), self.to.dtype)
+        return jnp.promote_types(logits.dtype, self.to.dtype if self.to else jnp.float32)
 
 
 def _exponentials(x: Array) -> tuple[Array, Array, Array]:
@@ -134,7 +135,5 @@ def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, out
     ``p - (1 - alpha) onehot - alpha / V``.
     Source: Szegedy et al. 2016; Marian, ``cross_entropy``.
     """
-    if output_type is None:
-        wide = node("cross_entropy", logits).value_type is Type.float64
-        output_type = Type.float64 if wide else Type.float32
-    return CrossEntropyNodeOp(logits, indices, alpha=float(label_smoothing), to=as_type(output_type))
+    to = None if output_type is None else as_type(output_type)
+    return CrossEntropyNodeOp(logits, indices, alpha=float(label_smoothing), to=to)
