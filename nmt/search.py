@@ -17,7 +17,8 @@ from nmt.history import Ranking, best_hypotheses, join
 from nmt.hypothesis import Hypothesis
 from nmt.vocabs.base import Vocab
 
-SMALLEST_CAPACITY = 48
+FIRST_CAPACITY = 48  # steps
+SMALL_CACHE = 512  # hypotheses times steps
 NO_LIMIT = 1e6  # target words for each source word
 
 
@@ -107,7 +108,7 @@ class BeamSearch:
     def _run(self, sentences: Sentences) -> Trellis:
         """Search on the device; what was found, as NumPy arrays.
 
-        Caches grow in stages, so that translations of usual length do not pay for the longest
+        Caches grow in stages, so that the first words do not pay for the longest translation
         that is allowed; each stage goes on with the sentences that are left.
         """
         batch, length = sentences.ids.shape
@@ -116,7 +117,7 @@ class BeamSearch:
         shape = BeamShape(batch, self.beam_size, length, 0, 0, self.eos, self.suppressed)
         state: tuple[Any, ...] = ()
         parts = []
-        for capacity in capacities(length, self.limit(length)):
+        for capacity in capacities(batch * self.beam_size, self.limit(length)):
             shape = replace(shape, batch=len(kept), done=shape.capacity, capacity=capacity)
             if not state:
                 state = sentences, *self._call("begin", shape, params, sentences)
@@ -142,14 +143,14 @@ class BeamSearch:
         return PROGRAMS.get(key, label, function, arguments)(*arguments)
 
 
-def capacities(length: int, limit: int) -> list[int]:
-    """Numbers of steps at which the caches grow: half more than the source, doubled up to `limit`.
+def capacities(hypotheses: int, limit: int) -> list[int]:
+    """Numbers of steps at which the caches of so many hypotheses grow, up to `limit`.
 
-    Below `SMALLEST_CAPACITY` caches cost less than the programs for them.
+    Each stage is a program to compile, so small caches do not grow, and large ones double.
     """
     found = []
-    capacity = max(SMALLEST_CAPACITY, length * 3 // 2)
-    while capacity < limit:
+    capacity = max(FIRST_CAPACITY, SMALL_CACHE // hypotheses)
+    while capacity * 3 // 2 < limit:
         found.append(capacity)
         capacity *= 2
     return [*found, limit]
