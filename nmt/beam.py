@@ -31,8 +31,13 @@ class Stepper(Protocol):
     def start(self, params: Arrays, encoder_state: Arrays, /) -> Arrays: ...
 
     def step(
-        self, params: Arrays, encoder_state: Arrays, decoder_state: Arrays,
-        words: jax.Array, position: jax.Array, /,
+        self,
+        params: Arrays,
+        encoder_state: Arrays,
+        decoder_state: Arrays,
+        words: jax.Array,
+        position: jax.Array,
+        /,
     ) -> tuple[jax.Array, Arrays]: ...
 
 
@@ -131,13 +136,10 @@ class BeamLoop:
         self.shape = shape
         self.encoders = [model.encoder(shape.batch, shape.length) for model in models]
         self.steppers = [
-            model.stepper(shape.batch, shape.beam, shape.length, shape.capacity)
-            for model in models
+            model.stepper(shape.batch, shape.beam, shape.length, shape.capacity) for model in models
         ]
 
-    def begin(
-        self, params: Sequence[Arrays], sentences: Sentences
-    ) -> tuple[tuple[Arrays, ...], Beam]:
+    def begin(self, params: Sequence[Arrays], sentences: Sentences) -> tuple[tuple[Arrays, ...], Beam]:
         """The encoded sentences, and beams with one hypothesis without words."""
         parts = zip(self.encoders, params, strict=True)
         encoded = tuple(encode(own, sentences.ids, sentences.mask) for encode, own in parts)
@@ -153,8 +155,13 @@ class BeamLoop:
         )
 
     def advance(
-        self, params: Sequence[Arrays], weights: jax.Array, sentences: Sentences,
-        encoded: tuple[Arrays, ...], beam: Beam, kept: jax.Array,
+        self,
+        params: Sequence[Arrays],
+        weights: jax.Array,
+        sentences: Sentences,
+        encoded: tuple[Arrays, ...],
+        beam: Beam,
+        kept: jax.Array,
     ) -> tuple[Sentences, tuple[Arrays, ...], Beam, Trellis]:
         """Search until all sentences are done or the capacity is used up.
 
@@ -169,20 +176,23 @@ class BeamLoop:
         room = jax.eval_shape(self._decoders, params, encoded)
         decoders = jax.tree.map(
             lambda a, larger: _enlarged(a[hypotheses.reshape(-1)], larger.shape),
-            beam.decoders, room,
+            beam.decoders,
+            room,
         )
         beam = Beam(beam.step, slots, words, paths, scores, decoders)
         return sentences, encoded, *self._run(params, weights, sentences, encoded, beam)
 
-    def _decoders(
-        self, params: Sequence[Arrays], encoded: Sequence[Arrays]
-    ) -> tuple[Arrays, ...]:
+    def _decoders(self, params: Sequence[Arrays], encoded: Sequence[Arrays]) -> tuple[Arrays, ...]:
         parts = zip(self.steppers, params, encoded, strict=True)
         return tuple(stepper.start(own, source) for stepper, own, source in parts)
 
     def _run(
-        self, params: Sequence[Arrays], weights: jax.Array, sentences: Sentences,
-        encoded: tuple[Arrays, ...], beam: Beam,
+        self,
+        params: Sequence[Arrays],
+        weights: jax.Array,
+        sentences: Sentences,
+        encoded: tuple[Arrays, ...],
+        beam: Beam,
     ) -> tuple[Beam, Trellis]:
         shape = self.shape
         steps = shape.capacity - shape.done
@@ -202,15 +212,17 @@ class BeamLoop:
             stepped = replace(beam, decoders=tuple(decoders))
             extended, column = self._choose(weights, sentences, stepped, logits)
             return extended, jax.tree.map(
-                lambda all, new: lax.dynamic_update_index_in_dim(
-                    all, new, beam.step - shape.done, 0),
-                trellis, column,
+                lambda all, new: lax.dynamic_update_index_in_dim(all, new, beam.step - shape.done, 0),
+                trellis,
+                column,
             )
 
-        trellis = Trellis(*(
-            jnp.zeros((steps, *like.shape), like.dtype)
-            for like in (beam.words, beam.words, beam.paths, beam.scores)
-        ))
+        trellis = Trellis(
+            *(
+                jnp.zeros((steps, *like.shape), like.dtype)
+                for like in (beam.words, beam.words, beam.paths, beam.scores)
+            )
+        )
         return lax.while_loop(unfinished, extend, (beam, trellis))
 
     def _choose(

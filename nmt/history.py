@@ -36,6 +36,7 @@ def join(parts: Sequence[tuple[np.ndarray, Trellis]], batch: int) -> Trellis:
     Each part comes with the rows of the batch that its first rows are; a sentence that is not in
     a part has no hypotheses there.
     """
+
     def placed(rows: np.ndarray, array: np.ndarray, empty: float) -> np.ndarray:
         whole = np.full((len(array), batch, *array.shape[2:]), empty, array.dtype)
         whole[:, rows] = array[:, : len(rows)]
@@ -66,15 +67,13 @@ def best_hypotheses(
         step, place = np.nonzero(ends[:, sentence])
         scores = ranking.scores(paths[step, sentence, place], step + 1)
         order = np.argsort(-scores, kind="stable")[:count]
-        found.append([
-            _trace_back(trellis, sentence, step[i], place[i], float(scores[i]), eos) for i in order
-        ])
+        found.append(
+            [_trace_back(trellis, sentence, step[i], place[i], float(scores[i]), eos) for i in order]
+        )
     return found
 
 
-def _trace_back(
-    trellis: Trellis, sentence: int, last: int, place: int, score: float, eos: int
-) -> Hypothesis:
+def _trace_back(trellis: Trellis, sentence: int, last: int, place: int, score: float, eos: int) -> Hypothesis:
     """The hypothesis that is in `place` of its beam after step `last`, counted from 0."""
     origins = trellis.origins[:, sentence]
     places = [place]

@@ -133,6 +133,7 @@ class BeamSearch:
 
     def _call(self, name: str, shape: BeamShape, *arguments: Any) -> Any:
         """Run a function of `BeamLoop`, compiled on first use for such arguments."""
+
         def function(*arguments: Any) -> Any:
             return getattr(BeamLoop(self.models, shape), name)(*arguments)
 

@@ -33,11 +33,15 @@ def near(found: float, printed: str) -> bool:
 def same(hypothesis: Hypothesis, text: str, entry: list[str]) -> bool:
     """Whether a hypothesis is an entry of Marian's n-best list, scores included."""
     _, wanted, words, scorers, score = entry
-    pairs = [
-        *zip(hypothesis.word_scores, words.split()[1:], strict=True),
-        *zip(hypothesis.scorer_scores, re.sub(r"F\d+=", "", scorers).split(), strict=True),
-        (hypothesis.score, score),
-    ] if text == wanted else []
+    pairs = (
+        [
+            *zip(hypothesis.word_scores, words.split()[1:], strict=True),
+            *zip(hypothesis.scorer_scores, re.sub(r"F\d+=", "", scorers).split(), strict=True),
+            (hypothesis.score, score),
+        ]
+        if text == wanted
+        else []
+    )
     return text == wanted and all(near(found, printed) for found, printed in pairs)
 
 
@@ -50,8 +54,7 @@ def check_n_best(found: list[list[Hypothesis]], vocab, path: Path) -> None:
         wanted = [entry for entry in entries if int(entry[0]) == sentence]
         for place, (hypothesis, text) in enumerate(zip(hypotheses, texts, strict=True)):
             score = float(wanted[place][-1])
-            tied = [e for e in wanted[max(0, place - 1) : place + 2]
-                    if abs(float(e[-1]) - score) <= TIE]
+            tied = [e for e in wanted[max(0, place - 1) : place + 2] if abs(float(e[-1]) - score) <= TIE]
             assert any(same(hypothesis, text, entry) for entry in tied), (hypothesis, wanted[place])
         assert sorted(texts) == sorted(entry[1] for entry in wanted)
 
@@ -63,10 +66,13 @@ def search_in_batches(search: BeamSearch, sources: list[list[int]], size: int):
 @pytest.mark.parametrize(
     ("reference", "models", "weights", "options"),
     [
-        ("ensemble.nbest", [SHIPPED / "model.npz", S2S], [0.6, 1.2],
-         {"beam_size": 3, "normalize": 0.6}),
-        ("cut.nbest", [S2S], None,
-         {"beam_size": 5, "normalize": 1.0, "word_penalty": 0.5, "max_length_factor": 0.2}),
+        ("ensemble.nbest", [SHIPPED / "model.npz", S2S], [0.6, 1.2], {"beam_size": 3, "normalize": 0.6}),
+        (
+            "cut.nbest",
+            [S2S],
+            None,
+            {"beam_size": 5, "normalize": 1.0, "word_penalty": 0.5, "max_length_factor": 0.2},
+        ),
     ],
     ids=["ensemble", "cut"],
 )
@@ -74,8 +80,7 @@ def test_number_words(reference, models, weights, options):
     models = [load_model(path) for path in models]
     vocab = load_vocab(SHIPPED / "vocab.spm", models[0].dim_vocabs[0])
     sources = [vocab.encode(line) for line in read_lines(DATA / "search" / "input.en")]
-    search = BeamSearch(models, weights, source_vocab=vocab, target_vocab=vocab, n_best=True,
-                        **options)
+    search = BeamSearch(models, weights, source_vocab=vocab, target_vocab=vocab, n_best=True, **options)
     check_n_best(search.search(sources), vocab, DATA / "search" / reference)
 
 
@@ -85,8 +90,9 @@ def test_europarl(fixtures, name, batch):
     folder, data = fixtures / "marian" / name, fixtures / "data"
     model = load_model(folder / "model.npz")
     names = json.loads((folder / "meta.json").read_text())["vocabs"]
-    source, target = (load_vocab(data / Path(vocab).name, dim)
-                      for vocab, dim in zip(names, model.dim_vocabs, strict=True))
+    source, target = (
+        load_vocab(data / Path(vocab).name, dim) for vocab, dim in zip(names, model.dim_vocabs, strict=True)
+    )
     sources = [source.encode(line) for line in read_lines(data / "test.de")]
     vocabs = {"source_vocab": source, "target_vocab": target}
 
