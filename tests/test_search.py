@@ -246,15 +246,16 @@ def test_an_empty_source_ends_at_once_with_score_0():
 
 
 def test_long_sentences_go_on_while_the_others_are_done():
-    """Further stages hold fewer sentences, and caches twice as large."""
-    model = ToyModel(11, 11, eos=-3.0)
-    sources = [[word, EOS] for word in range(13)] + [[*range(3, 17), EOS]]
-    options = {"beam_size": 3, "n_best": True, "max_length_factor": 9.0}
+    """There are three stages; each has fewer sentences and larger caches than the one before."""
+    model = ToyModel(11, 11, eos=-5.0)
+    sources = [[word, EOS] for word in range(13)]
+    sources[3], sources[0], sources[11] = ([*range(5, 5 + n), EOS] for n in (4, 14, 13))
+    options = {"beam_size": 3, "n_best": True, "max_length_factor": 16.0}
     found = beam_search([model], **options).search(sources)
     for source, hypotheses in zip(sources, found, strict=True):
         assert_same(hypotheses, plain_search([model], [1.0], source, **options))
-    lengths = sorted(max(len(h.words) for h in hypotheses) for hypotheses in found)
-    assert lengths[0] < 48 < 96 < lengths[-1]
+    lengths = [max(len(h.words) for h in hypotheses) for hypotheses in found]
+    assert sorted(lengths)[-4] < 48 < lengths[3] < 96 < min(lengths[0], lengths[11])
 
 
 def test_a_model_that_gives_no_numbers_loses_no_sentence():
