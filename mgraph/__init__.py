@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from . import expression as expression
 from . import inits as inits
+from .errors import ArgumentError as ArgumentError
 from .errors import DeviceError as DeviceError
 from .errors import ElementTypeError as ElementTypeError
 from .errors import GradientError as GradientError

@@ -19,6 +19,10 @@ class ElementTypeError(MGraphError, TypeError):
     """Children of an operator differ in element type, or a name is no element type."""
 
 
+class ArgumentError(MGraphError, TypeError, ValueError):
+    """An argument, or a field of an operation, is of a kind or size that cannot be."""
+
+
 class GradientError(MGraphError, ValueError):
     """A hand-written backward rule returned something that is no gradient of its children."""
 

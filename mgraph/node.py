@@ -171,7 +171,13 @@ class Node(metaclass=NodeMeta):
     def new_spec(self, *specs: Any) -> Specs:
         """Shape and type of the value; by default from abstract evaluation of ``forward_ops``."""
         structs = [tuple(s.struct for s in x) if isinstance(x, tuple) else x.struct for x in specs]
-        return spec_like(jax.eval_shape(self.forward_ops, *structs))
+        if not hasattr(type(self), "forward_ops"):
+            raise GraphError(f"{type(self).__name__} declares no forward_ops")
+        value = jax.eval_shape(self.forward_ops, *structs)
+        for part in value if isinstance(value, tuple) else (value,):
+            if not hasattr(part, "dtype"):
+                raise ElementTypeError(f"forward_ops must return an array or a tuple of them, got {value!r}")
+        return spec_like(value)
 
     def makes_wide(self) -> bool:
         """Whether the value may be of a 64-bit type although no child is."""

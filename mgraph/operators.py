@@ -13,17 +13,24 @@ from typing import Any
 import jax
 import numpy as np
 
+from .errors import ArgumentError
+
 
 def declare(cls: Any) -> None:
-    """Turn the annotated attributes of a new operation class into its fields and their defaults."""
+    """Turn the annotated attributes of a new operation class into its fields and their defaults.
+
+    A plain attribute that has the name of an inherited field is that field's new default.
+    """
     own = [
         name for name, annotation in inspect.get_annotations(cls).items() if "ClassVar" not in str(annotation)
     ]
     bases = [base for base in cls.__bases__ if hasattr(base, "fields")]
+    known = {name for base in bases for name in base.fields}
+    _check_declaration(cls, [name for name in own if name not in known])
     cls.fields = tuple(dict.fromkeys([name for base in bases for name in base.fields] + own))
     inherited = {name: default for base in reversed(bases) for name, default in base.defaults.items()}
-    cls.defaults = {**inherited, **{name: vars(cls)[name] for name in own if name in vars(cls)}}
-    for name in own:
+    cls.defaults = {**inherited, **{name: vars(cls)[name] for name in cls.fields if name in vars(cls)}}
+    for name in cls.fields:
         if name in vars(cls):
             delattr(cls, name)
     cls.differentiable = cls.composite or hasattr(cls, "backward_ops")
@@ -31,14 +38,28 @@ def declare(cls: Any) -> None:
     cls._plain = make_operator(cls, {}) if all(name in cls.defaults for name in cls.fields) else None
 
 
+def _check_declaration(cls: Any, names: list[str]) -> None:
+    """``ArgumentError`` for what looks like a field, or sets one, and would be ignored."""
+    if "__init__" in vars(cls):
+        raise ArgumentError(
+            f"{cls.__name__}: __init__ is never called; declare a field by an annotation such as `axis: int`"
+        )
+    for name in names:
+        if any(hasattr(base, name) for base in cls.__bases__):
+            raise ArgumentError(
+                f"{cls.__name__}.{name}: every node has a {name!r} of its own, so it cannot be a field; "
+                "give the field another name, or set the attribute without an annotation"
+            )
+
+
 def make_operator(cls: Any, fields: dict[str, Any]) -> Any:
-    """The one operator of ``cls`` with these field values; ``TypeError`` for values that cannot be."""
+    """The one operator of ``cls`` with these field values; ``ArgumentError`` for values that cannot be."""
     if "_operators" not in vars(cls):
-        raise TypeError(f"{cls.__name__} is a leaf: graph.constant and graph.param make it")
+        raise ArgumentError(f"{cls.__name__} is a leaf: graph.constant and graph.param make it")
     unknown = fields.keys() - set(cls.fields)
     missing = [n for n in cls.fields if n not in fields and n not in cls.defaults]
     if unknown or missing:
-        raise TypeError(
+        raise ArgumentError(
             f"{cls.__name__} has the fields {list(cls.fields)}; "
             + (f"unknown: {sorted(unknown)}" if unknown else f"missing: {missing}")
         )
@@ -59,13 +80,15 @@ def canonical(value: Any, cls: type, name: str) -> Any:
         return ("tuple", *(canonical(v, cls, name) for v in value))
     if isinstance(value, float):
         return type(value), value.hex()
+    if isinstance(value, np.generic):
+        return type(value), value.tobytes()
     if isinstance(value, np.ndarray | jax.Array | list | dict | set):
-        raise TypeError(
+        raise ArgumentError(
             f"{cls.__name__}.{name} must be a number, string or tuple, got {type(value).__name__}. "
             "Values that change from step to step are nodes: graph.constant(shape, init)"
         )
     try:
         hash(value)
     except TypeError:
-        raise TypeError(f"{cls.__name__}.{name} must be hashable, got {value!r}") from None
+        raise ArgumentError(f"{cls.__name__}.{name} must be hashable, got {value!r}") from None
     return type(value), value

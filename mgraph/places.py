@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import CodeType
 
-_ROOM = str(Path(__file__).parent)
+_ROOM = str(Path(__file__).parent / "_")[:-1]
 
 Place = tuple[CodeType, int]
 """Code and instruction; the line is looked up only when a message needs it."""

@@ -82,13 +82,21 @@ def _infer(cls: NodeMeta, operator: Any, children: tuple[Node, ...], specs: tupl
             spec = operator.new_spec(*specs)
     except MGraphError as e:
         raise type(e)(f"{cls.__name__} ({cls.type}): {e}{where()}") from None
-    except (TypeError, ValueError, IndexError, ZeroDivisionError) as e:
-        first = str(e).strip().split("\n")[0]
-        raise ShapeError(f"{cls.__name__} ({cls.type}): children do not fit: {first}{where()}") from e
+    except Exception as e:
+        raise ShapeError(f"{cls.__name__} ({cls.type}): {_reason(e, specs)}{where()}") from e
     if len(operator._shapes) >= _MAX_SHAPES:
         operator._shapes.clear()
     operator._shapes[specs] = spec
     return spec
+
+
+def _reason(e: Exception, specs: Sequence[Specs]) -> str:
+    if any(isinstance(spec, tuple) for spec in specs) and not isinstance(e, IndexError):
+        return "a child has several outputs; take one of them by TupleViewNodeOp(node, index=i)"
+    first = str(e).strip().split("\n")[0]
+    if isinstance(e, TypeError | ValueError | IndexError | ZeroDivisionError):
+        return f"children do not fit: {first}"
+    return f"forward_ops failed: {type(e).__name__}: {first}"
 
 
 def _one_tape(cls: NodeMeta, children: tuple[Any, ...]) -> tuple[tuple[Node, ...], Any]:
