@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .errors import ElementTypeError, GraphError, ShapeError
+from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import ConstantNode, Parameters, ParamNode
 from .node import Node
 from .places import place
@@ -16,7 +16,7 @@ from .programs import PROGRAMS
 from .rules import check_rule_set
 from .specs import Spec
 from .tape import INPUT, Structure
-from .trace import trace
+from .trace import run_draws, run_key, trace
 from .types import as_type
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Function:
         self._outputs = tuple(excerpt.row_of[n.id] for n in tops)
         self._inputs: dict[str, Spec] = {name: node.spec for name, node in leaves.items()}
         self._graph_parameters: Parameters = graph.params()
-        self._device, self._seed, self._calls = graph.device, graph.seed, 0
+        self._device, self._seed, self._runs = graph.device, graph.seed, graph.runs
         self._plan(tape.nodes, excerpt.inputs, {n.id: name for name, n in leaves.items()})
         self._random = bool(len(excerpt.random))
         self._wide = self._structure.is_wide()
@@ -101,6 +101,13 @@ class Function:
         key: jax.Array | None = None,
     ) -> Any:
         """The outputs as a pure function of parameters, inputs and a random key."""
+        if self._wide and jax.dtypes.canonicalize_dtype("float64") != "float64":
+            raise ElementTypeError(
+                "this function has 64-bit types, which JAX would cut to 32; "
+                "call it within jax.enable_x64(True)"
+            )
+        if key is not None and not hasattr(key, "dtype"):
+            raise ArgumentError(f"expected a random key such as jax.random.key(seed), got {key!r}")
         return self._compute(params, self._checked(inputs), self._constants, key)
 
     def _compute(
@@ -127,14 +134,16 @@ class Function:
         if twice:
             raise GraphError(f"input {sorted(twice)[0]!r} is given twice")
         inputs = self._checked({**given, **named})
+        if any(isinstance(value, jax.core.Tracer) for value in inputs.values()):
+            raise GraphError(
+                "this function is compiled already and cannot be transformed by JAX; "
+                "inside jax.jit, jax.grad or jax.vmap call fn.pure(params, inputs, key)"
+            )
         params = {name: self._graph_parameters[name].val() for name in self.parameters}
-        key_data = None
-        if self._random:
-            self._calls += 1
-            key_data = np.array([self._seed & 0xFFFFFFFF, self._calls], np.uint32)
+        draws = run_draws(self._seed, next(self._runs)) if self._random else None
 
-        def function(params: Any, inputs: Any, constants: Any, key_data: Any) -> Any:
-            key = None if key_data is None else jax.random.wrap_key_data(key_data, impl="threefry2x32")
+        def function(params: Any, inputs: Any, constants: Any, draws: Any) -> Any:
+            key = None if draws is None else run_key(draws)
             return self._compute(params, inputs, constants, key)
 
         program = PROGRAMS.get(
@@ -148,11 +157,11 @@ class Function:
             ),
             f"function of {len(self._structure.rows)} nodes",
             function,
-            (params, inputs, self._constants, key_data),
+            (params, inputs, self._constants, draws),
             device=self._device,
             wide=self._wide,
         )
-        return program(params, inputs, self._constants, key_data)
+        return program(params, inputs, self._constants, draws)
 
     def _checked(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
         """The inputs by name; each present, of the right shape and element type, and none besides."""

@@ -173,9 +173,9 @@ def _check_node(node: Node, seed: int, rule_set: str) -> GradientReport:
     title = f"{node.type} {list(node.shape)} made at {place(node.where)}"
     if not chosen:
         return GradientReport(title, (), "nothing below this node can have a gradient")
-    by_design = sorted(
-        {n.type for n in tape.nodes[: node.id + 1] if not n.gradient_is_derivative and n.id in excerpt.row_of}
-    )
+    below = [n for n in tape.nodes[: node.id + 1] if n.id in excerpt.row_of]
+    by_design = sorted({n.type for n in below if not n.gradient_is_derivative})
+    by_design += [f"frozen {n.type}" for n in below if n.children and tape.overrides.get(n.id) is False]
     note = f"not derivatives by design: {', '.join(by_design)}" if by_design else ""
     with jax.enable_x64(True):
         leaves = [_wide(n.leaf_value()) for n in nodes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 
 from . import inits
 from .device import find_device
-from .errors import GraphError, ParameterError
+from .errors import ArgumentError, GraphError, ParameterError
 from .function import Function
 from .graphviz import graphviz
 from .inits import Initializer
@@ -42,7 +43,7 @@ class ExpressionGraph:
 
     def __init__(self, inference: bool = False, *, seed: int = 1, derivatives: str = "rules") -> None:
         if not 0 <= seed < 2**64:
-            raise ValueError(f"expected a seed from 0 to 2**64 - 1, got {seed}")
+            raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed}")
         self.seed = seed
         self.derivatives = check_rule_set(derivatives)
         self.device: jax.Device | None = None
@@ -58,7 +59,8 @@ class ExpressionGraph:
         self._element_type = Type.float32
         self._namespace = ""
         self._parameters = Parameters()
-        self._runs = 0
+        self.runs = itertools.count(1)
+        """Numbers of runs; each run and each call of a function draws random numbers of its own."""
         self.tape = Tape(self)
         self.recording = [self.tape]
         """The tape and, while a loop's body is recorded, the tapes of the bodies that are open."""
@@ -115,7 +117,7 @@ class ExpressionGraph:
         The value of a random initialiser is drawn at each run; every other value is computed now.
         """
         kind = self._element_type if type is None else as_type(type)
-        node = ConstantNode.make(self.tape, as_shape(shape), kind, init or inits.zeros())
+        node = ConstantNode.make(self.tape, as_shape(shape), kind, inits.zeros() if init is None else init)
         if name != "none":
             node.name = name
         return node
@@ -182,7 +184,12 @@ class ExpressionGraph:
                 + ", ".join(sorted(self._parameters))
             )
         node = ParamNode.make(
-            self, full, shape, kind or self._element_type, init or inits.glorot_uniform(), fixed
+            self,
+            full,
+            shape,
+            kind or self._element_type,
+            inits.glorot_uniform() if init is None else init,
+            fixed,
         )
         self._parameters.add(node)
         return node
@@ -221,8 +228,11 @@ class ExpressionGraph:
 
         ``reset=False`` adds to the parameters' gradients of before. ``clip_value`` cuts every node's
         gradient elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is
-        more than one trainable top node, before ``forward()``, and in inference.
+        more than one trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a
+        negative ``clip_value``.
         """
+        if not clip_value >= 0:
+            raise ArgumentError(f"expected a clip_value of at least 0, got {clip_value}")
         if self._inference:
             raise GraphError("an inference graph has no gradients; set_inference(False) first")
         gradients = self.run_of(self.tape).backward(clip_value)
@@ -257,8 +267,7 @@ class ExpressionGraph:
     def run_of(self, tape: Tape) -> Run:
         """The computation of a tape of this graph."""
         if tape.run is None:
-            self._runs += 1
-            tape.run = Run(tape, self._runs)
+            tape.run = Run(tape, next(self.runs))
         return tape.run
 
     def _accumulated(self, new: dict[str, jax.Array], reset: bool, clip_value: float) -> dict[str, jax.Array]:
@@ -317,18 +326,22 @@ class ExpressionGraph:
         """Read the parameters of a Marian model into this graph, in the current namespace.
 
         Floating point values become the graph's element type. With ``mark_reloaded`` asking for a
-        parameter that the file lacks is an error from then on. ``ModelFileError`` for a damaged file.
+        parameter that the file lacks is an error from then on. ``ModelFileError`` for a damaged file,
+        ``ShapeError`` or ``ElementTypeError`` if a parameter exists and its value does not fit; then the
+        graph keeps all that it had.
         """
-        values, self.model_yml = load_parameters(path, self._element_type)
+        values, model_yml = load_parameters(path, self._element_type)
+        known = {full: v for n, v in values.items() if (full := self._full_name(n)) in self._parameters}
+        for full, value in known.items():
+            self._parameters[full].check_value(value)
+        self.model_yml = model_yml
         for name, value in values.items():
             full = self._full_name(name)
-            shape: tuple[int, ...] = value.shape
-            if full in self._parameters:
-                self._parameters.check_shape(full, shape, user_frame())
+            if full in known:
                 self._parameters[full].set_value(value)
             else:
                 kind = as_type(value.dtype)
-                node = ParamNode.make(self, full, shape, kind, inits.from_tensor(value), fixed=False)
+                node = ParamNode.make(self, full, value.shape, kind, inits.from_tensor(value), fixed=False)
                 self._parameters.add(node)
         self.reloaded = self.reloaded or mark_reloaded
 

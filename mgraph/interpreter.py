@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .programs import PROGRAMS
-from .rules import backward_of, checked, evaluate
+from .rules import backward_of, evaluate, gradients_of
 from .specs import is_wide, spec_like
 from .tape import Structure, is_leaf
 
@@ -129,8 +129,8 @@ def _gradients(
         full = jax.tree.map(_or_float0, adj, value, is_leaf=lambda a: a is None)
         gradients = tuple(g if t else None for g, t in zip(pull(full), trained, strict=True))
     else:
-        rule = backward_of(type(operator), rule_set)
-        gradients = checked(type(operator), rule(operator, adj, value, *values), trained, values)
+        cls = type(operator)
+        gradients = gradients_of(cls, backward_of(cls, rule_set), operator, trained, adj, value, values)
     return jax.tree.map(lambda g: None if g.dtype == jax.dtypes.float0 else g, gradients)
 
 

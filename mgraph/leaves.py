@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import GraphError, ParameterError, ShapeError
+from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
 from .places import place
@@ -23,6 +23,21 @@ from .types import Type
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
+
+
+def check_value(what: str, spec: Any, array: Any) -> None:
+    """``ShapeError`` or ``ElementTypeError`` if ``array`` cannot be the value of a leaf of ``spec``."""
+    if tuple(array.shape) != spec.shape:
+        raise ShapeError(f"{what} has shape {spec.shape}, got a value of {tuple(array.shape)}")
+    if jnp.issubdtype(array.dtype, jnp.floating) and not spec.type.is_float:
+        raise ElementTypeError(f"{what} holds {spec.type}, got a value of {array.dtype}")
+
+
+def check_initializer(init: Any) -> Random | Fixed:
+    """``init`` if it is an initialiser, else ``ArgumentError``."""
+    if not isinstance(init, Random | Fixed):
+        raise ArgumentError(f"expected an initialiser from mgraph.inits, got {init!r}")
+    return init
 
 
 class ConstantNode(Node):
@@ -44,11 +59,13 @@ class ConstantNode(Node):
         return self.array
 
     def set_value(self, value: Any) -> None:
-        """Give an input of ``graph.input`` a value of its shape, for ``forward()``."""
-        array = np.array(value, self.value_type.dtype)
-        if array.shape != self.shape:
-            raise ShapeError(f"input {self.name!r} has shape {self.shape}, got a value of {array.shape}")
-        self.array = array
+        """Give an input of ``graph.input`` a value of its shape, for ``forward()``.
+
+        ``ElementTypeError`` for fractions where the input holds integers.
+        """
+        array = np.array(value)
+        check_value(f"input {self.name!r}", self.spec, array)
+        self.array = array.astype(self.value_type.dtype)
 
     def val(self) -> Any:
         if self.array is not None:
@@ -59,10 +76,9 @@ class ConstantNode(Node):
     def make(tape: Tape, shape: Shape, type_: Type, init: Initializer) -> ConstantNode:
         """A constant at the end of ``tape``; a random one is drawn anew at each run."""
         spec = spec_of(shape, type_)
+        init = check_initializer(init)
         if isinstance(init, Random):
             return new_leaf(ConstantNode, tape, spec, trainable=False, init=init)
-        if not isinstance(init, Fixed):
-            raise TypeError(f"expected an initialiser from mgraph.inits, got {init!r}")
         array = init.value(shape, type_)
         node: ConstantNode = new_leaf(ConstantNode, tape, spec, trainable=False)
         node.array = array
@@ -78,7 +94,7 @@ class ParamNode(Node):
 
     if TYPE_CHECKING:
         _owner: weakref.ref[ExpressionGraph]
-        _init: Initializer
+        _init: Random | Fixed
         _value: jax.Array | None
         _grad: jax.Array | None
 
@@ -87,11 +103,12 @@ class ParamNode(Node):
         graph: ExpressionGraph, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool
     ) -> ParamNode:
         """A parameter of ``graph``, on its present tape."""
+        checked = check_initializer(init)
         trainable = type_.is_float and not fixed
         node: ParamNode = new_leaf(ParamNode, graph.tape, spec_of(shape, type_), trainable)
         node.name = name
         node._owner = weakref.ref(graph)
-        node._init, node._value, node._grad = init, None, None
+        node._init, node._value, node._grad = checked, None, None
         return node
 
     @property
@@ -109,6 +126,11 @@ class ParamNode(Node):
                 tape.debugged.append(self)
         return self
 
+    def tape(self) -> Tape:
+        """The graph's present tape, which the parameter joins if it was cleared."""
+        self.current()
+        return super().tape()
+
     def val(self) -> jax.Array:
         """The present value; drawn from the initialiser on first use."""
         if self._value is None:
@@ -116,25 +138,27 @@ class ParamNode(Node):
             if isinstance(self._init, Random):
                 seed = (graph.seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
                 value = self._init.host_value(seed, self.shape, self.value_type)
-            elif isinstance(self._init, Fixed):
-                value = self._init.value(self.shape, self.value_type)
             else:
-                raise TypeError(f"expected an initialiser from mgraph.inits, got {self._init!r}")
+                value = self._init.value(self.shape, self.value_type)
             self._value = self._on_device(value)
         return self._value
 
     leaf_value = val
 
     def set_value(self, value: Any) -> None:
-        """Replace the value by an array of the same shape; the element type is kept."""
+        """Replace the value by an array of the same shape; the element type is kept.
+
+        ``ElementTypeError`` for fractions where the parameter holds integers.
+        """
         array = value if isinstance(value, jax.Array) else np.array(value)
-        if tuple(array.shape) != self.shape:
-            raise ShapeError(
-                f"parameter {self.name!r} has shape {self.shape}, got a value of {tuple(array.shape)}"
-            )
+        self.check_value(array)
         if array.dtype != self.value_type.dtype:
             array = np.asarray(array).astype(self.value_type.dtype)
         self._value = self._on_device(array)
+
+    def check_value(self, array: Any) -> None:
+        """``ShapeError`` or ``ElementTypeError`` if this cannot be the parameter's value."""
+        check_value(f"parameter {self.name!r}", self.spec, array)
 
     def move(self) -> None:
         """Put the value, if there is one yet, on the graph's device."""

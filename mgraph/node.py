@@ -9,18 +9,19 @@ never keeps a graph alive.
 
 from __future__ import annotations
 
+import html
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
 
-from .errors import ElementTypeError, GraphError
+from .errors import ElementTypeError, GraphError, ShapeError
 from .operators import declare, make_operator
 from .places import Place, place
 from .recording import record
 from .shape import Shape
-from .specs import Spec, Specs, spec_like
+from .specs import Spec, Specs, has_float, spec_like
 from .tape import Tape
 from .types import Type
 
@@ -245,15 +246,25 @@ class Node(metaclass=NodeMeta):
         return tape.graph.run_of(tape).gradient(self.id)
 
     def scalar(self) -> float:
-        """The first element of the value as a Python float."""
-        return float(np.asarray(self.val()).reshape(-1)[0])
+        """The first element of the value as a Python float; ``ShapeError`` if there is none."""
+        value = self.val()
+        if not value.size:
+            raise ShapeError(f"a {self.type} node of {self.spec!r} has no first element")
+        return float(np.asarray(value).reshape(-1)[0])
 
     def set_trainable(self, trainable: bool) -> None:
-        """Say whether gradients flow into this node; nodes already built on it follow."""
+        """Say whether gradients flow into this node; nodes already built on it follow.
+
+        ``ElementTypeError`` for a node of integers, which has no gradient.
+        """
+        if trainable and not has_float(self.spec):
+            raise ElementTypeError(f"a {self.type} node of {self.spec!r} has no gradient to train it by")
         tape = self.tape()
         tape.overrides[self.id] = trainable
         for node, flag in zip(tape.nodes, tape.structure().trainable(), strict=True):
             node.trainable = flag
+        if tape.run is not None:
+            tape.run.forget_gradients()
 
     def set_name(self, name: str) -> Node:
         """Give the node a name for pictures and messages; returns the node."""
@@ -261,9 +272,18 @@ class Node(metaclass=NodeMeta):
         return self
 
     def debug(self, message: str = "") -> Node:
-        """Print value and gradient of this node in Marian's layout whenever a run computes them."""
+        """Print value and gradient of this node in Marian's layout whenever a run computes them.
+
+        ``GraphError`` inside a loop's body, where a node has a value per step.
+        """
+        tape = self.tape()
+        if tape.parent is not None:
+            raise GraphError(
+                f"{self.type}: a node in a loop's body has a value per step, none to print; "
+                "return it from the body and debug what the loop gives out"
+            )
         if self.debug_message is None:
-            self.tape().debugged.append(self)
+            tape.debugged.append(self)
         self.debug_message = message
         return self
 
@@ -282,9 +302,9 @@ class Node(metaclass=NodeMeta):
         return self is other or (self.operator is not None and same)
 
     def label(self) -> str:
-        """Text of this node in a drawn graph: type, name, id and trainability."""
-        name = f'<br/>"{self.name}"' if self.name != "none" else ""
-        return f"<{self.type}{name} ({self.id}/{int(self.trainable)})>"
+        """Text of this node in a drawn graph: type, name, id and trainability; escaped as in HTML."""
+        name = f'<br/>"{html.escape(self.name, quote=False)}"' if self.name != "none" else ""
+        return f"<{html.escape(self.type, quote=False)}{name} ({self.id}/{int(self.trainable)})>"
 
     def __repr__(self) -> str:
         if "_shapes" in self.__dict__:

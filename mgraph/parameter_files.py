@@ -27,11 +27,16 @@ def load_parameters(path: str | os.PathLike[str], type_: Type) -> tuple[dict[str
 
 
 def save_parameters(path: str | os.PathLike[str], values: Mapping[str, Any], meta: str | None) -> None:
-    """Write parameters sorted by name, as float32, with ``meta`` as ``special:model.yml``; atomically."""
+    """Write parameters sorted by name, as float32, with ``meta`` as ``special:model.yml``; atomically.
+
+    ``ModelFileError`` for a ``bool`` parameter, which no model file can hold.
+    """
     _check_suffix(path)
     items: dict[str, np.ndarray] = {}
     for name in sorted(values):
         array = np.asarray(values[name])
+        if as_type(array.dtype) is Type.bool:
+            raise ModelFileError(f"{os.fspath(path)}: parameter {name!r} is bool; a model file holds numbers")
         items[name] = array.astype(np.float32) if as_type(array.dtype).is_float else array
     if meta is not None:
         items[MODEL_YML] = with_model_yml(meta)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import GradientError
+from .errors import ArgumentError, GradientError, MGraphError
 from .node import Node
 from .shape import Shape
 
@@ -35,7 +35,7 @@ def derivative(cls: type[Node], rule_set: str) -> Callable[[Backward], Backward]
     def _(self, adj, val, x, gamma, beta): ...
     """
     if rule_set != "marian":
-        raise ValueError(f'only the rule set "marian" takes other rules, got {rule_set!r}')
+        raise ArgumentError(f'only the rule set "marian" takes other rules, got {rule_set!r}')
 
     def register(rule: Backward) -> Backward:
         _MARIAN[cls] = rule
@@ -45,9 +45,9 @@ def derivative(cls: type[Node], rule_set: str) -> Callable[[Backward], Backward]
 
 
 def check_rule_set(name: str) -> str:
-    """``name`` if it is a rule set, else ``ValueError``."""
+    """``name`` if it is a rule set, else ``ArgumentError``."""
     if name not in RULE_SETS:
-        raise ValueError(f"expected one of the rule sets {RULE_SETS}, got {name!r}")
+        raise ArgumentError(f"expected one of the rule sets {RULE_SETS}, got {name!r}")
     return name
 
 
@@ -88,11 +88,30 @@ def _make_vjp(cls: type[Node], rule_set: str) -> Any:
 
     def reverse(operator: Any, trained: tuple[bool, ...], saved: Any, adj: Any) -> tuple[Any, ...]:
         value, values = saved
-        gradients = backward(operator, adj, value, *values)
-        return checked(cls, gradients, trained, values)
+        return gradients_of(cls, backward, operator, trained, adj, value, values)
 
     rule.defvjp(forward, reverse)
     return rule
+
+
+def gradients_of(
+    cls: type[Node],
+    backward: Backward,
+    operator: Any,
+    trained: tuple[bool, ...],
+    adj: Any,
+    value: Any,
+    values: tuple[Any, ...],
+) -> tuple[Any, ...]:
+    """What the rule ``backward`` returns, checked; ``GradientError`` too if it raises."""
+    try:
+        gradients = backward(operator, adj, value, *values)
+    except MGraphError:
+        raise
+    except Exception as e:
+        first = str(e).strip().split("\n")[0]
+        raise GradientError(f"{cls.__name__}.backward_ops failed: {type(e).__name__}: {first}") from e
+    return checked(cls, gradients, trained, values)
 
 
 def checked(

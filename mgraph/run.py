@@ -22,9 +22,9 @@ from .interpreter import Interpreter
 from .node import Node
 from .places import place
 from .programs import PROGRAMS, Program
-from .specs import as_jax, is_wide
+from .specs import as_jax, has_float, is_wide
 from .tape import INPUT, Excerpt, Structure, Tape, is_leaf
-from .trace import run_key, trace
+from .trace import run_draws, run_key, trace
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
@@ -92,6 +92,11 @@ class Run:
         leaves = {i: tape.nodes[i].leaf_value() for i in used}
         self._segments.append(Segment(start, stop, leaves))
         self._gradients, self._claimed, self._reverse = None, False, None
+
+    def forget_gradients(self) -> None:
+        """Drop gradients that ran ahead of ``backward()``: what is trainable has changed."""
+        if not self._claimed:
+            self._gradients = None
 
     def value(self, row: int) -> Any:
         """The value of a covered node."""
@@ -167,8 +172,7 @@ class Run:
     def _draws(self, ordinals: Sequence[int]) -> np.ndarray | None:
         if not len(ordinals):
             return None
-        seed = self._graph.seed
-        return np.array([seed >> 32, seed & 0xFFFFFFFF, self._number, *ordinals], np.uint32)
+        return run_draws(self._graph.seed, self._number, ordinals)
 
     def _leaf(self, row: int, leaves: dict[int, Any]) -> Any:
         tape = self._tape
@@ -229,15 +233,15 @@ class Run:
     def gradient(self, row: int) -> jax.Array:
         """The gradient of the top node by any trainable node."""
         node = self._tape.nodes[row]
-        if not self._claimed or self._reverse is None or self._top is None:
+        ran = self._claimed and row < self.covered
+        if not ran or self._reverse is None or self._top is None:
             raise GraphError(
                 f"the gradient of this {node.type} node, made at {place(node.where)}, is not computed "
                 "yet; call graph.backward() first"
             )
-        if not node.trainable:
-            raise GraphError(
-                f"this {node.type} node, made at {place(node.where)}, is not trainable and has no gradient"
-            )
+        if not (node.trainable and has_float(node.spec)):
+            problem = "is not trainable and" if has_float(node.spec) else f"is {node.spec!r} and"
+            raise GraphError(f"this {node.type} node, made at {place(node.where)}, {problem} has no gradient")
         if self._gradients is not None and row in self._gradients:
             return self._gradients[row]
         return self._reverse.adjoint(row, self._top)
@@ -251,6 +255,8 @@ class Run:
         outputs = tuple(sorted({top, *(i for s in self._segments for i in self._outputs(s))}))
         shown = tuple(n.id for n in tape.debugged if n.trainable and n.children)
         trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
+        # A parameter's gradient is clipped once it is accumulated.
+        own = tuple(k for k in trained if clip_value and tape.nodes[excerpt.inputs[k]].type != "param")
 
         def function(leaves: Any, draws: Any) -> Any:
             def loss(parameters: Any, probes: Any) -> tuple[Any, Any]:
@@ -263,12 +269,15 @@ class Run:
             zeros = {i: _zeros(tape_specs[i]) for i in shown}
             value, pull, returned = jax.vjp(loss, [leaves[k] for k in trained], zeros, has_aux=True)
             gradients, probes = pull(jnp.ones_like(value))
+            for k in own:
+                at = trained.index(k)
+                gradients[at] = jnp.clip(gradients[at], -clip_value, clip_value)
             return returned, gradients, probes
 
         tape_specs = {i: tape.nodes[i].spec for i in shown}
         args = self._arguments(excerpt, self._all_leaves())
         program = PROGRAMS.get(
-            ("backprop", structure, top, outputs, shown, rule_set, clip_value),
+            ("backprop", structure, top, outputs, shown, rule_set, clip_value, own),
             f"forward and backward of {len(structure.rows)} nodes",
             function,
             args,
@@ -296,10 +305,14 @@ class Run:
         return merged
 
     def one_top(self) -> int:
-        """The one trainable node that no other node uses; ``GraphError`` if there are several."""
+        """The one trainable node that no other trainable node uses; ``GraphError`` if there are several.
+
+        What is not trainable (a ``stop_gradient``, a comparison) may look at the top without becoming it.
+        """
         tape = self._tape
-        consumed = {k for row in tape.rows if not is_leaf(row) for k in row[1:]}
-        tops = [n for n in tape.nodes if n.trainable and n.children and n.id not in consumed]
+        consumed = {child.id for n in tape.nodes if n.trainable for child in n.children}
+        able = [n for n in tape.nodes if n.trainable and n.children and has_float(n.spec)]
+        tops = [n for n in able if n.id not in consumed]
         if len(tops) > 1:
             tops = [n for n in tops if n.type != "tupleView"] or tops
         if not tops:

@@ -51,6 +51,11 @@ def is_wide(spec: Specs) -> bool:
     return any(s.type.is_wide for s in spec) if isinstance(spec, tuple) else spec.type.is_wide
 
 
+def has_float(spec: Specs) -> bool:
+    """Whether a gradient can flow into this value, or into a part of it."""
+    return any(s.type.is_float for s in spec) if isinstance(spec, tuple) else spec.type.is_float
+
+
 def as_jax(value: Any) -> jax.Array:
     """``value`` as a JAX array of its own element type, 64-bit types included."""
     if isinstance(value, jax.Array):

@@ -168,7 +168,12 @@ class Tape:
                     add_leaf(child)
             index[k] = len(rows)
             rows.append((row[0], *[index[c] for c in row[1:]]))
-        overrides = tuple((index[k], flag) for k, flag in sorted(self.overrides.items()) if k in index)
+        # The row of an input has the node's present flag already.
+        overrides = tuple(
+            (index[k], flag)
+            for k, flag in sorted(self.overrides.items())
+            if k in index and rows[index[k]][0] is not INPUT
+        )
         return Excerpt(Structure(tuple(rows), overrides), inputs, random, index)
 
     def ancestry(self) -> list[Tape]:

@@ -14,6 +14,11 @@ from .rules import evaluate
 from .tape import INPUT, Structure, is_leaf
 
 
+def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:
+    """What ``run_key`` takes: the random draws of one run, of the random leaves ``ordinals``."""
+    return np.array([seed >> 32, seed & 0xFFFFFFFF, run, *ordinals], np.uint32)
+
+
 def run_key(draws: Any) -> jax.Array:
     """The random key of a run from ``draws = [seed, seed, run, ordinal, ordinal, ...]`` (uint32)."""
     return jax.random.fold_in(jax.random.wrap_key_data(draws[:2], impl="threefry2x32"), draws[2])
@@ -55,10 +60,13 @@ def trace(
 
     ``leaves`` are the values of the input rows; ``trained`` replaces their own trainability. Random rows
     draw from ``key`` folded with their entry of ``ordinals`` (their own count if that is ``None``).
+    No gradient flows into an untrained input, nor into a node frozen by hand, under any rule set.
     A probe is a zero added to a row's value: the gradient by it is the gradient by that value.
     """
     values: list[Any] = []
     flags = structure.trainable(trained)
+    frozen = {i for i, row in enumerate(structure.rows) if row[0] is INPUT and not flags[i]}
+    frozen.update(i for i, trainable in structure.overrides if not trainable)
     inputs = iter(leaves)
     count = 0
     for i, row in enumerate(structure.rows):
@@ -76,6 +84,8 @@ def trace(
             value = evaluate(
                 head, rule_set, tuple(flags[k] for k in children), tuple(values[k] for k in children)
             )
+        if i in frozen:
+            value = jax.lax.stop_gradient(value)
         if probes is not None and i in probes:
             value = jax.tree.map(lambda v, p: v + p if _is_real(v) else v, value, probes[i])
         if clip_value and flags[i] and not is_leaf(row):
