@@ -18,6 +18,8 @@ from typing import Any
 
 import jax
 
+from .errors import ArgumentError
+
 log = logging.getLogger("mgraph.programs")
 
 
@@ -142,20 +144,17 @@ def _compile(
         with contextlib.ExitStack() as stack:
             if device is not None:
                 stack.enter_context(jax.default_device(device))
-            if wide:
-                stack.enter_context(jax.enable_x64(True))
+            stack.enter_context(jax.enable_x64(wide))
             yield
 
     start = time.perf_counter()
-    plain = device is None and not wide
     with context():
         lowered = jax.jit(function, donate_argnums=donate).lower(*args)
         middle = time.perf_counter()
         compiled = lowered.compile()
     end = time.perf_counter()
     log.info("compiled %s: traced in %.2f s, compiled in %.2f s", label, middle - start, end - middle)
-    program = Program(label, compiled, contextlib.nullcontext if plain else context)
-    return program, middle - start, end - middle
+    return Program(label, compiled, context), middle - start, end - middle
 
 
 PROGRAMS = ProgramCache(capacity=512)
@@ -175,5 +174,7 @@ def clear_programs() -> None:
 
 
 def set_program_capacity(programs: int) -> None:
-    """Hold at most this many compiled programs (512 at first)."""
+    """Hold at most this many compiled programs (512 at first); ``ArgumentError`` for a negative number."""
+    if programs < 0:
+        raise ArgumentError(f"expected a number of programs of at least 0, got {programs}")
     PROGRAMS.resize(programs)
