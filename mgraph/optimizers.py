@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .errors import GraphError
+from .errors import ArgumentError, GraphError
 from .programs import PROGRAMS
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ class Optimizer(ABC):
 
     def __init__(self, learn_rate: float, clip_norm: float = 0.0) -> None:
         if not learn_rate >= 0:
-            raise ValueError(f"expected a learning rate of at least 0, got {learn_rate}")
+            raise ArgumentError(f"expected a learning rate of at least 0, got {learn_rate}")
         if not clip_norm >= 0:
-            raise ValueError(f"expected a clip norm of at least 0, got {clip_norm}")
+            raise ArgumentError(f"expected a clip norm of at least 0, got {clip_norm}")
         self.learn_rate = float(learn_rate)
         self.clip_norm = float(clip_norm)
         self._state: Any = None
@@ -42,8 +42,10 @@ class Optimizer(ABC):
         """Gradients to the direction in which parameters are moved by ``-learn_rate``."""
 
     def hyperparameters(self) -> tuple[Any, ...]:
-        """What ``direction`` depends on; part of the compiled update's key."""
-        return ()
+        """What ``direction`` depends on, part of the compiled update's key: all public attributes but the
+        learning rate."""
+        own = sorted(item for item in vars(self).items() if item[0][0] != "_")
+        return tuple(item for item in own if item[0] != "learn_rate")
 
     def transformation(self) -> optax.GradientTransformation:
         """The whole update but for the learning rate, usable in any optax loop."""
@@ -64,7 +66,7 @@ class Optimizer(ABC):
         wide = any(node.value_type.is_wide for node in nodes.values())
         with jax.enable_x64(wide):
             if self._state is None:
-                self._state, self._names = transformation.init(params), tuple(params)
+                self._state, self._names = transformation.init(_wider(params)), tuple(params)
             elif self._names != tuple(params):
                 changed = sorted(set(self._names) ^ set(params))
                 raise GraphError(
@@ -73,7 +75,7 @@ class Optimizer(ABC):
                 )
             rate = jnp.asarray(self.learn_rate, jnp.float64 if wide else jnp.float32)
         specs = tuple((name, node.spec) for name, node in nodes.items())
-        key = ("update", type(self), self.hyperparameters(), self.clip_norm, specs)
+        key = ("update", type(self), self.hyperparameters(), specs)
         args = (params, gradients, self._state, rate)
         program = PROGRAMS.get(
             key,
@@ -93,10 +95,15 @@ class Optimizer(ABC):
         self._state = None
 
 
+def _wider(tree: Any) -> Any:
+    """16-bit floats as float32: moments, and an ``eps`` of 1e-8, do not fit into fewer bits."""
+    return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
+
+
 def _updater(transformation: optax.GradientTransformation) -> Any:
     def step(params: Any, gradients: Any, state: Any, rate: Any) -> tuple[Any, Any, Any]:
         norm = optax.tree.norm(gradients)
-        moves, state = transformation.update(gradients, state, params)
+        moves, state = transformation.update(_wider(gradients), state, _wider(params))
         params = jax.tree.map(lambda p, m: (p - rate * m).astype(p.dtype), params, moves)
         return params, state, norm
 
@@ -138,9 +145,6 @@ class Adagrad(Optimizer):
         super().__init__(learn_rate, clip_norm)
         self.eps = float(eps)
 
-    def hyperparameters(self) -> tuple[Any, ...]:
-        return (self.eps,)
-
     def direction(self) -> optax.GradientTransformation:
         return scale_by_adagrad(self.eps)
 
@@ -164,9 +168,6 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(learn_rate, clip_norm)
         self.beta1, self.beta2, self.eps, self.decay = map(float, (beta1, beta2, eps, decay))
-
-    def hyperparameters(self) -> tuple[Any, ...]:
-        return self.beta1, self.beta2, self.eps, self.decay
 
     def direction(self) -> optax.GradientTransformation:
         moments = optax.scale_by_adam(self.beta1, self.beta2, self.eps)
