@@ -133,7 +133,13 @@ def scan(
 
 
 def _tuple(nodes: Nodes) -> tuple[Node, ...]:
-    return (nodes.current(),) if isinstance(nodes, Node) else tuple(n.current() for n in nodes)
+    given = (nodes,) if isinstance(nodes, Node) else nodes
+    if not isinstance(given, tuple | list) or not all(isinstance(n, Node) for n in given):
+        raise GraphError(f"scan: expected a node or a tuple of nodes, got {nodes!r}")
+    for n in given:
+        if isinstance(n.spec, tuple):
+            raise GraphError(f"scan: a {n.type} node has several outputs; pass a tuple of its parts")
+    return tuple(n.current() for n in given)
 
 
 def _like(pattern: Nodes, nodes: Sequence[Node]) -> Any:
@@ -158,10 +164,12 @@ def _returned(returned: Any) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
         raise GraphError(f"scan: the body must return (state, result), got {returned!r}")
     parts = []
     for part in returned:
-        nodes = (part,) if isinstance(part, Node) else tuple(part)
-        if not all(isinstance(n, Node) for n in nodes):
-            raise GraphError(f"scan: the body must return nodes, got {part!r}")
-        parts.append(nodes)
+        nodes = (part,) if isinstance(part, Node) else part
+        if not isinstance(nodes, tuple | list) or not all(isinstance(n, Node) for n in nodes):
+            raise GraphError(
+                f"scan: the body must return nodes, tuples of nodes, or () for nothing, got {part!r}"
+            )
+        parts.append(tuple(nodes))
     return parts[0], parts[1]
 
 
