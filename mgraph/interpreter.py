@@ -123,7 +123,7 @@ class Interpreter:
 def _gradients(
     operator: Any, rule_set: str, trained: tuple[bool, ...], adj: Any, value: Any, values: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """One gradient per child, ``None`` where none flows: programs cannot return JAX's float0."""
+    """One gradient per child, ``None`` where none flows."""
     if operator.composite or rule_set == "jax":
         _, pull = jax.vjp(lambda *v: evaluate(operator, rule_set, trained, v), *values)
         full = jax.tree.map(_or_float0, adj, value, is_leaf=lambda a: a is None)
@@ -131,6 +131,11 @@ def _gradients(
     else:
         cls = type(operator)
         gradients = gradients_of(cls, backward_of(cls, rule_set), operator, trained, adj, value, values)
+    return without_float0(gradients)
+
+
+def without_float0(gradients: Any) -> Any:
+    """Gradients with ``None`` for JAX's float0, the gradients of integers: no array, and no number."""
     return jax.tree.map(lambda g: None if g.dtype == jax.dtypes.float0 else g, gradients)
 
 

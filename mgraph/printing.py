@@ -32,7 +32,7 @@ def print_gradient(node: Node) -> None:
 
 def _print(title: str, node: Node, value: Any) -> None:
     head = f"{title}: {node.debug_message} op={node.type}"
-    for array in value if isinstance(value, tuple) else (value,):
+    for array in jax.tree.leaves(value):
         text = f"{head}\n{describe(array)}"
         if log.hasHandlers() and log.isEnabledFor(logging.INFO):
             log.info(text)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .errors import GraphError
-from .interpreter import Interpreter
+from .interpreter import Interpreter, without_float0
 from .node import Node
 from .places import place
 from .programs import PROGRAMS, Program
@@ -272,7 +272,7 @@ class Run:
             for k in own:
                 at = trained.index(k)
                 gradients[at] = jnp.clip(gradients[at], -clip_value, clip_value)
-            return returned, gradients, probes
+            return returned, gradients, without_float0(probes)
 
         tape_specs = {i: tape.nodes[i].spec for i in shown}
         args = self._arguments(excerpt, self._all_leaves())

@@ -244,6 +244,19 @@ def test_a_node_added_after_backward_has_no_gradient_yet() -> None:
     np.testing.assert_allclose(w.grad(), [8.0, 8.0])
 
 
+def test_nodes_of_several_outputs_can_be_debugged(capfd) -> None:
+    graph = ExpressionGraph()
+    values, _ = mgraph.topk(graph.param("w", (4,), inits.range(0, 4)), 2, -1)
+    values.children[0].debug("both")
+    mgraph.sum(values * 3.0)
+    graph.backprop()
+    text = capfd.readouterr().err
+    assert (text.count("Debug: both op=topk"), text.count("Debug Grad: both op=topk")) == (2, 1)
+    gradient, none = values.children[0].grad()
+    np.testing.assert_allclose(gradient, [3.0, 3.0])
+    assert none is None
+
+
 def test_what_is_no_initialiser_is_refused_where_it_is_given() -> None:
     graph = ExpressionGraph()
     for wrong in (0, 0.5, [1.0, 2.0], np.ones(2)):
