@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .errors import ArgumentError
 from .shape import Shape
 
 DOMAINS = ("real", "positive", "unit", "distinct", "mask", "index:n")
@@ -40,10 +41,10 @@ class Case:
     def __init__(self, *shapes: Shape, domain: str | tuple[str, ...] = "real", **fields: Any) -> None:
         domains = (domain,) * len(shapes) if isinstance(domain, str) else domain
         if len(domains) != len(shapes):
-            raise ValueError(f"expected one domain or {len(shapes)}, one per child, got {domains}")
+            raise ArgumentError(f"expected one domain or {len(shapes)}, one per child, got {domains}")
         for name in domains:
             if name not in DOMAINS and not (name.startswith("index:") and name[6:].isdecimal()):
-                raise ValueError(f"expected one of the domains {', '.join(DOMAINS)}, got {name!r}")
+                raise ArgumentError(f"expected one of the domains {', '.join(DOMAINS)}, got {name!r}")
         object.__setattr__(self, "shapes", tuple(tuple(s) for s in shapes))
         object.__setattr__(self, "domains", domains)
         object.__setattr__(self, "fields", MappingProxyType(fields))

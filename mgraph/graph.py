@@ -310,6 +310,8 @@ class ExpressionGraph:
     def save(self, path: str | os.PathLike[str], meta: str | None = None) -> None:
         """Write the parameters to ``path`` as a Marian model, sorted by name, as float32.
 
+        In a namespace only its parameters are written, under their plain names, so that the file is a
+        model of its own (Marian writes the other namespaces' parameters too, under their full names).
         ``meta`` is the text of ``special:model.yml``; without it that of the loaded model is kept. The
         file appears whole or not at all.
         """

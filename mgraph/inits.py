@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import ShapeError
+from .errors import ArgumentError, ShapeError
 from .shape import Shape
 from .types import Type, as_type
 
@@ -296,7 +296,7 @@ def bernoulli(p: float, scale: float = 1.0, shift: float = 0.0) -> Random:
 def dropout(p: float) -> Random:
     """A dropout mask: 0 with probability ``p``, else ``1 / (1 - p)``; ``0 <= p < 1``."""
     if not 0 <= p < 1:
-        raise ValueError(f"inits.dropout expects a probability 0 <= p < 1, got {p}")
+        raise ArgumentError(f"inits.dropout expects a probability 0 <= p < 1, got {p}")
     return Bernoulli(1.0 - p, 1.0 / (1.0 - p), 0.0)
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
+from ..errors import ArgumentError
 from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
 from ..node import Node, UnaryNodeOp
@@ -143,7 +144,7 @@ def dropout(
     if isinstance(p, Node):
         return MultNodeOp(x, p)
     if not is_number(p) or not 0 <= p < 1:
-        raise ValueError(f"dropout expects a probability 0 <= p < 1 or a mask, got {p!r}")
+        raise ArgumentError(f"dropout expects a probability 0 <= p < 1 or a mask, got {p!r}")
     if p == 0:
         return x
     if shape is None:
