@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from .errors import ElementTypeError, GraphError, ShapeError
-from .operators import declare, make_operator
+from .operators import declare, find_operator
 from .places import Place, place
 from .recording import record
 from .shape import Shape
@@ -41,15 +41,12 @@ class NodeMeta(type):
         _plain: Any
 
     def __call__(cls, *children: Any, **fields: Any) -> Any:
-        if fields or not cls.plain_arity(children):
+        if cls.fields and children and not isinstance(children[-1], Node):
             children, fields = cls.sort_arguments(children, fields)
-            return record(cls, cls.make_operator(**fields), children)
         operator = cls._plain
-        return record(cls, operator if operator is not None else cls.make_operator(), children)
-
-    def plain_arity(cls, children: tuple[Any, ...]) -> bool:
-        """Whether all positional arguments are children."""
-        return not cls.fields or all(isinstance(c, Node) for c in children)
+        if fields or operator is None:
+            operator = find_operator(cls, fields)
+        return record(cls, operator, children)
 
     def sort_arguments(
         cls, arguments: tuple[Any, ...], fields: dict[str, Any]
@@ -65,10 +62,6 @@ class NodeMeta(type):
                 f"{cls.__name__}: expected nodes and then {len(names)} fields {names}, got {arguments!r}"
             )
         return arguments[:count], {**fields, **dict(zip(names, values, strict=False))}
-
-    def make_operator(cls, **fields: Any) -> Any:
-        """The one operator of this class with these field values."""
-        return make_operator(cls, fields)
 
 
 class Node(metaclass=NodeMeta):

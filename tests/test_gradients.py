@@ -15,13 +15,13 @@ def operators() -> list[type[NaryNodeOp]]:
     """All node operators of the package that have a rule of their own."""
     for module in pkgutil.iter_modules(mgraph.ops.__path__):
         importlib.import_module(f"mgraph.ops.{module.name}")
-    found: list[type[NaryNodeOp]] = []
+    found: set[type[NaryNodeOp]] = set()
     pending = [NaryNodeOp]
     while pending:
         cls = pending.pop()
         pending += cls.__subclasses__()
         if cls.__module__.startswith("mgraph.ops.") and "type" in vars(cls) and hasattr(cls, "backward_ops"):
-            found.append(cls)
+            found.add(cls)
     return sorted(found, key=lambda c: (c.__module__, c.__name__))
 
 
