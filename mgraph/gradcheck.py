@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -21,9 +21,12 @@ from .errors import GradientError, GraphError
 from .graph import ExpressionGraph
 from .leaves import ConstantNode, ParamNode
 from .node import NaryNodeOp, Node
+from .operators import make_operator
+from .ops.scan import Body
 from .places import place
-from .tape import Excerpt
+from .tape import Excerpt, Structure, is_leaf
 from .trace import trace
+from .types import Type
 
 _ELEMENTWISE = 48
 """Inputs up to this many elements are moved one element at a time, larger ones along random directions."""
@@ -179,6 +182,7 @@ def _check_node(node: Node, seed: int, rule_set: str) -> GradientReport:
     note = f"not derivatives by design: {', '.join(by_design)}" if by_design else ""
     with jax.enable_x64(True):
         leaves = [_wide(n.leaf_value()) for n in nodes]
+        excerpt = replace(excerpt, structure=_widened(excerpt.structure))
         problem = _Problem(excerpt, excerpt.row_of[node.id], chosen, leaves, graph.seed, seed)
         checks = problem.checks([_leaf_name(nodes[k]) for k in chosen], rule_set)
     return GradientReport(title, checks, note)
@@ -193,6 +197,26 @@ def _leaf_name(node: Node) -> str:
 def _wide(value: Any) -> np.ndarray:
     array = np.asarray(value)
     return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
+
+
+def _widened(structure: Structure) -> Structure:
+    """The same computation where nothing is cut below float64 on the way: casts to floating point types,
+    also those in bodies of loops, cast to float64."""
+    rows = (row if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
+    return structure._replace(rows=tuple(rows))
+
+
+def _wide_operator(operator: Any) -> Any:
+    fields = {name: _wide_field(getattr(operator, name)) for name in operator.fields}
+    return make_operator(type(operator), fields)
+
+
+def _wide_field(value: Any) -> Any:
+    if isinstance(value, Type) and value.is_float:
+        return Type.float64
+    if isinstance(value, Body):
+        return replace(value, structure=_widened(value.structure))
+    return value
 
 
 class _Problem:

@@ -195,3 +195,16 @@ def test_a_masked_loss_is_checked_in_float64_throughout() -> None:
     assert loss.value_type == "float32"
     report = check_gradients(masked)
     assert report.ok, report
+
+
+def test_casts_do_not_blur_the_differences() -> None:
+    graph = ExpressionGraph()
+    w = graph.param("w", (3, 4), inits.normal(), "bfloat16")
+    xs = graph.constant((5, 4), inits.normal(), "bfloat16")
+
+    def step(total: mgraph.Node, x: mgraph.Node) -> tuple[mgraph.Node, tuple[()]]:
+        return total + mgraph.cast(mgraph.tanh(w * x), "float32"), ()
+
+    total, _ = mgraph.scan(step, graph.zeros((3, 4)), xs)
+    report = check_gradients(mgraph.sum(mgraph.flatten(total * mgraph.cast(w, "float32"))))
+    assert report.ok, report
