@@ -7,6 +7,7 @@ the cell's output.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
@@ -19,7 +20,7 @@ from .dropping import shared_mask
 State = tuple[Node, ...]
 
 
-class Cell:
+class Cell(ABC):
     """Base of recurrent cells. Source: Marian, ``rnn/cells.h``.
 
     dim_input: features of the input; 0 for a cell without input (a transition cell).
@@ -50,20 +51,20 @@ class Cell:
         self.state_mask = shared_mask(graph, dropout, (1, dim_state))
         self.make_parameters()
 
+    @abstractmethod
     def make_parameters(self) -> None:
         """Ask the graph for the cell's parameters; called once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply_input(self, x: Node) -> tuple[Node, ...]:
         """What steps need of the input ``x (..., dim_input)``, for all steps at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         """The next state, from one step of ``apply_input`` (``()`` for a cell without input).
 
         ``mask (batch, 1)`` is 0 for sentences that have ended.
         """
-        raise NotImplementedError
 
     def start(self, batch: int) -> State:
         """The state of zeros."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from . import inits
 from .device import find_device
@@ -28,6 +27,7 @@ from .run import Run
 from .shape import as_shape
 from .specs import spec_of
 from .tape import Tape
+from .trace import clipped
 from .types import Type, as_type
 
 
@@ -275,9 +275,7 @@ class ExpressionGraph:
 
         def combine(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
             total = {n: g + old[n] if n in old else g for n, g in new.items()}
-            if clip_value:
-                total = {n: jnp.clip(g, -clip_value, clip_value) for n, g in total.items()}
-            return total
+            return clipped(clip_value, total) if clip_value else total
 
         specs = tuple((n, self._parameters[n].spec, n in old) for n in new)
         wide = any(s.type.is_wide for _, s, _ in specs)

@@ -18,6 +18,7 @@ from .programs import PROGRAMS
 from .rules import backward_of, evaluate, gradients_of
 from .specs import is_wide, spec_like
 from .tape import Structure, is_leaf
+from .trace import clipped
 
 
 class Interpreter:
@@ -91,14 +92,9 @@ class Interpreter:
             if row not in self._adjoints or not self._trained[row]:
                 continue
             if self._clip_value:
-                self._adjoints[row] = jax.tree.map(self._clipped, self._adjoints[row])
+                self._adjoints[row] = clipped(self._clip_value, self._adjoints[row])
             if not is_leaf(self._rows[row]):
                 self._pull(row)
-
-    def _clipped(self, adjoint: Any) -> Any:
-        if not jnp.issubdtype(adjoint.dtype, jnp.floating):
-            return adjoint
-        return jnp.clip(adjoint, -self._clip_value, self._clip_value)
 
     def _pull(self, row: int) -> None:
         operator, children = self._rows[row][0], self._rows[row][1:]

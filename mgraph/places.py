@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 
 _ROOM = str(Path(__file__).parent / "_")[:-1]
 
@@ -14,9 +14,9 @@ Place = tuple[CodeType, int]
 
 def user_frame() -> Place | None:
     """Code and instruction of the nearest caller outside this package."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_ROOM):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return (frame.f_code, frame.f_lasti) if frame is not None else None
 
 

@@ -86,12 +86,10 @@ class ProgramCache:
         *,
         device: jax.Device | None = None,
         wide: bool = False,
-        donate: tuple[int, ...] = (),
     ) -> Program:
         """The program of ``key``; on first use ``function`` is compiled for arguments like ``args``.
 
-        ``label`` describes it in the log, ``wide`` enables 64-bit types, ``donate`` names arguments whose
-        memory the program may reuse.
+        ``label`` describes it in the log, ``wide`` enables 64-bit types.
         """
         key = (key, device, wide)
         with self._lock:
@@ -100,17 +98,13 @@ class ProgramCache:
                 self._programs.move_to_end(key)
                 self._stats = replace(self._stats, hits=self._stats.hits + 1)
                 return program
-        program, traced, compiled = _compile(label, function, args, device, wide, donate)
+        program, traced, compiled = _compile(label, function, args, device, wide)
         with self._lock:
             self._programs[key] = program
-            evicted = 0
-            while len(self._programs) > self._stats.capacity:
-                self._programs.popitem(last=False)
-                evicted += 1
+            self._evict()
             self._stats = replace(
                 self._stats,
                 misses=self._stats.misses + 1,
-                evictions=self._stats.evictions + evicted,
                 trace_seconds=self._stats.trace_seconds + traced,
                 compile_seconds=self._stats.compile_seconds + compiled,
             )
@@ -127,8 +121,13 @@ class ProgramCache:
     def resize(self, capacity: int) -> None:
         with self._lock:
             self._stats = replace(self._stats, capacity=capacity)
-            while len(self._programs) > capacity:
-                self._programs.popitem(last=False)
+            self._evict()
+
+    def _evict(self) -> None:
+        excess = max(0, len(self._programs) - self._stats.capacity)
+        for _ in range(excess):
+            self._programs.popitem(last=False)
+        self._stats = replace(self._stats, evictions=self._stats.evictions + excess)
 
 
 def _compile(
@@ -137,7 +136,6 @@ def _compile(
     args: tuple[Any, ...],
     device: jax.Device | None,
     wide: bool,
-    donate: tuple[int, ...],
 ) -> tuple[Program, float, float]:
     @contextlib.contextmanager
     def context() -> Iterator[None]:
@@ -149,7 +147,7 @@ def _compile(
 
     start = time.perf_counter()
     with context():
-        lowered = jax.jit(function, donate_argnums=donate).lower(*args)
+        lowered = jax.jit(function).lower(*args)
         middle = time.perf_counter()
         compiled = lowered.compile()
     end = time.perf_counter()

@@ -66,7 +66,8 @@ def is_node(value: Any) -> bool:
     return hasattr(type(value), "_tape")
 
 
-def _describe(children: Sequence[Node]) -> str:
+def describe(children: Sequence[Node]) -> str:
+    """Type, name, shape and element type of each child, for messages."""
     return ", ".join(f"{c.type}{f' {c.name!r}' if c.name != 'none' else ''} {c.spec!r}" for c in children)
 
 
@@ -74,7 +75,7 @@ def _infer(cls: NodeMeta, operator: Any, children: tuple[Node, ...], specs: tupl
     """Spec of an operator's value, by abstract evaluation; remembered by the operator."""
 
     def where() -> str:
-        return f"\n  children: {_describe(children)}\n  at {place(user_frame())}"
+        return f"\n  children: {describe(children)}\n  at {place(user_frame())}"
 
     try:
         operator.check_types(*specs)
@@ -117,7 +118,7 @@ def _one_tape(cls: NodeMeta, children: tuple[Any, ...]) -> tuple[tuple[Node, ...
                 else "a node of a loop's body is used outside that body; return it from the body instead"
             )
             raise GraphError(
-                f"{cls.__name__} ({cls.type}): {problem}\n  children: {_describe(children)}"
+                f"{cls.__name__} ({cls.type}): {problem}\n  children: {describe(children)}"
                 f"\n  {child.type} was made at {place(child.where)}\n  at {place(user_frame())}"
             )
     moved = tuple(c if t is deepest else capture(deepest, c) for c, t in zip(children, tapes, strict=True))

@@ -24,13 +24,6 @@ def as_shape(value: Any) -> Shape:
     return shape
 
 
-def axis_of(axis: int, rank: int) -> int:
-    """The axis counted from the front; ``-1`` is the last one. ``ShapeError`` outside the rank."""
-    if not -rank <= axis < rank:
-        raise ShapeError(f"axis {axis} does not exist in a node with {rank} axes")
-    return axis % rank
-
-
 @dataclass(frozen=True)
 class Slice:
     """A half-open range ``[begin, end)`` along an axis; negative numbers count from the end.

@@ -30,12 +30,17 @@ def clip_adjoint(bound: float, value: Any) -> Any:
     return value
 
 
+def clipped(bound: float, adj: Any) -> Any:
+    """An adjoint cut elementwise to ``+-bound``; parts of integers as they are."""
+    return jax.tree.map(lambda g: jnp.clip(g, -bound, bound) if _is_real(g) else g, adj)
+
+
 def _clip_forward(bound: float, value: Any) -> tuple[Any, None]:
     return value, None
 
 
 def _clip_reverse(bound: float, _: None, adj: Any) -> tuple[Any]:
-    return (jax.tree.map(lambda g: jnp.clip(g, -bound, bound) if _is_real(g) else g, adj),)
+    return (clipped(bound, adj),)
 
 
 def _is_real(value: Any) -> bool:

@@ -489,13 +489,14 @@ assert places == [{jax.devices("cpu")[1]}] * 3, places
 
 def test_graphviz_has_marians_look(tmp_path) -> None:
     graph, _, z = tutorial()
-    z.mark_checkpoint()
+    assert z.mark_checkpoint().set_name("z <top>") is z
     text = graph.graphviz(tmp_path / "g.dot")
     assert (tmp_path / "g.dot").read_text() == text
     assert text.startswith("digraph ExpressionGraph {\nrankdir=LR\n")
     assert '"0" [shape="hexagon", label=<param<br/>"x" (0/1)>, style="filled", penwidth=1, ' in text
     assert '"1" [shape="diamond", label=<const (1/0)>' in text and 'fillcolor="white"' in text
     assert '"3" [shape="box", label=<sin (3/1)>' in text and 'fillcolor="yellow"' in text
+    assert '"4" [shape="box", label=<+<br/>"z &lt;top&gt;" (4/1)>' in text
     assert '"4" -> "2";' in text and "penwidth=3" in text
     assert text.index('"4" [') < text.index('"0" [')
 

@@ -14,6 +14,7 @@ from ..errors import ElementTypeError, ShapeError
 from ..inits import from_value
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
+from ..recording import describe
 
 Gradients = tuple[Any, ...]
 """What ``backward_ops`` returns: one gradient per child, ``None`` for no gradient."""
@@ -37,8 +38,7 @@ class FloatUnaryNodeOp(FloatNodeOp, UnaryNodeOp):
 
 def refusal(op: str, problem: str, *children: Node) -> ShapeError:
     """The error of the function ``op`` about its children, with the place of the user's call."""
-    listed = ", ".join(f"{c.type} {c.spec!r}" for c in children)
-    return ShapeError(f"{op}: {problem}\n  children: {listed}\n  at {place(user_frame())}")
+    return ShapeError(f"{op}: {problem}\n  children: {describe(children)}\n  at {place(user_frame())}")
 
 
 def node(op: str, x: Any) -> Node:

@@ -44,9 +44,21 @@ class Vocab(ABC):
     @overload
     def __getitem__(self, key: int) -> str: ...
 
-    @abstractmethod
     def __getitem__(self, key: str | bytes | int) -> int | str:
         """The id of a word (`unk_id` for an unknown one), or the word of an id (`IndexError`)."""
+        if isinstance(key, str | bytes):
+            return self._id_of(key)
+        if not 0 <= key < len(self):
+            raise IndexError(f"{self.path}: id {key} of {len(self)}")
+        return self._word_of(int(key))
+
+    @abstractmethod
+    def _id_of(self, word: str | bytes) -> int:
+        """The id of a word."""
+
+    @abstractmethod
+    def _word_of(self, number: int) -> str:
+        """The word of an id that there is."""
 
     @abstractmethod
     def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import overload
 
 from .base import EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
 from .word_ids import parse_word_ids
@@ -74,18 +73,11 @@ class DefaultVocab(Vocab):
     def __len__(self) -> int:
         return self._size
 
-    @overload
-    def __getitem__(self, key: str | bytes) -> int: ...
+    def _id_of(self, word: str | bytes) -> int:
+        return self._ids.get(as_text(word), self.unk_id)
 
-    @overload
-    def __getitem__(self, key: int) -> str: ...
-
-    def __getitem__(self, key: str | bytes | int) -> int | str:
-        if isinstance(key, str | bytes):
-            return self._ids.get(as_text(key), self.unk_id)
-        if not 0 <= key < self._size:
-            raise IndexError(f"{self.path}: id {key} of {self._size}")
-        return self._words.get(key, "")
+    def _word_of(self, number: int) -> str:
+        return self._words.get(number, "")
 
     def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
         ids, unk_id = self._ids, self.unk_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from nmt.lines import as_bytes
 
@@ -47,18 +47,11 @@ class SentencePieceVocab(Vocab):
     def __len__(self) -> int:
         return self._size
 
-    @overload
-    def __getitem__(self, key: str | bytes) -> int: ...
+    def _id_of(self, word: str | bytes) -> int:
+        return self._processor.piece_to_id(as_bytes(word).decode("utf-8", "replace"))
 
-    @overload
-    def __getitem__(self, key: int) -> str: ...
-
-    def __getitem__(self, key: str | bytes | int) -> int | str:
-        if isinstance(key, str | bytes):
-            return self._processor.piece_to_id(as_bytes(key).decode("utf-8", "replace"))
-        if not 0 <= key < self._size:
-            raise IndexError(f"{self.path}: id {key} of {self._size}")
-        return self._processor.id_to_piece(int(key))
+    def _word_of(self, number: int) -> str:
+        return self._processor.id_to_piece(number)
 
     def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
         sentence: list[int] = self._processor.encode(as_bytes(line), out_type=int)
