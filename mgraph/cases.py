@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,7 +14,9 @@ import numpy as np
 from .errors import ArgumentError
 from .shape import Shape
 
-DOMAINS = ("real", "positive", "unit", "distinct", "mask", "index:n")
+DOMAINS = ("real", "positive", "unit", "distinct", "mask", "index:n", "offsets:n")
+
+_INTEGERS = re.compile(r"(index|offsets):\d+")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class Case:
     - ``distinct``: odd multiples of 0.1, no two equal among all such children: no ties, and 0.1 away
       from zero and from every even multiple of 0.1, where a kink may be;
     - ``mask``: zeros and ones, as numbers;
-    - ``index:n``: uint32 below ``n``.
+    - ``index:n``: uint32 below ``n``;
+    - ``offsets:n``: uint32 that never fall, from 0 to ``n``: where the rows of a CSR matrix begin and end.
     """
 
     shapes: tuple[Shape, ...]
@@ -43,14 +47,14 @@ class Case:
         if len(domains) != len(shapes):
             raise ArgumentError(f"expected one domain or {len(shapes)}, one per child, got {domains}")
         for name in domains:
-            if name not in DOMAINS and not (name.startswith("index:") and name[6:].isdecimal()):
+            if name not in DOMAINS and not _INTEGERS.fullmatch(name):
                 raise ArgumentError(f"expected one of the domains {', '.join(DOMAINS)}, got {name!r}")
         object.__setattr__(self, "shapes", tuple(tuple(s) for s in shapes))
         object.__setattr__(self, "domains", domains)
         object.__setattr__(self, "fields", MappingProxyType(fields))
 
     def values(self, seed: int = 0) -> list[np.ndarray]:
-        """One array per child, the same for the same seed: float64, for indices uint32."""
+        """One array per child, the same for the same seed: float64, for indices and offsets uint32."""
         random = np.random.default_rng(seed)
         children = list(zip(self.shapes, self.domains, strict=True))
         count = sum(math.prod(shape) for shape, domain in children if domain == "distinct")
@@ -64,7 +68,9 @@ class Case:
 
 def _draw(random: np.random.Generator, shape: Shape, domain: str, grid: Iterator[float]) -> np.ndarray:
     if domain.startswith("index:"):
-        return random.integers(int(domain[6:]), size=shape, dtype=np.uint32)
+        return random.integers(_bound(domain), size=shape, dtype=np.uint32)
+    if domain.startswith("offsets:"):
+        return _draw_offsets(random, shape, _bound(domain))
     if domain == "distinct":
         return np.fromiter(grid, np.float64, math.prod(shape)).reshape(shape)
     if domain == "mask":
@@ -74,3 +80,14 @@ def _draw(random: np.random.Generator, shape: Shape, domain: str, grid: Iterator
     if domain == "unit":
         return random.uniform(0.05, 0.95, shape)
     return random.standard_normal(shape)
+
+
+def _bound(domain: str) -> int:
+    """The ``n`` of ``index:n`` and ``offsets:n``."""
+    return int(domain.partition(":")[2])
+
+
+def _draw_offsets(random: np.random.Generator, shape: Shape, last: int) -> np.ndarray:
+    offsets = np.sort(random.integers(last, size=shape, dtype=np.uint32, endpoint=True))
+    offsets[..., 0], offsets[..., -1] = 0, last
+    return offsets
