@@ -30,7 +30,7 @@ from .node import UnaryNodeOp as UnaryNodeOp
 from .ops.arithmetic import logaddexp as logaddexp
 from .ops.arithmetic import maximum as maximum
 from .ops.arithmetic import minimum as minimum
-from .ops.arithmetic import pow as pow
+from .ops.arithmetic import plus as plus
 from .ops.cells import att_ops as att_ops
 from .ops.cells import gru_ops as gru_ops
 from .ops.cells import highway as highway
@@ -72,6 +72,7 @@ from .ops.index import sort as sort
 from .ops.index import topk as topk
 from .ops.norm import layer_norm as layer_norm
 from .ops.norm import rms_norm as rms_norm
+from .ops.power import pow as pow
 from .ops.product import affine as affine
 from .ops.product import bdot as bdot
 from .ops.product import dot as dot

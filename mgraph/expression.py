@@ -1,28 +1,42 @@
-"""Python's operators on nodes: ``a + b``, ``2 * x``, ``-x``, ``x ** 2``, ``a @ b``, ``x[1:3]``.
+"""Python's operators on nodes: ``a + b``, ``2 * x``, ``-x``, ``x ** 2``, ``a @ b``, ``a < b``, ``x[1:3]``.
 
 The classes of nodes cannot import the operators, which import them; so the operators join them here.
+
+``==`` and ``!=`` remain Python's: whether two nodes are one and the same. Nodes are keys of dictionaries
+and are looked for in lists; ``mgraph.eq`` and ``mgraph.ne`` compare values. And a node is neither true nor
+false: its value is not known while the graph is recorded, so ``if a < b`` and ``a < b < c`` are errors.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
 
-from .errors import ElementTypeError
+from .errors import ElementTypeError, GraphError
 from .node import Node
-from .ops.arithmetic import div, minus, mult, negate, plus, power
+from .ops.arithmetic import div, minus, mult, negate, plus
+from .ops.comparison import ge, gt, le, lt
+from .ops.elementwise import abs as absolute
 from .ops.operands import is_number, refusal
+from .ops.power import power
 from .ops.product import bdot, dot
 from .ops.shape import reshape
 from .ops.shape import slice as slice_along
+from .places import place, user_frame
 from .shape import Slice
 
 Binary = Callable[[Any, Any], Node]
 
 
 def matmul(a: Node, b: Node) -> Node:
-    """``a @ b``: ``dot`` with a matrix ``b``, ``bdot`` with a batch of matrices."""
+    """``a @ b``: ``dot`` with a matrix ``b``, ``bdot`` with a batch of matrices.
+
+    Shape: (..., m, k) and (k, n) or (..., k, n) to (..., m, n).
+    Gradient: ``adj b^T`` by ``a``, ``a^T adj`` by ``b``.
+    Source: Marian, ``dot`` and ``bdot``.
+    """
     return dot(a, b) if len(b.shape) == 2 else bdot(a, b)
 
 
@@ -31,6 +45,10 @@ def item(x: Node, index: Any) -> Node:
 
     Negative positions count from the end. ``ShapeError`` for a position or slice outside of the axis, an
     empty slice or a negative stride; lists of positions are ``index_select``'s.
+
+    Shape: that of ``x``, each axis cut to its slice, without the axes of ints.
+    Gradient: ``adj`` where selected, else 0.
+    Source: no twin in Marian; ``slice`` and ``reshape``.
     """
     parts = list(index) if isinstance(index, tuple) else [index]
     if parts.count(...) > 1 or len(parts) - parts.count(...) > len(x.shape):
@@ -56,9 +74,20 @@ def item(x: Node, index: Any) -> Node:
     return reshape(x, tuple(n for axis, n in enumerate(x.shape) if axis not in dropped))
 
 
+def truth(x: Node) -> bool:
+    """``GraphError``: a node is neither true nor false."""
+    raise GraphError(
+        f"{x.type} {x.spec!r} is neither true nor false: values are not known while recording, so `if`, "
+        "`and`, `or`, `not` and a < b < c cannot ask for one. Element by element: mgraph.lt, le, gt, ge, eq "
+        "and ne give 0 or 1, their product is `and`; mgraph.maximum and minimum choose. A number, after "
+        f"graph.forward(): node.scalar(). Whether there is a node: `is None`.\n  at {place(user_frame())}"
+    )
+
+
 def _operator(function: Binary, *, reflected: bool = False, numbers: bool = True) -> Binary:
     """The method for ``function``; Python asks the other operand where it does not know it."""
 
+    @functools.wraps(function)
     def method(self: Node, other: Any) -> Any:
         if isinstance(other, Node) or (numbers and is_number(other)):
             return function(other, self) if reflected else function(self, other)
@@ -80,6 +109,13 @@ METHODS: dict[str, Any] = {
     "__rpow__": _operator(power, reflected=True),
     "__matmul__": _operator(matmul, numbers=False),
     "__neg__": negate,
+    "__abs__": absolute,
+    # Python asks the other side for the mirrored comparison where a number stands on the left.
+    "__lt__": _operator(lt),
+    "__le__": _operator(le),
+    "__gt__": _operator(gt),
+    "__ge__": _operator(ge),
+    "__bool__": truth,
     "__getitem__": item,
     # A node is no sequence, although it has positions: unpacking one is a mistake.
     "__iter__": None,

@@ -5,7 +5,9 @@ The functions ``plus``, ``minus``, ``mult`` and ``div`` are what Python's operat
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,18 +15,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
+from ..errors import ElementTypeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
-from .elementwise import exp, log
-from .operands import (
-    FloatNodeOp,
-    FloatUnaryNodeOp,
-    Gradients,
-    constant_for,
-    is_number,
-    node,
-    number_for,
-    scalar,
-)
+from ..places import place, user_frame
+from .operands import FloatNodeOp, Gradients, constant_for, is_number, node, number_for, scalar
 
 _BROADCASTS = (
     Case((2, 3), (2, 3)),
@@ -123,12 +117,32 @@ class ScalarMultNodeOp(UnaryNodeOp):
 
 
 def negate(x: Node) -> Node:
-    """``-x``. Source: Marian, ``NegNodeOp``."""
+    """``-x``. Shape: that of ``x``. Gradient: ``-adj``. Source: Marian, ``operator-``."""
     return NegNodeOp(x)
 
 
-def plus(a: Any, b: Any) -> Node:
-    """``a + b``, broadcast; one of them may be a number. Adding 0 returns the node itself."""
+def sum_of(op: str, x: Node | Sequence[Node]) -> Node:
+    """``x`` itself, or the sum of a list of nodes: what the function ``op`` of a list is applied to."""
+    if isinstance(x, Node):
+        return x
+    terms = x if isinstance(x, Sequence) else [x]
+    if not terms:
+        raise ElementTypeError(f"{op}: expected at least one node\n  at {place(user_frame())}")
+    return functools.reduce(plus, [node(op, term) for term in terms])
+
+
+def plus(a: Any, b: Any = None) -> Node:
+    """``a + b``, of which one may be a number, or ``plus(nodes)``: the sum of a list of nodes.
+
+    Adding 0 returns the node itself, and so does a list of one.
+
+    Shape: broadcast of all.
+    Gradient: ``adj`` by each.
+    Differs: Marian takes a list of one only, and aborts on more.
+    Source: Marian, ``operator+`` and ``plus``.
+    """
+    if b is None:
+        return sum_of("plus", a)
     if is_number(a):
         a, b = b, a
     if not is_number(b):
@@ -138,7 +152,12 @@ def plus(a: Any, b: Any) -> Node:
 
 
 def minus(a: Any, b: Any) -> Node:
-    """``a - b``, broadcast; one of them may be a number. ``x - 0`` is ``x`` itself, ``0 - x`` is ``-x``."""
+    """``a - b``, of which one may be a number. ``x - 0`` is ``x`` itself, ``0 - x`` is ``-x``.
+
+    Shape: broadcast of both.
+    Gradient: ``adj`` by ``a``, ``-adj`` by ``b``.
+    Source: Marian, ``operator-``.
+    """
     if is_number(b):
         return plus(a, -number_for("-", a, b))
     if is_number(a):
@@ -147,7 +166,12 @@ def minus(a: Any, b: Any) -> Node:
 
 
 def mult(a: Any, b: Any) -> Node:
-    """``a * b``, broadcast; one of them may be a number. Multiplying by 1 returns the node itself."""
+    """``a * b``, element by element, of which one may be a number. Multiplying by 1 returns the node itself.
+
+    Shape: broadcast of both.
+    Gradient: ``adj b`` by ``a``, ``adj a`` by ``b``.
+    Source: Marian, ``operator*``.
+    """
     if is_number(a):
         a, b = b, a
     if not is_number(b):
@@ -157,13 +181,33 @@ def mult(a: Any, b: Any) -> Node:
 
 
 def div(a: Any, b: Any) -> Node:
-    """``a / b``, broadcast; one of them may be a number.
+    """``a / b``, of which one may be a number.
 
-    By a number ``c`` it is multiplication by ``1 / c``, as in Marian, which rounds differently.
+    By a number ``c`` it is multiplication by ``1 / c``, as in Marian, which rounds differently. A number
+    above is a fresh constant each time, so that two such nodes are never one.
+
+    Shape: broadcast of both.
+    Gradient: ``adj / b`` by ``a``, ``-adj y / b`` by ``b``.
+    Source: Marian, ``operator/``.
     """
     if is_number(b):
         return mult(a, 1.0 / b if b != 0 else math.copysign(math.inf, b))
-    return DivNodeOp(constant_for(b, a) if is_number(a) else a, b)
+    return DivNodeOp(number_as_node("/", a, b) if is_number(a) else a, b)
+
+
+def number_as_node(op: str, value: Any, other: Any) -> Node:
+    """The number ``value`` as a constant of shape (1,) and of the element type of the node ``other``.
+
+    ``ElementTypeError`` if that type cannot hold it.
+    """
+    number = number_for(op, node(op, other), value)
+    try:
+        return constant_for(other, number)
+    except OverflowError:
+        kind = other.value_type
+        raise ElementTypeError(
+            f"{op}: {kind} does not hold {value!r}; cast the node\n  at {place(user_frame())}"
+        ) from None
 
 
 class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):
@@ -178,9 +222,11 @@ class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):
 
 
 def logaddexp(a: Node, b: Node) -> Node:
-    """``log(exp(a) + exp(b))`` without overflow, broadcast.
+    """``log(exp(a) + exp(b))`` without overflow.
 
-    Gradient: ``sigmoid(a - b)`` and ``sigmoid(b - a)``. Source: Marian, ``logaddexp``.
+    Shape: broadcast of both.
+    Gradient: ``adj sigmoid(a - b)`` by ``a``, ``adj sigmoid(b - a)`` by ``b``.
+    Source: Marian, ``logaddexp``.
     """
     return LogAddExpNodeOp(a, b)
 
@@ -213,60 +259,31 @@ class MinimumNodeOp(ElementBinaryNodeOp):
         return jnp.where(a < b, adj, 0), jnp.where(a < b, 0, adj)
 
 
-def _number_first(a: Any, b: Any) -> tuple[Node, Node]:
+def _number_first(op: str, a: Any, b: Any) -> tuple[Node, Node]:
     if is_number(b):
         a, b = b, a
-    return (constant_for(node("maximum or minimum", b), a) if is_number(a) else a), b
+    return (number_as_node(op, a, b) if is_number(a) else a), b
 
 
 def maximum(a: Any, b: Any) -> Node:
-    """The larger of ``a`` and ``b``, broadcast; one of them may be a number.
+    """The larger of ``a`` and ``b``, element by element; one of them may be a number.
 
-    The gradient goes to ``a`` where ``a > b``, else to ``b``: ties go to the second. A number counts as
-    the first in either order, so ``maximum(x, 0)`` has gradient 1 at ``x = 0``, unlike ``relu``.
+    A number counts as the first in either order, so ``maximum(x, 0)`` has gradient 1 at ``x = 0``, unlike
+    ``relu``.
+
+    Shape: broadcast of both.
+    Gradient: ``adj`` to ``a`` where ``a > b``, else to ``b``: ties go to the second.
     Source: Marian, ``maximum``.
     """
-    return MaximumNodeOp(*_number_first(a, b))
+    return MaximumNodeOp(*_number_first("maximum", a, b))
 
 
 def minimum(a: Any, b: Any) -> Node:
-    """The smaller of ``a`` and ``b``, broadcast; one of them may be a number.
+    """The smaller of ``a`` and ``b``, element by element; one of them may be a number, and counts as the
+    first in either order.
 
-    The gradient goes to ``a`` where ``a < b``, else to ``b``: ties go to the second, and a number counts
-    as the first. Source: Marian, ``minimum``.
+    Shape: broadcast of both.
+    Gradient: ``adj`` to ``a`` where ``a < b``, else to ``b``: ties go to the second.
+    Source: Marian, ``minimum``.
     """
-    return MinimumNodeOp(*_number_first(a, b))
-
-
-class PowNodeOp(FloatUnaryNodeOp):
-    """``x`` to a whole power, for any base; ``x ** n``. No twin in Marian."""
-
-    type = "pow"
-    n: int
-    cases = (Case((2, 3), n=3), Case((2, 3), domain="positive", n=-2), Case((2, 3), n=0))
-
-    def forward_ops(self, x: Array) -> Array:
-        return jax.lax.integer_pow(x, self.n)
-
-    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (adj * self.n * jax.lax.integer_pow(x, self.n - 1) if self.n else jnp.zeros_like(x),)
-
-
-def pow(a: Any, b: Any) -> Node:
-    """``a`` to the power ``b`` as ``exp(log(a) * b)``; one of them may be a number.
-
-    NaN for a negative base, also with a whole exponent; ``x ** n`` knows better. Source: Marian, ``pow``.
-    """
-    if is_number(a):
-        return exp(mult(math.log(a) if a > 0 else -math.inf if a == 0 else math.nan, b))
-    return exp(mult(log(a), b))
-
-
-def power(a: Any, b: Any) -> Node:
-    """``a ** b``: for a whole number ``b`` by multiplication, for any base; else ``pow(a, b)``.
-
-    ``x ** 1`` returns ``x``. Gradient for a number n: ``n * x ** (n - 1)``.
-    """
-    if not is_number(b) or not float(b).is_integer():
-        return pow(a, b)
-    return a if b == 1 else PowNodeOp(a, n=int(b))
+    return MinimumNodeOp(*_number_first("minimum", a, b))

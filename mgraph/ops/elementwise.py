@@ -1,4 +1,4 @@
-"""Elementwise functions of one node, and ``tanh`` of a sum of nodes. Gradients: ``adj * f'(x)``."""
+"""Elementwise functions of one node; activations also of a list of nodes, that is of their sum."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
+from ..errors import ArgumentError
 from ..node import Node, UnaryNodeOp
+from .arithmetic import sum_of
 from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients
+
+Nodes = Node | Sequence[Node]
+"""A node, or a list of nodes that stands for their sum."""
 
 
 class SigmoidNodeOp(FloatUnaryNodeOp):
@@ -27,9 +32,15 @@ class SigmoidNodeOp(FloatUnaryNodeOp):
         return (adj * val * (1 - val),)
 
 
-def sigmoid(x: Node) -> Node:
-    """The logistic function ``1 / (1 + exp(-x))``. Gradient: ``y (1 - y)``. Source: Marian, ``sigmoid``."""
-    return SigmoidNodeOp(x)
+def sigmoid(x: Nodes) -> Node:
+    """The logistic function ``1 / (1 + exp(-x))``, of a node or of the sum of a list of nodes.
+
+    Shape: that of ``x``, for a list broadcast of all.
+    Gradient: ``adj y (1 - y)``.
+    Differs: Marian aborts on lists.
+    Source: Marian, ``sigmoid``.
+    """
+    return SigmoidNodeOp(sum_of("sigmoid", x))
 
 
 class TanhNodeOp(FloatNodeOp):
@@ -44,10 +55,12 @@ class TanhNodeOp(FloatNodeOp):
         return (adj * (1 - val * val),) * len(xs)
 
 
-def tanh(*xs: Node | Sequence[Node]) -> Node:
-    """The hyperbolic tangent of the sum of one or more nodes, or of a list of nodes, broadcast.
+def tanh(*xs: Nodes) -> Node:
+    """The hyperbolic tangent of the sum of one or more nodes, or of a list of nodes, as one node.
 
-    Gradient by each: ``1 - y^2``. Source: Marian, ``tanh``.
+    Shape: broadcast of all.
+    Gradient: ``adj (1 - y^2)`` by each.
+    Source: Marian, ``tanh``.
     """
     nodes = [n for x in xs for n in ((x,) if isinstance(x, Node) else x)]
     return TanhNodeOp(*nodes)
@@ -64,9 +77,15 @@ class ReLUNodeOp(UnaryNodeOp):
         return (jnp.where(x > 0, adj, 0),)
 
 
-def relu(x: Node) -> Node:
-    """``max(x, 0)``. Gradient: 1 where ``x > 0``, 0 at 0. Source: Marian, ``relu``."""
-    return ReLUNodeOp(x)
+def relu(x: Nodes) -> Node:
+    """``max(x, 0)``, of a node or of the sum of a list of nodes.
+
+    Shape: that of ``x``, for a list broadcast of all.
+    Gradient: ``adj`` where ``x > 0``, else 0, also at 0.
+    Differs: Marian takes a list of one only, and aborts on more.
+    Source: Marian, ``relu``.
+    """
+    return ReLUNodeOp(sum_of("relu", x))
 
 
 class PReLUNodeOp(FloatUnaryNodeOp):
@@ -81,16 +100,27 @@ class PReLUNodeOp(FloatUnaryNodeOp):
         return (jnp.where(x > 0, adj, self.alpha * adj),)
 
 
-def prelu(x: Node, alpha: float = 0.01) -> Node:
-    """``x`` where ``x > 0``, else ``alpha * x``; ``alpha`` is a constant, not learnt.
+def prelu(x: Nodes, alpha: float = 0.01) -> Node:
+    """``x`` where ``x > 0``, else ``alpha x``, of a node or of the sum of a list of nodes.
 
-    Gradient: 1 or ``alpha``, ``alpha`` at 0. Source: Marian, ``prelu``.
+    ``alpha`` is a number and not learnt.
+
+    Shape: that of ``x``, for a list broadcast of all.
+    Gradient: ``adj`` where ``x > 0``, else ``alpha adj``, also at 0.
+    Differs: Marian aborts on lists.
+    Source: Marian, ``prelu``.
     """
-    return PReLUNodeOp(x, alpha=float(alpha))
+    return PReLUNodeOp(sum_of("prelu", x), alpha=float(alpha))
 
 
-def leakyrelu(x: Node) -> Node:
-    """``prelu(x, 0.01)``. Source: Marian, ``leakyrelu``."""
+def leakyrelu(x: Nodes) -> Node:
+    """``prelu(x, 0.01)``: ``x`` where ``x > 0``, else ``0.01 x``.
+
+    Shape: that of ``x``, for a list broadcast of all.
+    Gradient: ``adj`` where ``x > 0``, else ``0.01 adj``, also at 0.
+    Differs: Marian aborts on lists.
+    Source: Maas et al. 2013; Marian, ``leakyrelu``.
+    """
     return prelu(x, 0.01)
 
 
@@ -107,12 +137,15 @@ class SwishNodeOp(FloatUnaryNodeOp):
         return (adj * (self.b * val + s * (1 - self.b * val)),)
 
 
-def swish(x: Node) -> Node:
-    """``y = x s`` with ``s = sigmoid(x)``. Gradient: ``y + s (1 - y)``.
+def swish(x: Nodes) -> Node:
+    """``y = x s`` with ``s = sigmoid(x)``, of a node or of the sum of a list of nodes.
 
+    Shape: that of ``x``, for a list broadcast of all.
+    Gradient: ``adj (y + s (1 - y))``.
+    Differs: Marian takes a list of one only, and aborts on more.
     Source: Ramachandran et al. 2017; Marian, ``swish``.
     """
-    return SwishNodeOp(x)
+    return SwishNodeOp(sum_of("swish", x))
 
 
 class GeluNodeOp(FloatUnaryNodeOp):
@@ -129,13 +162,17 @@ class GeluNodeOp(FloatUnaryNodeOp):
         return (adj * (cdf + x * pdf),)
 
 
-def gelu(x: Node) -> Node:
+def gelu(x: Nodes) -> Node:
     """``x Phi(x)`` with the normal distribution function, ``Phi(x) = (1 + erf(x / sqrt 2)) / 2``.
 
-    Not an approximation. Gradient: ``Phi(x) + x phi(x)``. Source: Hendrycks and Gimpel 2016; Marian,
-    ``gelu``.
+    Of a node or of the sum of a list of nodes. Not an approximation, neither by ``tanh`` nor by ``swish``.
+
+    Shape: that of ``x``, for a list broadcast of all.
+    Gradient: ``adj (Phi(x) + x phi(x))`` with the normal density ``phi``.
+    Differs: Marian takes a list of one only, and aborts on more.
+    Source: Hendrycks and Gimpel 2016; Marian, ``gelu``.
     """
-    return GeluNodeOp(x)
+    return GeluNodeOp(sum_of("gelu", x))
 
 
 class LogNodeOp(FloatUnaryNodeOp):
@@ -150,7 +187,13 @@ class LogNodeOp(FloatUnaryNodeOp):
 
 
 def log(x: Node) -> Node:
-    """The natural logarithm; -inf at 0, NaN below. Gradient: ``1 / x``. Source: Marian, ``log``."""
+    """The natural logarithm; -inf at 0, NaN below.
+
+    Shape: that of ``x``.
+    Gradient: ``adj / x``.
+    Differs: Marian's vector kernel on CPU gives NaN at 0.
+    Source: Marian, ``log``.
+    """
     return LogNodeOp(x)
 
 
@@ -166,7 +209,13 @@ class ExpNodeOp(FloatUnaryNodeOp):
 
 
 def exp(x: Node) -> Node:
-    """``e`` to the power ``x``. Gradient: ``y``. Source: Marian, ``exp``."""
+    """``e`` to the power ``x``.
+
+    Shape: that of ``x``.
+    Gradient: ``adj y``.
+    Differs: Marian's vector kernel on CPU cuts ``x`` to +-88.4, so that it never gives inf.
+    Source: Marian, ``exp``.
+    """
     return ExpNodeOp(x)
 
 
@@ -182,7 +231,12 @@ class SinNodeOp(FloatUnaryNodeOp):
 
 
 def sin(x: Node) -> Node:
-    """The sine of ``x`` radians. Gradient: ``cos x``. Source: Marian, ``sin``."""
+    """The sine of ``x`` radians.
+
+    Shape: that of ``x``.
+    Gradient: ``adj cos(x)``.
+    Source: Marian, ``sin``.
+    """
     return SinNodeOp(x)
 
 
@@ -198,7 +252,12 @@ class CosNodeOp(FloatUnaryNodeOp):
 
 
 def cos(x: Node) -> Node:
-    """The cosine of ``x`` radians. Gradient: ``-sin x``. Source: Marian, ``cos``."""
+    """The cosine of ``x`` radians.
+
+    Shape: that of ``x``.
+    Gradient: ``-adj sin(x)``.
+    Source: Marian, ``cos``.
+    """
     return CosNodeOp(x)
 
 
@@ -214,7 +273,12 @@ class TanNodeOp(FloatUnaryNodeOp):
 
 
 def tan(x: Node) -> Node:
-    """The tangent of ``x`` radians. Gradient: ``1 / cos^2 x = 1 + y^2``. Source: Marian, ``tan``."""
+    """The tangent of ``x`` radians.
+
+    Shape: that of ``x``.
+    Gradient: ``adj (1 + y^2)``, which is ``adj / cos(x)^2``.
+    Source: Marian, ``tan``.
+    """
     return TanNodeOp(x)
 
 
@@ -231,7 +295,12 @@ class SqrtNodeOp(FloatUnaryNodeOp):
 
 
 def sqrt(x: Node, eps: float = 0.0) -> Node:
-    """``sqrt(x + eps)``. Gradient: ``0.5 / y``, infinite where ``y = 0``. Source: Marian, ``sqrt``."""
+    """``sqrt(x + eps)``. NaN below ``-eps``.
+
+    Shape: that of ``x``.
+    Gradient: ``adj / (2 y)``, infinite where ``y = 0``.
+    Source: Marian, ``sqrt``.
+    """
     return SqrtNodeOp(x, eps=float(eps))
 
 
@@ -247,7 +316,7 @@ class SquareNodeOp(UnaryNodeOp):
 
 
 def square(x: Node) -> Node:
-    """``x * x``. Gradient: ``2 x``. Source: Marian, ``square``."""
+    """``x * x``. Shape: that of ``x``. Gradient: ``2 adj x``. Source: Marian, ``square``."""
     return SquareNodeOp(x)
 
 
@@ -263,7 +332,12 @@ class AbsNodeOp(UnaryNodeOp):
 
 
 def abs(x: Node) -> Node:
-    """The absolute value. Gradient: the sign of ``x``, 0 at 0. Source: Marian, ``abs``."""
+    """The absolute value.
+
+    Shape: that of ``x``.
+    Gradient: ``adj`` times the sign of ``x``, 0 at 0.
+    Source: Marian, ``abs``.
+    """
     return AbsNodeOp(x)
 
 
@@ -280,8 +354,12 @@ class ClipNodeOp(FloatUnaryNodeOp):
 
 
 def clip(x: Node, c: float) -> Node:
-    """``x`` cut to ``[-c, c]``; ``c = 0`` returns ``x`` itself.
+    """``x`` cut to ``[-c, c]``; ``c = 0`` returns ``x`` itself. ``ArgumentError`` for a negative bound.
 
-    Gradient: 1 where ``|x| < c``, else 0, also at the bounds. Source: Marian, ``clip``.
+    Shape: that of ``x``.
+    Gradient: ``adj`` where ``|x| < c``, else 0, also at the bounds.
+    Source: Marian, ``clip``.
     """
+    if c < 0:
+        raise ArgumentError(f"clip: expected a bound of at least 0, got {c}")
     return x if c == 0 else ClipNodeOp(x, c=float(c))

@@ -1,0 +1,58 @@
+"""Powers. Marian has them through logarithms only; whole powers of any base are ``x ** n``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..cases import Case
+from ..node import Node
+from .arithmetic import mult
+from .elementwise import exp, log
+from .operands import FloatUnaryNodeOp, Gradients, is_number
+
+
+class PowNodeOp(FloatUnaryNodeOp):
+    """``x`` to a whole power, for any base; ``x ** n``."""
+
+    type = "pow"
+    n: int
+    cases = (Case((2, 3), n=3), Case((2, 3), domain="positive", n=-2), Case((2, 3), n=0))
+
+    def forward_ops(self, x: Array) -> Array:
+        return jax.lax.integer_pow(x, self.n)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        return (adj * self.n * jax.lax.integer_pow(x, self.n - 1) if self.n else jnp.zeros_like(x),)
+
+
+def pow(a: Any, b: Any) -> Node:
+    """``a`` to the power ``b`` as ``exp(b log(a))``; one of them may be a number.
+
+    NaN for a negative base, also with a whole exponent; ``x ** n`` knows better.
+
+    Shape: broadcast of both.
+    Gradient: that of its parts: ``adj y b / a`` by ``a``, ``adj y log(a)`` by ``b``.
+    Source: Marian, ``pow``.
+    """
+    if is_number(a):
+        return exp(mult(math.log(a) if a > 0 else -math.inf if a == 0 else math.nan, b))
+    return exp(mult(log(a), b))
+
+
+def power(a: Any, b: Any) -> Node:
+    """``a ** b``: for a whole number ``b`` by multiplication, for any base; else ``pow(a, b)``.
+
+    ``x ** 1`` returns ``x``.
+
+    Shape: broadcast of both.
+    Gradient: ``adj b a ** (b - 1)`` for a whole number ``b``; else that of ``pow``.
+    Source: no twin in Marian.
+    """
+    if not is_number(b) or not float(b).is_integer():
+        return pow(a, b)
+    return a if b == 1 else PowNodeOp(a, n=int(b))
