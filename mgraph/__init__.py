@@ -19,7 +19,9 @@ from .errors import ParameterError as ParameterError
 from .errors import ShapeError as ShapeError
 from .function import Function as Function
 from .gradcheck import GradientReport as GradientReport
+from .gradcheck import OperatorReport as OperatorReport
 from .gradcheck import check_gradients as check_gradients
+from .gradcheck import check_operators as check_operators
 from .graph import ExpressionGraph as ExpressionGraph
 from .leaves import ConstantNode as ConstantNode
 from .leaves import Parameters as Parameters
@@ -60,6 +62,9 @@ from .ops.elementwise import square as square
 from .ops.elementwise import swish as swish
 from .ops.elementwise import tan as tan
 from .ops.elementwise import tanh as tanh
+from .ops.functors import callback as callback
+from .ops.functors import lambda_node as lambda_node
+from .ops.functors import remove_as_root as remove_as_root
 from .ops.index import argmax as argmax
 from .ops.index import argmin as argmin
 from .ops.index import cols as cols

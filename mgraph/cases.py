@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -36,13 +36,23 @@ class Case:
     - ``mask``: zeros and ones, as numbers;
     - ``index:n``: uint32 below ``n``;
     - ``offsets:n``: uint32 that never fall, from 0 to ``n``: where the rows of a CSR matrix begin and end.
+
+    ``through``, a function of nodes, is checked in place of the class where the class needs more than
+    children and fields: the step of a loop, a node with several outputs.
     """
 
     shapes: tuple[Shape, ...]
     domains: tuple[str, ...]
     fields: Mapping[str, Any]
+    through: Callable[..., Any] | None = None
 
-    def __init__(self, *shapes: Shape, domain: str | tuple[str, ...] = "real", **fields: Any) -> None:
+    def __init__(
+        self,
+        *shapes: Shape,
+        domain: str | tuple[str, ...] = "real",
+        through: Callable[..., Any] | None = None,
+        **fields: Any,
+    ) -> None:
         domains = (domain,) * len(shapes) if isinstance(domain, str) else domain
         if len(domains) != len(shapes):
             raise ArgumentError(f"expected one domain or {len(shapes)}, one per child, got {domains}")
@@ -52,6 +62,7 @@ class Case:
         object.__setattr__(self, "shapes", tuple(tuple(s) for s in shapes))
         object.__setattr__(self, "domains", domains)
         object.__setattr__(self, "fields", MappingProxyType(fields))
+        object.__setattr__(self, "through", through)
 
     def values(self, seed: int = 0) -> list[np.ndarray]:
         """One array per child, the same for the same seed: float64, for indices and offsets uint32."""

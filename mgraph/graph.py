@@ -218,10 +218,13 @@ class ExpressionGraph:
         start = run.covered
         run.forward()
         shown = [n for n in self.tape.debugged if n.id >= start]
-        if shown:
+        called = [(n, call) for n, call in self.tape.observers if n.id >= start]
+        if shown or called:
             run.execute()
-            for node in shown:
-                print_value(node)
+        for node in shown:
+            print_value(node)
+        for node, call in called:
+            call(node.child(0))
 
     def backward(self, reset: bool = True, clip_value: float = 0.0) -> None:
         """Gradients of the one top node by every trainable node; the top's adjoint is 1 everywhere.

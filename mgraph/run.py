@@ -153,7 +153,8 @@ class Run:
         segment.ran = True
 
     def _outputs(self, segment: Segment) -> list[int]:
-        """The nodes whose values a program returns: tops and debugged nodes, in a dynamic graph all."""
+        """The nodes whose values a program returns: tops and those that are shown to the user, in a dynamic
+        graph all."""
         tape = self._tape
         inner = range(segment.start, segment.stop)
         operators = [i for i in inner if not is_leaf(tape.rows[i])]
@@ -161,7 +162,7 @@ class Run:
         if graph.dynamic and (segment.start or graph.is_inference()):
             return operators
         consumed = {k for i in operators for k in tape.rows[i][1:]}
-        shown = {node.id for node in tape.debugged}
+        shown = {node.id for node in tape.debugged} | {node.child(0).id for node, _ in tape.observers}
         return [i for i in operators if i not in consumed or i in shown]
 
     def _arguments(self, excerpt: Excerpt, leaves: dict[int, Any]) -> tuple[Any, Any]:
@@ -307,12 +308,13 @@ class Run:
     def one_top(self) -> int:
         """The one trainable node that no other trainable node uses; ``GraphError`` if there are several.
 
-        What is not trainable (a ``stop_gradient``, a comparison) may look at the top without becoming it.
+        What is not trainable (a ``stop_gradient``, a comparison) may look at the top without becoming it,
+        and so may what ``remove_as_root`` was called with.
         """
         tape = self._tape
         consumed = {child.id for n in tape.nodes if n.trainable for child in n.children}
         able = [n for n in tape.nodes if n.trainable and n.children and has_float(n.spec)]
-        tops = [n for n in able if n.id not in consumed]
+        tops = [n for n in able if n.id not in consumed and n.id not in tape.not_roots]
         if len(tops) > 1:
             tops = [n for n in tops if n.type != "tupleView"] or tops
         if not tops:

@@ -7,7 +7,7 @@ Rows hold no value, name or node, so they can be the key of a compiled program a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,8 +74,8 @@ class Tape:
     """
 
     __slots__ = (
-        "__weakref__", "argument", "captured", "debugged", "graph_ref", "inputs", "nodes", "overrides",
-        "parent", "random", "ref", "rows", "run", "seen",
+        "__weakref__", "argument", "captured", "debugged", "graph_ref", "inputs", "nodes", "not_roots",
+        "observers", "overrides", "parent", "random", "ref", "rows", "run", "seen",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +93,9 @@ class Tape:
         self.seen: dict[Row, Node] = {}
         self.overrides: dict[int, bool] = {}
         self.debugged: list[Node] = []
+        self.observers: list[tuple[Node, Callable[[Node], Any]]] = []
+        """Nodes and the functions that are called with them once they are computed."""
+        self.not_roots: set[int] = set()
         self.captured: dict[int, tuple[Node, Node]] = {}
         self.run: Run | None = None
 

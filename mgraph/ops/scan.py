@@ -11,12 +11,14 @@ from typing import Any
 
 import jax
 
+from ..cases import Case
 from ..errors import ElementTypeError, GraphError, ShapeError
 from ..node import ArgumentNode, NaryNodeOp, Node
 from ..recording import capture, new_leaf
 from ..specs import Spec, Specs, spec_of
 from ..tape import Structure, Tape
 from ..trace import trace
+from .elementwise import tanh
 from .structure import TupleViewNodeOp
 
 Nodes = Node | Sequence[Node]
@@ -33,6 +35,17 @@ class Body:
     """Rows of what the step gives out."""
 
 
+def _decaying_sums(first: Node, xs: Node, rate: Node) -> Node:
+    """A loop that its own gradients are checked on: a state, results, a node from outside."""
+
+    def step(state: Node, x: Node) -> tuple[Node, Node]:
+        state = tanh(state * rate, x)
+        return state, state * x
+
+    last, results = scan(step, first, xs)
+    return results + last
+
+
 class ScanNodeOp(NaryNodeOp):
     """``scan``'s node. Children: the first state, the sequences, what the body uses from outside.
 
@@ -41,6 +54,7 @@ class ScanNodeOp(NaryNodeOp):
 
     type = "scan"
     composite = True
+    cases = (Case((2, 3), (4, 2, 3), (1, 3), through=_decaying_sums),)
     body: Body
     sequences: int
     length: int

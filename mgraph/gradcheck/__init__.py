@@ -1,0 +1,15 @@
+"""Gradients held against three witnesses: the hand-written rules, JAX's own derivatives, differences.
+
+Everything is computed in float64, whatever the element type of the graph, so that a rule that is one per
+cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph,
+``check_operators`` every operator of mgraph or of a module of yours.
+"""
+
+from __future__ import annotations
+
+from .check import check_gradients as check_gradients
+from .report import GradientCheck as GradientCheck
+from .report import GradientReport as GradientReport
+from .survey import OperatorReport as OperatorReport
+from .survey import OperatorRow as OperatorRow
+from .survey import check_operators as check_operators

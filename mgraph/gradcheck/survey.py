@@ -1,0 +1,209 @@
+"""``check_operators``: every operator of mgraph, or of a user's module, against all witnesses."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import ops
+from ..errors import ArgumentError, MGraphError
+from ..node import NaryNodeOp
+from .check import check_gradients
+from .report import GradientReport, cells, columns_of, largest, table, verdict
+
+Operator = type[NaryNodeOp]
+
+_DERIVATIVES = ("jax", "differences", "second")
+"""Witnesses that speak of derivatives, which some rules are not by design: that of ``clip_gradient``."""
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One operator, held against the witnesses on all of its cases."""
+
+    operator: str
+    """Name of the node class."""
+    type: str
+    """Its friendly type."""
+    cases: int
+    differences: Mapping[str, float]
+    """For each witness the largest relative difference."""
+    problem: str = ""
+    """Why it could not be checked, if it could not."""
+    report: GradientReport | None = None
+    """The rows of the cases."""
+
+    @property
+    def objections(self) -> tuple[str, ...]:
+        """The witnesses that disagree with the rule on some case, but for what is so by design."""
+        if self.report is None:
+            return ()
+        found = dict.fromkeys(w for check in self.report.checks for w in check.objections)
+        return tuple(w for w in found if w in self.differences)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the rule agrees with all witnesses on all cases."""
+        return not self.problem and not self.objections
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, the problem, or which witnesses say that the rule is wrong."""
+        note = self.report.note if self.report else ""
+        return f"ok ({note})" if self.ok and note else verdict(self.problem, self.objections)
+
+
+@dataclass(frozen=True)
+class OperatorReport:
+    """What ``check_operators`` found; prints as a table."""
+
+    rows: tuple[OperatorRow, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are operators and every one agrees with all witnesses."""
+        return bool(self.rows) and all(row.ok for row in self.rows)
+
+    def __str__(self) -> str:
+        columns = columns_of(row.differences for row in self.rows)
+        rows = [("operator", "type", "cases", *columns, "verdict")]
+        rows += [
+            (r.operator, r.type, str(r.cases), *cells(r.differences, columns), r.verdict) for r in self.rows
+        ]
+        wrong = sum(not row.ok for row in self.rows)
+        total = f"{len(rows) - 1} operators, {sum(r.cases for r in self.rows)} cases, {wrong} wrong"
+        worst = cells(largest(row.differences for row in self.rows), columns)
+        rows.append(("largest", "", "", *worst, ""))
+        return "\n".join([*table(rows, left=2), total])
+
+    def as_json(self) -> dict[str, Any]:
+        """The table as what ``json.dumps`` takes; a difference that is not finite is ``None``."""
+        return {
+            "ok": self.ok,
+            "operators": [
+                {
+                    "operator": row.operator,
+                    "type": row.type,
+                    "cases": row.cases,
+                    "differences": {w: d if math.isfinite(d) else None for w, d in row.differences.items()},
+                    "ok": row.ok,
+                    "verdict": row.verdict,
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def check_operators(
+    names: Sequence[str] = (),
+    module: str | None = None,
+    *,
+    seed: int = 0,
+    on_row: Callable[[OperatorRow], None] | None = None,
+) -> OperatorReport:
+    """Hold the rules of operators against all witnesses, each on all of its ``cases``.
+
+    ``names`` are node classes or friendly types, without regard to case; none stands for all. ``module``, a
+    module's name or the path of a Python file, stands for the operators that it defines instead of
+    mgraph's own. An operator without cases, or whose cases cannot be recorded, fails. ``on_row`` sees each
+    row as soon as it is complete. ``ArgumentError`` for an unknown name, and for a module that cannot be
+    imported or has no operators.
+    """
+    known = own_operators() if module is None else _of_module(module)
+    rows = []
+    for cls in _chosen(names, known):
+        row = check_operator(cls, seed)
+        if on_row is not None:
+            on_row(row)
+        rows.append(row)
+    return OperatorReport(tuple(rows))
+
+
+def check_operator(cls: Operator, seed: int = 0) -> OperatorRow:
+    """One operator on all of its cases."""
+    cases = len(getattr(cls, "cases", ()))
+    if not cases:
+        return OperatorRow(cls.__name__, cls.type, 0, {}, "declares no cases")
+    try:
+        report = check_gradients(cls, seed=seed, thorough=True)
+    except MGraphError as e:
+        return OperatorRow(cls.__name__, cls.type, cases, {}, str(e).split("\n")[0])
+    skipped = _DERIVATIVES if report.note else ()
+    differences = largest(check.differences for check in report.checks)
+    differences = {w: d for w, d in differences.items() if w not in skipped}
+    problem = next((check.problem for check in report.checks if check.problem), "")
+    return OperatorRow(cls.__name__, cls.type, cases, differences, problem, report)
+
+
+def own_operators() -> list[Operator]:
+    """mgraph's operators, by file and name."""
+    for found in pkgutil.iter_modules(ops.__path__):
+        importlib.import_module(f"{ops.__name__}.{found.name}")
+    return _defined_in(lambda name: name.startswith(f"{ops.__name__}."))
+
+
+def _of_module(name: str) -> list[Operator]:
+    module = _imported(name)
+    found = _defined_in(lambda other: other == module.__name__)
+    if not found:
+        raise ArgumentError(f"{name} defines no operator")
+    return found
+
+
+def _imported(name: str) -> Any:
+    """The module of this name, or in the file of this path; the present folder is searched first."""
+    try:
+        if not name.endswith(".py"):
+            if "" not in sys.path and str(Path.cwd()) not in sys.path:
+                sys.path.insert(0, str(Path.cwd()))
+            return importlib.import_module(name)
+        path = Path(name)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise ArgumentError(f"{name} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        return module
+    except (ImportError, OSError, SyntaxError) as e:
+        raise ArgumentError(f"cannot import {name}: {e}") from e
+
+
+def _defined_in(chosen: Callable[[str], bool]) -> list[Operator]:
+    """Operators of the chosen modules: what can be recorded, not the bases of such."""
+    found = {
+        cls
+        for cls in _subclasses(NaryNodeOp)
+        if chosen(cls.__module__)
+        and hasattr(cls, "forward_ops")
+        and ("type" in vars(cls) or not cls.__subclasses__())
+    }
+    return sorted(found, key=lambda c: (c.__module__, c.__name__))
+
+
+def _subclasses(cls: Any) -> Iterator[Any]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+def _chosen(names: Sequence[str], known: Iterable[Operator]) -> list[Operator]:
+    known = list(known)
+    if not names:
+        return known
+    chosen: dict[Operator, None] = {}
+    for name in names:
+        found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]
+        if not found:
+            raise ArgumentError(
+                f"there is no operator {name!r}; there are {', '.join(c.__name__ for c in known)}"
+            )
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)

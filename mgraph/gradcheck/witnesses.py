@@ -1,0 +1,216 @@
+"""The witnesses: one output of a structure as a function of some leaves, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..tape import Excerpt
+from ..trace import trace
+
+_ELEMENTWISE = 48
+"""Inputs up to this many elements are moved one element at a time, larger ones along random directions."""
+_DIRECTIONS = 12
+_STEP = 2e-4
+"""Step of the five-point difference, relative to the size of the input; its error goes as step**4."""
+
+Point = list[jax.Array]
+Loss = Callable[[Point], jax.Array]
+Differences = dict[str, float]
+
+
+class Problem:
+    """One output of an excerpt as a function of the ``chosen`` leaves; the others keep their values.
+
+    The output is contracted with a random adjoint.
+    """
+
+    def __init__(
+        self,
+        excerpt: Excerpt,
+        output: int,
+        chosen: Sequence[int],
+        leaves: Sequence[np.ndarray],
+        draw_seed: int,
+        seed: int,
+    ) -> None:
+        self._excerpt, self._output, self._chosen, self._leaves = excerpt, output, chosen, leaves
+        self._key = jax.random.key(draw_seed & 0xFFFFFFFF)
+        self._random = np.random.default_rng(seed)
+        self._point = [jnp.asarray(leaves[k]) for k in chosen]
+        shapes = jax.eval_shape(lambda v: self._values(v, "jax"), self._point)
+        self._adjoint = jax.tree.map(self._random_like, shapes)
+
+    def first_order(self, rule_set: str) -> list[Differences]:
+        """For each input the differences to JAX and to finite differences, all by one program."""
+        directions = [self._directions(math.prod(p.shape)) for p in self._point]
+
+        @jax.jit
+        def witnesses(point: Point, directions: list[jax.Array]) -> tuple[Any, ...]:
+            by_rule = self._gradient(rule_set)(point)
+            by_jax = self._gradient("jax")(point)
+            measured = [self._slopes(point, i, along) for i, along in enumerate(directions)]
+            expected = [along @ g.reshape(-1) for along, g in zip(directions, by_rule, strict=True)]
+            return by_rule, by_jax, measured, expected, self._magnitude(point)
+
+        by_rule, by_jax, measured, slopes, magnitude = witnesses(self._point, directions)
+        scales = _scales(by_jax, magnitude)
+        return [
+            {"jax": relative(rule, jaxs, scale), "differences": relative(slope, difference, scale)}
+            for rule, jaxs, slope, difference, scale in zip(
+                by_rule, by_jax, slopes, measured, scales, strict=True
+            )
+        ]
+
+    def second_order(self, rule_set: str) -> list[Differences]:
+        """For each input the difference of second derivatives, reverse over reverse, rule to JAX.
+
+        A square of the output is added to what is differentiated, so that the rule is differentiated by
+        the adjoint too.
+        """
+        directions = [self._random_like(p) for p in self._point]
+
+        def curvature(point: Point, rule_set: str) -> tuple[Any, Any]:
+            gradient = jax.grad(lambda p: self._loss(p, rule_set, curved=True))
+
+            def along(point: Point) -> tuple[jax.Array, jax.Array]:
+                terms = [g * d for g, d in zip(gradient(point), directions, strict=True)]
+                return _total(map(jnp.sum, terms)), _total(jnp.sum(jnp.abs(t)) for t in terms)
+
+            return jax.grad(along, has_aux=True)(point)
+
+        @jax.jit
+        def witnesses(point: Point) -> tuple[Any, Any]:
+            return curvature(point, rule_set), curvature(point, "jax")
+
+        (found, _), (expected, magnitude) = witnesses(self._point)
+        triples = zip(found, expected, _scales(expected, magnitude), strict=True)
+        return [{"second": relative(f, e, scale)} for f, e, scale in triples]
+
+    def transformed(self, rule_set: str) -> list[Differences]:
+        """For each input the differences between the compiled gradient and the same one not compiled,
+        over a batch, in a loop, recomputed, and with other inputs frozen."""
+        gradient = self._gradient(rule_set)
+        near = [0.999 * p for p in self._point]
+        positions = range(len(self._chosen))
+
+        @jax.jit
+        def witnesses(point: Point, near: Point) -> tuple[Any, Any]:
+            here, there = gradient(point), gradient(near)
+            both = [jnp.stack(pair) for pair in zip(point, near, strict=True)]
+            expected = [jnp.stack(pair) for pair in zip(here, there, strict=True)]
+            remat = jax.grad(jax.checkpoint(lambda p: self._loss(p, rule_set)))
+            return (here, expected, self._magnitude(point)), {
+                "vmap": jax.vmap(gradient)(both),
+                "scan": jax.grad(lambda b: self._in_a_loop(b, rule_set))(both),
+                "remat": remat(point),
+                "frozen": [self._gradient(rule_set, frozen=k)(point) for k in positions],
+            }
+
+        (here, expected, magnitude), found = witnesses(self._point, near)
+        eager, scales = gradient(self._point), _scales(here, magnitude)
+        return [
+            {
+                "jit": relative(eager[i], here[i], scales[i]),
+                "vmap": relative(found["vmap"][i], expected[i], scales[i]),
+                "scan": relative(found["scan"][i], expected[i], scales[i]),
+                "remat": relative(found["remat"][i], here[i], scales[i]),
+                "frozen": max(
+                    relative(found["frozen"][k][i], 0 * here[i] if i == k else here[i], scales[i])
+                    for k in positions
+                ),
+            }
+            for i in positions
+        ]
+
+    # -- the function itself
+
+    def _values(self, point: Point, rule_set: str, frozen: int | None = None) -> Any:
+        leaves: list[Any] = list(self._leaves)
+        for k, value in zip(self._chosen, point, strict=True):
+            leaves[k] = value
+        moving = {k for i, k in enumerate(self._chosen) if i != frozen}
+        trained = tuple(k in moving for k in range(len(leaves)))
+        values = trace(self._excerpt.structure, leaves, rule_set=rule_set, trained=trained, key=self._key)
+        return values[self._output]
+
+    def _loss(self, point: Point, rule_set: str, *, frozen: int | None = None, curved: bool = False) -> Any:
+        terms = self._terms(self._values(point, rule_set, frozen))
+        return _total(jnp.sum(v * (a + 0.5 * v if curved else a)) for v, a in terms)
+
+    def _magnitude(self, point: Point) -> jax.Array:
+        """The sum of the absolute values of the terms of the loss."""
+        return _total(jnp.sum(jnp.abs(v * a)) for v, a in self._terms(self._values(point, "jax")))
+
+    def _terms(self, output: Any) -> list[tuple[Any, Any]]:
+        """Pairs of an output and its adjoint."""
+        adjoints = jax.tree.leaves(self._adjoint, is_leaf=lambda a: a is None)
+        pairs = zip(jax.tree.leaves(output), adjoints, strict=True)
+        return [(v, a) for v, a in pairs if a is not None]
+
+    def _gradient(self, rule_set: str, frozen: int | None = None) -> Callable[[Point], Point]:
+        return jax.grad(lambda point: self._loss(point, rule_set, frozen=frozen))
+
+    def _in_a_loop(self, points: Point, rule_set: str) -> jax.Array:
+        def step(total: jax.Array, point: Point) -> tuple[jax.Array, None]:
+            return total + self._loss(point, rule_set), None
+
+        return jax.lax.scan(step, jnp.zeros(()), points)[0]
+
+    def _random_like(self, spec: Any) -> Any:
+        if not jnp.issubdtype(spec.dtype, jnp.floating):
+            return None
+        return jnp.asarray(self._random.standard_normal(spec.shape) + 0.5)
+
+    # -- differences
+
+    def _directions(self, size: int) -> jax.Array:
+        """Directions in which an input of ``size`` elements is moved, one per row."""
+        if size <= _ELEMENTWISE:
+            return jnp.eye(size)
+        return jnp.asarray(self._random.standard_normal((_DIRECTIONS, size)) / math.sqrt(size))
+
+    def _slopes(self, point: Point, i: int, directions: jax.Array) -> jax.Array:
+        """Five-point differences of the loss along directions of the i-th input."""
+        step = _STEP * jnp.maximum(1.0, jnp.max(jnp.abs(point[i]), initial=0.0))
+        weights = jnp.array([1.0, -8.0, 8.0, -1.0]) / (12 * step)
+        places = jnp.array([-2.0, -1.0, 1.0, 2.0]) * step
+
+        def moved(direction: jax.Array, t: jax.Array) -> jax.Array:
+            shifted = list(point)
+            shifted[i] = point[i] + t * direction.reshape(point[i].shape)
+            return self._loss(shifted, "jax")
+
+        def slope(direction: jax.Array) -> jax.Array:
+            return weights @ jax.lax.map(lambda t: moved(direction, t), places)
+
+        return jax.lax.map(slope, directions)
+
+
+def _total(terms: Any) -> Any:
+    return sum(terms, start=jnp.zeros(()))
+
+
+def relative(found: Any, expected: Any, scale: float) -> float:
+    """Largest difference over ``scale``; infinite where a value is not finite."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    if not (np.isfinite(found).all() and np.isfinite(expected).all()):
+        return math.inf
+    difference = float(np.max(np.abs(found - expected), initial=0.0))
+    return difference / scale if difference else 0.0
+
+
+def _scales(gradients: Sequence[Any], magnitude: Any) -> list[float]:
+    """What differences of each gradient are relative to: its largest element.
+
+    Where that is less than rounding in the others, or in the terms of the output (whose sum of absolute
+    values is ``magnitude``), can blur, it is what rounding can blur.
+    """
+    sizes = [float(np.max(np.abs(np.asarray(g)), initial=0.0)) for g in gradients]
+    least = max(1e-4 * max(sizes), 1e-5 * float(magnitude))
+    return [max(size, least) for size in sizes]

@@ -1,0 +1,169 @@
+"""Nodes made of a user's functions: an operation without a class, a look at a computed value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+from jax import Array
+
+from ..cases import Case
+from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
+from ..node import NaryNodeOp, Node, UnaryNodeOp
+from ..shape import Shape, as_shape
+from ..specs import Specs, spec_of
+from ..types import Type, as_type
+from .operands import Gradients, node
+
+Forward = Callable[..., Any]
+Backward = Callable[..., Any]
+
+
+class Functors:
+    """A user's forward and backward function as a field: equal if the functions, or their hash, are."""
+
+    __slots__ = ("_key", "backward", "forward")
+
+    def __init__(self, forward: Forward, backward: Backward | None, hash_: int) -> None:
+        self.forward, self.backward = forward, backward
+        self._key: Hashable = hash_ or (forward, backward)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Functors) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return getattr(self.forward, "__name__", "functor")
+
+
+def _scaled_product(a: Node, b: Node) -> Node:
+    return lambda_node(
+        [a, b],
+        a.shape,
+        a.value_type,
+        lambda a, b: 2 * a * b,
+        lambda adj, val, a, b: (2 * adj * b, 2 * adj * a),
+    )
+
+
+def _doubled(x: Node) -> Node:
+    return lambda_node([x], x.shape, x.value_type, lambda x: 2 * x)
+
+
+class LambdaNodeOp(NaryNodeOp):
+    """A forward function without a backward one: not trainable."""
+
+    type = "lambda"
+    gradient_is_derivative = False
+    sizes: Shape
+    to: Type
+    functors: Functors
+    cases = (Case((2, 3), through=_doubled),)
+
+    def check_types(self, *specs: Any) -> None:
+        """The children of a user's function may differ in element type."""
+
+    def new_spec(self, *specs: Any) -> Specs:
+        found, declared = super().new_spec(*specs), spec_of(self.sizes, self.to)
+        if found is not declared:
+            error = (
+                ShapeError if isinstance(found, tuple) or found.shape != declared.shape else ElementTypeError
+            )
+            raise error(f"the function was declared to give {declared!r}, it gives {found!r}")
+        return declared
+
+    def forward_ops(self, *values: Array) -> Array:
+        return jax.lax.stop_gradient(self.functors.forward(*values))
+
+
+class DifferentiableLambdaNodeOp(LambdaNodeOp):
+    """A forward function with its backward one."""
+
+    type = "lambda"
+    gradient_is_derivative = True
+    cases = (Case((2, 3), (2, 3), through=_scaled_product),)
+
+    def forward_ops(self, *values: Array) -> Array:
+        return self.functors.forward(*values)
+
+    def backward_ops(self, adj: Array, val: Array, *values: Array) -> Gradients:
+        assert self.functors.backward is not None
+        gradients: Gradients = self.functors.backward(adj, val, *values)
+        return gradients
+
+
+def lambda_node(
+    nodes: Sequence[Node],
+    shape: Any,
+    type: Any,
+    forward: Forward,
+    backward: Backward | None = None,
+    *,
+    hash: int = 0,
+) -> Node:
+    """``forward(*values)`` of the children's values, an operation without a class.
+
+    ``forward`` is written in JAX (what is not goes into ``jax.pure_callback``) and gives an array of
+    ``shape`` and element type ``type``. ``backward(adj, val, *values)`` returns one gradient per child,
+    ``None`` for none, as ``backward_ops`` does. Two nodes are one if they have the same children and the
+    same functions; functions made anew for every graph are compiled anew, unless a ``hash`` other than 0
+    stands for what they compute. ``ShapeError`` or ``ElementTypeError`` if ``forward`` gives another shape
+    or type, ``ArgumentError`` if one of the functions is none.
+
+    Shape: as declared. Gradient: by ``backward``; without one none, the node is not trainable.
+    Differs: Marian hands nodes to the functions, which write into them; here they get and return arrays.
+    Source: Marian, ``lambda``.
+    """
+    for name, function in (("forward", forward), ("backward", backward)):
+        if not (callable(function) or (function is None and name == "backward")):
+            raise ArgumentError(f"lambda_node: {name} must be a function, got {function!r}")
+    cls = LambdaNodeOp if backward is None else DifferentiableLambdaNodeOp
+    functors = Functors(forward, backward, hash)
+    children = [node("lambda_node", n) for n in nodes]
+    made: Node = cls(*children, sizes=as_shape(shape), to=as_type(type), functors=functors)
+    return made
+
+
+class CallbackNodeOp(UnaryNodeOp):
+    type = "callback"
+    color = "grey"
+    cases = (Case((2, 3)),)
+
+    def forward_ops(self, x: Array) -> Array:
+        return x
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        return (adj,)
+
+
+def callback(x: Node, call: Callable[[Node], Any]) -> Node:
+    """``x``; whenever ``graph.forward()`` or ``graph.backprop()`` computes it, ``call(x)`` is called.
+
+    ``call`` is ordinary Python: ``x.val()`` is the value; what it returns is ignored, what it raises reaches
+    the caller of ``forward()``. It is no part of a ``graph.function``. Calls are made after the nodes are
+    computed, in the order in which they were asked for. ``GraphError`` inside a loop's body, where a node
+    has a value per step.
+
+    Shape: that of ``x``. Gradient: ``adj``. Source: Marian, ``callback``.
+    """
+    tape = node("callback", x).tape()
+    if tape.parent is not None:
+        raise GraphError("callback: a node in a loop's body has a value per step, none to look at")
+    if not callable(call):
+        raise ArgumentError(f"callback expects a function of a node, got {call!r}")
+    view: Node = CallbackNodeOp(x)
+    tape.observers.append((view, call))
+    return view
+
+
+def remove_as_root(x: Node) -> Node:
+    """``x``, which ``backward()`` from now on does not take for the top though no node uses it.
+
+    Shape: that of ``x``. Gradient: none from itself, that of its other uses. Source: Marian,
+    ``removeAsRoot``.
+    """
+    node("remove_as_root", x).tape().not_roots.add(x.id)
+    return x
