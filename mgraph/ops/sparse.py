@@ -10,6 +10,7 @@ counts for nothing, so that arrays may be padded.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from ..specs import Spec, Specs, spec_of
 from .operands import FloatNodeOp, Gradients, accumulable, node
 
 
-def _cases(dense: Shape, sparse_shape: Shape, **fields: bool) -> Case:
+def _cases(dense: Shape, sparse_shape: Shape, **fields: Any) -> Case:
     rows, columns = sparse_shape
     return Case(
         (7,), (7,), (rows + 1,), dense,
