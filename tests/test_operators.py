@@ -77,7 +77,7 @@ def test_fields_come_from_every_base() -> None:
 
 def test_names_and_colors_are_marians() -> None:
     for cls in operators():
-        assert cls.__name__.endswith(("NodeOp", "NormalizationOp")), cls
+        assert cls.__name__.endswith("Op"), cls
         assert cls.color in {"yellow", "orange", "grey"}, cls
 
 
@@ -99,7 +99,7 @@ def test_element_types_are_kept(element_type: str) -> None:
     dtype = jnp.dtype(element_type)
     for cls in operators():
         for case in getattr(cls, "cases", ()):
-            if cls is CastNodeOp:
+            if cls is CastNodeOp or case.through:
                 continue
             fields = dict(case.fields) | ({"to": mgraph.Type.float32} if cls is CrossEntropyNodeOp else {})
             operator = make_operator(cls, fields)
@@ -266,7 +266,7 @@ def test_constant_like(graph: ExpressionGraph) -> None:
         ("layer_norm(x, transpose(x))", r"expected gamma for rows of \(3,\), got \(3, 2\)"),
         ("index_select(x, 0, i2)", "one axis"),
         ("gather(x, 0, i)", "must have the child's sizes or 1"),
-        ("scatter(x, -1, i2, x)", "must have one shape"),
+        ("scatter(x, -1, i2, x)", r"a source of \(2, 3\) does not fit indices that write \(2, 1\)"),
         ("topk(x, 4, -1)", "1 <= k <= 3"),
         ("insert(x, transpose(x), i, 0)", "expected one position"),
         ("gru_ops(x, x, x, x)", "expected xW with 3 times 3 columns"),

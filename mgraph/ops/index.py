@@ -1,7 +1,8 @@
-"""Operators that select by indices, and those that give indices.
+"""Operators that select elements by their indices, or write over them.
 
 Indices are nodes of an integer type, or lists of non-negative ints, which become uint32 constants of the
-graph. A list is checked against the axis; an index in a node that lies outside selects NaN.
+graph. A list is checked against the axis. In a node, an index beyond the end selects NaN and writes
+nothing, and a negative one, which uint32 cannot hold, counts from the end.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from jax import Array
 
 from ..cases import Case
 from ..errors import ElementTypeError, ShapeError
-from ..node import NaryNodeOp, Node, UnaryNodeOp
+from ..node import NaryNodeOp, Node
 from ..places import place, user_frame
-from ..specs import Spec, Specs
-from .operands import Gradients, axis_in, refusal
+from ..shape import Shape
+from ..specs import Spec
+from .arithmetic import number_as_node
+from .operands import Gradients, axis_in, is_number, refusal
 from .shape import reshape
-from .structure import TupleViewNodeOp, stop_gradient
 
 Indices = Node | Sequence[int]
 
@@ -79,7 +81,11 @@ class ColsNodeOp(SelectNodeOp):
 def index_select(x: Node, axis: int, indices: Indices) -> Node:
     """The parts of ``x`` at ``indices`` along ``axis``; an index may occur more than once.
 
-    ``indices``: (n,); the axis gets size n. Gradient: added up at the selected places.
+    ``indices``: a node of shape (n,) or a list. ``ShapeError`` for indices with more axes, and for a list
+    with an index outside of the axis.
+
+    Shape: that of ``x`` with size n along ``axis``.
+    Gradient: ``adj`` added up at the selected places; none by the indices.
     Source: Marian, ``index_select``.
     """
     axis = axis_in("index_select", x, axis)
@@ -94,103 +100,134 @@ def index_select(x: Node, axis: int, indices: Indices) -> Node:
 
 
 def rows(x: Node, indices: Indices) -> Node:
-    """``index_select(x, 0, indices)``: rows of a matrix, embeddings of words. Source: Marian, ``rows``."""
+    """``index_select(x, 0, indices)``: rows of a matrix, embeddings of words.
+
+    Shape: (m, d) and (n,) to (n, d).
+    Gradient: ``adj`` added up at the selected rows; none by the indices.
+    Source: Marian, ``rows``.
+    """
     return index_select(x, 0, indices)
 
 
 def cols(x: Node, indices: Indices) -> Node:
-    """``index_select(x, -1, indices)``: columns of a matrix. Source: Marian, ``cols``."""
+    """``index_select(x, -1, indices)``: columns of a matrix.
+
+    Shape: (m, d) and (n,) to (m, n).
+    Gradient: ``adj`` added up at the selected columns; none by the indices.
+    Source: Marian, ``cols``.
+    """
     return index_select(x, -1, indices)
 
 
-def _places(indices: Array, axis: int) -> tuple[Array, ...]:
+def places_along(indices: Array, axis: int) -> tuple[Array, ...]:
     """For each axis the position that every element of ``indices`` speaks of."""
     open_mesh = list(jnp.indices(indices.shape, sparse=True))
     open_mesh[axis] = indices
     return tuple(open_mesh)
 
 
-class GatherNodeOp(NaryNodeOp):
-    type = "gather"
+class PlacesNodeOp(NaryNodeOp):
+    """Base of the operations on places of ``x`` that indices with as many axes as ``x`` name along one."""
+
     index_children = (1,)
     axis: int
-    cases = (
-        Case((2, 3, 4), (2, 2, 4), domain=("real", "index:3"), axis=1),
-        Case((2, 3, 4), (1, 5, 1), domain=("real", "index:3"), axis=1),
-        Case((2, 3, 4), (2, 1, 6), domain=("real", "index:4"), axis=2),
-    )
 
-    def check_types(self, x: Spec, indices: Spec) -> None:
-        super().check_types(x, indices)
+    def check_types(self, x: Spec, indices: Spec, *others: Spec) -> None:
+        super().check_types(x, indices, *others)
         fits = len(indices.shape) == len(x.shape) and all(
             i == self.axis or m in (1, n) for i, (m, n) in enumerate(zip(indices.shape, x.shape, strict=True))
         )
         if not fits:
             raise ShapeError(f"except along axis {self.axis}, indices must have the child's sizes or 1")
 
+    def picked(self, x: Shape, indices: Shape) -> Shape:
+        """Shape of the places: that of ``x``, along the axis that of the indices."""
+        return *x[: self.axis], indices[self.axis], *x[self.axis + 1 :]
+
+    def places(self, x: Array, indices: Array) -> tuple[Array, ...]:
+        """For each axis of ``x`` the positions of the places."""
+        return places_along(jnp.broadcast_to(indices, self.picked(x.shape, indices.shape)), self.axis)
+
+
+class GatherNodeOp(PlacesNodeOp):
+    type = "gather"
+    cases = (
+        Case((2, 3, 4), (2, 2, 4), domain=("real", "index:3"), axis=1),
+        Case((2, 3, 4), (1, 5, 1), domain=("real", "index:3"), axis=1),
+        Case((2, 3, 4), (2, 1, 6), domain=("real", "index:4"), axis=2),
+        Case((3, 2), (4, 2), domain=("real", "index:3"), axis=0),
+    )
+
     def forward_ops(self, x: Array, indices: Array) -> Array:
         if self._same_everywhere(indices):
             return jnp.take(x, indices.reshape(-1), self.axis, mode="fill")
-        return x.at[_places(self._full(x, indices), self.axis)].get(mode="fill")
+        return x.at[self.places(x, indices)].get(mode="fill")
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array) -> Gradients:
         zeros = jnp.zeros_like(x)
         if self._same_everywhere(indices):
             place = (*[slice(None)] * self.axis, indices.reshape(-1))
             return zeros.at[place].add(adj), None
-        return zeros.at[_places(self._full(x, indices), self.axis)].add(adj), None
+        return zeros.at[self.places(x, indices)].add(adj), None
 
     def _same_everywhere(self, indices: Array) -> bool:
         return indices.size == indices.shape[self.axis]
-
-    def _full(self, x: Array, indices: Array) -> Array:
-        shape = list(x.shape)
-        shape[self.axis] = indices.shape[self.axis]
-        return jnp.broadcast_to(indices, shape)
 
 
 def gather(x: Node, axis: int, indices: Node) -> Node:
     """Elements of ``x`` picked along ``axis``: ``y[i, j] = x[i, indices[i, j]]`` for the last of two axes.
 
-    ``indices`` has as many axes as ``x``, and along the others ``x``'s sizes or 1; ``ShapeError`` if not.
-    The result has ``x``'s shape but for ``axis``, which is that of the indices. Gradient: added up at the
-    picked places. Source: Marian, ``gather``.
+    ``indices`` has as many axes as ``x``, and along the others ``x``'s sizes (a batch of selections) or 1
+    (the same for all); ``ShapeError`` if not.
+
+    Shape: that of ``x``, along ``axis`` that of the indices.
+    Gradient: ``adj`` added up at the picked places; none by the indices.
+    Source: Marian, ``gather``.
     """
     return GatherNodeOp(x, indices, axis=axis_in("gather", x, axis))
 
 
-class ScatterNodeOp(NaryNodeOp):
+class ScatterNodeOp(PlacesNodeOp):
     type = "scatter"
-    index_children = (1,)
-    axis: int
+    cases = (
+        Case((3, 4), (3, 1), (3, 1), domain=("real", "index:4", "real"), axis=1),
+        Case((3, 4), (1, 4), (1, 4), domain=("real", "index:3", "real"), axis=0),
+        Case((2, 3, 4), (2, 1, 4), (4,), domain=("real", "index:3", "real"), axis=1),
+        Case((2, 3, 4), (1, 1, 1), (2, 3, 1), domain=("real", "index:4", "real"), axis=2),
+    )
 
-    cases = (Case((3, 4), (3, 1), (3, 1), domain=("real", "index:4", "real"), axis=1),)
-
-    def check_types(self, x: Spec, indices: Spec, source: Spec) -> None:
-        super().check_types(x, indices, source)
-        if indices.shape != source.shape:
-            raise ShapeError(f"indices {indices.shape} and source {source.shape} must have one shape")
-        i = self.axis
-        if [*indices.shape[:i], *indices.shape[i + 1 :]] != [*x.shape[:i], *x.shape[i + 1 :]]:
-            raise ShapeError(f"except along axis {i}, indices must have the child's sizes")
+    def check_types(self, x: Spec, indices: Spec, *others: Spec) -> None:
+        super().check_types(x, indices, *others)
+        (source,) = others
+        picked = self.picked(x.shape, indices.shape)
+        pairs = zip(reversed(source.shape), reversed(picked), strict=False)
+        if len(source.shape) > len(picked) or not all(m in (1, n) for m, n in pairs):
+            raise ShapeError(f"a source of {source.shape} does not fit indices that write {picked}")
 
     def forward_ops(self, x: Array, indices: Array, source: Array) -> Array:
-        return x.at[_places(indices, self.axis)].set(source)
+        return x.at[self.places(x, indices)].set(source)
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array, source: Array) -> Gradients:
-        places = _places(indices, self.axis)
+        places = self.places(x, indices)
         return adj.at[places].set(0), None, adj.at[places].get(mode="fill", fill_value=0)
 
 
-def scatter(x: Node, axis: int, indices: Node, source: Node) -> Node:
+def scatter(x: Node, axis: int, indices: Node, source: Any) -> Node:
     """``x`` with elements along ``axis`` overwritten: ``y[i, indices[i, j]] = source[i, j]``.
 
-    ``indices`` and ``source`` have one shape: ``x``'s but for ``axis``; ``ShapeError`` if not. No index may
-    occur twice in one row: which source then wins is not defined. An index outside of the axis writes
-    nothing. Gradient: by ``x`` zero where overwritten, by ``source`` gathered. Marian has the last axis only.
+    ``indices`` has as many axes as ``x``, and along the others ``x``'s sizes or 1; ``source`` has their
+    shape, broadcasts to it, or is a number; ``ShapeError`` if not. No index may occur twice in one row:
+    which source then wins is not defined, and all of them get the gradient.
+
+    Shape: that of ``x``.
+    Gradient: by ``x``: ``adj``, 0 where overwritten. By ``source``: ``adj`` where it was written.
+    Differs: Marian has the last axis only, and ``indices`` and ``source`` of one shape.
     Source: Marian, ``scatter``.
     """
-    return ScatterNodeOp(x, indices, source, axis=axis_in("scatter", x, axis))
+    axis = axis_in("scatter", x, axis)
+    if is_number(source):
+        source = number_as_node("scatter", source, x)
+    return ScatterNodeOp(x, indices, source, axis=axis)
 
 
 class InsertNodeOp(NaryNodeOp):
@@ -226,96 +263,10 @@ def insert(buffer: Node, value: Node, position: Node, axis: int) -> Node:
 
     ``value`` has ``buffer``'s shape but for ``axis``, where it is not longer; ``position`` is an integer node
     of shape (1,) or (), so that one program serves every step of a key/value cache. A value that would
-    reach beyond the end is moved back to fit. Gradient: by ``buffer`` zero where overwritten, by ``value``
-    cut out. ``ShapeError`` if the shapes do not fit. No operator in Marian, which has it as a kernel.
+    reach beyond the end is moved back to fit. ``ShapeError`` if the shapes do not fit.
+
+    Shape: that of ``buffer``.
+    Gradient: by ``buffer``: ``adj``, 0 where overwritten. By ``value``: ``adj`` cut out.
+    Source: no twin in Marian, which has it as a kernel.
     """
     return InsertNodeOp(buffer, value, position, axis=axis_in("insert", buffer, axis))
-
-
-class OrderNodeOp(UnaryNodeOp):
-    """Base of the operations with two outputs, values and their uint32 positions along ``axis``.
-
-    Of equal values the first comes first.
-    """
-
-    axis: int
-    descending: bool = True
-
-    def backward_ops(self, adj: tuple[Array, ...], val: tuple[Array, ...], x: Array) -> Gradients:
-        return (jnp.zeros_like(x).at[_places(val[1], self.axis)].add(adj[0]),)
-
-
-class TopKNodeOp(OrderNodeOp):
-    type = "topk"
-    k: int
-    cases = (
-        Case((4, 7), domain="distinct", k=3, axis=1),
-        Case((4, 3), domain="distinct", k=2, axis=0, descending=False),
-        Case((4, 3), domain="distinct", k=1, axis=1),
-    )
-
-    def new_spec(self, x: Spec) -> Specs:
-        if not 1 <= self.k <= x.shape[self.axis]:
-            raise ShapeError(f"expected 1 <= k <= {x.shape[self.axis]}, the size of the axis, got {self.k}")
-        return super().new_spec(x)
-
-    def forward_ops(self, x: Array) -> tuple[Array, Array]:
-        if self.k == 1:
-            best = jnp.argmax if self.descending else jnp.argmin
-            positions = best(x, self.axis, keepdims=True)
-            return jnp.take_along_axis(x, positions, self.axis), positions.astype(jnp.uint32)
-        last = jnp.moveaxis(x, self.axis, -1)
-        values, positions = jax.lax.top_k(last if self.descending else _reversed(last), self.k)
-        values = jnp.moveaxis(values, -1, self.axis)
-        positions = jnp.moveaxis(positions, -1, self.axis).astype(jnp.uint32)
-        return values if self.descending else _reversed(values), positions
-
-
-def _reversed(x: Array) -> Array:
-    """Numbers in the opposite order; its own inverse, also where negating an integer would overflow."""
-    return -x if jnp.issubdtype(x.dtype, jnp.floating) else ~x
-
-
-class SortNodeOp(OrderNodeOp):
-    type = "sort"
-    cases = (
-        Case((4, 5), domain="distinct", axis=1),
-        Case((4, 3), domain="distinct", axis=0, descending=False),
-    )
-
-    def forward_ops(self, x: Array) -> tuple[Array, Array]:
-        positions = jnp.argsort(x, self.axis, stable=True, descending=self.descending)
-        return jnp.take_along_axis(x, positions, self.axis), positions.astype(jnp.uint32)
-
-
-def _outputs(ordered: Node) -> tuple[Node, Node]:
-    return TupleViewNodeOp(ordered, index=0), stop_gradient(TupleViewNodeOp(ordered, index=1))
-
-
-def topk(x: Node, k: int, axis: int, descending: bool = True) -> tuple[Node, Node]:
-    """The k largest elements along ``axis``, sorted, and their positions: ``(values, indices)``.
-
-    ``descending=False`` gives the smallest, from the smallest on. Indices are uint32; of equal elements
-    the first comes first. Gradient: of the values, to their places. ``ShapeError`` if the axis has fewer
-    than k elements. Source: Marian, ``topk``.
-    """
-    axis = axis_in("topk", x, axis)
-    return _outputs(TopKNodeOp(x, k=operator.index(k), axis=axis, descending=bool(descending)))
-
-
-def argmax(x: Node, axis: int) -> tuple[Node, Node]:
-    """The largest element along ``axis`` and its position: ``topk(x, 1, axis)``. Source: Marian."""
-    return topk(x, 1, axis)
-
-
-def argmin(x: Node, axis: int) -> tuple[Node, Node]:
-    """The smallest element along ``axis`` and its position: ``topk(x, 1, axis, False)``. Source: Marian."""
-    return topk(x, 1, axis, descending=False)
-
-
-def sort(x: Node, axis: int, descending: bool = True) -> tuple[Node, Node]:
-    """``x`` sorted along ``axis``, the largest first by default, and the positions: ``(values, indices)``.
-
-    The order of equal elements is kept. Gradient: of the values, to their places. Source: Marian, ``sort``.
-    """
-    return _outputs(SortNodeOp(x, axis=axis_in("sort", x, axis), descending=bool(descending)))

@@ -1,4 +1,4 @@
-"""Operators about the graph itself: where gradients stop, element types, several outputs, dropout."""
+"""Operators about the graph itself: where gradients stop, element types, several outputs, choices."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from ..cases import Case
 from ..errors import ArgumentError
 from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
-from ..node import Node, UnaryNodeOp
-from ..shape import Shape
+from ..node import NaryNodeOp, Node, UnaryNodeOp
+from ..places import place, user_frame
 from ..trace import clip_adjoint
 from ..types import Type, as_type
-from .arithmetic import MultNodeOp
-from .operands import Gradients, axis_in, is_number, node
+from .operands import Gradients, node
 
 
 class StopGradientNodeOp(UnaryNodeOp):
@@ -32,9 +31,11 @@ class StopGradientNodeOp(UnaryNodeOp):
 
 
 def stop_gradient(x: Node) -> Node:
-    """``x`` as a constant: same value, no gradient, not trainable.
+    """``x`` as a constant: same value, not trainable. Other uses of ``x`` keep their gradient.
 
-    Other uses of ``x`` keep their gradient. Source: Marian, ``stopGradient``.
+    Shape: that of ``x``.
+    Gradient: none.
+    Source: Marian, ``stopGradient``.
     """
     return StopGradientNodeOp(x)
 
@@ -56,9 +57,16 @@ class ClipGradientNodeOp(UnaryNodeOp):
 def clip_gradient(x: Node, c: float) -> Node:
     """``x``; the gradient that arrives through this node is cut elementwise to ``[-c, c]``.
 
-    ``c = 0`` returns ``x`` itself. Marian cuts, in place, all gradients that have reached ``x`` so far;
-    here other uses of ``x`` keep theirs. Source: Marian, ``clipGradient``.
+    ``c = 0`` returns ``x`` itself. ``ArgumentError`` for a negative bound.
+
+    Shape: that of ``x``.
+    Gradient: ``adj`` cut to ``[-c, c]``.
+    Differs: Marian cuts, in place, all gradients that have reached ``x`` so far; here other uses of ``x``
+    keep theirs.
+    Source: Marian, ``clipGradient``.
     """
+    if c < 0:
+        raise ArgumentError(f"clip_gradient: expected a bound of at least 0, got {c}")
     return x if c == 0 else ClipGradientNodeOp(x, c=float(c))
 
 
@@ -77,13 +85,22 @@ class CastNodeOp(UnaryNodeOp):
 def cast(x: Node, to: Any = Type.float32) -> Node:
     """``x`` in the element type ``to``, a ``Type`` or its name; ``x`` itself if it has that type.
 
-    The gradient is cast back; none flows through an integer type. ``ElementTypeError`` for an unknown
-    type. Source: Marian, ``cast``.
+    ``ElementTypeError`` for an unknown type.
+
+    Shape: that of ``x``.
+    Gradient: ``adj`` cast back; none to or from integers.
+    Source: Marian, ``cast``.
     """
     to = as_type(to)
     if node("cast", x).value_type is to:
         return x
     return CastNodeOp(x if to.is_float else stop_gradient(x), to=to)
+
+
+def _smallest_first(x: Node) -> Node:
+    from .order import sort  # which is built on this module
+
+    return sort(x, -1, descending=False)[0]
 
 
 class TupleViewNodeOp(UnaryNodeOp):
@@ -97,6 +114,7 @@ class TupleViewNodeOp(UnaryNodeOp):
     color = "grey"
     composite = True
     index: int
+    cases = (Case((2, 3), domain="distinct", through=_smallest_first),)
 
     def check_types(self, *specs: Any) -> None:
         """The outputs of a node may differ in element type."""
@@ -109,45 +127,87 @@ class TupleViewNodeOp(UnaryNodeOp):
         return self.forward_ops(*values)
 
 
+def get(outputs: Node | Sequence[Node], i: int) -> Node:
+    """The i-th of several outputs: of what ``topk``, ``sort``, ``argmax`` and ``argmin`` return, or of a node
+    that has several. ``ArgumentError`` if there are not that many.
+
+    Shape: that of the output.
+    Gradient: ``adj`` to that output; none for integers.
+    Source: Marian, ``get``.
+    """
+    parts = outputs.spec if isinstance(outputs, Node) else outputs
+    if not isinstance(parts, Sequence) or not 0 <= i < len(parts):
+        found = f"{len(parts)} outputs" if isinstance(parts, Sequence) else f"one output, {outputs!r}"
+        raise ArgumentError(f"get: there is no output {i} of {found}\n  at {place(user_frame())}")
+    if not isinstance(outputs, Node):
+        return node("get", outputs[i])
+    view: Node = TupleViewNodeOp(outputs, index=i)
+    return view if view.value_type.is_float else stop_gradient(view)
+
+
+class ChooseNodeOp(NaryNodeOp):
+    type = "choose"
+    color = "grey"
+    index: int
+    cases = (Case((2, 3), (4,), index=1), Case((2, 3), (2, 3), (5, 1), index=0))
+
+    def check_types(self, *specs: Any) -> None:
+        """The nodes may differ in element type."""
+
+    def forward_ops(self, *xs: Array) -> Array:
+        return xs[self.index]
+
+    def backward_ops(self, adj: Array, val: Array, *xs: Array) -> Gradients:
+        return tuple(adj if i == self.index else None for i in range(len(xs)))
+
+
+def choose(nodes: Sequence[Node], index: int) -> Node:
+    """``nodes[index]``; the other nodes count as used, so that they are no tops of the graph.
+
+    For graphs that build alternatives and take one of them. The nodes may differ in shape and element
+    type. ``ArgumentError`` if there is no such node.
+
+    Shape: that of the chosen node.
+    Gradient: ``adj`` to the chosen node, none to the others.
+    Source: Marian, ``choose``.
+    """
+    nodes = list(nodes)
+    if not 0 <= index < len(nodes):
+        raise ArgumentError(f"choose: there is no node {index} of {len(nodes)}\n  at {place(user_frame())}")
+    chosen: Node = ChooseNodeOp(*nodes, index=index)
+    return chosen if chosen.value_type.is_float else stop_gradient(chosen)
+
+
 def debug(x: Node, message: str = "") -> Node:
-    """``x``, whose value and gradient are printed in Marian's layout whenever a run computes them."""
+    """``x``, whose value and gradient are printed in Marian's layout whenever a run computes them.
+
+    Shape: that of ``x``.
+    Gradient: ``adj``, as if it were not there.
+    Source: Marian, ``debug``.
+    """
     return x.debug(message)
 
 
 def checkpoint(x: Node) -> Node:
-    """``x``, kept while other values are recomputed when the graph checkpoints gradients."""
+    """``x``, kept while other values are recomputed when the graph checkpoints gradients.
+
+    Shape: that of ``x``.
+    Gradient: ``adj``, as if it were not there.
+    Source: Chen et al. 2016; Marian, ``checkpoint``.
+    """
     return x.mark_checkpoint()
 
 
 def constant_like(x: Node, init: Initializer | Sequence[float]) -> ConstantNode:
-    """A constant of ``x``'s shape and element type, filled by an initialiser or a list of numbers."""
+    """A constant of ``x``'s shape and element type, filled by an initialiser or by numbers, row-major.
+
+    The numbers are a list, nested or not, or an array; ``ShapeError`` unless they are as many as ``x`` has
+    elements.
+
+    Shape: that of ``x``.
+    Gradient: none.
+    Source: Marian, ``constant_like``.
+    """
     if not isinstance(init, Initializer):
         init = from_vector(init)
-    return x.graph.constant(x.shape, init, x.value_type)
-
-
-def dropout(
-    x: Node,
-    p: float | Node | None,
-    shape: Shape | None = None,
-    *,
-    axes: Sequence[int] | None = None,
-) -> Node:
-    """``x * mask`` with a random mask: 0 with probability ``p``, else ``1 / (1 - p)``.
-
-    ``p`` may be a mask itself, a node that broadcasts to ``x``. The mask has ``x``'s shape, or ``shape``, or
-    ``x``'s sizes along ``axes`` and 1 elsewhere; what it lacks is shared. ``p = 0`` or no mask returns
-    ``x``. Each call makes a mask of its own, drawn anew at each run. Source: Marian, ``dropout``.
-    """
-    if p is None:
-        return x
-    if isinstance(p, Node):
-        return MultNodeOp(x, p)
-    if not is_number(p) or not 0 <= p < 1:
-        raise ArgumentError(f"dropout expects a probability 0 <= p < 1 or a mask, got {p!r}")
-    if p == 0:
-        return x
-    if shape is None:
-        kept = range(len(x.shape)) if axes is None else {axis_in("dropout", x, a) for a in axes}
-        shape = tuple(n if i in kept else 1 for i, n in enumerate(x.shape))
-    return MultNodeOp(x, x.graph.dropout_mask(p, shape, x.value_type))
+    return node("constant_like", x).graph.constant(x.shape, init, x.value_type)

@@ -1,0 +1,108 @@
+"""Dropout: products with random masks, alone and joined to a relu."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..cases import Case
+from ..errors import ArgumentError
+from ..node import Node
+from ..shape import Shape
+from .arithmetic import MultNodeOp
+from .operands import FloatNodeOp, Gradients, axis_in, is_number, node
+from .product import affine
+
+
+def _mask(
+    op: str, x: Node, p: float | Node | None, shape: Shape | None, axes: Sequence[int] | None
+) -> Node | None:
+    """The mask that ``p`` is or asks for; ``None`` where nothing is dropped."""
+    if p is None or isinstance(p, Node):
+        return p
+    if not is_number(p) or not 0 <= p < 1:
+        raise ArgumentError(f"{op} expects a probability 0 <= p < 1 or a mask, got {p!r}")
+    if p == 0:
+        return None
+    if shape is None:
+        kept = range(len(x.shape)) if axes is None else {axis_in(op, x, a) for a in axes}
+        shape = tuple(n if i in kept else 1 for i, n in enumerate(x.shape))
+    return x.graph.dropout_mask(p, shape, x.value_type)
+
+
+def dropout(
+    x: Node,
+    p: float | Node | None,
+    shape: Shape | None = None,
+    *,
+    axes: Sequence[int] | None = None,
+) -> Node:
+    """``x * mask`` with a random mask: 0 with probability ``p``, else ``1 / (1 - p)``.
+
+    ``p`` may be a mask itself, a node that broadcasts to ``x``. The mask has ``x``'s shape, or ``shape``, or
+    ``x``'s sizes along ``axes`` and 1 elsewhere; what it lacks is shared. ``p = 0`` or no mask returns
+    ``x``. Each call makes a mask of its own, drawn anew at each run. ``ArgumentError`` for what is no
+    probability.
+
+    Shape: that of ``x``.
+    Gradient: ``adj mask``.
+    Source: Srivastava et al. 2014; Marian, ``dropout``.
+    """
+    mask = _mask("dropout", node("dropout", x), p, shape, axes)
+    return x if mask is None else MultNodeOp(x, mask)
+
+
+class DropoutReluInplaceNodeOp(FloatNodeOp):
+    """``relu(x)``, or ``relu(x * mask)`` with a second child."""
+
+    type = "dropoutReluInplace"
+    color = "grey"
+    cases = (
+        Case((2, 3), domain="distinct"),
+        Case((2, 3), (2, 3), domain=("distinct", "positive")),
+        Case((2, 3, 4), (3, 1), domain=("distinct", "positive")),
+    )
+
+    def forward_ops(self, x: Array, *mask: Array) -> Array:
+        return jnp.maximum(x * mask[0] if mask else x, 0)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array, *mask: Array) -> Gradients:
+        adj = jnp.where(val > 0, adj, 0)
+        return (adj * mask[0], adj * x) if mask else (adj,)
+
+
+def dropout_relu_inplace(
+    x: Node,
+    p: float | Node | None = None,
+    shape: Shape | None = None,
+    *,
+    axes: Sequence[int] | None = None,
+) -> Node:
+    """``relu(x * mask)`` with a mask as for ``dropout``; without one, or with ``p = 0``, ``relu(x)``.
+
+    Errors as for ``dropout``.
+
+    Shape: that of ``x``.
+    Gradient: ``adj mask`` where ``y > 0``, else 0, also at 0.
+    Differs: Nothing is overwritten; Marian writes the result over the value of ``x``, which every other
+    user of ``x`` then sees, and the gradient over its gradient.
+    Source: Marian, ``dropoutReluInplace``.
+    """
+    mask = _mask("dropout_relu_inplace", node("dropout_relu_inplace", x), p, shape, axes)
+    return DropoutReluInplaceNodeOp(*((x,) if mask is None else (x, mask)))
+
+
+def affine_with_relu_dropout(x: Node, W: Node, b: Node, p: float = 0.0) -> Node:
+    """``relu(affine(x, W, b) * mask)``; the mask has the last two axes and is shared along the others.
+
+    Errors as for ``affine`` and ``dropout``.
+
+    Shape: (..., k), (k, n) and (1, n) to (..., n).
+    Gradient: that of its parts.
+    Differs: In inference on GPU Marian ignores ``p``; here, as in Marian on CPU, ``p`` is what is asked for.
+    Source: Marian, ``affineWithReluDropout``.
+    """
+    y = affine(x, W, b)
+    return dropout_relu_inplace(y, p, axes=range(-min(2, len(y.shape)), 0))
