@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
 import sys
@@ -15,7 +16,16 @@ from mgraph import MGraphError, __version__
 from nmt.config import help_text, notices, parse
 from nmt.lines import open_input, open_output, silence_standard_output
 from nmt.log import logging_as
-from nmt.options import DECODE, SCORE, Command, OptionError, nearest, require_files
+from nmt.options import (
+    DECODE,
+    GRADCHECK,
+    OPERATORS,
+    SCORE,
+    Command,
+    OptionError,
+    nearest,
+    require_files,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -89,10 +99,7 @@ def score(argv: Sequence[str]) -> int | None:
         return None
     values = parse(SCORE, argv)
     require_files(values)
-    if len(values["train_sets"]) != 2:
-        raise OptionError(
-            f"--train-sets: a source and a target file are needed, got {len(values['train_sets'])}"
-        )
+    _require_texts(values)
     if values["summary"]:
         for name in ("normalize", "word_scores"):
             if values[name]:
@@ -126,6 +133,77 @@ def score(argv: Sequence[str]) -> int | None:
     return None
 
 
+def gradcheck(argv: Sequence[str]) -> int | None:
+    """``mgraph gradcheck``: hold hand-written gradients of operators or of a model against jax.grad."""
+    if _asks_for_help(GRADCHECK, argv):
+        return None
+    values = parse(GRADCHECK, argv)
+    of_model = bool(values["model"])
+    _check_combination(values, of_model)
+    with logging_as(values):
+        from nmt import devices
+
+        _greet(GRADCHECK, argv, values)
+        devices.start(values["cpu_threads"], values["devices"])
+        report = _model_gradients(values) if of_model else _operator_gradients(values)
+    if values["json"]:
+        print(json.dumps(report.as_json(), indent=2))
+    else:
+        print(report.table() if values["all"] else report)
+    return None if report.ok else RUN_TIME_ERROR
+
+
+def _check_combination(values: Mapping[str, Any], of_model: bool) -> None:
+    """OptionError for what cannot go together: operators and a model are checked one at a time."""
+    foreign = GRADCHECK.sections["Operators" if of_model else "Model"]
+    given = [f"--{option.name}" for option in foreign if values[option.attribute] != option.default]
+    if of_model:
+        given += values["operands"]
+    if given:
+        problem = "cannot go with" if of_model else "needs"
+        raise OptionError(f"{' '.join(given)} {problem} --model")
+    if of_model:
+        require_files(values)
+        _require_texts(values)
+
+
+def _operator_gradients(values: Mapping[str, Any]) -> Any:
+    from mgraph.gradcheck import check_operators
+
+    return check_operators(values["operands"], values["module"] or None)
+
+
+def _model_gradients(values: Mapping[str, Any]) -> Any:
+    from nmt.gradients import check_model_gradients, read_pairs
+    from nmt.models import load_model
+    from nmt.samples import LineEncoder, load_vocabs
+
+    model = load_model(values["model"])
+    vocabs = load_vocabs(values["vocabs"], model.dim_vocabs)
+    encoder = LineEncoder(vocabs, values["max_length"], max_length_crop=False)
+    source, target = values["train_sets"]
+    with open_input(source) as sources, open_input(target) as targets:
+        pairs = read_pairs(sources, targets, encoder, values["lines"])
+    return check_model_gradients(
+        model,
+        pairs,
+        label_smoothing=values["label_smoothing"],
+        float32=not values["float64"],
+        rule_set="marian" if values["marian_exact"] else "rules",
+    )
+
+
+def operators(argv: Sequence[str]) -> int | None:
+    """``mgraph operators``: list every operator with its Marian name, shape rule and gradient."""
+    if _asks_for_help(OPERATORS, argv):
+        return None
+    values = parse(OPERATORS, argv)
+    from mgraph import catalogue
+
+    print(json.dumps(catalogue.as_json(), indent=2) if values["json"] else catalogue.markdown(), end="")
+    return None
+
+
 def demo(argv: Sequence[str]) -> int | None:
     """``mgraph demo``: a graph, its gradients and a translation, in two minutes."""
     from nmt.demo import main as run
@@ -136,8 +214,17 @@ def demo(argv: Sequence[str]) -> int | None:
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int | None]] = {
     "decode": decode,
     "score": score,
+    "gradcheck": gradcheck,
+    "operators": operators,
     "demo": demo,
 }
+
+
+def _require_texts(values: Mapping[str, Any]) -> None:
+    if len(values["train_sets"]) != 2:
+        raise OptionError(
+            f"--train-sets: a source and a target file are needed, got {len(values['train_sets'])}"
+        )
 
 
 def _started(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +264,7 @@ def _failed(name: str, reason: str, code: int = RUN_TIME_ERROR) -> int:
 
 def _overview() -> str:
     entries = [
-        f"  {name:8}{(run.__doc__ or '').partition(': ')[2].splitlines()[0]}"
+        f"  {name:10}  {(run.__doc__ or '').partition(': ')[2].splitlines()[0]}"
         for name, run in COMMANDS.items()
     ]
     return "\n".join(

@@ -24,11 +24,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(command: Command, argv: Sequence[str]) -> dict[str, Any]:
-    """The values of all options of `command`, by attribute name.
+    """The values of all options of `command`, by attribute name, and its ``operands``.
 
     Raises OptionError for a usage error, naming the option (and the file that it came from).
     """
-    given = _read_command_line(command, argv)
+    given, operands = _read_command_line(command, argv)
     interpolate = given.get("interpolate-env-vars", False)
     from_files: dict[str, Any] = {}
     for path in given.get("config", ()):
@@ -37,7 +37,8 @@ def parse(command: Command, argv: Sequence[str]) -> dict[str, Any]:
         given = dict(_with_paths(given, _interpolated))
         from_files = dict(_with_paths(from_files, _interpolated))
     merged = from_files | given
-    return command.values({command.options[name].attribute: merged[name] for name in merged})
+    values = command.values({command.options[name].attribute: merged[name] for name in merged})
+    return values | {"operands": operands}
 
 
 def read_config(command: Command, path: str) -> dict[str, Any]:
@@ -84,13 +85,14 @@ def notices(command: Command, values: Mapping[str, Any]) -> Iterator[str]:
             ignored.setdefault(option.help, []).append(f"--{option.name}")
     for reason, names in ignored.items():
         yield f"ignored, because {reason}: {' '.join(names)}"
-    if values["relative_paths"]:
+    if values.get("relative_paths"):
         yield "--relative-paths counts inside configuration files only, as in Marian"
 
 
 def help_text(command: Command) -> str:
     """The text of ``--help``: options by section, and what is not supported yet."""
-    parts = [f"usage: mgraph {command.name} [options]\n\n{command.summary}"]
+    operands = f" [{command.operands} ...]" if command.operands else ""
+    parts = [f"usage: mgraph {command.name}{operands} [options]\n\n{command.summary}"]
     listed = {
         title: [option for option in section if option.support is Support.YES]
         for title, section in command.sections.items()
@@ -99,9 +101,12 @@ def help_text(command: Command) -> str:
         if options:
             parts.append("\n".join([f"{title}:", *map(_help_entry, options)]))
     absent = [f"--{o.name}" for o in command.options.values() if o.support is Support.LATER]
-    parts.append(
-        textwrap.fill(f"Marian's, not supported yet: {' '.join(absent)}", 100, break_on_hyphens=False)
-    )
+    if absent:
+        text = f"Marian's, not supported yet: {' '.join(absent)}"
+        parts.append(textwrap.fill(text, 100, break_on_hyphens=False))
+    if command.examples:
+        lines = [f"  {line}\n      {what}" for line, what in command.examples]
+        parts.append("\n".join(["Examples:", *lines]))
     return "\n\n".join(parts)
 
 
@@ -117,12 +122,14 @@ def _help_entry(option: Option) -> str:
     return f"{left}{gap}{option.help}"
 
 
-def _read_command_line(command: Command, argv: Sequence[str]) -> dict[str, Any]:
+def _read_command_line(command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     parser = _Parser(prog=f"mgraph {command.name}", allow_abbrev=False, add_help=False)
     for option in command.options.values():
         names = [f"--{option.name}"] + ([f"-{option.short}"] if option.short else [])
         bare = "true" if option.kind is bool else option.implicit
-        if option.many:
+        if option.kind is bool and command.operands:  # the word after it is an operand, not its value
+            parser.add_argument(*names, dest=option.name, action="append_const", const="true")
+        elif option.many:
             parser.add_argument(
                 *names, dest=option.name, action="extend", nargs="*" if option.implicit else "+"
             )
@@ -131,10 +138,12 @@ def _read_command_line(command: Command, argv: Sequence[str]) -> dict[str, Any]:
         else:
             parser.add_argument(*names, dest=option.name, action="append")
     namespace, rest = parser.parse_known_args(argv)
-    if rest:
+    operands = tuple(word for word in rest if not word.startswith("-")) if command.operands else ()
+    if len(operands) < len(rest):
         raise OptionError(_unexpected(command, rest))
     given = {command.options[name]: words for name, words in vars(namespace).items() if words is not None}
-    return {option.name: option.read(words or [option.implicit or ""]) for option, words in given.items()}
+    values = {option.name: option.read(words or [option.implicit or ""]) for option, words in given.items()}
+    return values, operands
 
 
 def _unexpected(command: Command, words: Sequence[str]) -> str:

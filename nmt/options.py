@@ -238,11 +238,17 @@ def batching(mini_batch: int, maxi_batch: int, sort: str) -> tuple[Option, ...]:
 
 @dataclass(frozen=True)
 class Command:
-    """A command and its options by section."""
+    """A command and its options by section.
+
+    operands: what its words without an option are called in the help; empty if it takes none.
+    examples: lines of the help, each a command and what it is for.
+    """
 
     name: str
     summary: str
     sections: Mapping[str, tuple[Option, ...]]
+    operands: str = ""
+    examples: tuple[tuple[str, str], ...] = ()
     options: Mapping[str, Option] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -333,4 +339,51 @@ SCORE = Command(
         "Device options": DEVICES + NUMBERS,
         "Batch options": batching(64, 100, "trg"),
     },
+)
+
+JSON = Option("json", help="print JSON instead of a table", command=True)
+
+GRADCHECK = Command(
+    "gradcheck",
+    "hold hand-written gradients against jax.grad; the exit code is 1 if one is wrong",
+    {
+        "Operators": (
+            Option("module", str, "", "your own operators: a Python file or the name of a module"),
+        ),
+        "Model": (
+            Option("model", str, "", "check the training loss of this model: .npz", short="m"),
+            Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
+            Option("train-sets", str, (), "source and target file", short="t", many=True),
+            Option("lines", int, 8, "pairs of lines to take", least=1),
+            Option(
+                "max-length",
+                int,
+                100,
+                "most words of a line, </s> counted; longer ones are passed over",
+                least=1,
+            ),
+            Option("label-smoothing", float, 0.0, "of the loss, as in training", least=0),
+            Option("float64", help="compare in float64 only"),
+            Option("marian-exact", help="judge Marian's own formulas where they differ from the right ones"),
+            Option("all", help="print every parameter, not only the ten worst"),
+        ),
+        "Output": (
+            JSON,
+            *(option for option in general(0) if option.name.startswith("log") or option.name == "quiet"),
+        ),
+        "Device": DEVICES,
+    },
+    operands="OPERATOR",
+    examples=(
+        ("mgraph gradcheck", "every operator"),
+        ("mgraph gradcheck layer_norm softmax", "these two"),
+        ("mgraph gradcheck --module user_ops.py", "your own"),
+        ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
+    ),
+)
+
+OPERATORS = Command(
+    "operators",
+    "print the page that compares Marian's operators with mgraph's, as Markdown",
+    {"Output": (JSON,)},
 )

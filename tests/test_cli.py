@@ -314,7 +314,7 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        ([], 2, "mgraph: error: which command? (commands: decode, score, demo)"),
+        ([], 2, "mgraph: error: which command? (commands: decode, score, gradcheck, operators, demo)"),
         (["decoed"], 2, "mgraph: error: unknown command decoed; did you mean decode?"),
         (["decode", "--beam", "3"], 2, "mgraph decode: error: unknown option --beam; did you mean"),
         (["decode"], 2, "mgraph decode: error: --models: one model is needed, got 0"),

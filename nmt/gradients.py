@@ -1,0 +1,315 @@
+"""The gradient of a whole model's training loss: hand-written rules held against ``jax.grad``.
+
+For each parameter the two gradients are compared twice. In float64 they must agree to 1e-10 of the
+gradient's largest element: that shows whether the rules are right, because nothing else can differ by more
+than rounding. In float32 they must agree to 1e-5: that shows whether the rules are also computed as well as
+JAX computes its own. The forward and the values of the parameters are the same in all four gradients.
+
+Two things are no fault of a rule. A gradient may be **zero** in exact arithmetic, as that of the bias of the
+keys of an attention is, to which softmax is invariant: then the differences are relative to the largest
+element of the whole model's gradient. And a gradient may be what is left after large terms cancelled, so
+that float32 holds few digits of it (**rounding**): then two ways in float32 cannot agree better than one
+of them agrees with itself in float64. Both are seen in JAX's own gradients, never in the rules'.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import jax
+import numpy as np
+
+from mgraph import ArgumentError, ExpressionGraph, Type
+from nmt.batches import PaddedBatch, pad
+from nmt.lines import read_lines
+from nmt.loss import cross_entropy_loss, word_count
+from nmt.models import Model
+from nmt.samples import LineEncoder
+from nmt.scorer import ParallelTextError
+from nmt.scoring import Pair
+
+logger = logging.getLogger(__name__)
+
+TOLERANCE_FLOAT64 = 1e-10
+TOLERANCE_FLOAT32 = 1e-5
+ROUNDING_FACTOR = 10
+"""How many times JAX's own rounding error in float32 two ways in float32 may differ by: both have one, and
+the largest of few elements varies."""
+ZERO = 1e-12
+"""A gradient is zero where JAX's in float64 has no element above this, relative to the model's largest."""
+
+WRONG, UNSTABLE = "WRONG", "UNSTABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterCheck:
+    """The gradient by one parameter.
+
+    gradient: the magnitude of its largest element, by JAX in float64.
+    float64, float32: the largest difference of rule and JAX in that type; relative to ``gradient``, or to
+        the largest element of the whole model's gradient where this one is ``zero``.
+    rounding: the same for JAX in float32 and JAX in float64.
+    zero: whether the gradient is zero in exact arithmetic.
+
+    ``float32`` and ``rounding`` are ``None`` where only float64 was computed.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    gradient: float
+    float64: float
+    float32: float | None = None
+    rounding: float | None = None
+    zero: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether rule and JAX agree."""
+        return self.verdict not in (WRONG, UNSTABLE)
+
+    @property
+    def verdict(self) -> str:
+        """``ok``; ``zero`` or ``rounding`` where that explains why it is; ``WRONG`` where float64 says so,
+        ``UNSTABLE`` where the rule is right and float32 computes it worse than JAX does."""
+        if not self.float64 <= TOLERANCE_FLOAT64:
+            return WRONG
+        if self.float32 is None or self.rounding is None or self.float32 <= TOLERANCE_FLOAT32:
+            return "zero" if self.zero else "ok"
+        return "rounding" if self.float32 <= ROUNDING_FACTOR * self.rounding < math.inf else UNSTABLE
+
+    @property
+    def worst(self) -> float:
+        """The larger of the two differences."""
+        return max(self.float64, self.float32 or 0.0)
+
+
+@dataclass(frozen=True)
+class ModelGradientReport:
+    """What ``check_model_gradients`` found; prints as a table of the ten worst rows.
+
+    rows: one per parameter: first those that are wrong, then by the largest difference.
+    loss, words, sentences: what was differentiated: the loss in float64, summed over so many words.
+    """
+
+    rows: tuple[ParameterCheck, ...]
+    loss: float
+    words: int
+    sentences: int
+    label_smoothing: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every parameter's gradients agree."""
+        return all(row.ok for row in self.rows)
+
+    def worst(self, type_: str) -> ParameterCheck | None:
+        """The row of the largest difference in ``"float64"`` or ``"float32"``, ``None`` without one.
+
+        Rows where float32 can decide nothing (``rounding``) do not count.
+        """
+        rows = [r for r in self.rows if getattr(r, type_) is not None]
+        if type_ == "float32":
+            rows = [r for r in rows if r.verdict != "rounding"]
+        return max(rows, key=lambda row: getattr(row, type_), default=None)
+
+    def table(self, rows: int | None = None) -> str:
+        """The report as text with the first ``rows`` rows, or all."""
+        shown = self.rows[:rows]
+        width = max([len("parameter"), *(len(row.name) for row in shown)])
+        lines = [
+            f"{len(self.rows)} parameters, {self.sentences} sentences, {self.words} target words, "
+            f"cross entropy {self.loss:.4f}, label smoothing {self.label_smoothing:g}",
+            f"  {'':{width}}  {'':12}  {'largest':>8}    rule - jax, relative      jax, float32",
+            f"  {'parameter':{width}}  {'shape':12}  {'element':>8}  {'float64':>10}  {'float32':>10}  "
+            f"{'- float64':>12}  verdict",
+        ]
+        for row in shown:
+            shape = "x".join(map(str, row.shape)) or "scalar"
+            lines.append(
+                f"  {row.name:{width}}  {shape:12}  {row.gradient:8.1e}  {row.float64:10.1e}  "
+                f"{_number(row.float32):>10}  {_number(row.rounding):>12}  {row.verdict}"
+            )
+        if left := len(self.rows) - len(shown):
+            lines.append(f"  ... and {left} more")
+        return "\n".join([*lines, *self._summary()])
+
+    def _summary(self) -> Iterator[str]:
+        zeros = sum(row.zero for row in self.rows)
+        rounded = sum(row.verdict == "rounding" for row in self.rows)
+        if zeros:
+            yield f"zero in exact arithmetic, relative to the model's largest element: {zeros}"
+        if rounded:
+            yield f"JAX's own rounding is too large for {TOLERANCE_FLOAT32:g} in float32: {rounded}"
+        limits = {"float64": TOLERANCE_FLOAT64, "float32": TOLERANCE_FLOAT32}
+        for type_, limit in limits.items():
+            if worst := self.worst(type_):
+                found = f"{getattr(worst, type_):.1e} by {worst.name}"
+                yield f"worst in {type_}: {found} (allowed: {limit:g})"
+        wrong = sum(not row.ok for row in self.rows)
+        yield f"{wrong} of {len(self.rows)} gradients are wrong" if wrong else "all gradients agree"
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as what JSON can hold; a difference that is not finite is ``None``."""
+        return {
+            "ok": self.ok,
+            "loss": _finite(self.loss),
+            "words": self.words,
+            "sentences": self.sentences,
+            "label_smoothing": self.label_smoothing,
+            "worst": {
+                type_: {"parameter": worst.name, "difference": _finite(getattr(worst, type_))}
+                for type_ in ("float64", "float32")
+                if (worst := self.worst(type_))
+            },
+            "parameters": [
+                {
+                    "name": row.name,
+                    "shape": list(row.shape),
+                    "gradient": _finite(row.gradient),
+                    "float64": _finite(row.float64),
+                    "float32": _finite(row.float32),
+                    "rounding": _finite(row.rounding),
+                    "verdict": row.verdict,
+                    "ok": row.ok,
+                }
+                for row in self.rows
+            ],
+        }
+
+    def __str__(self) -> str:
+        return self.table(10)
+
+
+def check_model_gradients(
+    model: Model,
+    pairs: Sequence[Pair],
+    *,
+    label_smoothing: float = 0.0,
+    float32: bool = True,
+    rule_set: str = "rules",
+) -> ModelGradientReport:
+    """Hold every parameter's gradient of the loss of ``pairs`` against ``jax.grad`` of the same forward.
+
+    The loss is ``cross_entropy_loss``: without dropout, summed over the target words. ``pairs`` are ids of
+    source and target, ``</s>`` included on both sides. The module's page says what is compared;
+    ``float32=False`` leaves out float32. ``rule_set="marian"`` judges Marian's own formulas instead.
+    Matrix products are computed in full float32, also on devices where JAX would round their operands.
+
+    ``ArgumentError`` for no pairs or a label smoothing outside of 0 to 1.
+    """
+    if not pairs:
+        raise ArgumentError("expected at least one pair of sentences to differentiate the loss of")
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"expected a label smoothing from 0 to 1, got {label_smoothing}")
+    loss = _Loss(model, pad([s for s, _ in pairs]), pad([t for _, t in pairs]), label_smoothing)
+    value, expected = loss.gradients(Type.float64, "jax")
+    wide = _differences(loss.gradients(Type.float64, rule_set)[1], expected)
+    narrow = rounding = None
+    if float32:
+        by_jax = loss.gradients(Type.float32, "jax")[1]
+        rounding = _differences(by_jax, expected)
+        narrow = _differences(loss.gradients(Type.float32, rule_set)[1], by_jax)
+    sizes = {name: _largest(gradient) for name, gradient in expected.items()}
+    whole = max(sizes.values(), default=0.0)
+    rows = []
+    for name, size in sizes.items():
+        zero = size <= ZERO * whole
+        scale = whole if zero else size
+        row = ParameterCheck(
+            name,
+            expected[name].shape,
+            size,
+            float64=_relative(wide[name], scale),
+            float32=_relative(narrow[name], scale) if narrow else None,
+            rounding=_relative(rounding[name], scale) if rounding else None,
+            zero=zero,
+        )
+        rows.append(row)
+    rows.sort(key=lambda row: (not row.ok, row.worst), reverse=True)
+    return ModelGradientReport(
+        tuple(rows), value, word_count(loss.target), len(pairs), float(label_smoothing)
+    )
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """The loss of one batch as a function of the parameters."""
+
+    model: Model
+    source: PaddedBatch
+    target: PaddedBatch
+    label_smoothing: float
+
+    def gradients(self, kind: Type, rule_set: str) -> tuple[float, dict[str, np.ndarray]]:
+        """The loss and its gradient by each parameter, computed in ``kind``."""
+        began = time.perf_counter()
+        graph = ExpressionGraph()
+        graph.set_default_element_type(kind)
+        node = cross_entropy_loss(graph, self.model, self.source, self.target, self.label_smoothing)
+        function = graph.function(node, derivatives=rule_set)
+        with jax.enable_x64(kind is Type.float64), jax.default_matmul_precision("highest"):
+            params = {name: np.asarray(p).astype(kind.dtype) for name, p in self.model.params.items()}
+            value, found = jax.jit(jax.value_and_grad(lambda p: function.pure(p)[0]))(params)
+            result = float(value), {name: np.asarray(gradient) for name, gradient in found.items()}
+        logger.info("%s in %s: %.1f s", rule_set, kind, time.perf_counter() - began)
+        return result
+
+
+def _differences(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The largest difference by each parameter; infinite where a gradient is not finite."""
+    return {name: _largest(found[name].astype(np.float64) - gradient) for name, gradient in expected.items()}
+
+
+def _largest(array: np.ndarray) -> float:
+    largest = float(np.max(np.abs(array), initial=0.0))
+    return largest if math.isfinite(largest) else math.inf
+
+
+def _relative(difference: float, scale: float) -> float:
+    if difference == 0:
+        return 0.0
+    return difference / scale if 0 < scale < math.inf else math.inf
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1e}"
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is None or math.isfinite(value) else None
+
+
+def read_pairs(
+    sources: Iterable[str | bytes], targets: Iterable[str | bytes], encoder: LineEncoder, lines: int
+) -> list[Pair]:
+    """The first ``lines`` pairs of lines as ids; fewer if the texts are shorter.
+
+    Lines that are empty on one side, and those that ``encoder`` finds too long, are passed over with a
+    warning. ``ParallelTextError`` if one text ends before the other, ``ArgumentError`` if no pair is left.
+    """
+    pairs: list[Pair] = []
+    both = zip_longest(read_lines(sources), read_lines(targets))
+    for number, (source, target) in enumerate(both):
+        if len(pairs) == lines:
+            break
+        if source is None or target is None:
+            shorter = "source" if source is None else "target"
+            raise ParallelTextError(f"the {shorter} ends after {number} lines, the other goes on")
+        empty = [side for side, line in (("source", source), ("target", target)) if not line.strip()]
+        if empty:
+            logger.warning("line %d is left out: its %s is empty", number + 1, " and ".join(empty))
+            continue
+        sample = encoder.sample(number, (source, target))
+        if not sample.problem:
+            pairs.append((sample.sequences[0], sample.sequences[1]))
+    if not pairs:
+        raise ArgumentError(
+            f"the texts have no pair of lines that both hold words, at most {encoder.max_length} with </s>"
+        )
+    return pairs

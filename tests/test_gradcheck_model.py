@@ -1,0 +1,353 @@
+"""The gradient of a whole model: right rules pass, wrong ones are found however small what they spoil."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import ArgumentError, ExpressionGraph, GradientError, rules
+from mgraph.ops.norm import LayerNormalizationOp
+from mgraph.ops.product import AffineNodeOp
+from mgraph.ops.softmax import CrossEntropyNodeOp, SoftmaxNodeOp
+from nmt.batches import pad
+from nmt.cli import main
+from nmt.gradients import ModelGradientReport, check_model_gradients, read_pairs
+from nmt.loss import cross_entropy_loss, word_count
+from nmt.model_options import ModelOptions
+from nmt.models import Model, create_model, load_model
+from nmt.samples import LineEncoder, load_vocabs
+from nmt.scorer import ParallelTextError
+
+DATA = Path(__file__).parent / "data" / "numbers"
+SHIPPED = Path(__file__).parent.parent / "nmt" / "numbers" / "model"
+VOCAB = str(SHIPPED / "vocab.spm")
+TEXTS = [str(DATA / name) for name in ("input.en", "input.de")]
+FILES = ["-m", str(SHIPPED / "model.npz"), "-v", VOCAB, VOCAB, "-t"]
+COMMAND = ["gradcheck", "--quiet", *FILES]
+EUROPARL = {
+    "s2s-gru": ["v.de.yml", "v.en.yml"],
+    "transformer-joint": ["v.joint.yml", "v.joint.yml"],
+}
+TRANSFORMER = ModelOptions(
+    type="transformer",
+    dim_vocabs=(11, 13),
+    dim_emb=8,
+    enc_depth=1,
+    dec_depth=1,
+    transformer_heads=2,
+    transformer_dim_ffn=6,
+)
+S2S = ModelOptions(type="s2s", dim_vocabs=(11, 13), dim_emb=3, dim_rnn=4)
+PAIRS = [([3, 4, 9, 0], [5, 6, 0]), ([2, 0], [7, 12, 3, 8, 0]), ([5, 5, 0], [4, 0])]
+
+
+def varied(options: ModelOptions) -> Model:
+    """A small model whose biases and scales are not all alike."""
+    created = create_model(options, seed=4)
+    rng = np.random.default_rng(0)
+    changed = {n: p + 0.2 * rng.standard_normal(p.shape, np.float32) for n, p in created.params.items()}
+    return type(created)(created.options, changed)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return varied(TRANSFORMER)
+
+
+def pairs_of(model: Model, vocabs: list[str], texts: list[str], lines: int) -> list:
+    encoder = LineEncoder(load_vocabs(vocabs, model.dim_vocabs), 100, False)
+    with open(texts[0], "rb") as source, open(texts[1], "rb") as target:
+        return read_pairs(source, target, encoder, lines)
+
+
+def verdicts(report: ModelGradientReport) -> dict[str, str]:
+    return {row.name: row.verdict for row in report.rows}
+
+
+# ---------------------------------------------------------------- right rules
+
+
+def test_the_shipped_model() -> None:
+    model = load_model(SHIPPED / "model.npz")
+    report = check_model_gradients(model, pairs_of(model, [VOCAB, VOCAB], TEXTS, 8))
+    assert report.ok and report.sentences == 8
+    assert {row.name for row in report.rows} == set(model.params)
+    scores = [float(line) for line in (DATA / "scores.txt").read_text().split()[:8]]
+    assert report.loss == pytest.approx(-sum(scores), abs=8e-3), "the loss is what Marian says it is"
+    zero = {row.name for row in report.rows if row.zero}
+    assert zero == {name for name in model.params if name.endswith("_bk")}, "softmax is invariant to these"
+    assert report.worst("float64").float64 < 1e-12
+
+
+@pytest.mark.parametrize("name", EUROPARL)
+def test_models_of_europarl(fixtures: Path, name: str) -> None:
+    model = load_model(fixtures / "marian" / name / "model.npz")
+    vocabs = [str(fixtures / "data" / vocab) for vocab in EUROPARL[name]]
+    texts = [str(fixtures / "data" / text) for text in ("test.de", "test.en")]
+    report = check_model_gradients(model, pairs_of(model, vocabs, texts, 8), label_smoothing=0.1)
+    assert report.ok and "rounding" not in verdicts(report).values()
+    assert report.worst("float64").float64 < 1e-12
+    assert report.worst("float32").float32 < 2e-6
+
+
+def test_a_small_recurrent_model() -> None:
+    assert check_model_gradients(varied(S2S), PAIRS, label_smoothing=0.1).ok
+
+
+def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
+    small = varied(replace(TRANSFORMER, dim_emb=4, transformer_dim_ffn=3))
+    graph = small.new_graph(inference=False)
+    source, target = (pad(list(side)) for side in zip(*PAIRS[:1], strict=True))
+    report = mgraph.check_gradients(cross_entropy_loss(graph, small, source, target, 0.1))
+    assert report.ok, report
+    assert len(report.checks) == len(small.params)
+
+
+# ---------------------------------------------------------------- wrong rules
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, cls: Any, change: Callable[..., Any]) -> None:
+    """Let ``change(gradients, adj, val, *values)`` replace what the rule of ``cls`` returns."""
+    right = cls.backward_ops
+
+    def wrong(self: Any, adj: Any, val: Any, *values: Any) -> Any:
+        return change(right(self, adj, val, *values), adj, val, *values)
+
+    monkeypatch.setattr(cls, "backward_ops", wrong)
+    monkeypatch.setattr(rules, "_VJPS", {})
+
+
+def first(change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Change the gradient by the first child only."""
+    return lambda gradients, *_: (change(gradients[0]), *gradients[1:])
+
+
+def small_ones(factor: float, below: float) -> Callable[[Any], Any]:
+    return lambda g: jnp.where(jnp.abs(g) < below, factor * g, g)
+
+
+FAULTS: dict[str, tuple[Any, Callable[..., Any]]] = {
+    "off by a hundred-millionth": (CrossEntropyNodeOp, first(lambda g: g * (1 + 1e-8))),
+    "a term left out": (SoftmaxNodeOp, lambda g, adj, p, *_: (p * adj,)),
+    "small gradients only, by a percent": (SoftmaxNodeOp, first(small_ones(1.01, 1e-3))),
+    "a gradient that is zero": (SoftmaxNodeOp, first(lambda g: g + 1e-8)),
+    "bias without a gradient": (AffineNodeOp, lambda g, *_: (g[0], g[1], None)),
+    "not a number": (AffineNodeOp, first(lambda g: g.at[..., 0, 0].set(jnp.nan))),
+    "for one scale only": (LayerNormalizationOp, lambda g, *_: (g[0], g[1].at[0].multiply(1.001), *g[2:])),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, model: Model, fault: str) -> None:
+    plant(monkeypatch, *FAULTS[fault])
+    report = check_model_gradients(model, PAIRS, float32=False)
+    found = {name for name, verdict in verdicts(report).items() if verdict == "WRONG"}
+    assert found and not report.ok and report.rows[0].name in found
+    if fault == "a gradient that is zero":
+        assert {name for name in found if name.endswith("_bk")}, "noise of the right size is no excuse"
+    if fault == "bias without a gradient":
+        assert {"decoder_ff_logit_out_b", "encoder_l1_ffn_b1"} <= found
+        assert report.worst("float64").float64 == 1
+    if fault == "for one scale only":
+        assert found == {name for name in model.params if name.endswith("_ln_scale")}
+
+
+def test_a_rule_that_loses_digits_in_float32_is_unstable(
+    monkeypatch: pytest.MonkeyPatch, model: Model
+) -> None:
+    def cut(gradients: Any, *_: Any) -> Any:
+        g = gradients[0]
+        return (g.astype(jnp.bfloat16).astype(g.dtype) if g.dtype == jnp.float32 else g,)
+
+    plant(monkeypatch, SoftmaxNodeOp, cut)
+    report = check_model_gradients(model, PAIRS)
+    assert not report.ok and {"UNSTABLE"} == {row.verdict for row in report.rows if not row.ok}
+    assert report.worst("float64").float64 < 1e-12
+    assert check_model_gradients(model, PAIRS, float32=False).ok, "float64 has all its digits"
+
+
+def test_a_small_gradient_is_not_judged_by_a_large_one(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
+    """The queries see almost nothing of keys that are almost equal: their gradient is a millionth."""
+    params = {n: p * (1e-6 if n.endswith(("_Wk", "_bk")) else 1) for n, p in model.params.items()}
+    faint = type(model)(model.options, params)
+    sizes = {row.name: row.gradient for row in check_model_gradients(faint, PAIRS, float32=False).rows}
+    assert sizes["encoder_l1_self_Wq"] < 1e-6 * max(sizes.values())
+    plant(monkeypatch, SoftmaxNodeOp, first(small_ones(1 + 1e-6, jnp.inf)))
+    found = verdicts(check_model_gradients(faint, PAIRS, float32=False))
+    assert found["encoder_l1_self_Wq"] == found["decoder_l1_context_bq"] == "WRONG"
+
+
+def test_marians_layer_norm_is_found_wrong(model: Model) -> None:
+    report = check_model_gradients(model, PAIRS, float32=False, rule_set="marian")
+    assert not report.ok and report.rows[0].float64 > 1e-3
+    assert verdicts(report)["decoder_ff_logit_out_b"] == "ok", "no layer norm lies above the output layer"
+
+
+def test_a_rule_that_returns_no_gradient_is_named(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
+    plant(monkeypatch, SoftmaxNodeOp, first(lambda g: g[..., :1]))
+    with pytest.raises(GradientError, match="SoftmaxNodeOp.backward_ops: the gradient of child 0"):
+        check_model_gradients(model, PAIRS)
+
+
+# ---------------------------------------------------------------- the loss and its texts
+
+
+def test_padding_counts_nothing_in_the_loss(model: Model) -> None:
+    def loss(pairs: list) -> tuple[float, int]:
+        source, target = (pad(list(side)) for side in zip(*pairs, strict=True))
+        graph = model.new_graph()
+        node = cross_entropy_loss(graph, model, source, target)
+        graph.forward()
+        assert node.shape == (1,)
+        return node.scalar(), word_count(target)
+
+    alone = [loss([pair]) for pair in PAIRS]
+    together, words = loss(PAIRS)
+    assert together == pytest.approx(sum(value for value, _ in alone), rel=1e-5)
+    assert words == sum(count for _, count in alone) == 10
+
+
+@pytest.mark.parametrize("kind", ["float64", "bfloat16"])
+def test_the_loss_is_recorded_in_the_type_of_the_graph(model: Model, kind: str) -> None:
+    graph = ExpressionGraph()
+    graph.set_default_element_type(kind)
+    source, target = (pad(list(side)) for side in zip(*PAIRS, strict=True))
+    loss = cross_entropy_loss(graph, model, source, target, 0.1)
+    assert str(loss.value_type) == ("float64" if kind == "float64" else "float32")
+
+
+def test_arguments_that_cannot_be(model: Model) -> None:
+    with pytest.raises(ArgumentError, match="at least one pair"):
+        check_model_gradients(model, [])
+    with pytest.raises(ArgumentError, match="label smoothing from 0 to 1, got 2"):
+        check_model_gradients(model, PAIRS, label_smoothing=2)
+
+
+def test_lines_that_cannot_be_taken_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    vocabs = load_vocabs([VOCAB, VOCAB], load_model(SHIPPED / "model.npz").dim_vocabs)
+    encoder = LineEncoder(vocabs, 9, False)
+    source = ["six", "", "one " * 9, "seven", "eight"]
+    target = ["sechs", "null", "eins", "sieben", " "]
+    with caplog.at_level(logging.WARNING):
+        pairs = read_pairs(source, target, encoder, 3)
+        assert read_pairs(source, target, encoder, 1) == pairs[:1]
+    assert pairs == [
+        (vocabs[0].encode(s), vocabs[1].encode(t)) for s, t in (("six", "sechs"), ("seven", "sieben"))
+    ]
+    assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [
+        f"line {n} is left out" for n in (2, 3, 5)
+    ]
+    with pytest.raises(ParallelTextError, match="the target ends after 2 lines"):
+        read_pairs(source, target[:2], encoder, 3)
+    for texts in ([], []), (["", "six"], ["null", ""]):
+        with pytest.raises(ArgumentError, match="no pair of lines that both hold words, at most 9 with"):
+            read_pairs(*texts, encoder, 3)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_prints_the_worst_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMAND, *TEXTS, "--lines", "2"]) == 0
+    table = capsys.readouterr().out
+    assert table.splitlines()[0].startswith("86 parameters, 2 sentences, ")
+    assert "  ... and 76 more\n" in table and table.endswith("all gradients agree\n")
+    assert main([*COMMAND, *TEXTS, "--lines", "2", "--json", "--float64", "--marian-exact"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is False and report["sentences"] == 2 and len(report["parameters"]) == 86
+    differences = [row["float64"] for row in report["parameters"]]
+    assert differences == sorted(differences, reverse=True)
+    assert report["worst"] == {
+        "float64": {"parameter": report["parameters"][0]["name"], "difference": differences[0]}
+    }
+    assert report["parameters"][0]["verdict"] == "WRONG"
+
+
+class Operators:
+    """A report on operators as ``mgraph.gradcheck.check_operators`` gives it."""
+
+    def __init__(self, names: tuple[str, ...], module: str | None, ok: bool) -> None:
+        self.names, self.module, self.ok = names, module, ok
+
+    def as_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, "names": list(self.names)}
+
+    def __str__(self) -> str:
+        return f"{self.names} of {self.module}"
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ([], "() of None\n"),
+        (["sin", "--quiet", "relu"], "('sin', 'relu') of None\n"),
+        (["--module", "mine.py", "sin"], "('sin',) of mine.py\n"),
+    ],
+)
+@pytest.mark.parametrize("ok", [True, False])
+def test_the_command_without_a_model_checks_operators(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    printed: str,
+    ok: bool,
+) -> None:
+    def check_operators(names: tuple[str, ...] = (), module: str | None = None) -> Operators:
+        return Operators(names, module, ok)
+
+    monkeypatch.setattr("mgraph.gradcheck.check_operators", check_operators, raising=False)
+    assert main(["gradcheck", *words]) == (0 if ok else 1)
+    assert capsys.readouterr().out == printed
+    assert main(["gradcheck", "--json", "sin"]) == (0 if ok else 1)
+    assert json.loads(capsys.readouterr().out) == {"ok": ok, "names": ["sin"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "reason"),
+    [
+        (["sin", "-m", "a.npz"], 2, "sin cannot go with --model"),
+        (["--module", "mine.py", "-m", "a.npz"], 2, "--module cannot go with --model"),
+        (["--lines", "3", "--all"], 2, "--lines --all needs --model"),
+        (["-m", "a.npz"], 2, "--vocabs: source and target vocabulary are needed, got 0 path(s)"),
+        (
+            ["-m", "a.npz", "-v", "a", "b", "-t", "c"],
+            2,
+            "--train-sets: a source and a target file are needed",
+        ),
+        (["-m", "a.npz", "-v", "a", "b", "-t", "c", "d"], 1, "a.npz: No such file or directory"),
+        ([*FILES, TEXTS[0], "no-such-file"], 1, "no-such-file: No such file or directory"),
+        (["--lnes", "3"], 2, "unknown option --lnes; did you mean --lines?"),
+        (["--lines", "0"], 2, "--lines must be at least 1, got 0"),
+    ],
+)
+def test_errors_are_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: int, reason: str
+) -> None:
+    assert main(["gradcheck", *words, "--quiet"]) == code
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert err.startswith(f"mgraph gradcheck: error: {reason}")
+
+
+def test_texts_of_unequal_length(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "en").write_text("six\nseven\n")
+    (tmp_path / "de").write_text("sechs\n")
+    assert main([*COMMAND, str(tmp_path / "en"), str(tmp_path / "de")]) == 1
+    error = "mgraph gradcheck: error: the target ends after 1 lines, the other goes on\n"
+    assert capsys.readouterr() == ("", error)
+
+
+def test_the_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gradcheck", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: mgraph gradcheck [OPERATOR ...] [options]\n")
+    assert "mgraph gradcheck --module user_ops.py\n" in text and "not supported" not in text
