@@ -41,46 +41,85 @@ class ReshapeNodeOp(UnaryNodeOp):
 def reshape(x: Node, shape: Shape) -> Node:
     """The elements of ``x``, row-major, in another shape; ``x`` itself if it has that shape.
 
-    ``ShapeError`` if the numbers of elements differ; there is no -1. Source: Marian, ``reshape``.
+    ``ShapeError`` if the numbers of elements differ; there is no -1.
+
+    Shape: ``shape``.
+    Gradient: ``adj`` in the shape of ``x``.
+    Source: Marian, ``reshape``.
     """
     shape = as_shape(shape)
     return x if node("reshape", x).shape == shape else ReshapeNodeOp(x, to=shape)
 
 
 def flatten(x: Node) -> Node:
-    """All elements along one axis. Source: Marian, ``flatten``."""
+    """All elements along one axis, row-major.
+
+    Shape: (n,) with all n elements.
+    Gradient: ``adj`` in the shape of ``x``.
+    Source: Marian, ``flatten``.
+    """
     return ReshapeNodeOp(x, to=(math.prod(node("flatten", x).shape),))
 
 
 def flatten_2d(x: Node) -> Node:
-    """A matrix of ``x``'s rows: all axes but the last in one. Source: Marian, ``flatten_2d``."""
+    """A matrix of ``x``'s rows.
+
+    Shape: (..., d) to (rows, d).
+    Gradient: ``adj`` in the shape of ``x``.
+    Source: Marian, ``flatten_2d``.
+    """
     shape = node("flatten_2d", x).shape
     return ReshapeNodeOp(x, to=(math.prod(shape[:-1]), *shape[-1:]))
 
 
 def atleast_nd(x: Node, n: int) -> Node:
-    """``x`` with axes of size 1 put in front until there are ``n``. Source: Marian, ``atleast_nd``."""
+    """``x`` with axes of size 1 put in front until there are ``n``; ``x`` itself if it has as many.
+
+    Shape: (1, ..., 1, ...) with at least ``n`` axes.
+    Gradient: ``adj`` in the shape of ``x``.
+    Source: Marian, ``atleast_nd``.
+    """
     shape = node("atleast_nd", x).shape
     return reshape(x, (1,) * (n - len(shape)) + shape)
 
 
 def atleast_1d(x: Node) -> Node:
-    """``atleast_nd(x, 1)``."""
+    """``atleast_nd(x, 1)``.
+
+    Shape: that of ``x``, with ones in front up to one axis.
+    Gradient: ``adj`` in the shape of ``x``.
+    Source: Marian, ``atleast_1d``.
+    """
     return atleast_nd(x, 1)
 
 
 def atleast_2d(x: Node) -> Node:
-    """``atleast_nd(x, 2)``."""
+    """``atleast_nd(x, 2)``.
+
+    Shape: that of ``x``, with ones in front up to two axes.
+    Gradient: ``adj`` in the shape of ``x``.
+    Source: Marian, ``atleast_2d``.
+    """
     return atleast_nd(x, 2)
 
 
 def atleast_3d(x: Node) -> Node:
-    """``atleast_nd(x, 3)``."""
+    """``atleast_nd(x, 3)``.
+
+    Shape: that of ``x``, with ones in front up to three axes.
+    Gradient: ``adj`` in the shape of ``x``.
+    Source: Marian, ``atleast_3d``.
+    """
     return atleast_nd(x, 3)
 
 
 def atleast_4d(x: Node) -> Node:
-    """``atleast_nd(x, 4)``."""
+    """``atleast_nd(x, 4)``.
+
+    Shape: that of ``x``, with ones in front up to four axes.
+    Gradient: ``adj`` in the shape of ``x``.
+    Source: Marian, ``atleast_4d``.
+    """
     return atleast_nd(x, 4)
 
 
@@ -107,6 +146,9 @@ def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
     """``x`` with its axes in another order: axis i of the result is ``x``'s axis ``axes[i]``.
 
     Without ``axes`` the last two are swapped. ``ShapeError`` if ``axes`` does not name each axis once.
+
+    Shape: that of ``x`` in the new order: (..., m, n) to (..., n, m).
+    Gradient: ``adj`` with its axes back in the old order.
     Source: Marian, ``transpose``.
     """
     order = list(range(len(node("transpose", x).shape)))
@@ -121,6 +163,9 @@ def swap_axes(x: Node, axis1: int, axis2: int) -> Node:
     """``x`` with two axes swapped; ``x`` itself if they are the same.
 
     A reshape if no element moves, that is if one of the two and all between have size 1.
+
+    Shape: that of ``x`` with the two sizes swapped.
+    Gradient: ``adj`` with the two axes swapped.
     Source: Marian, ``swapAxes``.
     """
     first, last = sorted((axis_in("swap_axes", x, axis1), axis_in("swap_axes", x, axis2)))
@@ -155,7 +200,10 @@ class ConcatenateNodeOp(NaryNodeOp):
 def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
     """The nodes one after the other along ``axis``; a single one is returned itself.
 
-    ``ShapeError`` if their other axes differ. Gradient: cut into the nodes' parts.
+    ``ShapeError`` if their other axes differ.
+
+    Shape: that of the nodes, with the sum of their sizes along ``axis``.
+    Gradient: ``adj`` cut into the nodes' parts.
     Source: Marian, ``concatenate``.
     """
     nodes = list(nodes)
@@ -167,7 +215,11 @@ def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
 def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
     """``repeats`` copies of ``x``, one after the other along ``axis`` (a b a b); once is ``x`` itself.
 
-    Gradient: summed over the copies. Source: Marian, ``repeat``.
+    ``ShapeError`` for fewer copies than one.
+
+    Shape: that of ``x``, ``repeats`` times as long along ``axis``.
+    Gradient: ``adj`` summed over the copies.
+    Source: Marian, ``repeat``.
     """
     if repeats < 1:
         raise refusal("repeat", f"expected at least one copy, got {repeats}", node("repeat", x))
@@ -201,8 +253,12 @@ def slice(x: Node, axis: int, range: Slice | int) -> Node:
     """The part of ``x`` in a ``Slice`` of ``axis``, or at one position; the axis stays, with size 1.
 
     Negative positions count from the end. Everything is ``x`` itself. ``ShapeError`` if nothing is
-    selected, outside of the axis, or with a negative stride. Gradient: zero outside of the slice.
-    Source: Marian, ``slice``, which gathers where it cannot make a view.
+    selected, outside of the axis, or with a negative stride.
+
+    Shape: that of ``x``, along ``axis`` as long as the slice.
+    Gradient: ``adj`` in the slice, 0 outside.
+    Differs: Marian's node is a ``gather`` where the slice is not one piece of memory.
+    Source: Marian, ``slice``.
     """
     axis = axis_in("slice", x, axis)
     chosen = range if isinstance(range, Slice) else Slice(operator.index(range))
@@ -217,7 +273,14 @@ def slice(x: Node, axis: int, range: Slice | int) -> Node:
 
 
 def narrow(x: Node, axis: int, start: int, length: int) -> Node:
-    """``slice(x, axis, Slice(start, start + length))``. Source: Marian, ``narrow``."""
+    """``length`` positions of ``axis`` from ``start`` on: ``slice(x, axis, Slice(start, start + length))``.
+
+    Errors as for ``slice``.
+
+    Shape: that of ``x`` with size ``length`` along ``axis``.
+    Gradient: ``adj`` in the slice, 0 outside.
+    Source: Marian, ``narrow``.
+    """
     return slice(x, axis, Slice(start, start + length))
 
 
@@ -249,10 +312,13 @@ def _shifted(x: Array, offsets: tuple[int, ...], fill: float) -> Array:
 
 
 def shift(x: Node, offsets: Sequence[int], pad: float = 0.0) -> Node:
-    """``x`` with its elements moved along each axis, later by a positive offset, of the same shape.
+    """``x`` with its elements moved along each axis, later by a positive offset.
 
-    ``pad`` fills what becomes free, what leaves is lost. Gradient: moved back, none by the padding.
-    ``ShapeError`` unless there is one offset per axis. Marian moves by one flat offset, which comes to the
-    same along the outermost axis alone. Source: Marian, ``shift``.
+    ``pad`` fills what becomes free, what leaves is lost. ``ShapeError`` unless there is one offset per axis.
+
+    Shape: that of ``x``.
+    Gradient: ``adj`` moved back, 0 where elements were lost.
+    Differs: Marian moves the memory by one sum of all offsets, right along the first axis only.
+    Source: Marian, ``shift``.
     """
     return ShiftNodeOp(x, offsets=tuple(operator.index(n) for n in offsets), pad=float(pad))
