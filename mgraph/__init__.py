@@ -85,6 +85,7 @@ from .ops.order import topk_values as topk_values
 from .ops.power import pow as pow
 from .ops.product import affine as affine
 from .ops.product import bdot as bdot
+from .ops.product import bdot_legacy as bdot_legacy
 from .ops.product import dot as dot
 from .ops.reduce import logsumexp as logsumexp
 from .ops.reduce import max as max
@@ -115,6 +116,8 @@ from .ops.shape import transpose as transpose
 from .ops.softmax import cross_entropy as cross_entropy
 from .ops.softmax import logsoftmax as logsoftmax
 from .ops.softmax import softmax as softmax
+from .ops.softmax import sparsemax as sparsemax
+from .ops.softmax import unlikelihood as unlikelihood
 from .ops.structure import TupleViewNodeOp as TupleViewNodeOp
 from .ops.structure import cast as cast
 from .ops.structure import checkpoint as checkpoint
