@@ -1,10 +1,13 @@
 """Elementwise cores of recurrent cells and attention, as single nodes.
 
 ``r``, ``z``, ``f``, ``i``, ``o`` are gates, ``h`` and ``g`` candidates. The backward rules compute them
-again from the children: cheaper than storing them at every step of a loop.
+again from the children: cheaper than storing them at every step of a loop. All is computed in float32 or
+wider, so that sums of 16-bit numbers neither round nor overflow before a gate closes on them.
 """
 
 from __future__ import annotations
+
+from typing import overload
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +15,13 @@ from jax import Array
 
 from ..cases import Case
 from ..errors import ShapeError
+from ..inits import glorot_uniform, zeros
 from ..node import Node
 from ..specs import Spec, Specs
+from .elementwise import relu
 from .operands import FloatNodeOp, Gradients, node, refusal
+from .precision import in_float32
+from .product import affine
 from .shape import reshape
 
 sigmoid = jax.nn.sigmoid
@@ -57,10 +64,12 @@ class GRUFastNodeOp(CellNodeOp):
         Case((4, 2), (1, 6), (4, 6), (1, 6), (4, 1), domain=("real",) * 4 + ("mask",), final=True),
     )
 
+    @in_float32
     def forward_ops(self, state: Array, xW: Array, sU: Array, b: Array, *mask: Array) -> Array:
         _, z, h, _ = self._gates(xW, sU, b)
         return _masked(mask, (1 - z) * h + z * state, state)
 
+    @in_float32
     def backward_ops(
         self, adj: Array, val: Array, state: Array, xW: Array, sU: Array, b: Array, *mask: Array
     ) -> Gradients:
@@ -90,10 +99,12 @@ def gru_ops(state: Node, xW: Node, sU: Node, b: Node, mask: Node | None = None, 
 
     With ``r, z = sigmoid(xW + sU + b)`` of the first two blocks and ``h = tanh(xW + r sU + b)`` of the
     third (``tanh(xW + r (sU + b))`` if ``final``): ``y = (1 - z) h + z state``. A mask of zeros and ones
-    keeps the old state where it is 0.
+    keeps the old state where it is 0. ``ShapeError`` if the blocks do not fit the state.
 
-    ``state``: (..., batch, d); ``xW``, ``sU``: (..., batch, 3 d), ``b``: (1, 3 d), ``mask``: (batch, 1).
-    Gradients by all of them. ``ShapeError`` if the blocks do not fit the state.
+    Shape: state (..., batch, d), xW and sU (..., batch, 3 d), b (1, 3 d), mask (batch, 1) to (..., batch, d).
+    Gradient: with ``d = adj mask``: ``d z + adj (1 - mask)`` by ``state``, and by the blocks of xW, sU and b
+    those of z ``d (state - h) z (1 - z)``, of h ``e = d (1 - z) (1 - h^2)`` (``r e`` by sU, and by b if
+    ``final``), of r ``e sU r (1 - r)`` (``e (sU + b) r (1 - r)`` if ``final``).
     Source: Cho et al. 2014; Marian, ``gruOps``.
     """
     children = (state, xW, sU, b) if mask is None else (state, xW, sU, b, mask)
@@ -107,10 +118,12 @@ class LSTMCellNodeOp(CellNodeOp):
         Case((4, 2), (4, 8), (4, 8), (1, 8), (4, 1), domain=("real",) * 4 + ("mask",)),
     )
 
+    @in_float32
     def forward_ops(self, cell: Array, xW: Array, sU: Array, b: Array, *mask: Array) -> Array:
         f, i, g, _ = _blocks(xW + sU + b, 4)
         return _masked(mask, sigmoid(f) * cell + sigmoid(i) * jnp.tanh(g), cell)
 
+    @in_float32
     def backward_ops(
         self, adj: Array, val: Array, cell: Array, xW: Array, sU: Array, b: Array, *mask: Array
     ) -> Gradients:
@@ -128,10 +141,12 @@ def lstm_ops_c(cell: Node, xW: Node, sU: Node, b: Node, mask: Node | None = None
     """One step of an LSTM's cell, after its products: ``sigmoid(f) cell + sigmoid(i) tanh(g)``.
 
     ``f, i, g`` are the first three of the four blocks of ``xW + sU + b``. A mask of zeros and ones keeps
-    the old cell where it is 0.
+    the old cell where it is 0. ``ShapeError`` if the blocks do not fit the cell.
 
-    ``cell``: (..., batch, d); ``xW``, ``sU``: (..., batch, 4 d), ``b``: (1, 4 d), ``mask``: (batch, 1).
-    Gradients by all of them. ``ShapeError`` if the blocks do not fit the cell.
+    Shape: cell (..., batch, d), xW and sU (..., batch, 4 d), b (1, 4 d), mask (batch, 1) to (..., batch, d).
+    Gradient: with ``d = adj mask`` and ``s = sigmoid``: ``d s(f) + adj (1 - mask)`` by ``cell``; by the
+    blocks of xW, sU and b alike ``d cell s(f) (1 - s(f))`` in f, ``d tanh(g) s(i) (1 - s(i))`` in i and
+    ``d s(i) (1 - tanh(g)^2)`` in g.
     Source: Hochreiter and Schmidhuber 1997; Marian, ``lstmOpsC``.
     """
     return LSTMCellNodeOp(*((cell, xW, sU, b) if mask is None else (cell, xW, sU, b, mask)))
@@ -141,10 +156,12 @@ class LSTMOutputNodeOp(CellNodeOp):
     type = "LSTM-output-ops"
     cases = (Case((4, 2), (4, 8), (4, 8), (1, 8)),)
 
+    @in_float32
     def forward_ops(self, cell: Array, xW: Array, sU: Array, b: Array) -> Array:
         *_, o = _blocks(xW + sU + b, 4)
         return sigmoid(o) * jnp.tanh(cell)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, cell: Array, xW: Array, sU: Array, b: Array) -> Gradients:
         *others, o = _blocks(xW + sU + b, 4)
         o, t = sigmoid(o), jnp.tanh(cell)
@@ -156,7 +173,12 @@ class LSTMOutputNodeOp(CellNodeOp):
 def lstm_ops_o(cell: Node, xW: Node, sU: Node, b: Node) -> Node:
     """The output of an LSTM step: ``sigmoid(o) tanh(cell)`` with ``o`` the fourth block of ``xW + sU + b``.
 
-    Shapes and errors as for ``lstm_ops_c``. Gradients by all children. Source: Marian, ``lstmOpsO``.
+    Errors as for ``lstm_ops_c``.
+
+    Shape: cell (..., batch, d), xW and sU (..., batch, 4 d), b (1, 4 d) to (..., batch, d).
+    Gradient: with ``s = sigmoid(o)``: ``adj s (1 - tanh(cell)^2)`` by ``cell``; by the block o of xW, sU and
+    b alike ``adj tanh(cell) s (1 - s)``.
+    Source: Hochreiter and Schmidhuber 1997; Marian, ``lstmOpsO``.
     """
     return LSTMOutputNodeOp(cell, xW, sU, b)
 
@@ -174,9 +196,11 @@ class AttentionNodeOp(FloatNodeOp):
             raise ShapeError("expected va of shape (d, 1) for a context and a state of d features")
         return super().new_spec(va, context, state)
 
+    @in_float32
     def forward_ops(self, va: Array, context: Array, state: Array) -> Array:
         return jnp.tanh(context + state) @ va
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, va: Array, context: Array, state: Array) -> Gradients:
         t = jnp.tanh(context + state)
         dva = jnp.sum(t * adj, tuple(range(t.ndim - 1))).reshape(va.shape)
@@ -187,9 +211,14 @@ class AttentionNodeOp(FloatNodeOp):
 def att_ops(va: Node, context: Node, state: Node) -> Node:
     """Scores of additive attention, before the softmax: ``sum(va tanh(context + state))`` over features.
 
-    ``va``: (d, 1); ``context``: (words, batch, d); ``state``: (1, batch, d) or (beam, 1, batch, d); result:
-    (beam, 1, words, batch), with beam 1 for the former. Gradients by all three. ``ShapeError`` if the sizes
-    differ. Source: Bahdanau et al. 2015; Marian, ``attOps``.
+    ``ShapeError`` if the numbers of features differ.
+
+    Shape: va (d, 1), context (words, batch, d) and state (1, batch, d) or (beam, 1, batch, d) to
+    (beam, 1, words, batch), with beam 1 for the former.
+    Gradient: ``adj va (1 - t^2)`` by ``context`` and ``state``, ``adj t`` by ``va``, with
+    ``t = tanh(context + state)``.
+    Differs: Marian's gradients are right only where beam is 1.
+    Source: Bahdanau et al. 2015; Marian, ``attOps``.
     """
     if len(node("att_ops", context).shape) < 3:
         raise refusal("att_ops", "expected a context of (words, batch, features)", va, context, state)
@@ -202,18 +231,37 @@ class HighwayNodeOp(FloatNodeOp):
     type = "highway"
     cases = (Case((3, 5), (3, 5), (3, 5)), Case((3, 5), (3, 5), (3, 1)))
 
+    @in_float32
     def forward_ops(self, y: Array, x: Array, t: Array) -> Array:
         s = sigmoid(t)
         return s * y + (1 - s) * x
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, y: Array, x: Array, t: Array) -> Gradients:
         s = sigmoid(t)
         return adj * s, adj * (1 - s), adj * s * (1 - s) * (y - x)
 
 
-def highway(y: Node, x: Node, t: Node) -> Node:
-    """``s y + (1 - s) x`` with ``s = sigmoid(t)``, broadcast.
+@overload
+def highway(y: Node, x: Node, t: Node) -> Node: ...
+@overload
+def highway(y: str, x: Node) -> Node: ...
+def highway(y: Node | str, x: Node, t: Node | None = None) -> Node:
+    """``s y + (1 - s) x`` with ``s = sigmoid(t)``; ``highway(prefix, x)`` is a whole layer around ``x``.
 
-    Gradients: ``s``, ``1 - s``, ``s (1 - s) (y - x)``. Source: Srivastava et al. 2015; Marian, ``highway``.
+    The layer's ``y = relu(x W2 + b2)`` and ``t = x W1 + b1`` have the parameters ``{prefix}_highway_d2_W``
+    (d, d) and ``_b`` (1, d), ``{prefix}_highway_d1_W`` and ``_b``, for d features.
+
+    Shape: broadcast of all.
+    Gradient: ``adj s`` by ``y``, ``adj (1 - s)`` by ``x``, ``adj s (1 - s) (y - x)`` by ``t``.
+    Source: Srivastava et al. 2015; Marian, ``highway``.
     """
-    return HighwayNodeOp(y, x, t)
+    if isinstance(y, str):
+        return HighwayNodeOp(relu(_dense(f"{y}_highway_d2", x)), x, _dense(f"{y}_highway_d1", x))
+    return HighwayNodeOp(y, x, node("highway", t))
+
+
+def _dense(prefix: str, x: Node) -> Node:
+    size = node("highway", x).shape[-1]
+    weight = x.graph.param(f"{prefix}_W", (size, size), glorot_uniform(), x.value_type)
+    return affine(x, weight, x.graph.param(f"{prefix}_b", (1, size), zeros(), x.value_type))

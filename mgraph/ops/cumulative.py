@@ -1,8 +1,8 @@
-"""Cumulative sums along an axis."""
+"""Cumulative sums along an axis, kept in float32 or wider while they run."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,8 @@ from jax import Array
 from ..cases import Case
 from ..node import Node, UnaryNodeOp
 from ..rules import derivative
-from .operands import FloatUnaryNodeOp, Gradients, accumulable, axis_in
+from .operands import FloatUnaryNodeOp, Gradients, axis_in
+from .precision import in_float32
 from .reduce import shifted
 
 
@@ -33,11 +34,17 @@ class CumulativeNodeOp(UnaryNodeOp):
 class CumSumNodeOp(CumulativeNodeOp):
     type = "cumsum"
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
-        return _cumsum(x, self.axis, self.reverse, self.exclusive)
+        return self._sums(x, self.reverse)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (_cumsum(adj, self.axis, not self.reverse, self.exclusive),)
+        return (self._sums(adj, not self.reverse),)
+
+    def _sums(self, x: Array, reverse: bool) -> Array:
+        terms = shifted(x, self.axis, 0.0, reverse) if self.exclusive else x
+        return jax.lax.cumsum(terms, self.axis, reverse=reverse)
 
 
 @derivative(CumSumNodeOp, "marian")
@@ -48,16 +55,15 @@ def _(self: CumSumNodeOp, adj: Array, val: Array, x: Array) -> Gradients:
     return self.backward_ops(adj, val, x)
 
 
-def _cumsum(x: Array, axis: int, reverse: bool, exclusive: bool) -> Array:
-    terms = shifted(x, axis, 0.0, reverse) if exclusive else x
-    return jax.lax.cumsum(accumulable(terms), axis, reverse=reverse).astype(x.dtype)
-
-
 def cumsum(x: Node, axis: int, reverse: bool = False, exclusive: bool = False) -> Node:
     """Running sums along ``axis``: the j-th is over elements up to j, or before j if ``exclusive``.
 
-    ``reverse`` sums from the end. Gradient: the running sum of the adjoint in the other direction.
-    Marian's gradient of an exclusive sum is 0 on the CPU, in the rule set ``"marian"`` too.
+    ``reverse`` sums from the end.
+
+    Shape: that of ``x``.
+    Gradient: ``cumsum(adj)`` in the other direction, exclusive if this one is.
+    Differs: Marian's gradient of an exclusive sum is 0 on the CPU, in the rule set ``"marian"`` too; its sums
+    on the CPU are right only where the first axis has the size of the last.
     Source: Marian, ``cumsum``.
     """
     axis = axis_in("cumsum", x, axis)
@@ -69,29 +75,56 @@ class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
     # An exclusive sum holds -inf, which no difference can be taken of.
     cases = (Case((3, 4), axis=1), Case((2, 3, 2), axis=1, reverse=True))
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
-        return _logcumsumexp(x, self.axis, self.reverse, self.exclusive)
+        top, total = _running(x, self.axis, self.reverse)
+        y = top + jnp.log(total)
+        return shifted(y, self.axis, -jnp.inf, self.reverse) if self.exclusive else y
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         # dx_i = sum_j adj_j exp(x_i - y_j) over the sums j that hold x_i. With sums that run upwards it is
         # exp(x_i - y_i) r_i, where r_i = adj_i + exp(y_i - y_(i+1)) r_(i+1): no exponent is positive.
-        wide, y, adj = accumulable(x), accumulable(val), accumulable(adj)
-        following = shifted(y, self.axis, jnp.inf, not self.reverse)
-        decay = jnp.exp(jnp.where(y == -jnp.inf, y, y - following))
-        _, r = jax.lax.associative_scan(_chain, (decay, adj), reverse=not self.reverse, axis=self.axis)
+        axis, onwards = self.axis, not self.reverse
         if self.exclusive:
-            y, r = following, shifted(r, self.axis, 0.0, not self.reverse)
-        return ((jnp.exp(jnp.where(wide == -jnp.inf, wide, wide - y)) * r).astype(x.dtype),)
+            adj = shifted(adj, axis, 0.0, onwards)
+        top, total = _running(x, axis, self.reverse)
+        following = shifted(top, axis, jnp.inf, onwards), shifted(total, axis, 1.0, onwards)
+        decay = _ratio((top, total), following)
+        _, r = jax.lax.associative_scan(_chain, (decay, adj), reverse=onwards, axis=axis)
+        return (_ratio((x, 1.0), (top, total)) * r,)
 
 
-def _chain(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
+Sums = tuple[Any, Any]
+"""``sum(exp(x))`` as its largest x, top, and ``sum(exp(x - top))``.
+
+Ratios of such sums are as exact far out as near zero, where those of their logarithms are lost to rounding.
+"""
+
+
+def _running(x: Array, axis: int, reverse: bool) -> Sums:
+    terms = x, jnp.where(x == -jnp.inf, 0, jnp.ones_like(x))
+    top, total = jax.lax.associative_scan(_merged, terms, reverse=reverse, axis=axis)
+    return top, jnp.where(total == 0, 1, total)
+
+
+def _merged(a: Sums, b: Sums) -> Sums:
+    top = jnp.maximum(a[0], b[0])
+    base = _finite(top)
+    return top, a[1] * jnp.exp(a[0] - base) + b[1] * jnp.exp(b[0] - base)
+
+
+def _ratio(a: Sums, b: Sums) -> Array:
+    return jnp.exp(a[0] - jnp.where(b[0] == -jnp.inf, 0, b[0])) * (a[1] / b[1])
+
+
+def _finite(x: Array) -> Array:
+    return jnp.where(jnp.isfinite(x), x, 0)
+
+
+def _chain(later: Sums, earlier: Sums) -> Sums:
     """Two steps of ``r -> adj + decay r`` as one."""
     return later[0] * earlier[0], earlier[1] + earlier[0] * later[1]
-
-
-def _logcumsumexp(x: Array, axis: int, reverse: bool, exclusive: bool) -> Array:
-    terms = shifted(x, axis, -jnp.inf, reverse) if exclusive else x
-    return jax.lax.cumlogsumexp(accumulable(terms), axis, reverse=reverse).astype(x.dtype)
 
 
 def logcumsumexp(
@@ -99,8 +132,12 @@ def logcumsumexp(
 ) -> Node:
     """``log(cumsum(exp(x)))`` along ``axis`` without overflow; -inf where an exclusive sum is empty.
 
-    ``fast`` asks Marian for a sum without protection against overflow; here it changes nothing.
-    Gradient: ``exp(x_i) sum_j adj_j exp(-y_j)`` over the sums j that hold i. Marian has none.
+    ``reverse`` and ``exclusive`` as for ``cumsum``. ``fast`` asks Marian to sum without protection against
+    overflow; here it changes nothing.
+
+    Shape: that of ``x``.
+    Gradient: ``exp(x_i) sum_j adj_j exp(-y_j)`` over the sums j that hold i, without overflow.
+    Differs: Marian has no gradient here, and gives -inf for rows far below the largest element of the node.
     Source: Marian, ``logcumsumexp``.
     """
     axis = axis_in("logcumsumexp", x, axis)

@@ -53,8 +53,17 @@ def _affine(h: Array, scales: tuple[Array, ...]) -> Array:
 
 
 def _gradients(a: Array, h: Array, dx: Array, scales: tuple[Array, ...], to: Any) -> Gradients:
-    """Gradients by x, gamma and beta, as far as there are such children."""
-    return tuple(g.astype(to) for g in (dx, a * h, a)[: 1 + len(scales)])
+    """Gradients by x, gamma and beta, as far as there are such children, in the element type ``to``."""
+    return tuple(g.astype(to) for g in (_held(dx, to), a * h, a)[: 1 + len(scales)])
+
+
+def _held(dx: Array, to: Any) -> Array:
+    """``dx`` cut to what the type ``to`` holds, if that is less: on a row without variance it is up to
+    ``1 / sqrt(eps)`` times the adjoint, too much for float16."""
+    if dx.dtype == to:
+        return dx
+    most = float(jnp.finfo(to).max)
+    return jnp.clip(dx, -most, most)
 
 
 class LayerNormalizationOp(NormalizationNodeOp):
@@ -82,7 +91,10 @@ def _(self: LayerNormalizationOp, adj: Array, val: Array, x: Array, *scales: Arr
 
 def _standardized(x: Array, eps: float) -> tuple[Array, Array]:
     x = accumulable(x)
-    centred = x - _mean(x)
+    # Counted from the first element, the mean of a constant row is exact, however large: what rounding adds
+    # to it would else be all there is to scale.
+    first = x[..., :1]
+    centred = x - (first + _mean(x - first))
     r = jax.lax.rsqrt(_mean(centred * centred) + eps)
     return centred * r, r
 
@@ -90,9 +102,14 @@ def _standardized(x: Array, eps: float) -> tuple[Array, Array]:
 def layer_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:
     """``y = gamma h + beta`` with ``h = (x - mean(x)) / sqrt(var(x) + eps)`` over the last axis.
 
-    ``x``: (..., n); ``gamma``, ``beta``: (1, n), (n,) or one number, or left out. The variance is divided
-    by n. Gradient by x: ``(d - mean(d) - h mean(d h)) / s`` with ``d = gamma adj`` and s the root; by gamma
-    ``adj h``, by beta ``adj``. ``ShapeError`` if gamma or beta has another size.
+    ``x``: (..., n); ``gamma``, ``beta``: (1, n), (n,) or one number, or left out. The variance is divided by
+    n. ``ShapeError`` if gamma or beta has another size.
+
+    Shape: that of ``x``.
+    Gradient: by ``x`` ``(d - mean(d) - h mean(d h)) / s`` with ``d = gamma adj`` and s the root, in float16
+    cut to its largest number; by ``gamma`` ``adj h``, by ``beta`` ``adj``.
+    Differs: Marian multiplies by gamma after the means, not before, which is right only where gamma is
+    constant; the rule set ``"marian"`` does too.
     Source: Ba et al. 2016; Marian, ``layerNorm``.
     """
     return _normalize(LayerNormalizationOp, x, gamma, beta, eps)
@@ -130,8 +147,14 @@ def _scaled(x: Array, eps: float) -> tuple[Array, Array]:
 def rms_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:
     """``y = gamma h + beta`` with ``h = x / sqrt(mean(x^2) + eps)`` over the last axis.
 
-    Shapes and errors as for ``layer_norm``. Gradient by x: ``(d - h mean(d h)) / s`` with
-    ``d = gamma adj`` and s the root. Source: Zhang and Sennrich 2019; Marian, ``rmsNorm``.
+    Children and errors as for ``layer_norm``.
+
+    Shape: that of ``x``.
+    Gradient: by ``x`` ``(d - h mean(d h)) / s`` with ``d = gamma adj`` and s the root, in float16 cut to its
+    largest number; by ``gamma`` ``adj h``, by ``beta`` ``adj``.
+    Differs: Marian multiplies by gamma after the mean, not before, which is right only where gamma is
+    constant; the rule set ``"marian"`` does too.
+    Source: Zhang and Sennrich 2019; Marian, ``rmsNorm``.
     """
     return _normalize(RMSNormalizationOp, x, gamma, beta, eps)
 

@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matrix products. Those of 16-bit numbers are accumulated, scaled and shifted in float32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ..errors import ShapeError
 from ..node import Node
 from ..shape import Shape
 from ..specs import Spec, Specs, spec_of
-from .operands import FloatNodeOp, Gradients
+from .operands import FloatNodeOp, Gradients, accumulable
+from .precision import accumulator
 
 
 class ProductNodeOp(FloatNodeOp):
@@ -40,18 +41,22 @@ class ProductNodeOp(FloatNodeOp):
         return *rows, columns
 
     def product(self, a: Array, b: Array) -> Array:
-        """``scale * op(a) op(b)``."""
-        return self._scaled(_op(a, self.trans_a) @ _op(b, self.trans_b))
+        """``scale * op(a) op(b)``, in the type it is accumulated in."""
+        return self._scaled(_matmul(_op(a, self.trans_a), _op(b, self.trans_b)))
 
     def product_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
         """With ``y = op(a) op(b)``: ``d op(a) = adj op(b)^T`` and ``d op(b) = op(a)^T adj``, turned back
         where ``op`` turned."""
-        da = _op(b, self.trans_b) @ adj.mT if self.trans_a else adj @ _op(b, not self.trans_b)
-        db = adj.mT @ _op(a, self.trans_a) if self.trans_b else _op(a, not self.trans_a) @ adj
-        return self._scaled(da), self._scaled(db)
+        da = _matmul(_op(b, self.trans_b), adj.mT) if self.trans_a else _matmul(adj, _op(b, not self.trans_b))
+        db = _matmul(adj.mT, _op(a, self.trans_a)) if self.trans_b else _matmul(_op(a, not self.trans_a), adj)
+        return self._scaled(da).astype(a.dtype), self._scaled(db).astype(b.dtype)
 
     def _scaled(self, x: Array) -> Array:
         return x if self.scale == 1.0 else x * self.scale
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, preferred_element_type=accumulator(a.dtype))
 
 
 def _op(x: Array, transposed: bool) -> Array:
@@ -73,7 +78,7 @@ class RowsProductNodeOp(ProductNodeOp):
         return spec_of((*a.shape[:-2], *self.product_shape(a.shape, b.shape)), a.type)
 
     def rows_product(self, a: Array, b: Array) -> Array:
-        """``scale * op(a) op(b)`` with a's leading axes kept."""
+        """``scale * op(a) op(b)`` with a's leading axes kept, in the type it is accumulated in."""
         y = self.product(_as_matrix(a), b)
         return y if a.ndim == 2 else y.reshape(*a.shape[:-1], y.shape[-1])
 
@@ -96,7 +101,7 @@ class DotNodeOp(RowsProductNodeOp):
         return self.rows_spec(a, b)
 
     def forward_ops(self, a: Array, b: Array) -> Array:
-        return self.rows_product(a, b)
+        return self.rows_product(a, b).astype(a.dtype)
 
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         return self.rows_gradients(adj, a, b)
@@ -105,9 +110,11 @@ class DotNodeOp(RowsProductNodeOp):
 def dot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
     """``scale * op(a) op(b)`` of a matrix ``b`` and the rows of ``a``, of any rank.
 
-    ``a``: (..., k), ``b``: (k, n), result: (..., n); ``trans_b`` takes b as (n, k), ``trans_a`` a matrix
-    a as (k, m). Gradients: ``scale * adj op(b)^T`` and ``scale * op(a)^T adj``, summed over rows.
-    ``ShapeError`` if the inner sizes differ. Source: Marian, ``dot``.
+    ``trans_b`` takes b as (n, k), ``trans_a`` a matrix a as (k, m). ``ShapeError`` if the inner sizes differ.
+
+    Shape: (..., k) and (k, n) to (..., n).
+    Gradient: ``scale * adj op(b)^T`` by ``a``; ``scale * op(a)^T adj``, summed over rows, by ``b``.
+    Source: Marian, ``dot``.
     """
     return DotNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
 
@@ -128,10 +135,10 @@ class AffineNodeOp(RowsProductNodeOp):
         return spec
 
     def forward_ops(self, a: Array, b: Array, bias: Array) -> Array:
-        return self.rows_product(a, b) + bias.reshape(-1)
+        return (self.rows_product(a, b) + accumulable(bias.reshape(-1))).astype(a.dtype)
 
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array, bias: Array) -> Gradients:
-        columns = jnp.sum(_as_matrix(adj), 0).reshape(bias.shape)
+        columns = jnp.sum(accumulable(_as_matrix(adj)), 0).astype(bias.dtype).reshape(bias.shape)
         return *self.rows_gradients(adj, a, b), columns
 
 
@@ -140,8 +147,11 @@ def affine(
 ) -> Node:
     """``dot(a, b, trans_a, trans_b, scale) + bias``; the scale is not applied to the bias.
 
-    ``bias``: (1, n) or (n,). Gradients: as for ``dot``, and by the bias the sum of ``adj`` over all rows.
-    ``ShapeError`` if the inner sizes or the bias do not fit. Source: Marian, ``affine``.
+    ``bias``: (1, n) or (n,). ``ShapeError`` if the inner sizes or the bias do not fit.
+
+    Shape: (..., k), (k, n) and (1, n) to (..., n).
+    Gradient: as for ``dot``; by ``bias`` the sum of ``adj`` over all rows.
+    Source: Marian, ``affine``.
     """
     return AffineNodeOp(a, b, bias, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
 
@@ -162,7 +172,7 @@ class DotBatchedNodeOp(ProductNodeOp):
         return spec_of((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *matrix), a.type)
 
     def forward_ops(self, a: Array, b: Array) -> Array:
-        return self.product(a, b)
+        return self.product(a, b).astype(a.dtype)
 
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         return self.product_gradients(adj, a, b)
@@ -171,8 +181,69 @@ class DotBatchedNodeOp(ProductNodeOp):
 def bdot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
     """``scale * op(a) op(b)`` for each matrix of a batch: over the last two axes, the others broadcast.
 
-    ``a``: (..., m, k), ``b``: (..., k, n), result: (..., m, n); ``trans_a`` and ``trans_b`` swap a's and b's
-    last two axes first. Gradients: ``scale * adj op(b)^T`` and ``scale * op(a)^T adj``, summed over broadcast
-    batches. ``ShapeError`` if the inner sizes or the batches do not fit. Source: Marian, ``bdot``.
+    ``trans_a`` and ``trans_b`` swap a's and b's last two axes first. ``ShapeError`` if the inner sizes or the
+    batches do not fit.
+
+    Shape: (..., m, k) and (..., k, n) to (..., m, n).
+    Gradient: ``scale * adj op(b)^T`` by ``a``, ``scale * op(a)^T adj`` by ``b``, summed over what was
+    broadcast.
+    Source: Marian, ``bdot``.
     """
     return DotBatchedNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
+
+
+class DotBatchedLegacyNodeOp(ProductNodeOp):
+    type = "bdot_legacy"
+    cases = (
+        Case((2, 3, 5), (2, 5, 4)),
+        Case((4, 3, 5), (2, 4, 5), trans_b=True, scale=0.25),
+        Case((3, 2, 5, 3), (2, 5, 4), trans_a=True),
+        Case((5, 3, 2), (3, 4, 3), trans_a=True, trans_b=True),
+    )
+
+    def new_spec(self, a: Spec, b: Spec) -> Specs:
+        matrix = self.product_shape(a.shape, b.shape)
+        if len(a.shape) < 2:
+            raise ShapeError(f"expected batches of matrices, got {a.shape} and {b.shape}")
+        many, few = math.prod(a.shape[:-2]), math.prod(b.shape[:-2])
+        if few > many:
+            raise ShapeError(f"expected at most as many matrices b as a, got {few} for {many}")
+        return spec_of((*a.shape[:-2], *matrix), a.type)
+
+    def forward_ops(self, a: Array, b: Array) -> Array:
+        matrices, batch, _ = self._paired(a, b)
+        y = self.product(matrices, batch).astype(a.dtype)
+        return y.reshape(*a.shape[:-2], *y.shape[-2:])
+
+    def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
+        matrices, batch, pairs = self._paired(a, b)
+        da, db = self.product_gradients(_as_batch(adj), matrices, batch)
+        few = _as_batch(b)
+        db = jnp.zeros(few.shape, accumulator(b.dtype)).at[pairs].add(accumulable(db)).astype(b.dtype)
+        return da.reshape(a.shape), db.reshape(b.shape)
+
+    def _paired(self, a: Array, b: Array) -> tuple[Array, Array, np.ndarray]:
+        """a's matrices, as many of b's, and which of b's they are."""
+        matrices, few = _as_batch(a), _as_batch(b)
+        pairs = np.arange(len(matrices)) % len(few)
+        return matrices, few[pairs], pairs
+
+
+def _as_batch(x: Array) -> Array:
+    """All axes but the last two in one."""
+    return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+
+
+def bdot_legacy(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
+    """``scale * op(a) op(b)`` where the i-th of a's matrices meets the ``i % M``-th of the M of ``b``.
+
+    The batches are counted through, whatever their axes, as for the rows of a beam over the sentences of a
+    batch. ``trans_a`` and ``trans_b`` swap the last two axes first. ``ShapeError`` if the inner sizes do not
+    fit or there are more b than a. New code is better served by ``bdot``.
+
+    Shape: (..., m, k) and (*, k, n) to (..., m, n).
+    Gradient: ``scale * adj op(b)^T`` by ``a``, ``scale * op(a)^T adj``, summed over what it met, by ``b``.
+    Differs: where there are fewer b than a, Marian's gradient by ``b`` writes beyond its end.
+    Source: Marian, ``bdot_legacy``.
+    """
+    return DotBatchedLegacyNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))

@@ -1,6 +1,6 @@
 """Reductions along one axis, which stays with size 1. Over an axis of size 1 they return their input.
 
-Means and sums of 16-bit values are accumulated in float32.
+What 16-bit numbers are added or multiplied to is kept in float32 and rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from ..cases import Case
 from ..node import Node, UnaryNodeOp
 from ..rules import derivative
 from .arithmetic import MinusNodeOp, div
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, accumulable, axis_in, node, refusal
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, axis_in, node, refusal
+from .precision import in_float32, widened
+from .structure import cast
 
 
 class ReduceNodeOp(UnaryNodeOp):
@@ -39,6 +41,7 @@ def _reduce(cls: type[ReduceNodeOp], x: Node, axis: int) -> Node:
 class SumNodeOp(ReduceNodeOp):
     type = "sum"
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
         return jnp.sum(x, self.axis, x.dtype, keepdims=True)
 
@@ -47,23 +50,32 @@ class SumNodeOp(ReduceNodeOp):
 
 
 def sum(x: Node, axis: int = 0) -> Node:
-    """The sum along ``axis``, the first one by default. Gradient: 1. Source: Marian, ``sum``."""
+    """The sum along ``axis``, the first one by default.
+
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Gradient: ``adj``.
+    Source: Marian, ``sum``.
+    """
     return _reduce(SumNodeOp, x, axis)
 
 
 class MeanNodeOp(FloatReduceNodeOp):
     type = "mean"
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
         return jnp.mean(x, self.axis, keepdims=True)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (jnp.broadcast_to(adj / x.shape[self.axis], x.shape),)
 
 
 def mean(x: Node, axis: int = 0) -> Node:
-    """The mean of the N elements along ``axis``, the first one by default. Gradient: ``1 / N``.
+    """The mean of the N elements along ``axis``, the first one by default.
 
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Gradient: ``adj / N``.
     Source: Marian, ``mean``.
     """
     return _reduce(MeanNodeOp, x, axis)
@@ -72,55 +84,76 @@ def mean(x: Node, axis: int = 0) -> Node:
 class RmsNodeOp(FloatReduceNodeOp):
     type = "rms"
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
         return jnp.sqrt(jnp.mean(x * x, self.axis, keepdims=True))
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (jnp.where(val == 0, 0, adj * x / (x.shape[self.axis] * val)),)
+        return (adj * _direction(x, val) / x.shape[self.axis],)
 
 
 @derivative(RmsNodeOp, "marian")
+@in_float32
 def _(self: RmsNodeOp, adj: Array, val: Array, x: Array) -> Gradients:
-    return (adj * x / val,)
+    return (adj * _direction(x, val),)
+
+
+def _direction(x: Array, y: Array) -> Array:
+    """``x / y``, 0 where ``y = 0``: all x are 0 there."""
+    return x / jnp.where(y == 0, 1, y)
 
 
 class MeanSqrNodeOp(FloatReduceNodeOp):
     type = "meanSqr"
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
         return jnp.mean(x * x, self.axis, keepdims=True)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         return (2 * adj * x / x.shape[self.axis],)
 
 
 @derivative(MeanSqrNodeOp, "marian")
+@in_float32
 def _(self: MeanSqrNodeOp, adj: Array, val: Array, x: Array) -> Gradients:
     return (2 * adj * x,)
-
-
-def _centred(x: Node, axis: int) -> Node:
-    return MinusNodeOp(x, mean(x, axis))
 
 
 def std(x: Node, axis: int = 0) -> Node:
     """The standard deviation of the N elements along ``axis`` (divided by N): ``rms(x - mean(x))``.
 
-    Gradient: ``(x - mean) / (N y)``, 0 where ``y = 0``. Over one element it is ``x - x``. Marian forgets
-    the ``1 / N`` of the gradient; the rule set ``"marian"`` does too. Source: Marian, ``std``.
+    Over one element it is ``x - x``. 16-bit numbers are taken to float32 for the whole of it.
+
+    Shape: that of ``x`` with size 1 along ``axis``.
+    Gradient: ``adj (x - mean(x)) / (N y)``, 0 where ``y = 0``.
+    Differs: Marian forgets the ``1 / N`` of the gradient; the rule set ``"marian"`` does too.
+    Source: Marian, ``std``.
     """
-    axis = axis_in("std", x, axis)
-    return MinusNodeOp(x, x) if x.shape[axis] == 1 else RmsNodeOp(_centred(x, axis), axis=axis)
+    return _deviation(RmsNodeOp, "std", x, axis)
 
 
 def var(x: Node, axis: int = 0) -> Node:
     """The variance of the N elements along ``axis`` (divided by N): the mean of ``(x - mean(x))^2``.
 
-    Gradient: ``2 (x - mean) / N``. Over one element it is ``x - x``. Marian forgets the ``1 / N`` of the
-    gradient; the rule set ``"marian"`` does too. Source: Marian, ``var``.
+    Over one element it is ``x - x``. 16-bit numbers are taken to float32 for the whole of it.
+
+    Shape: that of ``x`` with size 1 along ``axis``.
+    Gradient: ``2 adj (x - mean(x)) / N``.
+    Differs: Marian forgets the ``1 / N`` of the gradient; the rule set ``"marian"`` does too.
+    Source: Marian, ``var``.
     """
-    axis = axis_in("var", x, axis)
-    return MinusNodeOp(x, x) if x.shape[axis] == 1 else MeanSqrNodeOp(_centred(x, axis), axis=axis)
+    return _deviation(MeanSqrNodeOp, "var", x, axis)
+
+
+def _deviation(cls: type[FloatReduceNodeOp], op: str, x: Node, axis: int) -> Node:
+    axis = axis_in(op, x, axis)
+    if x.shape[axis] == 1:
+        return MinusNodeOp(x, x)
+    (wide,) = widened(x)
+    return cast(cls(MinusNodeOp(wide, mean(wide, axis)), axis=axis), x.value_type)
 
 
 class ExtremumNodeOp(ReduceNodeOp):
@@ -149,7 +182,9 @@ class MinNodeOp(ExtremumNodeOp):
 def max(x: Node, axis: int = 0) -> Node:
     """The largest element along ``axis``, the first one by default.
 
-    Gradient: 1 for every element that equals the largest (JAX splits it). Source: Marian, ``max``.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Gradient: ``adj`` for every element that equals the largest; ``jax.grad`` divides it among them.
+    Source: Marian, ``max``.
     """
     return _reduce(MaxNodeOp, x, axis)
 
@@ -157,7 +192,9 @@ def max(x: Node, axis: int = 0) -> Node:
 def min(x: Node, axis: int = 0) -> Node:
     """The smallest element along ``axis``, the first one by default.
 
-    Gradient: 1 for every element that equals the smallest (JAX splits it). Source: Marian, ``min``.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Gradient: ``adj`` for every element that equals the smallest; ``jax.grad`` divides it among them.
+    Source: Marian, ``min``.
     """
     return _reduce(MinNodeOp, x, axis)
 
@@ -165,9 +202,11 @@ def min(x: Node, axis: int = 0) -> Node:
 class ProdNodeOp(ReduceNodeOp):
     type = "prod"
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
         return jnp.prod(x, self.axis, x.dtype, keepdims=True)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         before = jax.lax.cumprod(shifted(x, self.axis, 1.0, reverse=False), self.axis)
         after = jax.lax.cumprod(shifted(x, self.axis, 1.0, reverse=True), self.axis, reverse=True)
@@ -177,7 +216,9 @@ class ProdNodeOp(ReduceNodeOp):
 def prod(x: Node, axis: int = 0) -> Node:
     """The product along ``axis``, the first one by default.
 
-    Gradient: the product of all other elements, right with zeros among them. Marian has none.
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Gradient: ``adj`` times the product of all other elements, right with zeros among them.
+    Differs: Marian has no gradient here.
     Source: Marian, ``prod``.
     """
     return _reduce(ProdNodeOp, x, axis)
@@ -190,22 +231,46 @@ def shifted(x: Array, axis: int, fill: float, reverse: bool) -> Array:
     return jax.lax.pad(x, jnp.asarray(fill, x.dtype), pad)
 
 
+def exponentials(x: Array, axis: int) -> tuple[Array, Array, Array]:
+    """``x - top`` along ``axis``, where top is the largest element, and ``exp`` of it and their sum.
+
+    Where all are -inf: -inf, 0 and 1 with top 0, so that shares ``exp(x) / sum`` are 0 rather than NaN. The
+    rules of an operator ask for all in these words, so that XLA computes them once.
+    """
+    distance = x - largest(x, axis)
+    powers = jnp.exp(distance)
+    total = jnp.sum(powers, axis, keepdims=True)
+    return distance, powers, jnp.where(total == 0, 1, total)
+
+
+def largest(x: Array, axis: int) -> Array:
+    """The largest element along ``axis``, to subtract from all; 0 where it is -inf."""
+    top = jax.lax.stop_gradient(jnp.max(x, axis, keepdims=True))
+    return jnp.where(top == -jnp.inf, 0, top)
+
+
 class LogSumExpNodeOp(FloatReduceNodeOp):
     type = "logSumExp"
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
-        wide = accumulable(x)
-        return jax.nn.logsumexp(wide, self.axis, keepdims=True).astype(x.dtype)
+        return jax.nn.logsumexp(x, self.axis, keepdims=True)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        # Where all are -inf there is no gradient, rather than exp(-inf + inf).
-        return (adj * jnp.exp(x - jnp.where(jnp.isfinite(val), val, 0)),)
+        # Not exp(x - y): y is rounded, and far out, or with few bits, by more than exp can bear.
+        _, powers, total = exponentials(x, self.axis)
+        return (powers * (adj / total),)
 
 
 def logsumexp(x: Node, axis: int = 0) -> Node:
     """``log(sum(exp(x)))`` along ``axis``, the first one by default, without overflow.
 
-    Gradient: ``exp(x - y)``, the softmax. Source: Marian, ``logsumexp``.
+    -inf, and without a gradient, where all elements are -inf.
+
+    Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
+    Gradient: ``adj exp(x - y)``, which is ``adj softmax(x)``.
+    Source: Marian, ``logsumexp``.
     """
     return _reduce(LogSumExpNodeOp, x, axis)
 
@@ -216,6 +281,7 @@ class ScalarProductNodeOp(FloatNodeOp):
     axis: int
     cases = (Case((2, 3, 4), (2, 3, 4), axis=2), Case((2, 3, 4), (1, 3, 1), axis=1))
 
+    @in_float32
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.sum(a * b, self.axis, keepdims=True)
 
@@ -227,7 +293,9 @@ class ScalarProductNodeOp(FloatNodeOp):
 def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
     """The sum of ``a * b``, broadcast, along ``axis``, the first one by default.
 
-    Gradients: ``b`` and ``a``. Source: Marian, ``scalar_product``.
+    Shape: broadcast of both with size 1 along ``axis``.
+    Gradient: ``adj b`` by ``a``, ``adj a`` by ``b``.
+    Source: Marian, ``scalar_product``.
     """
     longer = a if len(node("scalar_product", a).shape) >= len(node("scalar_product", b).shape) else b
     return ScalarProductNodeOp(a, b, axis=axis_in("scalar_product", longer, axis))
@@ -236,8 +304,15 @@ def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
 def weighted_average(x: Node, weights: Node, axis: int = 0) -> Node:
     """``sum(x * weights) / sum(weights)`` along ``axis``, the first one by default; NaN without weight.
 
+    16-bit numbers are taken to float32 for the whole of it.
+
+    Shape: broadcast of both with size 1 along ``axis``.
+    Gradient: that of its parts; with ``s = sum(weights)``: ``adj weights / s`` by ``x``,
+    ``adj (x - y) / s`` by ``weights``.
     Source: Marian, ``weighted_average``.
     """
     if len(node("weighted_average", x).shape) != len(node("weighted_average", weights).shape):
         raise refusal("weighted_average", "expected weights with as many axes as the node", x, weights)
-    return div(scalar_product(x, weights, axis), sum(weights, axis))
+    wide, shares = widened(x, weights)
+    average = div(scalar_product(wide, shares, axis), sum(shares, axis))
+    return cast(average, x.value_type)

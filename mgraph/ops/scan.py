@@ -109,9 +109,12 @@ def scan(
     operations on those alone are done once, outside of the loop. A dropout mask made inside is one mask for
     all steps; for a mask per step draw it outside and pass it in ``xs``.
 
-    The gradient is that of the operators in the body. ``GraphError`` if ``f`` changes the number of states
-    or keeps a node for use outside, ``ShapeError`` or ``ElementTypeError`` if it changes a state's shape or
-    type. No twin in Marian, which records every step.
+    ``GraphError`` if ``f`` changes the number of states or keeps a node for use outside, ``ShapeError`` or
+    ``ElementTypeError`` if it changes a state's shape or type.
+
+    Shape: states keep theirs; results of shape (...) to (time, ...).
+    Gradient: that of the operators in the body, back through all steps.
+    Source: no twin in Marian, which records every step.
     """
     first, sequences = _tuple(init), _tuple(xs)
     graph = (*first, *sequences)[0].graph if first or sequences else None

@@ -1,4 +1,4 @@
-"""The softmax family and the loss on top of it. Exponentials are summed in float32 or wider."""
+"""The softmax family and the losses on top of it. Exponentials are summed in float32 or wider."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from jax import Array
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node
+from ..shape import Shape
 from ..specs import Specs
 from ..types import Type, as_type
 from .arithmetic import minus, mult, plus
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, accumulable, axis_in, node
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, axis_in, node
+from .precision import in_float32, widened
+from .reduce import exponentials, largest
+from .structure import cast
 
 
 class SoftmaxNodeOp(FloatUnaryNodeOp):
@@ -23,56 +27,125 @@ class SoftmaxNodeOp(FloatUnaryNodeOp):
     axis: int
     cases = (Case((2, 3, 4), axis=2), Case((2, 3, 4), axis=0))
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
-        return jax.nn.softmax(accumulable(x), self.axis).astype(x.dtype)
+        _, powers, total = exponentials(x, self.axis)
+        return powers / total
 
-    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        adj, p = accumulable(adj), accumulable(val)
-        return ((p * (adj - jnp.sum(p * adj, self.axis, keepdims=True))).astype(x.dtype),)
+    @in_float32
+    def backward_ops(self, adj: Array, p: Array, x: Array) -> Gradients:
+        return (p * (adj - jnp.sum(p * adj, self.axis, keepdims=True)),)
 
 
 def softmax(x: Node, mask: Node | int | None = None, axis: int = -1) -> Node:
     """``p = exp(x) / sum(exp(x))`` along ``axis``; ``softmax(x, axis)`` and ``softmax(x, mask, axis)``.
 
     ``mask`` broadcasts to ``x`` and holds 1 for what takes part and 0 for what does not: half of the lowest
-    number of the element type is added to the latter. Where all is masked the result is near uniform, not
-    NaN. Gradient: ``p (adj - sum(p adj))``. Source: Marian, ``softmax``.
+    number of the element type (of float32, for 16-bit ones) is added to the latter. Where all is masked the
+    result is near uniform, not NaN; a row of -inf gives zeros.
+
+    Shape: that of ``x``.
+    Gradient: ``p (adj - sum(p adj))``.
+    Differs: Marian, given 16-bit numbers, adds half of the lowest of those, which large logits outweigh.
+    Source: Marian, ``softmax``.
     """
     if isinstance(mask, int):
         return softmax(x, axis=mask)
-    if mask is not None:
-        x = plus(x, mult(minus(1, mask), _lowest(x) / 2))
-    return SoftmaxNodeOp(x, axis=axis_in("softmax", x, axis))
+    axis = axis_in("softmax", x, axis)
+    if mask is None:
+        return SoftmaxNodeOp(x, axis=axis)
+    wide, flags = widened(x, node("softmax", mask))
+    masked = plus(wide, mult(minus(1, flags), _lowest(wide) / 2))
+    return cast(SoftmaxNodeOp(masked, axis=axis), x.value_type)
 
 
 def _lowest(x: Node) -> float:
-    kind = node("softmax", x).value_type
-    return float(jnp.finfo(kind.dtype).min) if kind.is_float else 0.0
+    return float(jnp.finfo(x.value_type.dtype).min) if x.value_type.is_float else 0.0
 
 
 class LogSoftmaxNodeOp(FloatUnaryNodeOp):
     type = "logsoftmax"
     cases = (Case((2, 3, 4)),)
 
+    @in_float32
     def forward_ops(self, x: Array) -> Array:
-        return jax.nn.log_softmax(accumulable(x), -1).astype(x.dtype)
+        distance, _, total = exponentials(x, -1)
+        return distance - jnp.log(total)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        adj, p = accumulable(adj), jnp.exp(accumulable(val))
-        return ((adj - p * jnp.sum(adj, -1, keepdims=True)).astype(x.dtype),)
+        _, powers, total = exponentials(x, -1)
+        return (adj - powers * (jnp.sum(adj, -1, keepdims=True) / total),)
 
 
 def logsoftmax(x: Node) -> Node:
-    """``x - log(sum(exp(x)))`` along the last axis. Gradient: ``adj - p sum(adj)`` with ``p = exp(y)``.
+    """``x - log(sum(exp(x)))`` along the last axis.
 
+    Shape: that of ``x``.
+    Gradient: ``adj - softmax(x) sum(adj)``.
     Source: Marian, ``logsoftmax``.
     """
     return LogSoftmaxNodeOp(x)
 
 
-class CrossEntropyNodeOp(FloatNodeOp):
-    type = "x-ent"
+class SparsemaxNodeOp(FloatUnaryNodeOp):
+    type = "sparsemax"
+    axis: int
+    # No element of these comes near the edge of the support, where there is a kink.
+    cases = (Case((2, 3, 4), axis=2), Case((3, 2, 4), axis=0), Case((7,), axis=0))
+
+    @in_float32
+    def forward_ops(self, x: Array) -> Array:
+        axis = self.axis
+        # What lies 1 or more below the largest element never takes part, however far below.
+        z = jnp.maximum(x - largest(x, axis), -2)
+        falling = -jnp.sort(-z, axis)
+        places = jnp.arange(1, x.shape[axis] + 1, dtype=x.dtype)
+        places = places.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        taken = 1 + places * falling > jnp.cumsum(falling, axis)
+        count = jnp.sum(taken, axis, x.dtype, keepdims=True)
+        threshold = (jnp.sum(jnp.where(taken, falling, 0), axis, keepdims=True) - 1) / count
+        return jnp.where(x == -jnp.inf, 0, jnp.maximum(z - threshold, 0))
+
+    @in_float32
+    def backward_ops(self, adj: Array, y: Array, x: Array) -> Gradients:
+        support = y > 0
+        count = jnp.maximum(jnp.sum(support, self.axis, adj.dtype, keepdims=True), 1)
+        mean = jnp.sum(jnp.where(support, adj, 0), self.axis, keepdims=True) / count
+        return (jnp.where(support, adj - mean, 0),)
+
+
+def sparsemax(x: Node, axis: int = -1) -> Node:
+    """The point of the simplex that is closest to ``x`` along ``axis``: ``max(x - t, 0)``, which sums to 1.
+
+    Like softmax, but small ``x`` get exactly 0. A row of -inf gives zeros.
+
+    Shape: that of ``x``.
+    Gradient: ``adj - mean(adj)`` over the support, the places with ``y > 0``, and 0 elsewhere.
+    Differs: Marian composes it of six operators, for nodes of one axis only.
+    Source: Martins and Astudillo 2016; Marian, ``sparsemax``.
+    """
+    return SparsemaxNodeOp(x, axis=axis_in("sparsemax", x, axis))
+
+
+class LossNodeOp(FloatNodeOp):
+    """Base of losses that predict classes. Children: the logits and the classes."""
+
     index_children = (1,)
+
+    def new_spec(self, logits: Any, indices: Any) -> Specs:
+        rows, labels = math.prod(logits.shape[:-1]), math.prod(indices.shape)
+        if not logits.shape or labels not in self.label_counts(logits.shape):
+            raise ShapeError(f"expected one label per row of the logits, got {labels} for {rows} rows")
+        return super().new_spec(logits, indices)
+
+    def label_counts(self, shape: Shape) -> tuple[int, ...]:
+        """How many labels fit logits of this shape."""
+        return (math.prod(shape[:-1]),)
+
+
+class CrossEntropyNodeOp(LossNodeOp):
+    type = "x-ent"
     alpha: float
     to: Type | None = None
     """Element type of the loss; ``None``: float32, or wider logits' own."""
@@ -81,27 +154,20 @@ class CrossEntropyNodeOp(FloatNodeOp):
         Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.1),
     )
 
-    def new_spec(self, logits: Any, indices: Any) -> Specs:
-        rows, labels = math.prod(logits.shape[:-1]), math.prod(indices.shape)
-        if not logits.shape or rows != labels:
-            raise ShapeError(f"expected one label per row of the logits, got {labels} for {rows} rows")
-        return super().new_spec(logits, indices)
-
     def forward_ops(self, logits: Array, indices: Array) -> Array:
         x = logits.astype(self._inner(logits))
         labels = indices.reshape(*x.shape[:-1], 1)
-        top, _, total = _exponentials(x)
-        lse = top + jnp.log(total)
-        gold = jnp.take_along_axis(x, labels, -1, mode="fill")
-        loss = (1 - self.alpha) * (lse - gold)
+        distance, _, total = exponentials(x, -1)
+        gold = jnp.take_along_axis(distance, labels, -1, mode="fill")
+        loss = (1 - self.alpha) * (jnp.log(total) - gold)
         if self.alpha:
-            loss = loss + self.alpha * (lse - jnp.mean(x, -1, keepdims=True))
+            loss = loss + self.alpha * (jnp.log(total) - jnp.mean(distance, -1, keepdims=True))
         return loss if self.to is None else loss.astype(self.to.dtype)
 
     def backward_ops(self, adj: Array, val: Array, logits: Array, indices: Array) -> Gradients:
         x = logits.astype(self._inner(logits))
         labels = indices.reshape(*x.shape[:-1], 1)
-        _, powers, total = _exponentials(x)
+        _, powers, total = exponentials(x, -1)
         gold = jnp.arange(x.shape[-1], dtype=labels.dtype) == labels
         adj = adj.astype(x.dtype)
         target = jnp.where(gold, adj * (1 - self.alpha), 0) + adj * (self.alpha / x.shape[-1])
@@ -112,28 +178,71 @@ class CrossEntropyNodeOp(FloatNodeOp):
         return jnp.promote_types(logits.dtype, self.to.dtype if self.to else jnp.float32)
 
 
-def _exponentials(x: Array) -> tuple[Array, Array, Array]:
-    """The largest element of each row, ``exp(x - largest)`` and its sum.
-
-    Both rules ask for them in these words, so that XLA computes them once.
-    """
-    top = jax.lax.stop_gradient(jnp.max(x, -1, keepdims=True))
-    top = jnp.where(jnp.isfinite(top), top, 0)
-    powers = jnp.exp(x - top)
-    return top, powers, jnp.sum(powers, -1, keepdims=True)
-
-
 def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, output_type: Any = None) -> Node:
     """The loss of predicting ``indices`` from ``logits``, one number per row.
 
     ``loss = (1 - alpha) (lse - x_gold) + alpha (lse - mean(x))`` with ``lse = log(sum(exp(x)))`` over the
-    V classes and ``alpha = label_smoothing``, so that smoothing includes the gold class.
+    V classes and ``alpha = label_smoothing``, so that smoothing includes the gold class. ``indices`` are
+    integers, as many as rows, in the order of the rows; a class outside of V gives NaN. The loss is of
+    ``output_type``: float32, also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and
+    indices differ in number.
 
-    ``logits``: (..., V); ``indices``: integers, as many as rows, in the order of the rows; result: (..., 1)
-    in ``output_type``: float32, also for 16-bit logits (float64 for float64 ones). A class outside of V
-    gives NaN. ``ShapeError`` if rows and indices differ in number. Gradient by the logits:
-    ``p - (1 - alpha) onehot - alpha / V``.
+    Shape: (..., V) to (..., 1).
+    Gradient: ``adj (p - (1 - alpha) onehot - alpha / V)`` by the logits, with ``p = softmax(logits)``.
     Source: Szegedy et al. 2016; Marian, ``cross_entropy``.
     """
     to = None if output_type is None else as_type(output_type)
     return CrossEntropyNodeOp(logits, indices, alpha=float(label_smoothing), to=to)
+
+
+class UnlikelihoodNodeOp(LossNodeOp):
+    type = "unlikelihood"
+    cases = (
+        Case((2, 3, 7), (6,), domain=("real", "index:7")),
+        Case((2, 2, 3, 5), (6,), domain=("real", "index:5")),
+    )
+
+    def label_counts(self, shape: Shape) -> tuple[int, ...]:
+        return math.prod(shape[:-1]), math.prod(shape[-3:-1])
+
+    @in_float32
+    def forward_ops(self, logits: Array, indices: Array) -> Array:
+        odds, *_ = self._odds(logits, indices)
+        return jax.nn.softplus(odds)
+
+    @in_float32
+    def backward_ops(self, adj: Array, val: Array, logits: Array, indices: Array) -> Gradients:
+        odds, named, others = self._odds(logits, indices)
+        slope = adj * jax.nn.sigmoid(odds)
+        return jnp.where(named, slope, -slope * others), None
+
+    def _odds(self, x: Array, indices: Array) -> tuple[Array, Array, Array]:
+        """``log(p / (1 - p))``, the logit of the indexed class minus logsumexp of the others; where that
+        class is; and the softmax of the others among themselves."""
+        rows = x.shape[:-1] if indices.size == math.prod(x.shape[:-1]) else x.shape[-3:-1]
+        labels = indices.reshape(*[1] * (x.ndim - 1 - len(rows)), *rows, 1)
+        named = jnp.arange(x.shape[-1], dtype=labels.dtype) == labels
+        logit = jnp.take_along_axis(x, labels, -1, mode="fill")
+        others = jnp.where(named, -jnp.inf, x)
+        top = largest(others, -1)
+        powers = jnp.exp(others - top)
+        total = jnp.sum(powers, -1, keepdims=True)
+        odds = jnp.where(logit == -jnp.inf, logit, logit - top - jnp.log(total))
+        return odds, named, powers / jnp.where(total == 0, 1, total)
+
+
+def unlikelihood(logits: Node, indices: Node) -> Node:
+    """The loss of giving ``indices`` any probability: ``-log(1 - p)`` with ``p = softmax(logits)[index]``.
+
+    Computed as ``log(1 + exp(x_index - lse))`` with ``lse`` over the other classes, which stays finite where
+    p rounds to 1. ``indices`` are integers, as many as rows, or as many as rows of the last two axes before
+    V, (time, batch), for which the leading axes repeat; a class outside of V gives NaN. The loss is float32,
+    also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and indices differ in number.
+
+    Shape: (..., V) to (..., 1).
+    Gradient: ``adj p`` by the indexed logit, ``-adj p q`` by the others with q the softmax among them.
+    Differs: Marian composes it of softmax, gather and log, and has inf and NaN where p rounds to 1.
+    Source: Welleck et al. 2020; Marian, ``unlikelihood``.
+    """
+    (wide,) = widened(node("unlikelihood", logits))
+    return UnlikelihoodNodeOp(wide, indices)

@@ -1,0 +1,44 @@
+"""Numbers of 16 bits taken to float32 where they are added up, multiplied or exponentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..node import Node
+from ..types import Type
+from .structure import cast
+
+
+def accumulator(dtype: Any) -> Any:
+    """The type in which numbers of ``dtype`` are accumulated: float32 for 16-bit ones, else their own."""
+    return jnp.promote_types(dtype, jnp.float32) if jnp.issubdtype(dtype, jnp.floating) else dtype
+
+
+def in_float32(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator for ``forward_ops`` and ``backward_ops``: 16-bit children and adjoints come in as float32,
+    and what the rule returns goes out in the type that they had::
+
+        @in_float32
+        def forward_ops(self, x):
+            return jnp.sqrt(jnp.mean(x * x, self.axis, keepdims=True))
+    """
+
+    @wraps(rule)
+    def run(self: Any, *values: Any) -> Any:
+        results = rule(self, *(v.astype(accumulator(v.dtype)) for v in values))
+        return jax.tree.map(lambda result: result.astype(values[0].dtype), results)
+
+    return run
+
+
+def widened(*children: Node) -> tuple[Node, ...]:
+    """The children of a composition, cast to float32 if all have the same 16-bit type."""
+    kinds = {x.value_type for x in children}
+    if len(kinds) == 1 and kinds <= {Type.float16, Type.bfloat16}:
+        return tuple(cast(x, Type.float32) for x in children)
+    return children
