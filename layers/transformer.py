@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from mgraph import ExpressionGraph, Node, Type, cast, inits, insert, le, reshape
+from mgraph import ExpressionGraph, Node, Type, cast, checkpoint, inits, insert, le, reshape
 from mgraph.inits import Initializer
 
 from .activations import activation
@@ -126,7 +126,7 @@ class FeedForwardBlock(Block):
 
 
 class EncoderLayer:
-    """Self-attention ``{prefix}_self``, then feed-forward ``{prefix}_ffn``."""
+    """Self-attention ``{prefix}_self``, then feed-forward ``{prefix}_ffn``; its result is a checkpoint."""
 
     def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
         self.attention = AttentionBlock(graph, f"{prefix}_self", config, depth)
@@ -134,7 +134,7 @@ class EncoderLayer:
 
     def __call__(self, x: Node, mask: Node) -> Node:
         """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that fits ``(batch, heads, time, time)``."""
-        return self.feed_forward(self.attention.self_attend(x, mask))
+        return checkpoint(self.feed_forward(self.attention.self_attend(x, mask)))
 
 
 class Autoregression(Protocol):
@@ -228,4 +228,4 @@ class DecoderLayer:
     def _rest(self, x: Node, contexts: Sequence[Context]) -> Node:
         for block, context in zip(self.cross, contexts, strict=True):
             x = block.cross_attend(x, context)
-        return self.feed_forward(x)
+        return checkpoint(self.feed_forward(x))

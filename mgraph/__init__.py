@@ -15,6 +15,7 @@ from .errors import GradientError as GradientError
 from .errors import GraphError as GraphError
 from .errors import MGraphError as MGraphError
 from .errors import ModelFileError as ModelFileError
+from .errors import NonFiniteError as NonFiniteError
 from .errors import ParameterError as ParameterError
 from .errors import ShapeError as ShapeError
 from .function import Function as Function

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
 
 from .errors import DeviceError
@@ -24,6 +26,19 @@ def device_name(device: jax.Device | None) -> str:
     """``cpu0`` or ``gpu1``, as Marian prints it."""
     device = device or jax.devices()[0]
     return f"{'cpu' if device.platform == 'cpu' else 'gpu'}{device.id}"
+
+
+def platform_of(device: jax.Device | None) -> str:
+    """The platform of a device, or of JAX's default one: ``cpu``, ``gpu``, ``tpu``."""
+    return str(device.platform) if device else jax.default_backend()
+
+
+def memory_of(device: jax.Device | None) -> int:
+    """The memory of a device in bytes; of the machine if the device does not say, as the CPU."""
+    stats = (device or jax.devices()[0]).memory_stats()
+    if stats and "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _available() -> str:

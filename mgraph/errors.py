@@ -27,6 +27,10 @@ class GradientError(MGraphError, ValueError):
     """A hand-written backward rule returned something that is no gradient of its children."""
 
 
+class NonFiniteError(MGraphError, ArithmeticError):
+    """A value or a gradient holds NaN or infinity while ``set_throw_nan`` watches for them."""
+
+
 class ParameterError(MGraphError, KeyError):
     """A parameter is missing, unexpected, or asked for with another shape."""
 

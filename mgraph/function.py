@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from .checkpointing import cuts
+from .device import platform_of
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import ConstantNode, Parameters, ParamNode
 from .node import Node
@@ -16,7 +18,7 @@ from .programs import PROGRAMS
 from .rules import check_rule_set
 from .specs import Spec
 from .tape import INPUT, Structure
-from .trace import run_draws, run_key, trace
+from .trace import Checkpoints, run_draws, run_key, trace
 from .types import as_type
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class Function:
     and any optax transformation. ``derivatives`` selects the rule set that differentiation meets: with
     ``"jax"`` forward mode works too.
 
-    The function keeps no node: the graph may be cleared or changed afterwards.
+    The function keeps no node: the graph may be cleared or changed afterwards. Where the graph checkpoints
+    gradients, those of ``pure`` are checkpointed too, at the same nodes.
     """
 
     def __init__(
@@ -65,6 +68,9 @@ class Function:
         self._plan(tape.nodes, excerpt.inputs, {n.id: name for name, n in leaves.items()})
         self._random = bool(len(excerpt.random))
         self._wide = self._structure.is_wide()
+        marked = sorted(excerpt.row_of[i] for i in cuts(tape, graph.checkpointing) if i in excerpt.row_of)
+        platform = platform_of(graph.device) if marked else ""
+        self._checkpoints = Checkpoints(tuple(marked), self._outputs, platform) if marked else None
 
     def _plan(self, nodes: Sequence[Node], rows: Sequence[int], names: dict[int, str]) -> None:
         """Say for each input row where its value comes from: an argument, a parameter, a constant."""
@@ -120,7 +126,14 @@ class Function:
             raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
         tables: dict[str, Any] = {"input": inputs, "parameter": params, "constant": constants}
         leaves = [tables[kind][name] for kind, name in self._sources]
-        values = trace(self._structure, leaves, rule_set=self.derivatives, trained=self._trained, key=key)
+        values = trace(
+            self._structure,
+            leaves,
+            rule_set=self.derivatives,
+            trained=self._trained,
+            key=key,
+            checkpoints=self._checkpoints,
+        )
         results = tuple(values[i] for i in self._outputs)
         return results[0] if self._single else results
 

@@ -10,20 +10,20 @@ from typing import Any
 import jax
 
 from . import inits
-from .device import find_device
 from .errors import ArgumentError, GraphError, ParameterError
 from .function import Function
 from .graphviz import graphviz
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode
+from .memory import MemoryUse
 from .node import Node
 from .parameter_files import load_parameters, save_parameters
 from .places import user_frame
 from .printing import print_gradient, print_value
 from .programs import PROGRAMS
 from .recording import new_leaf
-from .rules import check_rule_set
 from .run import Run
+from .settings import GraphSettings
 from .shape import as_shape
 from .specs import spec_of
 from .tape import Tape
@@ -31,7 +31,7 @@ from .trace import clipped
 from .types import Type, as_type
 
 
-class ExpressionGraph:
+class ExpressionGraph(GraphSettings):
     """A graph of expressions, built by calling operators, run by ``forward`` and ``backward``.
 
     ``inference`` turns gradients off; ``seed`` drives initialisers and dropout; ``derivatives`` is the rule
@@ -42,72 +42,25 @@ class ExpressionGraph:
     """
 
     def __init__(self, inference: bool = False, *, seed: int = 1, derivatives: str = "rules") -> None:
-        if not 0 <= seed < 2**64:
-            raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed}")
-        self.seed = seed
-        self.derivatives = check_rule_set(derivatives)
-        self.device: jax.Device | None = None
-        """The device set by ``set_device``; ``None`` is JAX's default device."""
-        self.workspace_mb: int | None = None
+        super().__init__(inference, seed, derivatives)
         self.dynamic = False
         """Whether ``forward()`` was called on a growing graph; its programs then return every value."""
         self.has_gradients = False
         self.reloaded = False
         self.model_yml: str | None = None
         """Text of ``special:model.yml`` of the model file that was loaded."""
-        self._inference = inference
-        self._element_type = Type.float32
         self._namespace = ""
-        self._parameters = Parameters()
         self.runs = itertools.count(1)
         """Numbers of runs; each run and each call of a function draws random numbers of its own."""
         self.tape = Tape(self)
         self.recording = [self.tape]
         """The tape and, while a loop's body is recorded, the tapes of the bodies that are open."""
 
-    # -- settings
-
-    def set_device(self, number: int, kind: str = "cpu") -> None:
-        """Run on device ``number`` of ``kind`` ``"cpu"`` or ``"gpu"``.
-
-        Parameters that have a value move there. ``DeviceError`` that lists what there is if this machine
-        or this JAX has no such device.
-        """
-        self.device = find_device(number, kind)
-        for node in self._parameters.values():
-            node.move()
-
-    def reserve_workspace_mb(self, megabytes: int) -> None:
-        """The memory in MiB that a run may use; negative: all of the device's but that much.
-
-        XLA allocates what a program needs, so this reserves nothing; 0 is an error, as in Marian.
-        """
-        if megabytes == 0:
-            raise GraphError("reserve_workspace_mb expects a number of MiB other than 0")
-        self.workspace_mb = megabytes
-
-    def set_default_element_type(self, type_: Any) -> None:
-        """Element type of constants and parameters made without one; before the first parameter."""
-        if len(self._parameters):
-            raise GraphError("set_default_element_type must come before the first parameter")
-        self._element_type = as_type(type_)
-
-    @property
-    def default_element_type(self) -> Type:
-        return self._element_type
-
-    def set_inference(self, inference: bool) -> None:
-        """In inference there are no gradients, and layers drop nothing out."""
-        self._inference = inference
-
-    def is_inference(self) -> bool:
-        return self._inference
+    # -- leaves
 
     def switch_params(self, namespace: str) -> None:
         """Parameters asked for from now on live in ``namespace``, stored as ``namespace::name``."""
         self._namespace = namespace
-
-    # -- leaves
 
     def constant(
         self, shape: Any, init: Initializer | None = None, type: Any = None, *, name: str = "none"
@@ -219,7 +172,7 @@ class ExpressionGraph:
         run.forward()
         shown = [n for n in self.tape.debugged if n.id >= start]
         called = [(n, call) for n, call in self.tape.observers if n.id >= start]
-        if shown or called:
+        if shown or called or self.throw_nan:
             run.execute()
         for node in shown:
             print_value(node)
@@ -261,6 +214,21 @@ class ExpressionGraph:
             self.tape.run = None
         self.forward()
         self.backward(reset, clip_value)
+
+    def fits(self) -> bool:
+        """Whether ``backprop()`` of what is recorded fits into the memory of ``reserve_workspace_mb``.
+
+        The step is compiled and not run; ``memory()`` says what it needs. ``GraphError`` if nothing was
+        reserved. Source: Marian, ``fits``.
+        """
+        if self.workspace_mb is None:
+            raise GraphError("fits() needs to know the memory there is; call reserve_workspace_mb(MiB) first")
+        return self.memory().fits
+
+    def memory(self) -> MemoryUse:
+        """What ``backprop()`` of what is recorded needs, from XLA's analysis of the step, which is compiled
+        and not run; prints as a sentence."""
+        return self.run_of(self.tape).memory()
 
     def clear(self) -> None:
         """Forget all nodes; keep parameters and their gradients."""

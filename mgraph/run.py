@@ -14,17 +14,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from .checkpointing import cuts
+from .device import platform_of
 from .errors import GraphError
-from .interpreter import Interpreter, without_float0
+from .finite import check_gradients_of, check_values
+from .interpreter import Interpreter
+from .memory import MemoryUse
 from .node import Node
 from .places import place
+from .plans import ForwardPlan, JointPlan, Results
 from .programs import PROGRAMS, Program
 from .specs import as_jax, has_float, is_wide
-from .tape import INPUT, Excerpt, Structure, Tape, is_leaf
-from .trace import run_draws, run_key, trace
+from .tape import INPUT, Excerpt, Tape, is_leaf
+from .trace import Checkpoints, run_draws, run_key
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
@@ -127,30 +131,35 @@ class Run:
         tape, graph = self._tape, self._graph
         excerpt = tape.span(segment.start, segment.stop)
         outputs = self._outputs(segment)
-        wanted = tuple(excerpt.row_of[i] for i in outputs)
-        structure, rule_set = excerpt.structure, graph.derivatives
-
-        def function(leaves: Any, draws: Any) -> Any:
-            values = _trace(structure, leaves, draws, rule_set)
-            return [values[i] for i in wanted]
-
-        args = self._arguments(excerpt, segment.leaves)
-        program = PROGRAMS.get(
-            ("forward", structure, wanted, rule_set),
-            f"forward of {len(structure.rows)} nodes",
-            function,
-            args,
-            device=graph.device,
-            wide=structure.is_wide(),
+        plan = ForwardPlan(
+            excerpt.structure,
+            tuple(excerpt.row_of[i] for i in outputs),
+            graph.derivatives,
+            watch=graph.throw_nan,
         )
-        segment.program = program
+        args = self._arguments(excerpt, segment.leaves)
+        program = segment.program = self._program(plan, args)
         alone = len(self._segments) == 1 and segment.stop == len(tape.nodes)
         if program.backward_follows and alone and not graph.is_inference():
             program.backward_follows = False
             self._run_joint(0.0)
             return
-        self._values.update(zip(outputs, program(*args), strict=True))
+        results = program(*args)
+        self._values.update(zip(outputs, results.values, strict=True))
         segment.ran = True
+        self._check(excerpt, results)
+
+    def _program(self, plan: ForwardPlan | JointPlan, args: tuple[Any, Any]) -> Program:
+        wide = plan.structure.is_wide()
+        return PROGRAMS.get(plan, str(plan), plan, args, device=self._graph.device, wide=wide)
+
+    def _check(self, excerpt: Excerpt, results: Results) -> None:
+        """``NonFiniteError`` about what was watched and is not finite."""
+        nodes = [self._tape.nodes[i] for i in excerpt.row_of]
+        if results.finite is not None:
+            check_values(nodes, results.finite)
+        if results.finite_gradients is not None:
+            check_gradients_of(nodes, results.finite_gradients)
 
     def _outputs(self, segment: Segment) -> list[int]:
         """The nodes whose values a program returns: tops and those that are shown to the user, in a dynamic
@@ -163,7 +172,8 @@ class Run:
             return operators
         consumed = {k for i in operators for k in tape.rows[i][1:]}
         shown = {node.id for node in tape.debugged} | {node.child(0).id for node, _ in tape.observers}
-        return [i for i in operators if i not in consumed or i in shown]
+        tops = [i for i in operators if i not in consumed and i not in tape.not_roots]
+        return sorted({*tops, *shown.intersection(operators)})
 
     def _arguments(self, excerpt: Excerpt, leaves: dict[int, Any]) -> tuple[Any, Any]:
         rows = self._tape.rows
@@ -249,48 +259,51 @@ class Run:
 
     def _run_joint(self, clip_value: float) -> None:
         """Forward and backward as one program."""
+        excerpt, plan, args = self._joint(clip_value)
+        results = self._program(plan, args)(*args)
+        self._top = plan.top
+        self._values.update(zip(plan.outputs, results.values, strict=True))
+        for s in self._segments:
+            s.ran = True
+        by_leaf = zip((excerpt.inputs[k] for k in plan.trained), results.gradients, strict=True)
+        self._gradients = {**dict(by_leaf), **results.probes}
+        self._check(excerpt, results)
+
+    def _joint(self, clip_value: float) -> tuple[Excerpt, JointPlan, tuple[Any, Any]]:
+        """What forward and backward as one program compute, and of what."""
         tape, graph = self._tape, self._graph
-        self._top = top = self.one_top()
+        top = self.one_top()
         excerpt = tape.whole()
-        structure, rule_set = excerpt.structure, graph.derivatives
         outputs = tuple(sorted({top, *(i for s in self._segments for i in self._outputs(s))}))
-        shown = tuple(n.id for n in tape.debugged if n.trainable and n.children)
         trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
         # A parameter's gradient is clipped once it is accumulated.
         own = tuple(k for k in trained if clip_value and tape.nodes[excerpt.inputs[k]].type != "param")
-
-        def function(leaves: Any, draws: Any) -> Any:
-            def loss(parameters: Any, probes: Any) -> tuple[Any, Any]:
-                full = list(leaves)
-                for k, value in zip(trained, parameters, strict=True):
-                    full[k] = value
-                values = _trace(structure, full, draws, rule_set, probes, clip_value)
-                return values[top], [values[i] for i in outputs]
-
-            zeros = {i: _zeros(tape_specs[i]) for i in shown}
-            value, pull, returned = jax.vjp(loss, [leaves[k] for k in trained], zeros, has_aux=True)
-            gradients, probes = pull(jnp.ones_like(value))
-            for k in own:
-                at = trained.index(k)
-                gradients[at] = jnp.clip(gradients[at], -clip_value, clip_value)
-            return returned, gradients, without_float0(probes)
-
-        tape_specs = {i: tape.nodes[i].spec for i in shown}
-        args = self._arguments(excerpt, self._all_leaves())
-        program = PROGRAMS.get(
-            ("backprop", structure, top, outputs, shown, rule_set, clip_value, own),
-            f"forward and backward of {len(structure.rows)} nodes",
-            function,
-            args,
-            device=graph.device,
-            wide=structure.is_wide(),
+        shown = tuple((n.id, n.spec) for n in tape.debugged if n.trainable and n.children)
+        plan = JointPlan(
+            excerpt.structure,
+            outputs,
+            graph.derivatives,
+            top,
+            trained,
+            shown,
+            clip_value,
+            own,
+            checkpoints=None if graph.throw_nan else self._checkpoints((*outputs, *(i for i, _ in shown))),
+            watch=graph.throw_nan,
         )
-        returned, gradients, probes = program(*args)
-        self._values.update(zip(outputs, returned, strict=True))
-        for s in self._segments:
-            s.ran = True
-        ids = [excerpt.inputs[k] for k in trained]
-        self._gradients = {**dict(zip(ids, gradients, strict=True)), **probes}
+        return excerpt, plan, self._arguments(excerpt, self._all_leaves())
+
+    def _checkpoints(self, wanted: tuple[int, ...]) -> Checkpoints | None:
+        """Where the graph's checkpointing cuts the tape; ``None`` if it does not."""
+        rows = cuts(self._tape, self._graph.checkpointing)
+        return Checkpoints(tuple(sorted(rows)), wanted, platform_of(self._graph.device)) if rows else None
+
+    def memory(self) -> MemoryUse:
+        """What forward and backward need, from XLA's analysis of the compiled program, which is not run."""
+        if self.covered < len(self._tape.nodes):
+            self.forward()
+        _, plan, args = self._joint(0.0)
+        return MemoryUse.of(self._program(plan, args).compiled, self._graph.reserved_bytes())
 
     def _all_leaves(self) -> dict[int, Any]:
         """The leaves' values over all segments; they must not have changed in between."""
@@ -331,30 +344,3 @@ class Run:
 
 def _line(node: Node) -> str:
     return f"{node.type} {node.name!r} {node.spec!r} (id {node.id}) made at {place(node.where)}"
-
-
-def _trace(
-    structure: Structure,
-    leaves: Sequence[Any],
-    draws: Any,
-    rule_set: str,
-    probes: Any = None,
-    clip_value: float = 0.0,
-) -> list[Any]:
-    key = None if draws is None else run_key(draws)
-    ordinals = None if draws is None else draws[3:]
-    return trace(
-        structure,
-        leaves,
-        rule_set=rule_set,
-        key=key,
-        ordinals=ordinals,
-        probes=probes,
-        clip_value=clip_value,
-    )
-
-
-def _zeros(spec: Any) -> Any:
-    if isinstance(spec, tuple):
-        return tuple(_zeros(s) for s in spec)
-    return jnp.zeros(spec.shape, spec.type.dtype)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .checkpointing import recomputed, spans, zero_after
+from .finite import watched
 from .rules import evaluate
 from .tape import INPUT, Structure, is_leaf
 
@@ -50,6 +53,17 @@ def _is_real(value: Any) -> bool:
 clip_adjoint.defvjp(_clip_forward, _clip_reverse)
 
 
+@dataclass(frozen=True)
+class Checkpoints:
+    """Rows after which a structure is cut; of the spans but the last only what is used later is kept."""
+
+    rows: tuple[int, ...]
+    wanted: tuple[int, ...]
+    """Rows whose values the caller needs."""
+    platform: str
+    """The platform that the program is for, as JAX names it."""
+
+
 def trace(
     structure: Structure,
     leaves: Sequence[Any],
@@ -59,41 +73,117 @@ def trace(
     key: Any = None,
     ordinals: Any = None,
     probes: Mapping[int, Any] | None = None,
+    taps: Any = None,
     clip_value: float = 0.0,
-) -> list[Any]:
-    """Values of all rows, in order.
+    checkpoints: Checkpoints | None = None,
+) -> dict[int, Any]:
+    """Values of all rows; with ``checkpoints`` those that are kept.
 
     ``leaves`` are the values of the input rows; ``trained`` replaces their own trainability. Random rows
     draw from ``key`` folded with their entry of ``ordinals`` (their own count if that is ``None``).
     No gradient flows into an untrained input, nor into a node frozen by hand, under any rule set.
-    A probe is a zero added to a row's value: the gradient by it is the gradient by that value.
+    A probe is a zero added to a row's value: the gradient by it is the gradient by that value. The gradient
+    by the i-th element of ``taps`` is 1 where that of row i is not finite.
     """
-    values: list[Any] = []
-    flags = structure.trainable(trained)
-    frozen = {i for i, row in enumerate(structure.rows) if row[0] is INPUT and not flags[i]}
-    frozen.update(i for i, trainable in structure.overrides if not trainable)
-    inputs = iter(leaves)
-    count = 0
-    for i, row in enumerate(structure.rows):
-        head = row[0]
-        if head is INPUT:
-            # Rules speak JAX's arithmetic: numpy's has other promotions and no ``at``.
-            value = next(inputs)
-            value = jnp.asarray(value) if isinstance(value, np.ndarray) else value
-        elif is_leaf(row):
-            ordinal = count if ordinals is None else ordinals[count]
-            value = head.device_value(jax.random.fold_in(key, ordinal), row[1].shape, row[1].type)
-            count += 1
-        else:
-            children = row[1:]
-            value = evaluate(
-                head, rule_set, tuple(flags[k] for k in children), tuple(values[k] for k in children)
-            )
-        if i in frozen:
-            value = jax.lax.stop_gradient(value)
-        if probes is not None and i in probes:
-            value = jax.tree.map(lambda v, p: v + p if _is_real(v) else v, value, probes[i])
-        if clip_value and flags[i] and not is_leaf(row):
-            value = clip_adjoint(clip_value, value)
-        values.append(value)
+    rows = _Rows(structure, rule_set, structure.trainable(trained), clip_value)
+    values = rows.inputs(leaves)
+    if taps is not None:
+        values = {i: watched(v, taps[i]) if rows.flags[i] else v for i, v in values.items()}
+    sources = Sources(key, ordinals, probes or {}, taps)
+    if checkpoints is None or not checkpoints.rows:
+        rows.run(range(len(structure.rows)), values, sources)
+        return values
+    *early, last = spans(len(structure.rows), checkpoints.rows)
+    for span in early:
+        _run_again_backward(rows, span, values, sources, checkpoints)
+    rows.run(last, values, sources)
     return values
+
+
+class Sources(NamedTuple):
+    """What rows take besides the values of their children: random draws, and by row probes and taps."""
+
+    key: Any
+    ordinals: Any
+    probes: Mapping[int, Any]
+    taps: Any = None
+    after: Any = 0
+    """A zero; what is drawn waits for it."""
+
+
+class _Rows:
+    """A structure being traced."""
+
+    def __init__(self, structure: Structure, rule_set: str, flags: Sequence[bool], clip_value: float) -> None:
+        self.rows, self.flags = structure.rows, flags
+        self._rule_set, self._clip_value = rule_set, clip_value
+        self._frozen = {i for i, row in enumerate(self.rows) if row[0] is INPUT and not flags[i]}
+        self._frozen.update(i for i, trainable in structure.overrides if not trainable)
+        random = (i for i, row in enumerate(self.rows) if is_leaf(row) and row[0] is not INPUT)
+        self._draws = {i: count for count, i in enumerate(random)}
+
+    def inputs(self, leaves: Sequence[Any]) -> dict[int, Any]:
+        """The values of the input rows."""
+        places = (i for i, row in enumerate(self.rows) if row[0] is INPUT)
+        # Rules speak JAX's arithmetic: numpy's has other promotions and no ``at``.
+        return {
+            i: self._held(i, jnp.asarray(v) if isinstance(v, np.ndarray) else v)
+            for i, v in zip(places, leaves, strict=True)
+        }
+
+    def run(self, span: range, values: dict[int, Any], sources: Sources) -> None:
+        """Add to ``values`` those of the rows of ``span``, from those of earlier rows."""
+        for i in span:
+            row = self.rows[i]
+            head = row[0]
+            if head is INPUT:
+                continue
+            if is_leaf(row):
+                value = self._draw(i, sources)
+            else:
+                trained = tuple(self.flags[k] for k in row[1:])
+                value = evaluate(head, self._rule_set, trained, tuple(values[k] for k in row[1:]))
+            value = self._held(i, value)
+            if i in sources.probes:
+                value = jax.tree.map(lambda v, p: v + p if _is_real(v) else v, value, sources.probes[i])
+            if self._clip_value and self.flags[i] and not is_leaf(row):
+                value = clip_adjoint(self._clip_value, value)
+            if sources.taps is not None and self.flags[i]:
+                value = watched(value, sources.taps[i])
+            values[i] = value
+
+    def _held(self, i: int, value: Any) -> Any:
+        """The value, without a way for gradients where none may flow."""
+        return jax.lax.stop_gradient(value) if i in self._frozen else value
+
+    def _draw(self, i: int, sources: Sources) -> Any:
+        init, spec = self.rows[i]
+        count = self._draws[i]
+        ordinal = count if sources.ordinals is None else sources.ordinals[count]
+        return init.device_value(
+            jax.random.fold_in(sources.key, ordinal + sources.after), spec.shape, spec.type
+        )
+
+
+def _run_again_backward(
+    rows: _Rows, span: range, values: dict[int, Any], sources: Sources, checkpoints: Checkpoints
+) -> None:
+    """``rows.run`` over a span whose inner values the backward pass computes again."""
+    uses = {
+        k for i in range(span.stop, len(rows.rows)) if not is_leaf(rows.rows[i]) for k in rows.rows[i][1:]
+    }
+    inner = [i for i in span if rows.rows[i][0] is not INPUT]
+    kept = [i for i in inner if i in uses or i in checkpoints.wanted]
+    entering = sorted({k for i in inner if not is_leaf(rows.rows[i]) for k in rows.rows[i][1:]} - {*inner})
+    probes = {i: probe for i, probe in sources.probes.items() if i in span}
+
+    def run(inputs: list[Any]) -> list[Any]:
+        *known, own = inputs
+        local = dict(zip(entering, known, strict=True))
+        computed = [local[i] for i in entering if not is_leaf(rows.rows[i])]
+        rows.run(span, local, Sources(*own)._replace(after=zero_after(computed)))
+        return [local[i] for i in kept]
+
+    inputs = [*(values[i] for i in entering), (sources.key, sources.ordinals, probes)]
+    trained = [*(rows.flags[i] for i in entering), True]
+    values.update(zip(kept, recomputed(run, inputs, trained, checkpoints.platform), strict=True))

@@ -1,0 +1,136 @@
+"""Gradient checkpointing: keep few values, compute the others again when the gradient needs them.
+
+The rows of a structure are cut into spans after the checkpoints. Of a span only what enters and leaves it is
+kept; its backward pass runs the span again. The last span, whose gradient is needed at once, is kept whole.
+Source: Chen et al. 2016; Marian, ``ExpressionGraph::setCheckpointing``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .specs import Specs
+from .tape import Row, Tape, is_leaf
+
+Values = list[Any]
+
+
+def spans(rows: int, checkpoints: Iterable[int]) -> list[range]:
+    """The rows cut after each checkpoint."""
+    cuts = [0, *sorted({c + 1 for c in checkpoints if c + 1 < rows}), rows]
+    return [range(a, b) for a, b in itertools.pairwise(cuts)]
+
+
+def recomputed(f: Callable[[Values], Any], inputs: Values, trained: Sequence[bool], platform: str) -> Any:
+    """``f(inputs)``, whose backward pass runs ``f`` again instead of keeping what is inside of it.
+
+    No gradient flows into inputs that are not ``trained``. On a CPU XLA merges what ``jax.checkpoint`` runs
+    again with the first run, which keeps everything after all; there the second run is in a branch taken
+    where the adjoint is a number, which XLA cannot know.
+    """
+    if platform != "cpu":
+        return jax.checkpoint(f)(inputs)
+    leaves, tree = jax.tree.flatten(inputs)
+    moving = [
+        flag and _is_real(leaf)
+        for value, flag in zip(inputs, trained, strict=True)
+        for leaf in jax.tree.leaves(value)
+    ]
+
+    @jax.custom_vjp
+    def span(leaves: Values) -> Any:
+        return f(jax.tree.unflatten(tree, leaves))
+
+    def forward(leaves: Values) -> tuple[Any, Values]:
+        return span(leaves), leaves
+
+    def reverse(leaves: Values, adjoints: Any) -> tuple[Values]:
+        adjoints = [a for a in jax.tree.leaves(adjoints) if _is_real(a)]
+        is_number = zero_after(adjoints) == 0
+
+        def again(leaves: Values, adjoints: Values) -> Values:
+            def outputs(moved: Values) -> Values:
+                values = f(jax.tree.unflatten(tree, _chosen(moving, moved, leaves)))
+                return [v for v in jax.tree.leaves(values) if _is_real(v)]
+
+            moved = [leaf for leaf, flag in zip(leaves, moving, strict=True) if flag]
+            gradients: Values = jax.vjp(outputs, moved)[1](adjoints)[0]
+            return gradients
+
+        def not_a_number(leaves: Values, adjoints: Values) -> Values:
+            return [jnp.full_like(v, jnp.nan) for v, flag in zip(leaves, moving, strict=True) if flag]
+
+        gradients = jax.lax.cond(is_number, again, not_a_number, leaves, adjoints)
+        return (_chosen(moving, gradients, [None] * len(leaves)),)
+
+    span.defvjp(forward, reverse)
+    return span(leaves)
+
+
+def zero_after(values: Sequence[Any]) -> Any:
+    """A zero that is there only once ``values`` are; not a zero if one of them begins with NaN.
+
+    Without it XLA draws the masks of all spans first and keeps them.
+    """
+    first = [v.reshape(-1)[:1] for v in jax.tree.leaves(values) if _is_real(v) and v.size]
+    return sum(((v != v).astype(jnp.uint32).sum() for v in first), start=jnp.uint32(0))
+
+
+def _chosen(flags: Sequence[bool], where_true: Values, where_false: Values) -> Values:
+    """One of ``where_true``, in order, for each true flag, and of ``where_false``, in place, for others."""
+    chosen = iter(where_true)
+    return [next(chosen) if flag else other for flag, other in zip(flags, where_false, strict=True)]
+
+
+def _is_real(value: Any) -> bool:
+    return jnp.issubdtype(value.dtype, jnp.floating)
+
+
+def cuts(tape: Tape, parts: int) -> set[int]:
+    """The nodes of a tape after which it is cut: those marked as checkpoints and, for more than one part,
+    those that ``placed`` finds. None if ``parts`` is 0."""
+    if not parts:
+        return set()
+    marked = {n.id for n in tape.nodes if n.is_checkpoint and n.children}
+    return marked.union(placed(tape.rows, [n.spec for n in tape.nodes], parts) if parts > 1 else ())
+
+
+def placed(rows: Sequence[Row], specs: Sequence[Specs], count: int) -> tuple[int, ...]:
+    """``count - 1`` checkpoints that cut the rows into spans of like memory, where little is alive.
+
+    Around each even cut the narrowest place is taken: where the values of operators that are still needed
+    have the fewest bytes. In a stack of layers that is between two layers.
+    """
+    sizes = [0 if is_leaf(row) else _bytes(spec) for row, spec in zip(rows, specs, strict=True)]
+    alive = _alive(rows, sizes)
+    grown = list(itertools.accumulate(sizes))
+    chosen = set()
+    for i in range(1, count):
+        low, middle, high = (grown[-1] * (i + d) / count for d in (-0.5, 0, 0.5))
+        around = [k for k, size in enumerate(grown) if low <= size <= high and not is_leaf(rows[k])]
+        if around:
+            chosen.add(min(around, key=lambda k: (alive[k], abs(grown[k] - middle))))
+    return tuple(sorted(chosen))
+
+
+def _alive(rows: Sequence[Row], sizes: Sequence[int]) -> list[int]:
+    """For each row the bytes of values, up to it, that later rows use."""
+    last = {}
+    for i, row in enumerate(rows):
+        if not is_leaf(row):
+            last.update(dict.fromkeys(row[1:], i))
+    changes = [0] * (len(rows) + 1)
+    for k, end in last.items():
+        changes[k] += sizes[k]
+        changes[end] -= sizes[k]
+    return list(itertools.accumulate(changes[:-1]))
+
+
+def _bytes(spec: Specs) -> int:
+    parts = spec if isinstance(spec, tuple) else (spec,)
+    return sum(p.type.dtype.itemsize * max(1, p.struct.size) for p in parts)

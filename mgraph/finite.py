@@ -1,0 +1,82 @@
+"""Watching for NaN and infinity: which value, which gradient was the first that is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import NonFiniteError
+from .node import Node
+from .places import place
+
+
+def are_finite(values: Mapping[int, Any]) -> jax.Array:
+    """For each row, in order, whether all of its value is finite."""
+    return jnp.stack([_is_finite(values[i]) for i in sorted(values)])
+
+
+def _is_finite(value: Any) -> jax.Array:
+    checks = [jnp.isfinite(v).all() for v in jax.tree.leaves(value) if jnp.issubdtype(v.dtype, jnp.inexact)]
+    return jnp.stack([jnp.array(True), *checks]).all()
+
+
+@jax.custom_vjp
+def watched(value: Any, tap: jax.Array) -> Any:
+    """The value itself; the gradient by ``tap`` is 0 where the value's gradient is finite, else 1."""
+    return value
+
+
+def _forward(value: Any, tap: jax.Array) -> tuple[Any, None]:
+    return value, None
+
+
+def _reverse(_: None, adj: Any) -> tuple[Any, jax.Array]:
+    return adj, 1 - _is_finite(adj).astype(jnp.float32)
+
+
+watched.defvjp(_forward, _reverse)
+
+
+def check_values(nodes: Sequence[Node], finite: Any) -> None:
+    """``NonFiniteError`` about the first node whose value is not finite; one flag for each node."""
+    bad = np.flatnonzero(~np.asarray(finite))
+    if len(bad):
+        node = nodes[int(bad[0])]
+        raise NonFiniteError(f"the value of {_described(node)} is not finite{_children(node)}")
+
+
+def check_gradients_of(nodes: Sequence[Node], finite: Any) -> None:
+    """``NonFiniteError`` about the first node, from the top down, whose gradient is not finite."""
+    bad = np.flatnonzero(~np.asarray(finite))
+    if len(bad):
+        node = nodes[int(bad[-1])]
+        users = [n for n in nodes if n.trainable and node in n.children]
+        sources = "".join(f"\n  from the rule of {_described(user)}{_children(user)}" for user in users)
+        raise NonFiniteError(f"the gradient of {_described(node)} is not finite{sources}")
+
+
+def _described(node: Node) -> str:
+    name = f" {node.name!r}" if node.name != "none" else ""
+    return f"{node.type}{name} {node.spec!r} (id {node.id}) made at {place(node.where)}"
+
+
+def _children(node: Node) -> str:
+    return "".join(f"\n  child {i}: {_described(c)}{_range(c)}" for i, c in enumerate(node.children))
+
+
+def _range(node: Node) -> str:
+    """The smallest and the largest element of a value, and how many are no numbers."""
+    parts = [np.asarray(v) for v in jax.tree.leaves(node.val())]
+    texts = []
+    for part in parts:
+        wide = part.astype(np.float64).ravel()
+        numbers = wide[np.isfinite(wide)]
+        inside = f"from {numbers.min():g} to {numbers.max():g}" if numbers.size else "no finite element"
+        texts.append(
+            inside + (f", {wide.size - numbers.size} not finite" if numbers.size < wide.size else "")
+        )
+    return f": {'; '.join(texts)}" if texts else ""

@@ -1,0 +1,117 @@
+"""Plans: what a compiled program of a tape computes. A plan is both the function and its key in the cache.
+
+Plans speak of rows, operators, shapes and flags; values come as arguments. So a plan holds no graph, and a
+graph that is rebuilt finds the program of an equal plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .finite import are_finite
+from .interpreter import without_float0
+from .specs import Specs
+from .tape import Structure
+from .trace import Checkpoints, run_key, trace
+
+Leaves = Sequence[Any]
+
+
+class Results(NamedTuple):
+    """What a program returns."""
+
+    values: list[Any]
+    """Values of the rows that were asked for."""
+    gradients: list[Any]
+    """By the trained input rows."""
+    probes: dict[int, Any]
+    """Gradients by the rows that are shown to the user."""
+    finite: Any
+    """For each row whether its value is finite, if that is watched."""
+    finite_gradients: Any
+
+
+@dataclass(frozen=True)
+class ForwardPlan:
+    """The values of some rows."""
+
+    structure: Structure
+    outputs: tuple[int, ...]
+    rule_set: str
+    watch: bool = False
+
+    def __str__(self) -> str:
+        return f"forward of {len(self.structure.rows)} nodes"
+
+    def __call__(self, leaves: Leaves, draws: Any) -> Results:
+        values = trace(self.structure, leaves, rule_set=self.rule_set, **_random(draws))
+        finite = are_finite(values) if self.watch else None
+        return Results([values[i] for i in self.outputs], [], {}, finite, None)
+
+
+@dataclass(frozen=True)
+class JointPlan:
+    """The values of some rows and the gradients of the sum of ``top``, by one program."""
+
+    structure: Structure
+    outputs: tuple[int, ...]
+    rule_set: str
+    top: int
+    trained: tuple[int, ...]
+    """Numbers of the inputs by which gradients are wanted."""
+    shown: tuple[tuple[int, Specs], ...] = ()
+    """Rows between, by whose values gradients are wanted too."""
+    clip_value: float = 0.0
+    clipped: tuple[int, ...] = ()
+    """Inputs whose gradient is clipped here; a parameter's is clipped once it is accumulated."""
+    checkpoints: Checkpoints | None = None
+    watch: bool = False
+
+    def __str__(self) -> str:
+        return f"forward and backward of {len(self.structure.rows)} nodes"
+
+    def __call__(self, leaves: Leaves, draws: Any) -> Results:
+        def loss(trained: list[Any], probes: Any, taps: Any) -> tuple[Any, Any]:
+            full = list(leaves)
+            for k, value in zip(self.trained, trained, strict=True):
+                full[k] = value
+            values = trace(
+                self.structure,
+                full,
+                rule_set=self.rule_set,
+                probes=probes,
+                taps=taps,
+                clip_value=self.clip_value,
+                checkpoints=self.checkpoints,
+                **_random(draws),
+            )
+            finite = are_finite(values) if self.watch else None
+            return values[self.top], ([values[i] for i in self.outputs], finite)
+
+        arguments = [leaves[k] for k in self.trained], {i: _zeros(s) for i, s in self.shown}, self._taps()
+        value, pull, (outputs, finite) = jax.vjp(loss, *arguments, has_aux=True)
+        gradients, probes, taps = pull(jnp.ones_like(value))
+        for k, gradient in zip(self.trained, gradients, strict=True):
+            if k in self.clipped:
+                bounded = jnp.clip(gradient, -self.clip_value, self.clip_value)
+                gradients[self.trained.index(k)] = bounded
+        return Results(outputs, gradients, without_float0(probes), finite, taps == 0 if self.watch else None)
+
+    def _taps(self) -> Any:
+        return jnp.zeros(len(self.structure.rows), jnp.float32) if self.watch else None
+
+
+def _random(draws: Any) -> Mapping[str, Any]:
+    """Where random rows draw from: what ``run_draws`` gave, ``None`` if there are none."""
+    return {} if draws is None else {"key": run_key(draws), "ordinals": draws[3:]}
+
+
+def _zeros(spec: Any) -> Any:
+    if isinstance(spec, tuple):
+        return tuple(_zeros(s) for s in spec)
+    return jnp.zeros(spec.shape, spec.type.dtype)

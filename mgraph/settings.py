@@ -1,0 +1,98 @@
+"""``GraphSettings``: what a user sets on a graph before building it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from .device import find_device, memory_of
+from .errors import ArgumentError, GraphError
+from .leaves import Parameters
+from .memory import MIB
+from .rules import check_rule_set
+from .types import Type, as_type
+
+
+class GraphSettings:
+    """The settings of an ``ExpressionGraph`` and the parameters that some of them concern."""
+
+    def __init__(self, inference: bool, seed: int, derivatives: str) -> None:
+        if not 0 <= seed < 2**64:
+            raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed}")
+        self.seed = seed
+        self.derivatives = check_rule_set(derivatives)
+        self.device: jax.Device | None = None
+        """The device set by ``set_device``; ``None`` is JAX's default device."""
+        self.workspace_mb: int | None = None
+        self.checkpointing = 0
+        """0: a gradient's forward values are all kept; 1: those of checkpoints; more: of so many parts."""
+        self.throw_nan = False
+        self._inference = inference
+        self._element_type = Type.float32
+        self._parameters = Parameters()
+
+    def set_device(self, number: int, kind: str = "cpu") -> None:
+        """Run on device ``number`` of ``kind`` ``"cpu"`` or ``"gpu"``.
+
+        Parameters that have a value move there. ``DeviceError`` that lists what there is if this machine
+        or this JAX has no such device.
+        """
+        self.device = find_device(number, kind)
+        for node in self._parameters.values():
+            node.move()
+
+    def reserve_workspace_mb(self, megabytes: int) -> None:
+        """The memory in MiB that a run may use; negative: all of the device's but that much.
+
+        XLA allocates what a program needs, so this reserves nothing; ``fits()`` says whether it is enough.
+        0 is an error, as in Marian.
+        """
+        if megabytes == 0:
+            raise GraphError("reserve_workspace_mb expects a number of MiB other than 0")
+        self.workspace_mb = megabytes
+
+    def reserved_bytes(self) -> int | None:
+        """The bytes that ``reserve_workspace_mb`` reserved; ``None`` if it was not called."""
+        if self.workspace_mb is None:
+            return None
+        left = 0 if self.workspace_mb > 0 else memory_of(self.device)
+        return left + self.workspace_mb * MIB
+
+    def set_checkpointing(self, enabled: bool = True, *, parts: int | None = None) -> None:
+        """Keep, for the gradients, the values of checkpoints only, and compute the others again.
+
+        Checkpoints are nodes marked by ``checkpoint(node)``. ``parts`` places more, so that the graph falls
+        into so many parts of like memory, cut where few values are alive: a stack of n layers between
+        layers. Less memory, the same gradients, up to a third more computing; ``memory()`` shows the
+        first. Source: Chen et al. 2016; Marian, ``setCheckpointing``.
+        """
+        if parts is not None and parts < 2:
+            raise ArgumentError(f"set_checkpointing expects at least 2 parts, got {parts}")
+        self.checkpointing = (parts or 1) if enabled else 0
+
+    def set_throw_nan(self, throw: bool = True) -> None:
+        """Watch for NaN and infinity: the first node that has one raises ``NonFiniteError``.
+
+        ``forward()`` names the first node whose value is not finite, ``backward()`` the first whose
+        gradient is not, with children, shapes and the user's line. Values are then computed by
+        ``forward()`` itself, and nothing is recomputed for checkpoints. Source: Marian, ``--throw-nan``.
+        """
+        self.throw_nan = throw
+
+    def set_default_element_type(self, type_: Any) -> None:
+        """Element type of constants and parameters made without one; before the first parameter."""
+        if len(self._parameters):
+            raise GraphError("set_default_element_type must come before the first parameter")
+        self._element_type = as_type(type_)
+
+    @property
+    def default_element_type(self) -> Type:
+        return self._element_type
+
+    def set_inference(self, inference: bool) -> None:
+        """In inference there are no gradients, and layers drop nothing out."""
+        self._inference = inference
+
+    def is_inference(self) -> bool:
+        return self._inference
