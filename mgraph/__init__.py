@@ -7,6 +7,7 @@ hand-written gradients. See ``ExpressionGraph`` to start.
 from __future__ import annotations
 
 from . import expression as expression
+from . import functional as functional
 from . import inits as inits
 from .errors import ArgumentError as ArgumentError
 from .errors import DeviceError as DeviceError
@@ -45,6 +46,9 @@ from .ops.comparison import gt as gt
 from .ops.comparison import le as le
 from .ops.comparison import lt as lt
 from .ops.comparison import ne as ne
+from .ops.convolution import convert2cudnn_format as convert2cudnn_format
+from .ops.convolution import convert_from_cudnn_format as convert_from_cudnn_format
+from .ops.convolution import convolution as convolution
 from .ops.cumulative import cumsum as cumsum
 from .ops.cumulative import logcumsumexp as logcumsumexp
 from .ops.dropout import affine_with_relu_dropout as affine_with_relu_dropout
@@ -83,6 +87,9 @@ from .ops.order import sort as sort
 from .ops.order import topk as topk
 from .ops.order import topk_indices as topk_indices
 from .ops.order import topk_values as topk_values
+from .ops.pooling import avg_pooling as avg_pooling
+from .ops.pooling import max_pooling as max_pooling
+from .ops.pooling import pooling_with_masking as pooling_with_masking
 from .ops.power import pow as pow
 from .ops.product import affine as affine
 from .ops.product import bdot as bdot
@@ -119,6 +126,8 @@ from .ops.softmax import logsoftmax as logsoftmax
 from .ops.softmax import softmax as softmax
 from .ops.softmax import sparsemax as sparsemax
 from .ops.softmax import unlikelihood as unlikelihood
+from .ops.sparse import csr_dot as csr_dot
+from .ops.sparse import dot_csr as dot_csr
 from .ops.structure import TupleViewNodeOp as TupleViewNodeOp
 from .ops.structure import cast as cast
 from .ops.structure import checkpoint as checkpoint
