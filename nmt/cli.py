@@ -168,9 +168,17 @@ def _check_combination(values: Mapping[str, Any], of_model: bool) -> None:
 
 
 def _operator_gradients(values: Mapping[str, Any]) -> Any:
+    from mgraph.catalogue import operations
     from mgraph.gradcheck import check_operators
 
-    return check_operators(values["operands"], values["module"] or None)
+    names = values["operands"]
+    if not values["module"]:
+        names = [operation for name in names for operation in operations(name)]
+    return check_operators(
+        names,
+        values["module"] or None,
+        on_row=lambda row: logger.info("%s: %s", row.operator, row.verdict),
+    )
 
 
 def _model_gradients(values: Mapping[str, Any]) -> Any:
@@ -200,7 +208,10 @@ def operators(argv: Sequence[str]) -> int | None:
     values = parse(OPERATORS, argv)
     from mgraph import catalogue
 
-    print(json.dumps(catalogue.as_json(), indent=2) if values["json"] else catalogue.markdown(), end="")
+    if values["json"]:
+        print(json.dumps(catalogue.as_json(), indent=2))
+    else:
+        print(catalogue.markdown(), end="")
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -275,8 +275,8 @@ def test_the_command_prints_the_worst_first(capsys: pytest.CaptureFixture[str]) 
 class Operators:
     """A report on operators as ``mgraph.gradcheck.check_operators`` gives it."""
 
-    def __init__(self, names: tuple[str, ...], module: str | None, ok: bool) -> None:
-        self.names, self.module, self.ok = names, module, ok
+    def __init__(self, names: Sequence[str], module: str | None, ok: bool) -> None:
+        self.names, self.module, self.ok = tuple(names), module, ok
 
     def as_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "names": list(self.names)}
@@ -290,7 +290,8 @@ class Operators:
     [
         ([], "() of None\n"),
         (["sin", "--quiet", "relu"], "('sin', 'relu') of None\n"),
-        (["--module", "mine.py", "sin"], "('sin',) of mine.py\n"),
+        (["sigmoid", "leakyrelu"], "('sigmoid', 'PReLUNodeOp', 'PlusNodeOp', 'ScalarAddNodeOp') of None\n"),
+        (["--module", "mine.py", "leakyrelu"], "('leakyrelu',) of mine.py\n"),
     ],
 )
 @pytest.mark.parametrize("ok", [True, False])
@@ -301,10 +302,10 @@ def test_the_command_without_a_model_checks_operators(
     printed: str,
     ok: bool,
 ) -> None:
-    def check_operators(names: tuple[str, ...] = (), module: str | None = None) -> Operators:
+    def check_operators(names: Sequence[str], module: str | None, *, on_row: Any) -> Operators:
         return Operators(names, module, ok)
 
-    monkeypatch.setattr("mgraph.gradcheck.check_operators", check_operators, raising=False)
+    monkeypatch.setattr("mgraph.gradcheck.check_operators", check_operators)
     assert main(["gradcheck", *words]) == (0 if ok else 1)
     assert capsys.readouterr().out == printed
     assert main(["gradcheck", "--json", "sin"]) == (0 if ok else 1)
@@ -344,6 +345,38 @@ def test_texts_of_unequal_length(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert main([*COMMAND, str(tmp_path / "en"), str(tmp_path / "de")]) == 1
     error = "mgraph gradcheck: error: the target ends after 1 lines, the other goes on\n"
     assert capsys.readouterr() == ("", error)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_users_own_operators(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rule = "adj * jnp.cos(x)" if not wrong else "adj * jnp.sin(x)"
+    (tmp_path / "wave_ops.py").write_text(OWN_OPERATOR.replace("RULE", rule))
+    assert main(["gradcheck", "--quiet", "--module", "wave_ops.py", "wave"]) == int(wrong)
+    out = capsys.readouterr().out
+    assert "WaveNodeOp" in out and ("1 wrong" if wrong else "0 wrong") in out
+    assert main(["gradcheck", "--quiet", "--module", "wave_ops.py", "other"]) == 1
+    assert "there is no operator 'other'; there are WaveNodeOp" in capsys.readouterr().err
+
+
+OWN_OPERATOR = """
+import jax.numpy as jnp
+from mgraph import UnaryNodeOp
+from mgraph.cases import Case
+
+
+class WaveNodeOp(UnaryNodeOp):
+    type = "wave"
+    cases = (Case((2, 3)),)
+
+    def forward_ops(self, x):
+        return jnp.sin(x)
+
+    def backward_ops(self, adj, val, x):
+        return (RULE,)
+"""
 
 
 def test_the_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,319 @@
+"""The catalogue of expression operators, read off the code: the page "Marian to mgraph".
+
+What is said about an operator comes from the docstring of its function, where the marks ``Shape:``,
+``Gradient:``, ``Differs:`` and ``Source:`` begin parts that go on to the next mark or a blank line. Which
+node classes it makes is found in the code that it runs.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any
+
+from . import marian_header
+from .expression import METHODS
+from .node import NaryNodeOp, Node
+
+PARTS = ("Shape", "Gradient", "Differs", "Source")
+REQUIRED = ("Shape", "Gradient", "Source")
+
+SYNTAX: Mapping[str, str] = {
+    "__add__": "a + b",
+    "__sub__": "a - b",
+    "__mul__": "a * b",
+    "__truediv__": "a / b",
+    "__pow__": "a ** b",
+    "__matmul__": "a @ b",
+    "__neg__": "-x",
+    "__abs__": "abs(x)",
+    "__lt__": "a < b",
+    "__le__": "a <= b",
+    "__gt__": "a > b",
+    "__ge__": "a >= b",
+    "__getitem__": "x[index]",
+}
+"""How Python writes the methods of ``expression.METHODS``."""
+
+_MARK = re.compile(rf"(?<!\S)({'|'.join(PARTS)}):\s+")
+_CODE = re.compile(r"``([^`]+)``")
+PYTHON = "python"
+"""The module of an entry that is one of Python's operators."""
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One operator of the catalogue.
+
+    name: as it is called in ``mgraph``, or how Python writes it. call: with its parameters.
+    module: where its function lives. nodes: the node classes that it makes. uses: the operators that it
+    is composed of. parts: what the docstring says behind each mark.
+    """
+
+    name: str
+    call: str
+    module: str
+    nodes: tuple[type[Node], ...]
+    uses: tuple[str, ...]
+    parts: Mapping[str, str] = field(repr=False)
+
+    @property
+    def marian(self) -> tuple[str, ...]:
+        """Marian's own names for it, from ``Source``; empty where Marian has no twin."""
+        return tuple(_CODE.findall(self._source()[1]))
+
+    @property
+    def paper(self) -> str:
+        """Where it was published, as ``Source`` has it before Marian's name; empty if it does not say."""
+        return self._source()[0]
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Parts that every docstring should have, and this one has not."""
+        return tuple(part for part in REQUIRED if not self.parts.get(part))
+
+    def _source(self) -> tuple[str, str]:
+        """What ``Source`` says before and after ``Marian, ``."""
+        match = re.match(r"(?:(.*); )?Marian, (.*)", self.parts.get("Source", ""))
+        return (match[1] or "", match[2]) if match else ("", "")
+
+
+def parts_of(text: str) -> dict[str, str]:
+    """The marked parts of a docstring, each as one line."""
+    found = {}
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        pieces = _MARK.split(paragraph)
+        for mark, part in zip(pieces[1::2], pieces[2::2], strict=True):
+            found[mark] = " ".join(part.split())
+    return found
+
+
+# ---------------------------------------------------------------- what the code says
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """All operators: Python's on nodes, then the functions that ``mgraph`` exports, by module."""
+    exported = {
+        name: value
+        for name, value in vars(sys.modules[_PACKAGE]).items()
+        if isinstance(value, FunctionType) and value.__module__.startswith(f"{_PACKAGE}.ops.")
+    }
+    python = {
+        syntax: inspect.unwrap(METHODS[method]) for method, syntax in SYNTAX.items() if method in METHODS
+    }
+    known = {function: name for name, function in (python | exported).items()}
+    functions = sorted(exported.items(), key=lambda item: (item[1].__module__, item[0]))
+    return (
+        *(_entry(syntax, syntax, PYTHON, function, known) for syntax, function in python.items()),
+        *(_entry(n, f"{n}{_signature(f)}", f.__module__.rpartition(".")[2], f, known) for n, f in functions),
+    )
+
+
+def _entry(
+    name: str, call: str, module: str, function: FunctionType, known: Mapping[FunctionType, str]
+) -> Entry:
+    nodes: dict[type[Node], None] = {}
+    uses: dict[str, None] = {}
+    seen, pending = {function}, [function]
+    while pending:
+        for value in _values_in(pending.pop(0)):
+            if isinstance(value, FunctionType) and value not in seen:
+                seen.add(value)
+                if value in known:
+                    uses[known[value]] = None
+                elif value.__module__.startswith((f"{_PACKAGE}.ops.", f"{_PACKAGE}.expression")):
+                    pending.append(value)
+            elif isinstance(value, type) and issubclass(value, NaryNodeOp):
+                nodes[value] = None
+    made = function.__globals__.get(str(function.__annotations__.get("return")))
+    if isinstance(made, type) and issubclass(made, Node) and made is not Node:
+        nodes[made] = None
+    return Entry(name, call, module, tuple(nodes), tuple(uses), parts_of(function.__doc__ or ""))
+
+
+def _values_in(function: FunctionType) -> Iterator[Any]:
+    """What a function's code loads from its module and its closure, in order."""
+    for name in _globals_in(function.__code__):
+        if name in function.__globals__:
+            yield function.__globals__[name]
+    for cell in function.__closure__ or ():
+        yield cell.cell_contents
+
+
+def _globals_in(code: CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _globals_in(constant)
+
+
+def _signature(function: FunctionType) -> str:
+    empty = inspect.Parameter.empty
+    signature = inspect.signature(function)
+    parameters = [
+        p.replace(annotation=empty, default=p.default if p.default is empty else _Default(p.default))
+        for p in signature.parameters.values()
+    ]
+    return str(signature.replace(parameters=parameters, return_annotation=empty))
+
+
+@dataclass(frozen=True)
+class _Default:
+    """The default of a parameter, which prints as it is written."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        value = self.value
+        return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+
+
+def operations(name: str) -> tuple[str, ...]:
+    """The node classes behind the function ``name``, also through operators that it is composed of.
+
+    A name that is no function, or is that of a node class or a friendly type, is returned alone.
+    """
+    nodes = (node for entry in entries() for node in entry.nodes)
+    by_name = {entry.name: entry for entry in entries()}
+    if name not in by_name or name.lower() in {n.lower() for c in nodes for n in (c.__name__, c.type)}:
+        return (name,)
+    found: dict[str, None] = {}
+    seen, pending = {name}, [name]
+    while pending:
+        entry = by_name[pending.pop(0)]
+        found.update((node.__name__, None) for node in entry.nodes if issubclass(node, NaryNodeOp))
+        pending += [other for other in entry.uses if other not in seen]
+        seen.update(pending)
+    return tuple(found) or (name,)
+
+
+# ---------------------------------------------------------------- held against Marian's header
+
+
+def present() -> tuple[str, ...]:
+    """The names of Marian's header that mgraph has."""
+    names = {entry.name for entry in entries()}
+    return tuple(name for name in marian_header.OVERLOADS if marian_header.in_python(name) in names)
+
+
+def absent() -> dict[str, str]:
+    """The names of Marian's header that mgraph has not, each with its reason; empty if none is known."""
+    found = present()
+    return {n: marian_header.ABSENT.get(n, "") for n in marian_header.OVERLOADS if n not in found}
+
+
+def besides() -> tuple[Entry, ...]:
+    """The operators that Marian's header has not: from other headers of Marian's, or mgraph's own."""
+    return tuple(e for e in entries() if not set(e.marian) & marian_header.OVERLOADS.keys())
+
+
+# ---------------------------------------------------------------- the page
+
+
+def markdown() -> str:
+    """The page as Markdown."""
+    sections = {e.module: _title(e.module) for e in entries()}
+    modules = sorted(sections, key=lambda module: (module != PYTHON, sections[module]))
+    return "\n".join([*_introduction(), *(line for module in modules for line in _section(module))])
+
+
+def _introduction() -> Iterator[str]:
+    header = marian_header
+    yield "# Marian to mgraph"
+    yield ""
+    yield "Printed by `mgraph operators`, which reads it off the code; a test holds this file equal to it."
+    yield ""
+    yield (
+        f"Marian {header.VERSION} declares {len(header.OVERLOADS)} names "
+        f"({sum(header.OVERLOADS.values())} overloads) in `graph/expression_operators.h`; mgraph has "
+        f"{len(present())} of them. It has {len(besides())} operators that are not declared there: "
+        f"{_listed(entry.name for entry in besides())}."
+    )
+    if missing := absent():
+        yield ""
+        yield from _table(("missing", "why"), ((f"`{name}`", why) for name, why in missing.items()))
+    yield ""
+    yield (
+        "Names are Marian's in snake case, `layer_norm` for `layerNorm`; for those that Python does not "
+        f"allow it is {', '.join(f'`{new}` for `{old}`' for old, new in header.RENAMED.items())}. In "
+        "gradients `adj` is the adjoint of the result and `y` its value; a gradient by a child that was "
+        "broadcast is summed to the child's shape."
+    )
+    yield ""
+
+
+def _section(module: str) -> Iterator[str]:
+    yield f"## {_title(module)}"
+    yield ""
+    heads = ("Marian", "mgraph", "node class, type", "shape", "gradient", "differs")
+    yield from _table(heads, (_cells(entry) for entry in entries() if entry.module == module))
+    yield ""
+
+
+def _title(module: str) -> str:
+    """How the module's page begins."""
+    home = f"{_PACKAGE}.expression" if module == PYTHON else f"{_PACKAGE}.ops.{module}"
+    return re.split(r"[.,:;]\s", f"{sys.modules[home].__doc__} ")[0]
+
+
+def _cells(entry: Entry) -> Iterator[str]:
+    names = _listed(entry.marian) or "none"
+    yield f"{names} ({entry.paper})" if entry.paper else names
+    yield f"`{entry.call}`"
+    made = [f"`{node.__name__}`, `{node.type}`" for node in entry.nodes]
+    if entry.uses:
+        made.append(f"{'with' if made else 'made of'} {_listed(entry.uses)}")
+    yield "<br>".join(made) or "the node itself"
+    for part in ("Shape", "Gradient", "Differs"):
+        yield _CODE.sub(r"`\1`", entry.parts.get(part, "")).removesuffix(".")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    heads = list(heads)
+    yield _row(heads)
+    yield _row(["---"] * len(heads))
+    for row in rows:
+        yield _row(row)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def as_json() -> dict[str, Any]:
+    """The page as what JSON can hold."""
+    return {
+        "marian": {
+            "version": marian_header.VERSION,
+            "names": dict(marian_header.OVERLOADS),
+            "present": list(present()),
+            "absent": absent(),
+        },
+        "operators": [
+            {
+                "name": entry.name,
+                "call": entry.call,
+                "module": entry.module,
+                "nodes": [{"class": node.__name__, "type": node.type} for node in entry.nodes],
+                "uses": list(entry.uses),
+                "marian": list(entry.marian),
+                **{part.lower(): entry.parts.get(part, "") for part in PARTS},
+            }
+            for entry in entries()
+        ],
+    }
