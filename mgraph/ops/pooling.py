@@ -137,7 +137,8 @@ def max_pooling(
 
     Arguments and errors are as for ``avg_pooling``.
 
-    Shape: that of ``avg_pooling``.
+    Shape: (batch, channels, h, w) with ``h = (x's height + 2 pad_height - height) // stride_height + 1``,
+    likewise w.
     Gradient: ``adj`` to the largest element, the first of equal ones, row by row.
     Differs: Marian gives the result x's own shape, which is right only if the windows are as many.
     Source: Marian, ``max_pooling``, in builds with cuDNN.
