@@ -1,6 +1,6 @@
-"""Operators: Marian's conventions, shortcuts, where gradients stop, errors.
+"""Operators: what holds for all of them, element types, errors.
 
-That values and gradients are right is shown by ``test_golden`` and ``test_gradients``.
+That values and gradients are right is shown by ``test_golden``, ``test_conventions`` and ``test_gradients``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from leaves import constant, gradient, param, value
 
 import mgraph
 from mgraph import (
+    ArgumentError,
     ElementTypeError,
     ExpressionGraph,
     NaryNodeOp,
@@ -112,64 +113,7 @@ def test_element_types_are_kept(element_type: str) -> None:
             assert first.dtype == dtype, (cls, case)
 
 
-# ---------------------------------------------------------------- conventions
-
-
-def test_ties_go_to_the_second(graph: ExpressionGraph) -> None:
-    a, b = param(graph, [1.0, 2.0, 3.0], "a"), param(graph, [1.0, 3.0, 2.0], "b")
-    assert gradient(mgraph.maximum(a, b), a).tolist() == [0, 0, 1]
-    assert gradient(mgraph.maximum(a, b), b).tolist() == [1, 1, 0]
-    assert gradient(mgraph.minimum(a, b), a).tolist() == [0, 1, 0]
-    zero = param(graph, [0.0, -1.0], "zero")
-    # A number counts as the first, in either order.
-    assert gradient(mgraph.maximum(zero, 0), zero).tolist() == [1, 0]
-    assert gradient(mgraph.maximum(0, zero), zero).tolist() == [1, 0]
-    assert gradient(mgraph.relu(zero), zero).tolist() == [0, 0]
-
-
-def test_gradients_at_kinks(graph: ExpressionGraph) -> None:
-    x = param(graph, [-2.0, 0.0, 2.0])
-    assert gradient(mgraph.clip(x, 2), x).tolist() == [0, 1, 0]
-    assert gradient(mgraph.abs(x), x).tolist() == [-1, 0, 1]
-    np.testing.assert_allclose(gradient(mgraph.prelu(x, 0.2), x), [0.2, 0.2, 1])
-    tied = param(graph, [[1.0, 3.0, 3.0]], "tied")
-    assert gradient(mgraph.max(tied, -1), tied).tolist() == [[0, 1, 1]]
-
-
-def test_comparisons_with_nan(graph: ExpressionGraph) -> None:
-    a, b = constant(graph, [1.0, 1.0, math.nan]), constant(graph, [1.0, 2.0, 1.0])
-    found = {name: getattr(mgraph, name)(a, b) for name in ("lt", "eq", "gt", "ge", "ne", "le")}
-    graph.forward()
-    assert {name: np.asarray(node.val()).tolist() for name, node in found.items()} == {
-        "lt": [0, 1, 0], "eq": [1, 0, 1], "gt": [0, 0, 0],
-        "ge": [1, 0, 1], "ne": [0, 1, 0], "le": [1, 1, 1],
-    }  # fmt: skip
-    assert not mgraph.gt(param(graph, [1.0]), 0).trainable
-
-
-def test_shortcuts_return_their_input(graph: ExpressionGraph) -> None:
-    x = param(graph, np.ones((1, 3)))
-    reductions = (mgraph.sum, mgraph.mean, mgraph.max, mgraph.min, mgraph.prod, mgraph.logsumexp)
-    assert all(reduction(x) is x for reduction in reductions)
-    assert mgraph.std(x).type == "-" and mgraph.var(x, 0).type == "-"
-    assert mgraph.sum(x, 1).shape == (1, 1)
-    same = (
-        mgraph.clip(x, 0), mgraph.clip_gradient(x, 0), mgraph.reshape(x, (1, 3)), mgraph.atleast_2d(x),
-        mgraph.swap_axes(x, 1, -1), mgraph.concatenate([x]), mgraph.repeat(x, 1),
-        mgraph.slice(x, 1, Slice()), mgraph.slice(x, 0, 0), mgraph.cast(x, "float32"),
-        mgraph.dropout(x, 0), mgraph.dropout(x, None), mgraph.debug(x, "x"), mgraph.checkpoint(x),
-    )  # fmt: skip
-    assert all(node is x for node in same)
-    assert mgraph.swap_axes(x, 0, 1).type == "reshape"
-    assert mgraph.swap_axes(param(graph, np.ones((2, 3)), "y"), 0, 1).type == "transpose"
-
-
-def test_equal_expressions_are_one_node(graph: ExpressionGraph) -> None:
-    x = param(graph, np.ones((2, 3)))
-    assert mgraph.sum(x, -1) is mgraph.sum(x, 1)
-    assert mgraph.softmax(x) is mgraph.softmax(x, 1) is not mgraph.softmax(x, 0)
-    assert mgraph.slice(x, 1, -1) is mgraph.slice(x, -1, Slice(2, 3))
-    assert mgraph.transpose(x) is mgraph.transpose(x, (1, 0)) is mgraph.swap_axes(x, 0, 1)
+# ---------------------------------------------------------------- single operators
 
 
 def test_deviation_of_equal_numbers_has_no_gradient(graph: ExpressionGraph) -> None:
@@ -195,9 +139,6 @@ def test_exclusive_logarithmic_sums() -> None:
     )
 
 
-# ---------------------------------------------------------------- where gradients stop
-
-
 def test_clipped_and_stopped_gradients(graph: ExpressionGraph) -> None:
     x = param(graph, [1.0, 2.0])
     top = mgraph.clip_gradient(x, 0.5) * 3 + mgraph.stop_gradient(x) * x
@@ -208,42 +149,113 @@ def test_clipped_and_stopped_gradients(graph: ExpressionGraph) -> None:
     assert not mgraph.stop_gradient(x).trainable
 
 
-def test_casts(graph: ExpressionGraph) -> None:
-    x = param(graph, [1.5, -2.5])
-    assert mgraph.cast(x, "float16").trainable and not mgraph.cast(x, "int32").trainable
-    assert gradient(mgraph.cast(mgraph.cast(x, "float16") * 2), x).tolist() == [2, 2]
-    assert value(mgraph.cast(x, "int32")).tolist() == [1, -2]
-    with pytest.raises(ElementTypeError, match="float33"):
-        mgraph.cast(x, "float33")
+# ---------------------------------------------------------------- element types
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 
-def test_dropout(graph: ExpressionGraph) -> None:
-    x = param(graph, np.ones((100, 50)))
-    plain, other = mgraph.dropout(x, 0.2), mgraph.dropout(x, 0.2)
-    rows = mgraph.dropout(x, 0.5, axes=(0,))
-    given = mgraph.dropout(x, 0.5, (1, 50))
-    masked = mgraph.dropout(x, constant(graph, np.zeros((1, 50))))
+@pytest.mark.parametrize("kind", FLOATS)
+def test_parameters_and_constants_of_every_float(kind: str) -> None:
+    graph = ExpressionGraph()
+    third = 1 / 3
+    x, c = param(graph, [third, 3.0], type=kind), constant(graph, [third, 1.0], kind)
+    y = mgraph.sum((x * c + 1) / 2 - abs(-x), 0)
+    graph.backprop()
+    assert y.value_type == kind and y.val().dtype == x.grad().dtype == x.val().dtype == jnp.dtype(kind)
+    precision = float(jnp.finfo(kind).eps)
+    np.testing.assert_allclose(float(y.val()[0]), (third**2 + 1) / 2 - third - 1, rtol=8 * precision)
+    np.testing.assert_allclose(np.float64(x.grad()), [third / 2 - 1, -0.5], rtol=2 * precision)
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_integers_of_every_width(graph: ExpressionGraph, kind: str) -> None:
+    i = constant(graph, [3, 0, 5], kind)
+    nodes = (i + i, i * 2, i - 1 + 1, mgraph.maximum(i, 4), i >= 3, mgraph.sort(i, 0)[0], mgraph.sum(i, 0))
+    picked = mgraph.rows(param(graph, np.eye(6)), i)
     graph.forward()
-    found = np.asarray(plain.val())
-    assert set(np.unique(found)) == {np.float32(0), np.float32(1.25)}
-    assert abs(found.mean() - 1) < 0.05
-    assert (found != np.asarray(other.val())).any()
-    assert rows.children[1].shape == (100, 1) and given.children[1].shape == (1, 50)
-    assert (np.asarray(rows.val()) == np.asarray(rows.val())[:, :1]).all()
-    assert not np.asarray(masked.val()).any()
-    with pytest.raises(ValueError, match="probability"):
-        mgraph.dropout(x, 1.0)
+    assert all(node.value_type == kind and not node.trainable for node in nodes)
+    assert [node.val().tolist() for node in nodes] == [
+        [6, 0, 10], [6, 0, 10], [3, 0, 5], [4, 4, 5], [1, 0, 1], [5, 3, 0], [8],
+    ]  # fmt: skip
+    assert np.argmax(picked.val(), 1).tolist() == [3, 0, 5]
 
 
-def test_constant_like(graph: ExpressionGraph) -> None:
-    x = param(graph, np.ones((2, 2)), type="float16")
-    ones = mgraph.constant_like(x, inits.ones())
-    listed = mgraph.constant_like(x, [1, 2, 3, 4])
-    assert ones.shape == x.shape and ones.value_type == "float16"
-    assert np.asarray(listed.val()).tolist() == [[1, 2], [3, 4]]
+def test_numbers_that_integers_do_not_hold(graph: ExpressionGraph) -> None:
+    i = graph.indices([3, 0])
+    calls = (lambda: i < 0.5, lambda: mgraph.maximum(i, -1), lambda: mgraph.eq(2**32, i), lambda: i + 0.5)
+    for call in calls:
+        with pytest.raises(ElementTypeError, match=r"uint32(.|\n)*cast(.|\n)*test_operators\.py"):
+            call()
+
+
+def test_casts(graph: ExpressionGraph) -> None:
+    """Gradients go from float to float, back in the type of the child, and neither to nor from integers."""
+    nodes = [param(graph, [1.5, 0.0], kind, kind) for kind in FLOATS]
+    nodes += [constant(graph, [1, 0], kind) for kind in (*INTEGERS, "bool")]
+    for x in nodes:
+        for kind in (*FLOATS, *INTEGERS, "bool"):
+            y = mgraph.cast(x, kind)
+            assert y.value_type == kind and (y is x) == (x.value_type == kind)
+            assert y.trainable == (x.trainable and kind in FLOATS), (x, kind)
+    flags = mgraph.cast(nodes[0], mgraph.Type.bool)
+    whole = mgraph.cast(param(graph, [1.5, -2.5], "x"), "int32")
+    assert mgraph.cast(nodes[0]).value_type == "float32"
+    graph.forward()
+    assert flags.val().tolist() == [True, False] and whole.val().tolist() == [1, -2]
+    with pytest.raises(ElementTypeError, match="float33"):
+        mgraph.cast(whole, "float33")
+
+
+def test_gradients_are_cast_back() -> None:
+    for first in FLOATS:
+        graph = ExpressionGraph()
+        x = param(graph, [1.5, 2.0], type=first)
+        y = x
+        for kind in FLOATS:
+            y = mgraph.cast(y, kind) * 2
+        graph.backprop()
+        assert y.value_type == "float64" and x.grad().dtype == jnp.dtype(first)
+        assert x.grad().tolist() == [16, 16] and y.val().tolist() == [24, 32]
 
 
 # ---------------------------------------------------------------- errors
+
+UNEQUAL = """
+    x + half; x - half; x * half; x / half; logaddexp(x, half); maximum(half, x); minimum(x, half)
+    lt(x, half); x <= half; tanh(x, half); sigmoid([x, half]); concatenate([x, half]); dropout(x, half)
+    dropout_relu_inplace(x, half); scatter(x, 0, j, half); dot(x, half); insert(x, half, i[0:1], 0)
+"""
+
+
+@pytest.mark.parametrize(
+    "call", [call.strip() for call in UNEQUAL.replace("\n", ";").split(";") if call.strip()]
+)
+def test_unequal_element_types_are_an_error_that_suggests_the_cast(graph: ExpressionGraph, call: str) -> None:
+    names = {
+        "x": param(graph, np.ones((2, 3))),
+        "half": constant(graph, np.ones((2, 3)), "float16"),
+        "i": graph.indices([0, 1]),
+        "j": graph.constant((2, 3), inits.zeros(), "uint32"),
+    }
+    with pytest.raises(ElementTypeError, match=r"unequal element type(.|\n)*cast\(x, float\d\d\)"):
+        eval(call, vars(mgraph) | names)
+
+
+def test_lists_for_activations(graph: ExpressionGraph) -> None:
+    x = param(graph, [1.0])
+    for name in ("sigmoid", "swish", "gelu", "relu", "leakyrelu", "prelu", "plus", "tanh"):
+        function = getattr(mgraph, name)
+        with pytest.raises(ElementTypeError, match="expected at least one node"):
+            function([])
+        with pytest.raises(ElementTypeError, match=r"expected (a node|nodes), got (.|\n)*test_operators\.py"):
+            function([x, "a"])
+
+
+@pytest.mark.parametrize("call", ["clip(x, -1)", "clip_gradient(x, -1)", "pow(-1, x)", "(-1) ** x"])
+def test_numbers_below_zero_are_an_error_where_they_mean_nothing(graph: ExpressionGraph, call: str) -> None:
+    with pytest.raises(ArgumentError, match=r"expected a \w+ of at least 0, got -1"):
+        eval(call, vars(mgraph) | {"x": param(graph, [1.0])})
 
 
 @pytest.mark.parametrize(

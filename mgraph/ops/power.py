@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
+from ..errors import ArgumentError
 from ..node import Node
+from ..places import place, user_frame
 from .arithmetic import mult
 from .elementwise import exp, log
 from .operands import FloatUnaryNodeOp, Gradients, is_number
@@ -33,15 +35,21 @@ class PowNodeOp(FloatUnaryNodeOp):
 def pow(a: Any, b: Any) -> Node:
     """``a`` to the power ``b`` as ``exp(b log(a))``; one of them may be a number.
 
-    NaN for a negative base, also with a whole exponent; ``x ** n`` knows better.
+    NaN where a base is negative, also with a whole exponent; ``x ** n`` knows better. ``ArgumentError`` for
+    a negative number ``a``.
 
     Shape: broadcast of both.
     Gradient: that of its parts: ``adj y b / a`` by ``a``, ``adj y log(a)`` by ``b``.
+    Differs: Marian gives NaN for every power of a negative number.
     Source: Marian, ``pow``.
     """
-    if is_number(a):
-        return exp(mult(math.log(a) if a > 0 else -math.inf if a == 0 else math.nan, b))
-    return exp(mult(log(a), b))
+    if not is_number(a):
+        return exp(mult(log(a), b))
+    if a < 0:
+        raise ArgumentError(
+            f"pow: expected a base of at least 0, got {a}: it has no logarithm\n  at {place(user_frame())}"
+        )
+    return exp(mult(math.log(a) if a else -math.inf, b))
 
 
 def power(a: Any, b: Any) -> Node:
