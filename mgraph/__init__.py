@@ -79,6 +79,8 @@ from .ops.index import index_select as index_select
 from .ops.index import insert as insert
 from .ops.index import rows as rows
 from .ops.index import scatter as scatter
+from .ops.mapping import map as map
+from .ops.mapping import reduce as reduce
 from .ops.norm import layer_norm as layer_norm
 from .ops.norm import rms_norm as rms_norm
 from .ops.order import argmax as argmax

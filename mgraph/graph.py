@@ -10,8 +10,10 @@ from typing import Any
 import jax
 
 from . import inits
+from .assignment import assign
 from .errors import ArgumentError, GraphError, ParameterError
 from .function import Function
+from .fusion import FusionReport
 from .graphviz import graphviz
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode
@@ -230,10 +232,28 @@ class ExpressionGraph(GraphSettings):
         and not run; prints as a sentence."""
         return self.run_of(self.tape).memory()
 
+    def fusion_report(self, backward: bool = False) -> FusionReport:
+        """Which nodes of what is recorded XLA computes in one kernel, and whose values it writes to memory;
+        for ``forward()``, or for ``backprop()``. The step is compiled and not run."""
+        return self.run_of(self.tape).fusion(backward)
+
     def clear(self) -> None:
         """Forget all nodes; keep parameters and their gradients."""
         self.tape = Tape(self)
         self.recording = [self.tape]
+
+    def assign(self, target: ParamNode | Mapping[ParamNode, Node], expression: Node | None = None) -> None:
+        """Replace the value of a parameter by that of ``expression``, computed from the present values.
+
+        ``assign({a: x, b: y})`` replaces several at once. One program, which writes over the old value's
+        buffer unless somebody may still read that: an array got by ``val()``, the values that a
+        ``forward()`` has seen. A loop of assignments therefore allocates nothing. Random nodes draw anew.
+        ``ShapeError`` or ``ElementTypeError`` if the value does not fit, ``ArgumentError`` if the target is
+        no parameter of this graph. Source: Alea TK, ``Context.Assign``.
+        """
+        if isinstance(target, Mapping) == (expression is not None):
+            raise ArgumentError("expected assign(parameter, node) or assign({parameter: node, ...})")
+        assign(self, target if isinstance(target, Mapping) else {target: expression})  # type: ignore[dict-item]
 
     def run_of(self, tape: Tape) -> Run:
         """The computation of a tape of this graph."""

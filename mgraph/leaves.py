@@ -96,6 +96,7 @@ class ParamNode(Node):
         _owner: weakref.ref[ExpressionGraph]
         _init: Random | Fixed
         _value: jax.Array | None
+        _seen: bool
         _grad: jax.Array | None
 
     @staticmethod
@@ -108,7 +109,7 @@ class ParamNode(Node):
         node: ParamNode = new_leaf(ParamNode, graph.tape, spec_of(shape, type_), trainable)
         node.name = name
         node._owner = weakref.ref(graph)
-        node._init, node._value, node._grad = checked, None, None
+        node._init, node._value, node._seen, node._grad = checked, None, True, None
         return node
 
     @property
@@ -141,9 +142,19 @@ class ParamNode(Node):
             else:
                 value = self._init.value(self.shape, self.value_type)
             self._value = self._on_device(value)
+        self._seen = True
         return self._value
 
     leaf_value = val
+
+    def assigned(self, value: jax.Array) -> None:
+        """Take a value that nobody else holds, of ``mgraph.assignment``."""
+        self._value, self._seen = value, False
+
+    @property
+    def buffer_is_free(self) -> bool:
+        """Whether nobody else can read the array that holds the value: it may be written over."""
+        return not self._seen
 
     def set_value(self, value: Any) -> None:
         """Replace the value by an array of the same shape; the element type is kept.
@@ -154,7 +165,7 @@ class ParamNode(Node):
         self.check_value(array)
         if array.dtype != self.value_type.dtype:
             array = np.asarray(array).astype(self.value_type.dtype)
-        self._value = self._on_device(array)
+        self._value, self._seen = self._on_device(array), True
 
     def check_value(self, array: Any) -> None:
         """``ShapeError`` or ``ElementTypeError`` if this cannot be the parameter's value."""

@@ -44,12 +44,15 @@ class ForwardPlan:
     outputs: tuple[int, ...]
     rule_set: str
     watch: bool = False
+    labels: bool = False
+    """Whether XLA is told which row each instruction comes from."""
 
     def __str__(self) -> str:
         return f"forward of {len(self.structure.rows)} nodes"
 
     def __call__(self, leaves: Leaves, draws: Any) -> Results:
-        values = trace(self.structure, leaves, rule_set=self.rule_set, **_random(draws))
+        random = _random(draws)
+        values = trace(self.structure, leaves, rule_set=self.rule_set, labels=self.labels, **random)
         finite = are_finite(values) if self.watch else None
         return Results([values[i] for i in self.outputs], [], {}, finite, None)
 
@@ -71,6 +74,7 @@ class JointPlan:
     """Inputs whose gradient is clipped here; a parameter's is clipped once it is accumulated."""
     checkpoints: Checkpoints | None = None
     watch: bool = False
+    labels: bool = False
 
     def __str__(self) -> str:
         return f"forward and backward of {len(self.structure.rows)} nodes"
@@ -88,6 +92,7 @@ class JointPlan:
                 taps=taps,
                 clip_value=self.clip_value,
                 checkpoints=self.checkpoints,
+                labels=self.labels,
                 **_random(draws),
             )
             finite = are_finite(values) if self.watch else None

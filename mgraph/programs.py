@@ -86,19 +86,21 @@ class ProgramCache:
         *,
         device: jax.Device | None = None,
         wide: bool = False,
+        donated: tuple[int, ...] = (),
     ) -> Program:
         """The program of ``key``; on first use ``function`` is compiled for arguments like ``args``.
 
-        ``label`` describes it in the log, ``wide`` enables 64-bit types.
+        ``label`` describes it in the log, ``wide`` enables 64-bit types. The buffers of the ``donated``
+        arguments are given to the program, which may write its results there.
         """
-        key = (key, device, wide)
+        key = (key, device, wide, donated)
         with self._lock:
             program = self._programs.get(key)
             if program is not None:
                 self._programs.move_to_end(key)
                 self._stats = replace(self._stats, hits=self._stats.hits + 1)
                 return program
-        program, traced, compiled = _compile(label, function, args, device, wide)
+        program, traced, compiled = _compile(label, function, args, device, wide, donated)
         with self._lock:
             self._programs[key] = program
             self._evict()
@@ -136,6 +138,7 @@ def _compile(
     args: tuple[Any, ...],
     device: jax.Device | None,
     wide: bool,
+    donated: tuple[int, ...],
 ) -> tuple[Program, float, float]:
     @contextlib.contextmanager
     def context() -> Iterator[None]:
@@ -147,7 +150,7 @@ def _compile(
 
     start = time.perf_counter()
     with context():
-        lowered = jax.jit(function).lower(*args)
+        lowered = jax.jit(function, donate_argnums=donated).lower(*args)
         middle = time.perf_counter()
         compiled = lowered.compile()
     end = time.perf_counter()

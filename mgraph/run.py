@@ -10,7 +10,7 @@ the old ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,6 +20,7 @@ from .checkpointing import cuts
 from .device import platform_of
 from .errors import GraphError
 from .finite import check_gradients_of, check_values
+from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
 from .memory import MemoryUse
 from .node import Node
@@ -297,6 +298,21 @@ class Run:
         """Where the graph's checkpointing cuts the tape; ``None`` if it does not."""
         rows = cuts(self._tape, self._graph.checkpointing)
         return Checkpoints(tuple(sorted(rows)), wanted, platform_of(self._graph.device)) if rows else None
+
+    def fusion(self, backward: bool) -> FusionReport:
+        """The kernels of the compiled program of the whole tape, which is not run."""
+        if self.covered < len(self._tape.nodes):
+            self.forward()
+        plan: ForwardPlan | JointPlan
+        if backward:
+            excerpt, plan, args = self._joint(0.0)
+        else:
+            excerpt = self._tape.whole()
+            outputs = {i for s in self._segments for i in self._outputs(s)}
+            plan = ForwardPlan(excerpt.structure, tuple(sorted(outputs)), self._graph.derivatives)
+            args = self._arguments(excerpt, self._all_leaves())
+        program = self._program(replace(plan, labels=True), args)
+        return fusion_report(program.compiled.as_text(), [self._tape.nodes[i] for i in excerpt.row_of])
 
     def memory(self) -> MemoryUse:
         """What forward and backward need, from XLA's analysis of the compiled program, which is not run."""

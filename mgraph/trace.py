@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import numpy as np
 
 from .checkpointing import recomputed, spans, zero_after
 from .finite import watched
+from .fusion import row_label
 from .rules import evaluate
 from .tape import INPUT, Structure, is_leaf
 
@@ -76,6 +78,7 @@ def trace(
     taps: Any = None,
     clip_value: float = 0.0,
     checkpoints: Checkpoints | None = None,
+    labels: bool = False,
 ) -> dict[int, Any]:
     """Values of all rows; with ``checkpoints`` those that are kept.
 
@@ -83,9 +86,10 @@ def trace(
     draw from ``key`` folded with their entry of ``ordinals`` (their own count if that is ``None``).
     No gradient flows into an untrained input, nor into a node frozen by hand, under any rule set.
     A probe is a zero added to a row's value: the gradient by it is the gradient by that value. The gradient
-    by the i-th element of ``taps`` is 1 where that of row i is not finite.
+    by the i-th element of ``taps`` is 1 where that of row i is not finite. ``labels`` tells XLA which row
+    each instruction comes from.
     """
-    rows = _Rows(structure, rule_set, structure.trainable(trained), clip_value)
+    rows = _Rows(structure, rule_set, structure.trainable(trained), clip_value, labels)
     values = rows.inputs(leaves)
     if taps is not None:
         values = {i: watched(v, taps[i]) if rows.flags[i] else v for i, v in values.items()}
@@ -114,9 +118,12 @@ class Sources(NamedTuple):
 class _Rows:
     """A structure being traced."""
 
-    def __init__(self, structure: Structure, rule_set: str, flags: Sequence[bool], clip_value: float) -> None:
+    def __init__(
+        self, structure: Structure, rule_set: str, flags: Sequence[bool], clip_value: float, labels: bool
+    ) -> None:
         self.rows, self.flags = structure.rows, flags
         self._rule_set, self._clip_value = rule_set, clip_value
+        self._scope: Callable[[int], AbstractContextManager[Any]] = _labelled if labels else _unlabelled
         self._frozen = {i for i, row in enumerate(self.rows) if row[0] is INPUT and not flags[i]}
         self._frozen.update(i for i, trainable in structure.overrides if not trainable)
         random = (i for i, row in enumerate(self.rows) if is_leaf(row) and row[0] is not INPUT)
@@ -142,7 +149,8 @@ class _Rows:
                 value = self._draw(i, sources)
             else:
                 trained = tuple(self.flags[k] for k in row[1:])
-                value = evaluate(head, self._rule_set, trained, tuple(values[k] for k in row[1:]))
+                with self._scope(i):
+                    value = evaluate(head, self._rule_set, trained, tuple(values[k] for k in row[1:]))
             value = self._held(i, value)
             if i in sources.probes:
                 value = jax.tree.map(lambda v, p: v + p if _is_real(v) else v, value, sources.probes[i])
@@ -163,6 +171,14 @@ class _Rows:
         return init.device_value(
             jax.random.fold_in(sources.key, ordinal + sources.after), spec.shape, spec.type
         )
+
+
+def _labelled(row: int) -> AbstractContextManager[Any]:
+    return jax.named_scope(row_label(row))
+
+
+def _unlabelled(row: int) -> AbstractContextManager[Any]:
+    return nullcontext()
 
 
 def _run_again_backward(

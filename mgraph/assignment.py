@@ -1,0 +1,82 @@
+"""Assignment: a parameter's value replaced by that of an expression, in place. Source: Alea TK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
+from .leaves import ParamNode
+from .node import Node
+from .places import place
+from .programs import PROGRAMS
+from .tape import Structure
+from .trace import run_draws, run_key, trace
+
+if TYPE_CHECKING:
+    from .graph import ExpressionGraph
+
+
+@dataclass(frozen=True)
+class AssignPlan:
+    """The values of some rows; the inputs ``given`` come first, for their buffers to be written over."""
+
+    structure: Structure
+    outputs: tuple[int, ...]
+    given: tuple[int, ...]
+
+    def __call__(self, given: Sequence[Any], kept: Sequence[Any], draws: Any) -> list[jax.Array]:
+        first, rest = iter(given), iter(kept)
+        count = len(given) + len(kept)
+        leaves = [next(first) if k in self.given else next(rest) for k in range(count)]
+        random = {} if draws is None else {"key": run_key(draws), "ordinals": draws[3:]}
+        values = trace(self.structure, leaves, **random)
+        return [values[i] for i in self.outputs]
+
+
+def assign(graph: ExpressionGraph, updates: Mapping[ParamNode, Node]) -> None:
+    """Replace the values of parameters by those of expressions, all computed from the present values."""
+    tape = graph.tape
+    targets, expressions = list(updates), [node.current() for node in updates.values()]
+    for target, expression in zip(targets, expressions, strict=True):
+        _check(graph, target, expression)
+    excerpt = tape.below([n.id for n in expressions])
+    leaves = [tape.nodes[i] for i in excerpt.inputs]
+    given = tuple(
+        k for k, n in enumerate(leaves) if isinstance(n, ParamNode) and n in targets and n.buffer_is_free
+    )
+    plan = AssignPlan(excerpt.structure, tuple(excerpt.row_of[n.id] for n in expressions), given)
+    values = [n.leaf_value() for n in leaves]
+    args = (
+        [values[k] for k in given],
+        [v for k, v in enumerate(values) if k not in given],
+        run_draws(graph.seed, next(graph.runs), excerpt.random) if len(excerpt.random) else None,
+    )
+    program = PROGRAMS.get(
+        plan,
+        f"assignment of {len(targets)} values",
+        plan,
+        args,
+        device=graph.device,
+        wide=excerpt.structure.is_wide(),
+        donated=(0,) if given else (),
+    )
+    for target, value in zip(targets, program(*args), strict=True):
+        target.assigned(value)
+
+
+def _check(graph: ExpressionGraph, target: Any, expression: Node) -> None:
+    if not isinstance(target, ParamNode) or target.graph is not graph:
+        raise ArgumentError(f"assign expects parameters of this graph as targets, got {target!r}")
+    if expression.tape() is not graph.tape:
+        raise GraphError(f"{expression.type} made at {place(expression.where)} belongs to another graph")
+    if isinstance(expression.spec, tuple) or expression.shape != target.shape:
+        raise ShapeError(f"parameter {target.name!r} has shape {target.shape}, got {expression.spec!r}")
+    if expression.value_type is not target.value_type:
+        raise ElementTypeError(
+            f"parameter {target.name!r} holds {target.value_type}, got {expression.value_type}; "
+            f"cast(x, {target.value_type})"
+        )

@@ -1,0 +1,107 @@
+"""``map`` and ``reduce``: any function of numbers as an operation. Source: Alea TK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..cases import Case
+from ..errors import ArgumentError
+from ..node import NaryNodeOp, Node, UnaryNodeOp
+from .functors import Functors
+from .operands import Gradients, axis_in, node
+
+
+def _gated(a: Node, b: Node) -> Node:
+    return map(lambda a, b: jnp.tanh(a) * b, a, b)
+
+
+def _gated_with_rule(a: Node, b: Node) -> Node:
+    return map(lambda a, b: a * b, a, b, backward=lambda adj, val, a, b: (adj * b, adj * a))
+
+
+class MapNodeOp(NaryNodeOp):
+    type = "map"
+    color = "yellow"
+    functors: Functors
+    cases = (
+        Case((2, 3), (1, 3), through=_gated),
+        Case((2, 3), (1, 3), through=_gated_with_rule),
+    )
+
+    def forward_ops(self, *values: Array) -> Array:
+        return jnp.vectorize(self.functors.forward)(*values)
+
+    def backward_ops(self, adj: Array, val: Array, *values: Array) -> Gradients:
+        if self.functors.backward is not None:
+            gradients: Gradients = self.functors.backward(adj, val, *values)
+            return gradients
+        return jax.vjp(self.forward_ops, *values)[1](adj)
+
+
+def map(
+    f: Callable[..., Any], *nodes: Node, backward: Callable[..., Any] | None = None, hash: int = 0
+) -> Node:
+    """``f(a, b, ...)`` for the elements of the nodes, broadcast: ``map(lambda x: 1 / (1 + jnp.exp(-x)), x)``.
+
+    ``f`` takes and gives numbers and is written in JAX; XLA compiles it into the loop of its neighbours.
+    ``backward(adj, val, a, b, ...)`` gives one gradient per node; without it JAX differentiates ``f``. Two
+    nodes are one if their functions are, or their ``hash`` is, as for ``lambda_node``. ``ArgumentError`` if
+    ``f`` is no function.
+
+    Shape: broadcast of all. Gradient: by ``backward`` or JAX's own of ``f``. Source: Alea TK; no twin in
+    Marian.
+    """
+    return MapNodeOp(*[node("map", n) for n in nodes], functors=_functors("map", f, backward, hash))
+
+
+def _softened(x: Node) -> Node:
+    return reduce(lambda a, b: jnp.logaddexp(a, b), x, 1)
+
+
+class ReduceByNodeOp(UnaryNodeOp):
+    type = "reduce"
+    color = "orange"
+    functors: Functors
+    axis: int
+    cases = (Case((2, 5, 2), through=_softened), Case((2, 4), through=_softened))
+
+    def forward_ops(self, x: Array) -> Array:
+        # Neighbours are combined in pairs until one is left: the depth is that of a tree.
+        f = jnp.vectorize(self.functors.forward)
+        while (n := x.shape[self.axis]) > 1:
+            odd, even, rest = (
+                jax.lax.slice_in_dim(x, *cut, self.axis)
+                for cut in ((0, n - 1, 2), (1, n, 2), (n - n % 2, n, 1))
+            )
+            x = jnp.concatenate([f(odd, even).astype(x.dtype), rest], self.axis)
+        return x
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        return jax.vjp(self.forward_ops, x)[1](adj)
+
+
+def reduce(f: Callable[[Any, Any], Any], x: Node, axis: int = 0, *, hash: int = 0) -> Node:
+    """The elements along ``axis``, the first one by default, combined by ``f(a, b)``, which is associative.
+
+    ``f`` takes and gives numbers and is written in JAX. Neighbours are combined in the order of a tree, from
+    the first to the last, so that ``f`` need not be commutative. Over one element it is ``x`` itself.
+    ``ArgumentError`` if ``f`` is no function.
+
+    Shape: that of ``x``, with 1 at ``axis``. Gradient: JAX's own of ``f``. Source: Alea TK; no twin in
+    Marian.
+    """
+    axis = axis_in("reduce", x, axis)
+    functors = _functors("reduce", f, None, hash)
+    return x if x.shape[axis] == 1 else ReduceByNodeOp(x, functors=functors, axis=axis)
+
+
+def _functors(op: str, f: Any, backward: Any, hash_: int) -> Functors:
+    for function in (f, *([] if backward is None else [backward])):
+        if not callable(function):
+            raise ArgumentError(f"{op} expects a function of numbers, got {function!r}")
+    return Functors(f, backward, hash_)
