@@ -1,0 +1,17 @@
+"""What cannot cross a bridge."""
+
+from __future__ import annotations
+
+from ..errors import MGraphError
+
+
+class BridgeError(MGraphError, ValueError):
+    """A function or a file cannot become a graph, or a graph a file."""
+
+
+class UnsupportedPrimitiveError(BridgeError, NotImplementedError):
+    """A JAX function uses a primitive that has no meaning in a graph."""
+
+
+class UnsupportedOperatorError(BridgeError, NotImplementedError):
+    """An operator has no counterpart on the other side of a bridge."""

@@ -1,0 +1,48 @@
+"""A plain JAX function as a part of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from ..node import Node
+from ..places import place, user_frame
+from ..specs import is_wide
+from .equations import Walk, whole
+from .errors import BridgeError
+from .primitives import RULES
+
+if TYPE_CHECKING:
+    from ..graph import ExpressionGraph
+
+
+def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) -> Any:
+    """``function(*nodes)`` as nodes: a plain JAX function as a part of ``graph``.
+
+    ``nodes`` are nodes, or dictionaries, tuples and lists of nodes, as the function takes arrays; the result
+    is of the form that the function returns. The function is traced once, on shapes and types alone. Each of
+    its primitives becomes the operator of the same value and gradient, or a node of the primitive itself with
+    JAX's own gradient. ``jax.jit`` and ``jax.checkpoint`` are looked through, ``lax.scan`` becomes ``scan``,
+    ``lax.cond`` and ``lax.while_loop`` stay one node; so does a function with a rule of its own
+    (``jax.custom_jvp``, ``jax.custom_vjp``), which keeps it. Arrays that the function closes over become
+    constants. The same function on nodes of the same shapes compiles nothing anew.
+
+    ``UnsupportedPrimitiveError``, with the primitive's name and the line, for random numbers, callbacks,
+    collectives, complex numbers and the like; ``BridgeError`` for what is no node.
+    """
+    leaves, form = jax.tree.flatten(nodes)
+    for leaf in leaves:
+        if not isinstance(leaf, Node) or isinstance(leaf.spec, tuple):
+            raise BridgeError(
+                f"from_jax: expected nodes with one value, got {leaf!r}; fix other arguments by "
+                f"functools.partial\n  at {place(user_frame())}"
+            )
+    leaves = [leaf.current() for leaf in leaves]
+    with jax.enable_x64(any(is_wide(leaf.spec) for leaf in leaves)):
+        arguments = jax.tree.unflatten(form, [leaf.spec.struct for leaf in leaves])
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    walk = Walk(graph, RULES)
+    results = [whole(value) for value in walk.run(closed.jaxpr, closed.consts, leaves)]
+    return jax.tree.unflatten(jax.tree.structure(shapes), results)

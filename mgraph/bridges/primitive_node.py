@@ -1,0 +1,160 @@
+"""Nodes of JAX's own primitives, for what Marian has no operator with the same value and gradient."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from ..node import NaryNodeOp, Node, NodeMeta
+from ..ops.structure import get
+
+Params = tuple[tuple[str, Any], ...]
+
+ELEMENTWISE = frozenset(
+    """acos acosh and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clz cosh digamma div eq erf
+    erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac is_finite le lgamma log log1p lt max
+    min ne nextafter not or polygamma population_count pow regularized_incomplete_beta rem round rsqrt
+    select_n shift_left shift_right_arithmetic shift_right_logical sign sinh xor zeta integer_pow square
+    sqrt tan sin cos tanh logistic abs""".split()
+)
+"""Primitives whose nodes broadcast their children as all elementwise operators do."""
+
+OTHERS = frozenset(
+    """argmax argmin broadcast_in_dim clamp conv_general_dilated cumlogsumexp cummax cummin cumprod
+    dot_general dynamic_slice dynamic_update_slice gather pad reduce_and reduce_max reduce_min
+    reduce_or reduce_precision reduce_prod reduce_window_max reduce_window_min reduce_window_sum reduce_xor
+    rev scatter scatter-add scatter-max scatter-min scatter-mul select_and_gather_add
+    select_and_scatter_add sort top_k""".split()
+)
+"""Primitives that are nodes of their own and take children of the shapes that JAX asks for."""
+
+_SCATTERS = {
+    "scatter": lax.scatter,
+    "scatter-add": lax.scatter_add,
+    "scatter-max": lax.scatter_max,
+    "scatter-min": lax.scatter_min,
+    "scatter-mul": lax.scatter_mul,
+}
+
+
+class PrimitiveNodeOp(NaryNodeOp):
+    """Base of the nodes of primitives: the value is the primitive's, ``params`` are its parameters.
+
+    There is a subclass for each primitive, made on first use; its ``type`` is the primitive's name. This
+    base serves values without a gradient: integers, truth values.
+    """
+
+    type = "primitive"
+    primitive: ClassVar[Any] = None
+    params: Params = ()
+
+    def check_types(self, *specs: Any) -> None:
+        """Children of a primitive may differ in element type."""
+
+    def makes_wide(self) -> bool:
+        return any(_is_wide_type(value) for _, value in self.params)
+
+    def forward_ops(self, *values: Any) -> Any:
+        params, name = dict(self.params), self.primitive.name
+        if name in ELEMENTWISE:
+            values = tuple(jnp.broadcast_arrays(*values))
+        if name in _SCATTERS:
+            return _SCATTERS[name](*values, **params)
+        result = self.primitive.bind(*values, **params)
+        return tuple(result) if self.primitive.multiple_results else result
+
+
+class DifferentiablePrimitiveNodeOp(PrimitiveNodeOp):
+    """Base of the nodes of primitives with a gradient, which is JAX's own."""
+
+    composite = True
+
+    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
+        """The value, under any rule set: JAX differentiates its own primitives."""
+        return self.forward_ops(*values)
+
+
+class CustomCall:
+    """A call of a function with a rule of its own, as a field: equal if it is of the same trace."""
+
+    __slots__ = ("_key", "name", "run")
+
+    def __init__(self, source: core.JaxprEqn) -> None:
+        invars = list(dict.fromkeys(v for v in source.invars if not isinstance(v, core.Literal)))
+        inner = source.params["call_jaxpr"]
+        info = inner.jaxpr.debug_info
+        alone = core.Jaxpr((), invars, source.outvars, [source], debug_info=info.with_unknown_names())
+        self.run = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
+        self.name = info.func_src_info or source.primitive.name
+        self._key = inner, tuple(map(repr, source.invars))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CustomCall) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class CustomRuleNodeOp(NaryNodeOp):
+    """A call of a ``jax.custom_jvp`` or ``jax.custom_vjp`` function, with the rule that came with it."""
+
+    type = "custom_rule"
+    composite = True
+    gradient_is_derivative = False
+    call: CustomCall
+
+    def check_types(self, *specs: Any) -> None:
+        """Arguments of a user's function may differ in element type."""
+
+    def forward_ops(self, *values: Any) -> Any:
+        return tuple(self.call.run(*values))
+
+    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
+        """The value, under any rule set: the rule is the function's own."""
+        return self.forward_ops(*values)
+
+
+def apply_custom_call(source: core.JaxprEqn, children: list[Node]) -> list[Node]:
+    """The results of a call of a function with a rule of its own, as nodes."""
+    return _parts(CustomRuleNodeOp(*children, call=CustomCall(source)))
+
+
+@functools.cache
+def _class_of(primitive: core.Primitive, base: type[PrimitiveNodeOp]) -> Any:
+    """The node class of a primitive."""
+    words = primitive.name.replace("-", "_").split("_")
+    name = "".join(word.capitalize() for word in words) + "PrimitiveNodeOp"
+    return NodeMeta(name, (base,), {"type": primitive.name, "primitive": primitive, "__module__": __name__})
+
+
+def apply_primitive(
+    primitive: core.Primitive, children: list[Node], params: dict[str, Any], base: type[PrimitiveNodeOp]
+) -> list[Node]:
+    """The results of a primitive on nodes, as nodes."""
+    fields = tuple(sorted(_plain(children, params).items()))
+    return _parts(_class_of(primitive, base)(*children, params=fields))
+
+
+def _parts(made: Node) -> list[Node]:
+    return [get(made, i) for i in range(len(made.spec))] if isinstance(made.spec, tuple) else [made]
+
+
+def _plain(children: list[Node], params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters without those that only repeat what the children say."""
+    plain = {k: v for k, v in params.items() if k not in ("update_jaxpr", "update_consts")}
+    preferred = plain.get("preferred_element_type")
+    if preferred is not None and preferred == children[0].value_type.dtype:
+        plain["preferred_element_type"] = None
+    return plain
+
+
+def _is_wide_type(value: Any) -> bool:
+    return isinstance(value, np.dtype) and value.itemsize == 8 and value.kind in "fiu"

@@ -1,0 +1,275 @@
+"""What becomes of each of JAX's primitives: an operator where value and gradient are the same, else a node
+of the primitive itself.
+
+Not the same, and so not used: ``max``, ``min`` and their reductions (JAX divides a gradient among ties), the
+comparisons (1 and 0 there, truth values here), ``x / 2`` as ``x * 0.5``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..node import Node
+from ..ops.arithmetic import DivNodeOp, minus, mult, negate, plus
+from ..ops.cumulative import LogCumSumExpNodeOp, cumsum
+from ..ops.elementwise import abs as absolute
+from ..ops.elementwise import cos, exp, log, sigmoid, sin, sqrt, square, tan, tanh
+from ..ops.power import power
+from ..ops.product import bdot, dot
+from ..ops.reduce import prod
+from ..ops.reduce import sum as sum_along
+from ..ops.shape import SliceViewNodeOp, concatenate, repeat, reshape, transpose
+from ..ops.structure import cast, stop_gradient
+from ..shape import Shape
+from ..types import as_type
+from .calls import CALLS
+from .equations import Equation, Result, Rule, Spread
+from .primitive_node import ELEMENTWISE, OTHERS
+
+# ---------------------------------------------------------------- element by element
+
+
+def _elementwise(equation: Equation) -> Result:
+    return equation.as_primitive(equation.all_loose())[0]
+
+
+def _unary(operator: Callable[[Any], Node]) -> Rule:
+    return lambda equation: operator(equation.loose(0))
+
+
+def _binary(operator: Callable[..., Node], *, numbers: bool) -> Rule:
+    """An operator of two operands, one of which may be a number."""
+
+    def rule(equation: Equation) -> Result:
+        a, b = equation.number(0), equation.number(1)
+        if not numbers or (a is None) == (b is None):
+            return operator(*equation.all_loose())
+        return operator(equation.loose(0) if a is None else a, equation.loose(1) if b is None else b)
+
+    return rule
+
+
+def _div(equation: Equation) -> Result:
+    if not as_type(equation.out.dtype).is_float:
+        return _elementwise(equation)
+    made: Node = DivNodeOp(*equation.all_loose())
+    return made
+
+
+def _integer_pow(equation: Equation) -> Result:
+    x, exponent = equation.loose(0), equation.params["y"]
+    if not x.value_type.is_float:
+        return _elementwise(equation)
+    return square(x) if exponent == 2 else power(x, exponent)
+
+
+def _cast(equation: Equation) -> Result:
+    return cast(equation.loose(0), as_type(equation.params["new_dtype"]))
+
+
+def _same(equation: Equation) -> Result:
+    return [equation.node(i) if isinstance(v, np.ndarray) else v for i, v in enumerate(equation.values)]
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def _broadcast(equation: Equation) -> Result:
+    """Axes of size 1 where there is nothing to move: elementwise operators do the rest."""
+    shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
+    x = equation.loose(0)
+    if len(x.shape) < len(places):
+        x = reshape(x, (1,) * (len(places) - len(x.shape)) + x.shape)
+    sizes = [1] * len(shape)
+    for axis, place in enumerate(places):
+        sizes[place] = x.shape[axis]
+    return Spread(reshape(x, tuple(sizes)), tuple(shape))
+
+
+def _to_shape(equation: Equation) -> Result:
+    return reshape(equation.node(0), tuple(int(n) for n in equation.out.shape))
+
+
+def _reshape(equation: Equation) -> Result:
+    order = equation.params.get("dimensions")
+    x = equation.node(0)
+    return reshape(x if order is None else transpose(x, order), tuple(equation.out.shape))
+
+
+def _transpose(equation: Equation) -> Result:
+    return _reordered(equation.node(0), equation.params["permutation"])
+
+
+def _reordered(x: Node, axes: Sequence[int]) -> Node:
+    return x if list(axes) == list(range(len(axes))) else transpose(x, tuple(axes))
+
+
+def _concatenate(equation: Equation) -> Result:
+    return concatenate(equation.all_nodes(), equation.params["dimension"])
+
+
+def _stack(equation: Equation) -> Result:
+    axis = equation.params["axis"]
+    parts = [reshape(x, (*x.shape[:axis], 1, *x.shape[axis:])) for x in equation.all_nodes()]
+    return concatenate(parts, axis)
+
+
+def _unstack(equation: Equation) -> Result:
+    x, axis = equation.node(0), equation.params["axis"]
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    return [reshape(_part(x, axis, i, i + 1), shape) for i in range(x.shape[axis])]
+
+
+def _tile(equation: Equation) -> Result:
+    x = equation.node(0)
+    for axis, count in enumerate(equation.params["reps"]):
+        x = repeat(x, int(count), axis)
+    return x
+
+
+def _slice(equation: Equation) -> Result:
+    x = equation.node(0)
+    starts, ends = equation.params["start_indices"], equation.params["limit_indices"]
+    strides = equation.params["strides"] or (1,) * len(starts)
+    for axis, (begin, end, stride) in enumerate(zip(starts, ends, strides, strict=True)):
+        x = _part(x, axis, begin, end, stride)
+    return x
+
+
+def _part(x: Node, axis: int, begin: int, end: int, stride: int = 1) -> Node:
+    if (begin, end, stride) == (0, x.shape[axis], 1):
+        return x
+    made: Node = SliceViewNodeOp(x, axis=axis, begin=int(begin), end=int(end), stride=int(stride))
+    return made
+
+
+def _split(equation: Equation) -> Result:
+    x, axis = equation.node(0), equation.params["axis"]
+    ends = np.cumsum(equation.params["sizes"])
+    return [_part(x, axis, end - size, end) for end, size in zip(ends, equation.params["sizes"], strict=True)]
+
+
+def _iota(equation: Equation) -> Result:
+    shape, axis = tuple(equation.params["shape"]), equation.params["dimension"]
+    sizes = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+    numbers = np.arange(shape[axis]).astype(equation.params["dtype"]).reshape(sizes)
+    return Spread(equation.walk.constant(numbers), shape)
+
+
+# ---------------------------------------------------------------- along axes
+
+
+def _reduction(operator: Callable[[Node, int], Node]) -> Rule:
+    """A reduction over several axes: over one, to which they are joined."""
+
+    def rule(equation: Equation) -> Result:
+        x, axes = equation.node(0), tuple(sorted(equation.params["axes"]))
+        if not axes:
+            return x
+        rest = [i for i in range(len(x.shape)) if i not in axes]
+        if axes != tuple(range(axes[0], axes[-1] + 1)):
+            x = transpose(x, (*rest, *axes))
+            axes = tuple(range(len(rest), len(x.shape)))
+        joined = (*x.shape[: axes[0]], math.prod(x.shape[a] for a in axes), *x.shape[axes[-1] + 1 :])
+        return reshape(operator(reshape(x, joined), axes[0]), tuple(equation.out.shape))
+
+    return rule
+
+
+def _cumsum(equation: Equation) -> Result:
+    return cumsum(equation.node(0), equation.params["axis"], equation.params["reverse"])
+
+
+def _logcumsumexp(equation: Equation) -> Result:
+    made: Node = LogCumSumExpNodeOp(
+        equation.node(0), axis=equation.params["axis"], reverse=equation.params["reverse"]
+    )
+    return made
+
+
+# ---------------------------------------------------------------- products
+
+
+def _dot_general(equation: Equation) -> Result:
+    """A product of matrices, of batches of them, or, after moving axes, of anything."""
+    a, b = equation.node(0), equation.node(1)
+    plain = equation.params.get("precision") is None and a.value_type is b.value_type
+    if not (plain and a.value_type.is_float and equation.out.dtype == a.value_type.dtype):
+        return equation.as_primitive([a, b])[0]
+    (inner_a, inner_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
+    if not batch_a and len(inner_a) == 1 and len(b.shape) == 2 and inner_a[0] == len(a.shape) - 1 > 0:
+        return dot(a, b, trans_b=inner_b[0] == 1)
+    free_a = [i for i in range(len(a.shape)) if i not in (*inner_a, *batch_a)]
+    free_b = [i for i in range(len(b.shape)) if i not in (*inner_b, *batch_b)]
+    left = _matrices(a, batch_a, free_a, inner_a)
+    right = _matrices(b, batch_b, inner_b, free_b)
+    y = bdot(left, right) if batch_a else dot(left, right)
+    return reshape(y, tuple(equation.out.shape))
+
+
+def _matrices(x: Node, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Node:
+    """``x`` as one matrix for each place of the ``batch`` axes; without any, as one matrix."""
+
+    def size(axes: Sequence[int]) -> int:
+        return math.prod(x.shape[i] for i in axes)
+
+    shape: Shape = (*(x.shape[i] for i in batch), size(rows), size(columns))
+    return reshape(_reordered(x, (*batch, *rows, *columns)), shape)
+
+
+def _node_of_its_own(equation: Equation) -> Result:
+    return equation.as_primitive(equation.all_nodes())
+
+
+UNARY: dict[str, Callable[[Any], Node]] = {
+    "abs": absolute,
+    "cos": cos,
+    "exp": exp,
+    "log": log,
+    "logistic": sigmoid,
+    "neg": negate,
+    "sin": sin,
+    "sqrt": sqrt,
+    "square": square,
+    "stop_gradient": stop_gradient,
+    "tan": tan,
+    "tanh": tanh,
+}
+"""Operators of one node that are the primitive of the same value."""
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(OTHERS, _node_of_its_own),
+    **CALLS,
+    **dict.fromkeys(("copy", "copy_p", "name", "optimization_barrier"), _same),
+    **{name: _unary(operator) for name, operator in UNARY.items()},
+    "add": _binary(plus, numbers=True),
+    "add_any": _binary(plus, numbers=True),
+    "sub": _binary(minus, numbers=True),
+    "mul": _binary(mult, numbers=True),
+    "div": _div,
+    "integer_pow": _integer_pow,
+    "convert_element_type": _cast,
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "squeeze": _to_shape,
+    "expand_dims": _to_shape,
+    "transpose": _transpose,
+    "concatenate": _concatenate,
+    "slice": _slice,
+    "stack": _stack,
+    "tile": _tile,
+    "unstack": _unstack,
+    "split": _split,
+    "iota": _iota,
+    "reduce_sum": _reduction(sum_along),
+    "reduce_prod": _reduction(prod),
+    "cumsum": _cumsum,
+    "cumlogsumexp": _logcumsumexp,
+    "dot_general": _dot_general,
+}
+"""The rule of each primitive, by its name."""

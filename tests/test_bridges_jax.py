@@ -1,0 +1,323 @@
+"""Graphs from plain JAX functions: values, gradients, what is refused."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import mgraph
+from mgraph import ExpressionGraph, inits
+from mgraph.bridges import BridgeError, UnsupportedPrimitiveError, from_jax
+
+Function = Callable[..., Any]
+
+
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed + 7 * len(shape) + sum(shape)).standard_normal(shape)
+
+
+def mlp(p: dict[str, Any], x: Any) -> Any:
+    hidden = jax.nn.relu(x @ p["w1"] + p["b1"])
+    return jnp.sum(jnp.tanh(hidden @ p["w2"] + p["b2"]) ** 2) / x.shape[0]
+
+
+MLP = {"w1": drawn(4, 8), "b1": drawn(8), "w2": drawn(8, 3), "b2": drawn(3)}
+
+
+def layer_norm(x: Any, gain: Any, bias: Any) -> Any:
+    mean = jnp.mean(x, -1, keepdims=True)
+    variance = jnp.var(x, -1, keepdims=True)
+    return (x - mean) * lax.rsqrt(variance + 1e-6) * gain + bias
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    scores = jnp.einsum("bthd,bshd->bhts", q, k) / np.sqrt(q.shape[-1])
+    causal = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+    weights = jax.nn.softmax(jnp.where(causal, scores, -1e9))
+    return jnp.einsum("bhts,bshd->bthd", weights, v)
+
+
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1)
+    return -jnp.mean(chosen)
+
+
+def block(p: dict[str, Any], x: Any) -> Any:
+    """A transformer block in the words of jax.nn."""
+    y = layer_norm(x, p["gain1"], p["bias1"])
+    q, k, v = (jnp.einsum("btd,dhe->bthe", y, p[name]) for name in ("q", "k", "v"))
+    y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+    x = x + jnp.einsum("bthe,hed->btd", y, p["out"])
+    y = layer_norm(x, p["gain2"], p["bias2"])
+    return x + jax.nn.gelu(y @ p["up"]) @ p["down"]
+
+
+BLOCK = {
+    "gain1": 1 + drawn(6), "bias1": drawn(6), "gain2": 1 + drawn(6, seed=2), "bias2": drawn(6, seed=3),
+    "q": drawn(6, 2, 3), "k": drawn(6, 2, 3, seed=1), "v": drawn(6, 2, 3, seed=2), "out": drawn(2, 3, 6),
+    "up": drawn(6, 12), "down": drawn(12, 6),
+}  # fmt: skip
+
+
+def recurrence(w: Any, xs: Any) -> Any:
+    def step(state: Any, x: Any) -> tuple[Any, Any]:
+        state = jnp.tanh(state @ w + x)
+        return state, (state * x, jnp.sum(state))
+
+    last, (products, sums) = lax.scan(step, jnp.zeros(xs.shape[1:]), xs, reverse=True)
+    return last, products, sums
+
+
+def doubled_until_large(x: Any) -> Any:
+    return lax.while_loop(lambda c: jnp.max(jnp.abs(c)) < 100, lambda c: c * 2, x)
+
+
+def either(x: Any, y: Any) -> Any:
+    return lax.cond(x[0, 0] > y[0, 0], jnp.sin, lambda x: x * 3, x) + lax.switch(
+        jnp.argmax(y[0]), [jnp.cos, jnp.exp, jnp.tanh], y
+    )
+
+
+def indexed(table: Any, ids: Any, other: Any) -> Any:
+    rows = table[ids]
+    updated = table.at[ids].add(other).at[0, 1:].set(5.0)
+    moving = lax.dynamic_update_slice(updated, rows[:1] * 2, (ids[0], ids[1]))
+    return (
+        jnp.take(table, ids, axis=1),
+        rows[:, ::2],
+        moving,
+        lax.dynamic_slice(table, (ids[1], ids[1]), (2, 3)),
+    )
+
+
+def many(x: Any, y: Any) -> Any:
+    """A walk through elementwise primitives, with numbers on either side."""
+    a = 1 / (1 + jnp.exp(-x)) + jnp.log1p(x**2) - jnp.abs(y) ** 1.5 + 2**y
+    b = jnp.where(x > y, jnp.maximum(x, 0.3), jnp.minimum(y, x)) + jnp.clip(x, -0.5, 0.5) * jnp.sign(y)
+    c = jax.nn.softplus(x) + jax.nn.silu(y) + jax.scipy.special.erf(x) + jnp.arctan2(x, y) + jnp.expm1(y)
+    return a * b - c / (3 + y**2) + jnp.sqrt(x * x + 1) + jnp.floor(x) + jax.nn.gelu(y, approximate=False)
+
+
+def reductions(x: Any) -> Any:
+    return (
+        jnp.sum(x, (0, 2)) + jnp.max(x, (0, 2)) + jnp.prod(x, (0, 2)),
+        jax.nn.logsumexp(x, 1),
+        jnp.std(x, (1, 2)),
+        jnp.cumsum(x, 1) + lax.cumlogsumexp(x, 1, reverse=True) + lax.cummax(x, 2),
+        jnp.min(x) * jnp.mean(x),
+    )
+
+
+def moves(x: Any) -> Any:
+    y = jnp.swapaxes(x, 0, 2)
+    parts = jnp.split(x, 2, 1)
+    return (
+        jnp.concatenate([parts[1], parts[0], x[:, :1]], 1),
+        jnp.pad(y, ((1, 0), (0, 2), (0, 0))) + 1,
+        jnp.stack([y, y * 2]).reshape(-1),
+        jnp.flip(x, 1) + jnp.roll(x, 1, 0) + jnp.tile(x[:1], (2, 1, 1)),
+        jnp.broadcast_to(x[:, :, :1], x.shape) @ y.mean(2),
+        jnp.sort(x, 1) + lax.top_k(x, 3)[0].sum(),
+    )
+
+
+def products(a: Any, b: Any) -> Any:
+    return (
+        a @ jnp.swapaxes(b, 1, 2),
+        jnp.tensordot(a, b, ((1, 2), (1, 2))),
+        jnp.einsum("bij,bkj->kib", a, b),
+        jnp.vdot(a, b),
+        a[0].T @ b[0],
+        b[0] @ a[1][0],
+    )
+
+
+def convolved(image: Any, kernel: Any) -> Any:
+    y = lax.conv_general_dilated(image, kernel, (1, 2), "SAME")
+    pooled = lax.reduce_window(y, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+    return pooled, lax.reduce_window(y, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 1, 1), "VALID")
+
+
+@jax.custom_vjp
+def reversed_gradient(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+reversed_gradient.defvjp(lambda x: (jnp.sin(x), None), lambda _, adj: (-3 * adj,))
+
+
+@jax.custom_jvp
+def straight_through(x: Any) -> Any:
+    return jnp.round(x)
+
+
+straight_through.defjvp(lambda primals, tangents: (jnp.round(primals[0]), tangents[0]))
+
+
+@jax.jit
+@functools.partial(jax.checkpoint, static_argnums=1)
+def wrapped(x: Any, power: int) -> Any:
+    return reversed_gradient(x) * x**power + straight_through(x) * lax.stop_gradient(x)
+
+
+IDS = np.array([2, 0, 2], np.int32)
+CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
+    "mlp": (mlp, (MLP, drawn(5, 4))),
+    "layer norm": (layer_norm, (drawn(2, 3, 6), drawn(6), drawn(6, seed=1))),
+    "attention": (attention, tuple(drawn(2, 4, 2, 3, seed=i) for i in range(3))),
+    "cross-entropy": (cross_entropy, (drawn(3, 5), np.array([1, 4, 0], np.int32))),
+    "transformer block": (block, (BLOCK, drawn(2, 4, 6))),
+    "scan": (recurrence, (drawn(3, 3), drawn(5, 2, 3))),
+    "while": (doubled_until_large, (drawn(2, 3),)),
+    "counted loop": (lambda x: lax.fori_loop(0, 4, lambda i, c: jnp.sin(c) * i + x, x), (drawn(2, 3),)),
+    "cond": (either, (drawn(2, 3), drawn(2, 3, seed=1))),
+    "indexing": (indexed, (drawn(4, 3), IDS, drawn(3, 3))),
+    "elementwise": (many, (drawn(3, 1, 4), drawn(2, 4))),
+    "reductions": (reductions, (drawn(2, 3, 4),)),
+    "shapes": (moves, (drawn(2, 4, 3),)),
+    "products": (products, (drawn(2, 3, 4), drawn(2, 3, 4, seed=1))),
+    "convolution": (convolved, (drawn(2, 3, 7, 6), drawn(4, 3, 3, 3))),
+    "rules of their own": (lambda x: wrapped(x, 3), (drawn(2, 3),)),
+    "pairs": (lambda pair: {"b": pair[0] + 1, "a": [pair[1], pair[0]]}, ((drawn(2), drawn(3)),)),
+}
+FORWARD_ONLY = ("while",)
+ROUNDED = {"transformer block": 1e-4}
+"""What jax.nn.dot_product_attention computes in float32 whatever it is given."""
+
+
+def recorded(function: Function, arguments: Any) -> tuple[ExpressionGraph, Any, list[Any]]:
+    """The function's nodes, and its inputs in the order of the arguments' leaves."""
+    graph = ExpressionGraph()
+    leaves, form = jax.tree.flatten(arguments)
+    inputs = [graph.input(f"x{i}", leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)]
+    return graph, from_jax(graph, function, *jax.tree.unflatten(form, inputs)), inputs
+
+
+def total(results: Any) -> Any:
+    """One number that depends on every element in its own way."""
+    leaves = [r for r in jax.tree.leaves(results) if jnp.issubdtype(r.dtype, jnp.floating)]
+    return sum(jnp.sum(jnp.sin(jnp.arange(r.size) + 1.0) * r.reshape(-1)) for r in leaves)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_are_those_of_the_function(name: str) -> None:
+    function, arguments = CASES[name]
+    tolerance = ROUNDED.get(name, 1e-11)
+    graph, nodes, inputs = recorded(function, arguments)
+    with jax.enable_x64(True):
+        leaves, form = jax.tree.flatten(jax.tree.map(jnp.asarray, arguments))
+        expected = function(*jax.tree.unflatten(form, leaves))
+        found = graph.function(jax.tree.leaves(nodes), inputs)
+        assert jax.tree.structure(nodes) == jax.tree.structure(expected)
+        for node, mine, theirs in zip(
+            jax.tree.leaves(nodes), found(*leaves), jax.tree.leaves(expected), strict=True
+        ):
+            assert (node.shape, node.value_type) == (theirs.shape, theirs.dtype)
+            np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
+        if name in FORWARD_ONLY:
+            return
+        mine = gradients(lambda full: found.pure({}, full), leaves)
+        theirs = gradients(lambda full: function(*jax.tree.unflatten(form, full)), leaves)
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def gradients(function: Function, leaves: list[Any]) -> Any:
+    """The gradients of ``total`` of a function of all leaves, by those that are real."""
+    real = [i for i, leaf in enumerate(leaves) if leaf.dtype == np.float64]
+
+    def loss(*reals: Any) -> Any:
+        full = list(leaves)
+        for i, value in zip(real, reals, strict=True):
+            full[i] = value
+        return total(function(full))
+
+    return jax.jit(jax.grad(loss, tuple(range(len(real)))))(*(leaves[i] for i in real))
+
+
+@pytest.mark.parametrize("name", ["mlp", "attention", "cross-entropy", "scan", "indexing", "reductions"])
+def test_the_checker_agrees(name: str) -> None:
+    function, arguments = CASES[name]
+    graph = ExpressionGraph()
+
+    def leaf(path: Any, value: np.ndarray) -> Any:
+        init = inits.from_tensor(value)
+        if value.dtype == np.int32:
+            return graph.constant(value.shape, init, "int32")
+        return graph.param(jax.tree_util.keystr(path), value.shape, init, "float64")
+
+    nodes = from_jax(graph, function, *jax.tree_util.tree_map_with_path(leaf, arguments))
+    for node in jax.tree.leaves(nodes):
+        report = mgraph.check_gradients(node)
+        assert report.ok, report
+
+
+def test_operators_are_real_ones() -> None:
+    graph = ExpressionGraph()
+    p = {name: graph.param(name, value.shape, inits.from_tensor(value)) for name, value in MLP.items()}
+    loss = from_jax(graph, mlp, p, graph.constant((5, 4), inits.from_tensor(drawn(5, 4))))
+    types = [node.type for node in graph.tape.nodes if node.children]
+    assert types == "dot reshape + ReLU dot reshape + tanh square reshape sum reshape /".split()
+    graph.backprop()
+    expected = jax.grad(mlp)({k: np.float32(v) for k, v in MLP.items()}, np.float32(drawn(5, 4)))
+    for name, node in p.items():
+        np.testing.assert_allclose(node.grad(), expected[name], rtol=1e-5, atol=1e-6)
+    assert loss.shape == ()
+
+
+def test_the_same_function_again_compiles_nothing() -> None:
+    def build() -> None:
+        graph = ExpressionGraph()
+        x = graph.constant((2, 3), inits.from_tensor(drawn(2, 3)), "float64")
+        y = from_jax(graph, either, x, x)
+        z = from_jax(graph, reversed_gradient, y)
+        graph.forward()
+        z.val()
+
+    build()
+    before = mgraph.compile_stats().misses
+    build()
+    assert mgraph.compile_stats().misses == before
+
+
+def test_arrays_closed_over_become_constants() -> None:
+    table = jnp.arange(6.0).reshape(2, 3)
+    graph = ExpressionGraph()
+    x = graph.constant((3,), inits.from_vector([1, 2, 3]))
+    y = from_jax(graph, lambda x: table @ x, x)
+    graph.forward()
+    np.testing.assert_array_equal(y.val(), [8, 26])
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    {
+        "random_bits": lambda x: jax.random.normal(jax.random.key(0), x.shape) + x,
+        "debug_print": lambda x: jax.debug.print("{}", x) or x,
+        "pure_callback": lambda x: jax.pure_callback(np.sin, x, x),
+        "cholesky": jnp.linalg.cholesky,
+        "complex": lambda x: jnp.real(lax.complex(x, x)),
+    }.items(),
+)
+def test_an_unknown_primitive_is_an_error_by_name(name: str, function: Function) -> None:
+    graph = ExpressionGraph()
+    x = graph.constant((2, 2), inits.ones())
+    with pytest.raises(UnsupportedPrimitiveError, match="test_bridges_jax.py") as raised:
+        from_jax(graph, function, x)
+    assert name in str(raised.value) or name == "random_bits"
+
+
+def test_only_nodes_cross() -> None:
+    graph = ExpressionGraph()
+    x = graph.constant((2, 2), inits.ones())
+    with pytest.raises(BridgeError, match=r"expected nodes with one value, got 3.*partial"):
+        from_jax(graph, jnp.add, x, 3)
+    with pytest.raises(BridgeError, match="expected nodes with one value"):
+        from_jax(graph, jnp.add, x, mgraph.topk(x, 1, 0)[0].child(0))
