@@ -2,7 +2,8 @@
 
 A model, its optimizer's state and its configuration (`special:model.yml`) are all items. Here
 they are read from and written to `.npz`, byte for byte as Marian does; a file from anywhere may be
-read: nothing in it is executed, and no array is made before its size has been checked.
+read: nothing in it is executed, and no array is made before its size has been checked. `.bin`
+files are in `mgraph.binary_items`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from .errors import ModelFileError
 MODEL_YML = "special:model.yml"
 # Marian pads a text item with zero bytes to a multiple of this.
 PADDING = 256
+# What is believed of an array's axes, whose product may be 0.
+MAX_RANK = 32
+MAX_EXTENT = 1 << 40
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 4096
-_MAX_RANK = 32
-_MAX_EXTENT = 1 << 40
 # What numpy and Marian write, in the order they write it; nothing in it is evaluated.
 _HEADER = re.compile(
     r"\{ *'descr': *'(\||[<>])([fiu])([1248])', *'fortran_order': *(True|False), *"
@@ -64,7 +66,7 @@ def write_npz(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> N
     types that Marian knows: float16/32/64, int8/16/32/64, uint8/16/32/64. Another type, or a name
     that no reader would take, raises `ModelFileError` before `path` is touched.
     """
-    arrays = {name: _storable(path, name, np.asarray(value)) for name, value in items.items()}
+    arrays = storable(path, items)
     with replacing(path) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
             header = _header(array)
@@ -160,7 +162,7 @@ def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
     count = math.prod(shape)
     # The other sizes of an empty array are bounded by nothing else.
     extent = math.prod(max(size, 1) for size in shape)
-    if len(shape) > _MAX_RANK or count * int(match[3]) != len(data) - start or extent > _MAX_EXTENT:
+    if len(shape) > MAX_RANK or count * int(match[3]) != len(data) - start or extent > MAX_EXTENT:
         raise archive.error(
             f"{member.name!r} has {len(data) - start} bytes of numbers, but its "
             f"shape is {shape} of {match[3]} bytes each"
@@ -171,16 +173,23 @@ def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
     return array.view(np.uint64) if code == "i8" else array
 
 
-def _storable(path: str | os.PathLike[str], name: str, array: np.ndarray) -> np.ndarray:
-    if not _is_item_name(name):
-        raise ModelFileError(f"{os.fspath(path)}: {name[:80]!r} cannot be the name of an item")
-    code = f"{array.dtype.kind}{array.dtype.itemsize}"
-    if code not in _ELEMENT_TYPES:
-        raise ModelFileError(
-            f"{os.fspath(path)}: item {name!r} is {array.dtype}; a model file "
-            "holds float16/32/64, int8 to int64 and uint8 to uint64"
-        )
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+def storable(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+    """`items` as the arrays that a model file holds, C-ordered and little endian.
+
+    `ModelFileError` for an element type or a name that it cannot hold; see `write_npz`.
+    """
+    arrays = {}
+    for name, value in items.items():
+        array = np.asarray(value)
+        if not _is_item_name(name):
+            raise ModelFileError(f"{os.fspath(path)}: {name[:80]!r} cannot be the name of an item")
+        if f"{array.dtype.kind}{array.dtype.itemsize}" not in _ELEMENT_TYPES:
+            raise ModelFileError(
+                f"{os.fspath(path)}: item {name!r} is {array.dtype}; a model file "
+                "holds float16/32/64, int8 to int64 and uint8 to uint64"
+            )
+        arrays[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+    return arrays
 
 
 def _is_item_name(name: str) -> bool:

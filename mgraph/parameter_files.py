@@ -1,48 +1,100 @@
-"""Parameters from and to Marian's model files."""
+"""Parameters from and to Marian's model files, and from one graph to another."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from . import inits
+from .binary_items import read_bin, write_bin
 from .errors import ModelFileError
 from .items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
+from .leaves import ParamNode
 from .types import Type, as_type
 
+if TYPE_CHECKING:
+    from .graph import ExpressionGraph
 
-def load_parameters(path: str | os.PathLike[str], type_: Type) -> tuple[dict[str, np.ndarray], str | None]:
+Path = str | os.PathLike[str]
+
+_READERS = {".npz": read_npz, ".bin": read_bin}
+_WRITERS = {".npz": write_npz, ".bin": write_bin}
+# Marian's order of element types in a file.
+_KINDS = ("i", "u", "f")
+
+
+def read_items(path: Path) -> dict[str, np.ndarray]:
+    """All items of a model file, ``.npz`` or ``.bin`` by its name; see ``read_npz`` and ``read_bin``."""
+    return _by_suffix(path, _READERS)(path)
+
+
+def write_items(path: Path, items: Mapping[str, ArrayLike]) -> None:
+    """Writes ``items`` as ``.npz`` or ``.bin``, by the name of ``path``; see ``write_npz``, ``write_bin``."""
+    _by_suffix(path, _WRITERS)(path, items)
+
+
+def load_parameters(path: Path, type_: Type) -> tuple[dict[str, np.ndarray], str | None]:
     """Parameters of a model by name, floating point ones as ``type_``, and its ``special:model.yml``."""
-    _check_suffix(path)
-    items = read_npz(path)
+    items = read_items(path)
     values = {
-        name: array.astype(type_.dtype) if as_type(array.dtype).is_float else array
+        name: array.astype(type_.dtype, copy=False) if as_type(array.dtype).is_float else array
         for name, array in items.items()
         if not name.startswith("special:")
     }
     return values, model_yml(items)
 
 
-def save_parameters(path: str | os.PathLike[str], values: Mapping[str, Any], meta: str | None) -> None:
-    """Write parameters sorted by name, as float32, with ``meta`` as ``special:model.yml``; atomically.
+def save_parameters(path: Path, values: Mapping[str, Any], meta: str | None) -> None:
+    """Write parameters sorted by type, then by name, floating point ones as float32, with ``meta`` as
+    ``special:model.yml``; atomically.
 
     ``ModelFileError`` for a ``bool`` parameter, which no model file can hold.
     """
-    _check_suffix(path)
-    items: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name in sorted(values):
         array = np.asarray(values[name])
         if as_type(array.dtype) is Type.bool:
             raise ModelFileError(f"{os.fspath(path)}: parameter {name!r} is bool; a model file holds numbers")
-        items[name] = array.astype(np.float32) if as_type(array.dtype).is_float else array
+        arrays[name] = array.astype(np.float32) if as_type(array.dtype).is_float else array
+    items = dict(sorted(arrays.items(), key=lambda item: _type_order(item[1].dtype)))
     if meta is not None:
         items[MODEL_YML] = with_model_yml(meta)
-    write_npz(path, items)
+    write_items(path, items)
 
 
-def _check_suffix(path: str | os.PathLike[str]) -> None:
-    if Path(path).suffix != ".npz":
-        raise ModelFileError(f"{os.fspath(path)}: expected a model file that ends in .npz")
+def copy_params(graph: ExpressionGraph, other: ExpressionGraph) -> None:
+    """Give ``graph`` the values of all parameters of ``other``; parameters that it lacks are made.
+
+    They come under their full names into the present namespace of ``graph``, and stay fixed where they
+    are fixed. Values are shared until one of the graphs is trained, so that one model file that was
+    loaded once can serve several graphs. ``ShapeError`` or ``ElementTypeError`` if a value does not fit a
+    parameter; then ``graph`` keeps all that it had. Source: Marian's ``copyParams``, which leaves
+    parameters that exist as they are.
+    """
+    prefix = graph._full_name("")
+    params = graph.params()
+    for name, node in other.params().items():
+        if prefix + name in params:
+            params[prefix + name].check_value(node.val())
+    for name, node in other.params().items():
+        full = prefix + name
+        if full not in params:
+            fixed = not node.trainable
+            params.add(ParamNode.make(graph, full, node.shape, node.value_type, inits.zeros(), fixed))
+        params[full].set_value(node.val())
+
+
+def _type_order(dtype: np.dtype[Any]) -> tuple[int, int]:
+    return _KINDS.index(dtype.kind), dtype.itemsize
+
+
+def _by_suffix(path: Path, choices: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    name = os.fspath(path)
+    for suffix, choice in choices.items():
+        if name.endswith(suffix):
+            return choice
+    raise ModelFileError(f"{name}: expected a model file that ends in .npz or .bin")

@@ -9,7 +9,7 @@ import numpy as np
 
 from layers import choose
 from mgraph import ExpressionGraph, MGraphError, ModelFileError, ParameterError, Type
-from mgraph.items import read_npz
+from mgraph.parameter_files import read_items
 from nmt.model_options import ModelOptions, model_options
 from nmt.models.model import Model
 from nmt.models.s2s import S2S
@@ -21,7 +21,7 @@ MODELS: dict[str, type[Model]] = {model.type: model for model in (Transformer, S
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """The model in the file ``path``, an ``.npz`` that Marian saved.
+    """The model in the file ``path``, an ``.npz`` or ``.bin`` that Marian made.
 
     The configuration comes from the file (``special:model.yml``). ``ModelFileError`` if the file is damaged
     or has no configuration, ``ParameterError`` if its parameters are not just those that the configuration
@@ -29,11 +29,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     is unknown or not supported yet. ``OSError`` if the file cannot be read. Every message names the file.
     """
     name = os.fspath(path)
-    if not name.endswith(".npz"):
-        raise ModelFileError(f"{name}: expected a model file that ends in .npz")
-    items = read_npz(path)
+    items = read_items(path)
     options = model_options(items, name)
-    items = {item: array for item, array in items.items() if not item.startswith("special:")}
+    items = {item: array for item, array in items.items() if not _is_extra(item)}
     try:
         model = _model_class(options)(options, _parameters(items))
         check_parameters(model)
@@ -85,6 +83,12 @@ def _model_class(options: ModelOptions) -> type[Model]:
     found = choose("type", options.type, MODELS, MARIAN_TYPES)
     check_options(options)
     return found
+
+
+def _is_extra(item: str) -> bool:
+    """Whether an item of a model file is no parameter: the configuration, or the factors by which Bergamot's
+    Marian quantises activations."""
+    return item.startswith("special:") or item.endswith("_QuantMultA")
 
 
 def _parameters(items: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
