@@ -204,7 +204,8 @@ GRADIENTS: dict[tuple[str, str], Any] = {
     ("stop_gradient(x) * x", "x"): [-2, 0, 2],
     ("clip_gradient(x, 0.5) * 3 + x", "x"): [1.5, 1.5, 1.5],
     ("choose([x, m], 0)", "x"): [1, 1, 1],
-    ("choose([x, m], 0)", "m"): [[0, 0, 0], [0, 0, 0]],
+    ("choose([m, x], 1)", "x"): [1, 1, 1],
+    ("choose([m, x], 1)", "m"): [[0, 0, 0], [0, 0, 0]],
     ('cast(cast(x, "float16") * 2)', "x"): [2, 2, 2],
     ('cast(cast(x, "int32")) * x', "x"): [-2, 0, 2],
     # Selections add up, what is overwritten or lost has none.

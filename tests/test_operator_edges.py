@@ -102,6 +102,29 @@ def test_indices_outside(graph: ExpressionGraph) -> None:
     assert np.isnan(np.asarray(loss.val())).ravel().tolist() == [False, False, True]
 
 
+def test_indices_beyond_the_ends_of_an_axis(graph: ExpressionGraph) -> None:
+    """Beyond the end nothing is written and NaN is read; signed indices count from the end below zero."""
+    x = param(graph, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    places = constant(graph, [[-1, 7, -9], [0, 1, 2]], "int32")
+    nodes = {
+        "gather": mgraph.gather(x, 1, places),
+        "the same in all rows": mgraph.gather(x, 1, constant(graph, [[-1, 7, -9]], "int32")),
+        "scatter": mgraph.scatter(x, 1, places, 0),
+        "rows": mgraph.rows(x, constant(graph, [-1, 2], "int32")),
+    }
+    graph.forward()
+    expected = {
+        "gather": [[3, math.nan, math.nan], [4, 5, 6]],
+        "the same in all rows": [[3, math.nan, math.nan], [6, math.nan, math.nan]],
+        "scatter": [[1, 2, 0], [0, 0, 0]],
+        "rows": [[4, 5, 6], [math.nan] * 3],
+    }
+    for name, node in nodes.items():
+        np.testing.assert_array_equal(node.val(), expected[name], name)
+    assert gradient(nodes["gather"], x).tolist() == [[0, 0, 1], [1, 1, 1]]
+    assert gradient(nodes["scatter"], x).tolist() == [[1, 1, 0], [0, 0, 0]]
+
+
 def test_order_of_equal_elements(graph: ExpressionGraph) -> None:
     x = param(graph, [[2.0, 1.0, 2.0, 1.0]])
     values, indices = mgraph.topk(x, 3, -1)
