@@ -20,7 +20,8 @@ from ..operators import make_operator
 from ..ops.scan import Body
 from ..places import place
 from ..shape import Shape
-from ..tape import Structure, is_leaf
+from ..specs import Spec, spec_of
+from ..tape import Row, Structure, is_leaf
 from ..types import Type
 from .report import GradientCheck, GradientReport
 from .witnesses import Problem
@@ -142,10 +143,18 @@ def _wide(value: Any) -> np.ndarray:
 
 
 def _widened(structure: Structure) -> Structure:
-    """The same computation where nothing is cut below float64 on the way: casts to floating point types,
-    also those in bodies of loops, cast to float64."""
-    rows = (row if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
+    """The same computation where nothing is cut below float64 on the way: random leaves are drawn in float64,
+    casts to floating point types, also those in bodies of loops, cast to float64."""
+    rows = (_wide_leaf(row) if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
     return structure._replace(rows=tuple(rows))
+
+
+def _wide_leaf(row: Row) -> Row:
+    """A leaf, drawn in float64 if it is a random one of a floating point type."""
+    head, spec, *rest = row
+    if isinstance(spec, Spec) and spec.type.is_float:
+        spec = spec_of(spec.shape, Type.float64)
+    return head, spec, *rest
 
 
 def _wide_operator(operator: Any) -> Any:
