@@ -1,0 +1,382 @@
+"""Patterns: small graphs with holes that are looked for in an expression graph.
+
+A pattern is built like an expression, of node classes over other patterns::
+
+    x = Label("x")
+    loss = -Op(LogNodeOp, Op(GatherNodeOp, Op(SoftmaxNodeOp, x), Label("labels")))
+    for match in loss.find(graph):
+        print(match.root, match.x, match.labels)
+
+``Any``, ``AnyOf``, ``Label``, ``Skip`` and ``Repeat`` are the pattern operators of nGraph; matching goes back
+and tries again where there is a choice. Source: nGraph, ``pattern/matcher.hpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any as Anything
+
+import numpy as np
+
+from .errors import ArgumentError
+from .leaves import ConstantNode
+from .node import Node
+from .ops.arithmetic import DivNodeOp, MinusNodeOp, MultNodeOp, NegNodeOp, PlusNodeOp
+from .tape import Tape
+
+Classes = type[Node] | tuple[type[Node], ...]
+Predicate = Callable[[Node], Anything]
+
+COMMUTATIVE: tuple[type[Node], ...] = (PlusNodeOp, MultNodeOp)
+"""Operations whose two children match in either order."""
+
+
+class Match:
+    """A place where a pattern fits. What a label is bound to is an attribute and an item: ``match.x``."""
+
+    def __init__(self, root: Node, bindings: Mapping[str, Anything], matched: tuple[Node, ...]) -> None:
+        self.root = root
+        """The node that the top of the pattern stands for."""
+        self.inner = tuple(dict.fromkeys(n for n in matched if n is not root))
+        """The operators below the root that the pattern names by their class."""
+        self.bindings = bindings
+
+    def __getitem__(self, name: str) -> Anything:
+        return self.bindings[name]
+
+    def __getattr__(self, name: str) -> Anything:
+        try:
+            return self.__dict__["bindings"][name]
+        except KeyError:
+            raise AttributeError(f"this match has no label {name!r}") from None
+
+    def __repr__(self) -> str:
+        return f"Match({self.root!r}, {dict(self.bindings)})"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known on the way: labels and operators so far."""
+
+    bindings: Mapping[str, Anything]
+    matched: tuple[Node, ...] = ()
+
+    def bind(self, name: str | None, value: Anything) -> Found | None:
+        """With ``name`` bound to ``value``; ``None`` if it is bound to something else already."""
+        if name is None:
+            return self
+        if name in self.bindings:
+            return self if self.bindings[name] == value else None
+        return Found({**self.bindings, name: value}, self.matched)
+
+    def add(self, node: Node) -> Found:
+        """With ``node`` as an operator that the pattern names."""
+        return Found(self.bindings, (*self.matched, node))
+
+
+class Pattern:
+    """Base of all patterns. ``+``, ``-``, ``*``, ``/`` and unary minus build patterns of those operators."""
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        """All ways in which ``node`` fits, given what is found already."""
+        raise NotImplementedError
+
+    def heads(self) -> frozenset[type[Node]] | None:
+        """Classes of the nodes that can fit; ``None`` if there is no telling."""
+        return None
+
+    def match(self, node: Node) -> Match | None:
+        """The first way in which ``node`` fits, ``None`` without one."""
+        return next(self.matches(node), None)
+
+    def matches(self, node: Node) -> Iterator[Match]:
+        """All ways in which ``node`` fits."""
+        for found in self.search(node, Found({})):
+            yield Match(node, found.bindings, found.matched)
+
+    def find(self, graph: Anything) -> list[Match]:
+        """For each node of an ``ExpressionGraph``, in the order of recording, its first match if any."""
+        tape: Tape = graph.tape
+        return [match for node in tape.nodes if (match := self.match(node)) is not None]
+
+    def __add__(self, other: Pattern) -> Pattern:
+        return Op(PlusNodeOp, self, other)
+
+    def __sub__(self, other: Pattern) -> Pattern:
+        return Op(MinusNodeOp, self, other)
+
+    def __mul__(self, other: Pattern) -> Pattern:
+        return Op(MultNodeOp, self, other)
+
+    def __truediv__(self, other: Pattern) -> Pattern:
+        return Op(DivNodeOp, self, other)
+
+    def __neg__(self) -> Pattern:
+        return Op(NegNodeOp, self)
+
+
+class Any(Pattern):
+    """Any node for which ``where`` holds."""
+
+    def __init__(self, where: Predicate | None = None) -> None:
+        self._where = where
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        if self._where is None or self._where(node):
+            yield found
+
+
+class Label(Pattern):
+    """A node under a name: any node, or one that fits ``pattern``; a name stands for one node throughout."""
+
+    def __init__(self, name: str, pattern: Pattern | None = None, where: Predicate | None = None) -> None:
+        self.name = _checked_name(name)
+        self._pattern, self._where = pattern, where
+
+    def heads(self) -> frozenset[type[Node]] | None:
+        return self._pattern.heads() if self._pattern is not None else None
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        named = found.bind(self.name, node)
+        if named is None or (self._where is not None and not self._where(node)):
+            return
+        if self._pattern is None:
+            yield named
+        else:
+            yield from self._pattern.search(node, named)
+
+
+class Field:
+    """In ``Op(cls, x, c=Field("c"))``: the value of a field under a name, if ``where`` holds for it."""
+
+    def __init__(self, name: str, where: Callable[[Anything], Anything] | None = None) -> None:
+        self.name, self.where = _checked_name(name), where
+
+
+class Op(Pattern):
+    """A node of exactly one of ``classes``, over children that fit the patterns given for them.
+
+    ``fields`` constrain or capture the operator's fields: by a value, by a function of the value, or by a
+    ``Field``. The children of ``+`` and ``*`` match in either order, unless ``ordered``. Without patterns
+    children do not matter; ``...`` as the last one stands for any further ones.
+    """
+
+    def __init__(
+        self,
+        classes: Classes,
+        *children: Pattern | EllipsisType,
+        where: Predicate | None = None,
+        ordered: bool = False,
+        **fields: Anything,
+    ) -> None:
+        self._classes = frozenset(classes if isinstance(classes, tuple) else (classes,))
+        self._open = not children or children[-1] is ...
+        self._children = tuple(c for c in children if isinstance(c, Pattern))
+        if len(self._children) + (bool(children) and self._open) != len(children):
+            raise ArgumentError(f"expected patterns, and ... as the last one only, got {children!r}")
+        for cls in self._classes:
+            unknown = fields.keys() - set(cls.fields)
+            if unknown:
+                raise ArgumentError(
+                    f"{cls.__name__} has the fields {list(cls.fields)}, not {sorted(unknown)}"
+                )
+        self._where, self._ordered, self._fields = where, ordered, fields
+
+    def heads(self) -> frozenset[type[Node]] | None:
+        return self._classes
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        if type(node) not in self._classes:
+            return
+        count, wanted = len(node.children), len(self._children)
+        if count < wanted or (count > wanted and not self._open):
+            return
+        if self._where is not None and not self._where(node):
+            return
+        known = self._with_fields(node, found)
+        if known is None:
+            return
+        known = known.add(node)
+        yield from _each(self._children, node.children, known)
+        swaps = not self._ordered and wanted == count == 2 and type(node) in COMMUTATIVE
+        if swaps and node.children[0] is not node.children[1]:
+            yield from _each(self._children, node.children[::-1], known)
+
+    def _with_fields(self, node: Node, found: Found) -> Found | None:
+        known: Found | None = found
+        for name, wanted in self._fields.items():
+            value = getattr(node.operator, name)
+            if isinstance(wanted, Field):
+                fits = wanted.where is None or wanted.where(value)
+                known = known.bind(wanted.name, value) if fits and known is not None else None
+            elif not (wanted(value) if callable(wanted) else wanted == value):
+                return None
+        return known
+
+
+def _each(patterns: tuple[Pattern, ...], nodes: tuple[Node, ...], found: Found) -> Iterator[Found]:
+    """All ways in which each node fits the pattern at its place."""
+    if not patterns:
+        yield found
+        return
+    for first in patterns[0].search(nodes[0], found):
+        yield from _each(patterns[1:], nodes[1:], first)
+
+
+class Or(Pattern):
+    """A node that fits one of ``patterns``, tried in their order. Source: nGraph, ``pattern::op::Or``."""
+
+    def __init__(self, *patterns: Pattern) -> None:
+        self._patterns = patterns
+
+    def heads(self) -> frozenset[type[Node]] | None:
+        classes: set[type[Node]] = set()
+        for pattern in self._patterns:
+            heads = pattern.heads()
+            if heads is None:
+                return None
+            classes |= heads
+        return frozenset(classes)
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        for pattern in self._patterns:
+            yield from pattern.search(node, found)
+
+
+class AnyOf(Pattern):
+    """An operator of ``classes`` some child of which fits ``pattern``: one of the parts of a ``concat``.
+
+    Source: nGraph, ``pattern::op::AnyOf``.
+    """
+
+    def __init__(self, classes: Classes, pattern: Pattern, where: Predicate | None = None) -> None:
+        self._operator = Op(classes, where=where)
+        self._pattern = pattern
+
+    def heads(self) -> frozenset[type[Node]] | None:
+        return self._operator.heads()
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        for known in self._operator.search(node, found):
+            for child in dict.fromkeys(node.children):
+                yield from self._pattern.search(child, known)
+
+
+class Skip(Pattern):
+    """What fits ``pattern``, itself or under one operator of ``classes`` of which it is the first child.
+
+    A ``name`` is bound to the operator that was skipped, or to ``None``. Source: nGraph,
+    ``pattern::op::Skip``.
+    """
+
+    def __init__(
+        self, classes: Classes, pattern: Pattern, where: Predicate | None = None, name: str | None = None
+    ) -> None:
+        self._over = Op(classes, pattern, ..., where=where)
+        self._pattern = pattern
+        self._name = None if name is None else _checked_name(name)
+
+    def heads(self) -> frozenset[type[Node]] | None:
+        return Or(self._over, self._pattern).heads()
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        for pattern, skipped in ((self._over, node), (self._pattern, None)):
+            known = found.bind(self._name, skipped)
+            if known is not None:
+                yield from pattern.search(node, known)
+
+
+class Repeat(Pattern):
+    """``step``, and then ``step`` again from the node of its label ``along``, and so on down to ``last``.
+
+    From ``least`` to ``most`` steps, as many as there are. The labels of the step are bound to tuples, one
+    node (or field) per step from the top down; those in ``same`` are one node in all steps. ``last`` fits
+    where the last step leads. Source: nGraph, ``pattern::RecurrentMatcher``.
+    """
+
+    def __init__(
+        self,
+        step: Pattern,
+        along: str,
+        last: Pattern | None = None,
+        *,
+        least: int = 1,
+        most: int = 8,
+        same: tuple[str, ...] = (),
+    ) -> None:
+        if not 0 <= least <= most:
+            raise ArgumentError(f"expected from 0 to {most} steps at least, got {least}")
+        self._step, self._along, self._last = step, along, last or Any()
+        self._least, self._most, self._same = least, most, same
+
+    def heads(self) -> frozenset[type[Node]] | None:
+        return self._step.heads() if self._least else None
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        yield from self._from(node, found, {}, 0)
+
+    def _from(
+        self, node: Node, found: Found, steps: Mapping[str, tuple[Anything, ...]], count: int
+    ) -> Iterator[Found]:
+        """All ways to go on from ``node``; ``found`` holds no label of the step but the ``same`` ones."""
+        if count < self._most:
+            for known in self._step.search(node, found):
+                own = {k: v for k, v in known.bindings.items() if k not in found.bindings}
+                if self._along not in own:
+                    raise ArgumentError(f"the step of this Repeat has no label {self._along!r} of its own")
+                same = {k: own.pop(k) for k in self._same if k in own}
+                longer = {k: (*steps.get(k, ()), v) for k, v in own.items()}
+                further = Found({**found.bindings, **same}, known.matched)
+                yield from self._from(own[self._along], further, longer, count + 1)
+        if count >= self._least:
+            yield from self._last.search(node, Found({**found.bindings, **steps}, found.matched))
+
+
+class Constant(Pattern):
+    """A constant whose value is known: of ``graph.constant``, neither random nor an input.
+
+    ``value`` is what all of its elements equal, ``where`` a predicate on the numpy array.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        value: float | None = None,
+        where: Callable[[np.ndarray], Anything] | None = None,
+    ) -> None:
+        self._name = None if name is None else _checked_name(name)
+        self._value, self._where = value, where
+
+    def heads(self) -> frozenset[type[Node]] | None:
+        return frozenset({ConstantNode})
+
+    def search(self, node: Node, found: Found) -> Iterator[Found]:
+        array = known_value(node)
+        if array is None or (self._value is not None and not np.all(array == self._value)):
+            return
+        if self._where is not None and not self._where(array):
+            return
+        known = found.bind(self._name, node)
+        if known is not None:
+            yield known
+
+
+def known_value(node: Node) -> np.ndarray | None:
+    """The value of a constant that stays what it is; ``None`` for any other node.
+
+    A constant with a name may be the input of a function, one whose value was set may be set again.
+    """
+    if type(node) is not ConstantNode or node.array is None or node.name != "none":
+        return None
+    return None if node.array.flags.writeable else node.array
+
+
+_RESERVED = frozenset({"root", "inner", "bindings"})
+
+
+def _checked_name(name: str) -> str:
+    if not name.isidentifier() or name in _RESERVED:
+        raise ArgumentError(f"expected an identifier other than {sorted(_RESERVED)} as a label, got {name!r}")
+    return name

@@ -1,0 +1,53 @@
+"""``optimize``: what is recorded, rewritten before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import ArgumentError, GraphError
+from ..node import Node
+from .draft import Draft
+from .fixpoint import rewritten, tops
+from .library import DEFAULT
+from .report import Change, Report
+from .rule import Rule
+
+if TYPE_CHECKING:
+    from ..graph import ExpressionGraph
+
+
+def optimize(graph: ExpressionGraph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
+    """Rewrite what is recorded, before ``forward()``, by ``rules`` until none fits; returns what changed.
+
+    Values and gradients stay what they are but for rounding, and for overflow that the rewritten form does
+    not have. Nodes keep their identity, names, marks and places in the user's code; so does what a loop's
+    body computes, which is rewritten too. A node that was absorbed can be read by ``val()``; its gradient is
+    no longer computed apart, nor is that of a node one of whose uses was absorbed. Nodes in ``keep``, and
+    those that are debugged, called back, checkpointed or frozen by hand, are not absorbed. Inputs, named
+    constants and random nodes are not folded. The ``clip_value`` of ``backward`` cuts the gradients of the
+    nodes that there are then.
+
+    ``GraphError`` after ``forward()``; if a replacement has not the shape, element type and trainability of
+    what it replaces; and if the rules come to no end. The graph is then rewritten up to that point and valid.
+    Source: nGraph, ``pass::GraphRewrite``.
+    """
+    tape = graph.tape
+    if graph.recording[-1] is not tape:
+        raise GraphError("optimize() is for a whole graph; it cannot be called within the body of a loop")
+    if tape.run is not None and tape.run.covered:
+        raise GraphError("optimize() comes before forward(); graph.clear() starts a new graph")
+    for item in rules:
+        if not isinstance(item, Rule):
+            raise ArgumentError(f"optimize() expects rules, got {item!r}")
+    kept = [node.current() for node in keep]
+    if any(node.tape() is not tape for node in kept):
+        raise GraphError("optimize() can keep nodes of its own graph only")
+    draft = Draft(tape, tops(tape.nodes, tape.not_roots), kept)
+    before = len(draft.operators())
+    changes: list[Change] = []
+    try:
+        changes.extend(rewritten(draft, rules))
+    finally:
+        draft.finish()
+    return Report(tuple(changes), before, len(draft.operators()))
