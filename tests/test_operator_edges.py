@@ -83,6 +83,23 @@ def test_repeated_indices_add_up(graph: ExpressionGraph) -> None:
     assert gradient(picked, cube)[0].tolist() == [[1, 1], [2, 2]]
 
 
+@pytest.mark.parametrize("element_type", ["float16", "bfloat16"])
+def test_repeated_indices_add_up_in_float32(graph: ExpressionGraph, element_type: str) -> None:
+    """Ones stop adding up at 256 in bfloat16 and at 2048 in float16."""
+    x = param(graph, np.ones((2, 2)), type=element_type)
+    often, both = np.zeros((4096, 1)), np.zeros((4096, 2))
+    nodes = (
+        mgraph.rows(x, constant(graph, often[:, 0], "uint32")),
+        mgraph.cols(x, constant(graph, often[:, 0], "uint32")),
+        mgraph.gather(x, 0, constant(graph, often, "uint32")),
+        mgraph.gather(x, 0, constant(graph, both, "uint32")),
+    )
+    for node, expected in zip(
+        nodes, ([[4096] * 2, [0] * 2], [[4096, 0]] * 2, *[[[4096] * 2, [0] * 2]] * 2), strict=True
+    ):
+        assert gradient(node, x).tolist() == expected, node
+
+
 def test_indices_outside(graph: ExpressionGraph) -> None:
     x = param(graph, np.ones((3, 2)))
     with pytest.raises(

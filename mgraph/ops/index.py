@@ -22,7 +22,7 @@ from ..places import place, user_frame
 from ..shape import Shape
 from ..specs import Spec
 from .arithmetic import number_as_node
-from .operands import Gradients, axis_in, is_number, refusal
+from .operands import Gradients, accumulable, axis_in, is_number, refusal
 from .shape import reshape
 
 Indices = Node | Sequence[int]
@@ -45,6 +45,12 @@ def _index_node(op: str, x: Node, axis: int, indices: Indices) -> Node:
     return x.graph.indices(positions)
 
 
+def added_up(x: Array, places: Any, adj: Array) -> Array:
+    """Zeros like ``x`` with ``adj`` added at ``places``, which may repeat: 16 bits are summed in float32."""
+    wide = accumulable(adj)
+    return jnp.zeros(x.shape, wide.dtype).at[places].add(wide).astype(x.dtype)
+
+
 class SelectNodeOp(NaryNodeOp):
     """Base of the selection by indices of shape (n,) along an axis."""
 
@@ -64,7 +70,7 @@ class RowsNodeOp(SelectNodeOp):
         return x.at[indices].get(mode="fill")
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array) -> Gradients:
-        return jnp.zeros_like(x).at[indices].add(adj), None
+        return added_up(x, indices, adj), None
 
 
 class ColsNodeOp(SelectNodeOp):
@@ -75,7 +81,7 @@ class ColsNodeOp(SelectNodeOp):
         return x.at[:, indices].get(mode="fill")
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array) -> Gradients:
-        return jnp.zeros_like(x).at[:, indices].add(adj), None
+        return added_up(x, (slice(None), indices), adj), None
 
 
 def index_select(x: Node, axis: int, indices: Indices) -> Node:
@@ -164,11 +170,9 @@ class GatherNodeOp(PlacesNodeOp):
         return x.at[self.places(x, indices)].get(mode="fill")
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array) -> Gradients:
-        zeros = jnp.zeros_like(x)
         if self._same_everywhere(indices):
-            place = (*[slice(None)] * self.axis, indices.reshape(-1))
-            return zeros.at[place].add(adj), None
-        return zeros.at[self.places(x, indices)].add(adj), None
+            return added_up(x, (*[slice(None)] * self.axis, indices.reshape(-1)), adj), None
+        return added_up(x, self.places(x, indices), adj), None
 
     def _same_everywhere(self, indices: Array) -> bool:
         return indices.size == indices.shape[self.axis]
@@ -234,7 +238,10 @@ class InsertNodeOp(NaryNodeOp):
     type = "insert"
     index_children = (2,)
     axis: int
-    cases = (Case((2, 5, 3), (2, 2, 3), (1,), domain=("real", "real", "index:4"), axis=1),)
+    cases = (
+        Case((2, 5, 3), (2, 2, 3), (1,), domain=("real", "real", "index:4"), axis=1),
+        Case((5,), (2,), (), domain=("real", "real", "index:5"), axis=0),
+    )
 
     def check_types(self, buffer: Spec, value: Spec, position: Spec) -> None:
         super().check_types(buffer, value, position)

@@ -37,6 +37,7 @@ class TopKNodeOp(OrderNodeOp):
         Case((4, 7), domain="distinct", k=3, axis=1),
         Case((4, 3), domain="distinct", k=2, axis=0, descending=False),
         Case((4, 3), domain="distinct", k=1, axis=1),
+        Case((4, 3), domain="distinct", k=1, axis=0, descending=False),
     )
 
     def new_spec(self, x: Spec) -> Specs:
