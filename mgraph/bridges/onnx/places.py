@@ -1,0 +1,146 @@
+"""Rules for operators that move, select and overwrite elements, or look at windows of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ops import convolution, functors, index, pooling, shape, structure
+from ...shape import Shape
+from ...types import Type
+from .rules import Operation, Rule, rule_for, same
+from .writer import Name, Writer
+
+RULES: dict[type, Rule] = {
+    structure.StopGradientNodeOp: same,
+    structure.ClipGradientNodeOp: same,
+    functors.CallbackNodeOp: same,
+}
+"""The rules by class."""
+
+# ---------------------------------------------------------------- shapes
+
+
+@rule_for(RULES, shape.ReshapeNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Reshape", x, w.dims(o.operator.to), allowzero=int(0 in o.operator.to))
+
+
+@rule_for(RULES, shape.TransposeNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Transpose", x, perm=list(o.operator.axes))
+
+
+@rule_for(RULES, shape.ConcatenateNodeOp)
+def _(w: Writer, o: Operation, *xs: Name) -> Name:
+    return w.op("Concat", *xs, axis=o.operator.axis)
+
+
+@rule_for(RULES, shape.SliceViewNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    s = o.operator
+    whole = s.end == o.specs[0].shape[s.axis]
+    end = w.ints(np.iinfo(np.int64).max) if whole else w.ints(s.end)
+    return w.op("Slice", x, w.ints(s.begin), end, w.ints(s.axis), w.ints(s.stride))
+
+
+@rule_for(RULES, shape.ShiftNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    sizes = o.specs[0].shape
+    moves = [max(-n, min(n, by)) for n, by in zip(sizes, o.operator.offsets, strict=True)]
+    padded = x
+    if any(moves):
+        pads = w.ints(*(max(by, 0) for by in moves), *(max(-by, 0) for by in moves))
+        padded = w.op("Pad", x, pads, w.number(o.operator.pad, o.out))
+    for axis, by in enumerate(moves):
+        if by:
+            begin, end = (0, -by) if by > 0 else (-by, np.iinfo(np.int64).max)
+            padded = w.op("Slice", padded, w.ints(begin), w.ints(end), w.ints(axis))
+    return padded
+
+
+# ---------------------------------------------------------------- indices
+
+
+@rule_for(RULES, index.RowsNodeOp, index.ColsNodeOp)
+def _(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
+    axis = int(isinstance(o.operator, index.ColsNodeOp))
+    return w.op("Gather", x, w.cast(indices, Type.int64), axis=axis)
+
+
+def _places(w: Writer, o: Operation, indices: Name) -> tuple[Name, Shape]:
+    """Indices as int64, one for every place that they name, and the shape of the places."""
+    shape = o.operator.picked(o.specs[0].shape, o.specs[1].shape)
+    places = w.cast(indices, Type.int64)
+    return (places if shape == o.specs[1].shape else w.op("Expand", places, w.dims(shape))), shape
+
+
+@rule_for(RULES, index.GatherNodeOp)
+def _(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
+    places, _ = _places(w, o, indices)
+    return w.op("GatherElements", x, places, axis=o.operator.axis)
+
+
+@rule_for(RULES, index.ScatterNodeOp)
+def _(w: Writer, o: Operation, x: Name, indices: Name, source: Name) -> Name:
+    places, shape = _places(w, o, indices)
+    return w.op("ScatterElements", x, places, w.op("Expand", source, w.dims(shape)), axis=o.operator.axis)
+
+
+@rule_for(RULES, index.InsertNodeOp)
+def _(w: Writer, o: Operation, buffer: Name, value: Name, position: Name) -> Name:
+    axis, sizes, written = o.operator.axis, o.specs[0].shape, o.specs[1].shape
+    size, length = w.size(sizes[axis]), w.size(written[axis])
+    start = w.op("Reshape", w.cast(position, Type.int64), w.ints(1))
+    if not o.specs[2].type.value.startswith("u"):
+        start = w.op("Where", w.op("Less", start, w.ints(0)), w.op("Add", start, size), start)
+    start = w.op("Min", w.op("Max", start, w.ints(0)), w.op("Sub", size, length))
+    along = w.ints(*(-1 if i == axis else 1 for i in range(len(sizes))))
+    if written[axis] == 1:
+        places = w.op("Range", w.constant(0, np.int64), w.scalar(size), w.constant(1, np.int64))
+        here = w.op("Equal", w.op("Reshape", places, along), start)
+        return w.op("Where", here, value, buffer)
+    steps = w.op("Range", w.constant(0, np.int64), w.scalar(length), w.constant(1, np.int64))
+    places = w.op("Expand", w.op("Reshape", w.op("Add", steps, start), along), w.dims(written))
+    return w.op("ScatterElements", buffer, places, value, axis=axis)
+
+
+# ---------------------------------------------------------------- structure
+
+
+@rule_for(RULES, structure.CastNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.cast(x, o.operator.to)
+
+
+@rule_for(RULES, structure.TupleViewNodeOp)
+def _(w: Writer, o: Operation, xs: tuple[Name, ...]) -> Name:
+    return xs[o.operator.index]
+
+
+@rule_for(RULES, structure.ChooseNodeOp)
+def _(w: Writer, o: Operation, *xs: Name) -> Name:
+    return xs[o.operator.index]
+
+
+# ---------------------------------------------------------------- windows
+
+
+@rule_for(RULES, convolution.ConvolutionOp)
+def _(w: Writer, o: Operation, x: Name, kernel: Name, bias: Name) -> Name:
+    turned = w.op("Transpose", kernel, perm=[1, 0, 2, 3])
+    return w.op("Conv", x, turned, w.op("Reshape", bias, w.ints(-1)), **_window(o))
+
+
+@rule_for(RULES, pooling.PoolingOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    window: dict[str, Any] = {"kernel_shape": list(o.operator.window), **_window(o)}
+    if o.operator.mode == "max":
+        return w.op("MaxPool", x, **window)
+    return w.op("AveragePool", x, count_include_pad=1, **window)
+
+
+def _window(o: Operation) -> dict[str, Any]:
+    pads = [low for low, _ in o.operator.pads] + [high for _, high in o.operator.pads]
+    return {"strides": list(o.operator.strides), "pads": pads}

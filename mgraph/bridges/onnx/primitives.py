@@ -1,0 +1,177 @@
+"""How nodes of JAX's primitives, which ``from_jax`` makes, are written in ONNX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...types import Type
+from ..primitive_node import PrimitiveNodeOp
+from .rules import Operation, Rule
+from .writer import Name, Writer
+
+_ONE_TO_ONE = {
+    "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
+    "ceil": "Ceil", "cosh": "Cosh", "div": "Div", "eq": "Equal", "erf": "Erf", "floor": "Floor",
+    "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual", "lt": "Less", "max": "Max", "min": "Min",
+    "pow": "Pow", "sign": "Sign", "sinh": "Sinh",
+}  # fmt: skip
+_LOGIC = {"and": "And", "or": "Or", "not": "Not", "xor": "Xor"}
+
+
+def primitive_rule(operator: Any) -> Rule | None:
+    """The rule that writes a node of a primitive; ``None`` for what has none."""
+    return PRIMITIVES.get(operator.type) if isinstance(operator, PrimitiveNodeOp) else None
+
+
+def _op(kind: str) -> Rule:
+    return lambda w, o, *xs: w.op(kind, *xs)
+
+
+def _logic(name: str) -> Rule:
+    def write(w: Writer, o: Operation, *xs: Name) -> Name:
+        kind = _LOGIC[name] if o.out.type is Type.bool else f"Bitwise{_LOGIC[name]}"
+        made: Name = w.op(kind, *xs)
+        return made
+
+    return write
+
+
+def _param(o: Operation, name: str) -> Any:
+    return dict(o.operator.params).get(name)
+
+
+def _select(w: Writer, o: Operation, which: Name, *cases: Name) -> Name:
+    if o.specs[0].type is not Type.bool or len(cases) != 2:
+        raise o.refuse("only a choice between two is")
+    made: Name = w.op("Where", which, cases[1], cases[0])
+    return made
+
+
+def _broadcast(w: Writer, o: Operation, x: Name) -> Name:
+    shape, places = _param(o, "shape"), _param(o, "broadcast_dimensions")
+    sizes = [1] * len(shape)
+    for axis, at in enumerate(places):
+        sizes[at] = o.specs[0].shape[axis]
+    if tuple(sizes) != o.specs[0].shape:
+        x = w.op("Reshape", x, w.dims(tuple(sizes)))
+    made: Name = w.op("Expand", x, w.dims(tuple(shape)))
+    return made
+
+
+def _reduction(kind: str) -> Rule:
+    return lambda w, o, x: w.op(kind, x, w.ints(*_param(o, "axes")), keepdims=0)
+
+
+def _truth(kind: str) -> Rule:
+    """Whether all or any of truth values are true."""
+
+    def write(w: Writer, o: Operation, x: Name) -> Name:
+        if o.out.type is not Type.bool:
+            raise o.refuse("only truth values are")
+        numbers = w.op(kind, w.cast(x, Type.int32), w.ints(*_param(o, "axes")), keepdims=0)
+        return w.cast(numbers, Type.bool)
+
+    return write
+
+
+def _best(kind: str) -> Rule:
+    def write(w: Writer, o: Operation, x: Name) -> Name:
+        (axis,) = _param(o, "axes")
+        return w.cast(w.op(kind, x, axis=axis, keepdims=0), o.out.type)
+
+    return write
+
+
+def _clamp(w: Writer, o: Operation, low: Name, x: Name, high: Name) -> Name:
+    made: Name = w.op("Min", w.op("Max", x, low), high)
+    return made
+
+
+def _round(w: Writer, o: Operation, x: Name) -> Name:
+    if int(_param(o, "rounding_method")) != 1:
+        raise o.refuse("only rounding half to even is")
+    made: Name = w.op("Round", x)
+    return made
+
+
+def _finite(w: Writer, o: Operation, x: Name) -> Name:
+    made: Name = w.op("Not", w.op("Or", w.op("IsInf", x), w.op("IsNaN", x)))
+    return made
+
+
+def _pad(w: Writer, o: Operation, x: Name, value: Name) -> Name:
+    config = _param(o, "padding_config")
+    if any(low < 0 or high < 0 or inner for low, high, inner in config):
+        raise o.refuse("only padding at the ends is")
+    pads = w.ints(*(low for low, _, _ in config), *(high for _, high, _ in config))
+    made: Name = w.op("Pad", x, pads, value)
+    return made
+
+
+def _reversed(w: Writer, o: Operation, x: Name) -> Name:
+    lowest = int(np.iinfo(np.int64).min)
+    for axis in _param(o, "dimensions"):
+        x = w.op("Slice", x, w.ints(-1), w.ints(lowest), w.ints(axis), w.ints(-1))
+    return x
+
+
+def _gather(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
+    """Whole slices at positions along one axis: embeddings, ``take``."""
+    numbers, sizes, shape = _param(o, "dimension_numbers"), _param(o, "slice_sizes"), o.specs[0].shape
+    axes = numbers.start_index_map
+    batch = len(o.specs[1].shape) - 1
+    if len(axes) == 1 and axes == numbers.collapsed_slice_dims and not numbers.operand_batching_dims:
+        axis = axes[0]
+        rest = [i for i in range(len(o.out.shape)) if not axis <= i < axis + batch]
+        whole = all(n == m or i == axis for i, (n, m) in enumerate(zip(sizes, shape, strict=True)))
+        if whole and rest == list(numbers.offset_dims):
+            flat = w.op("Squeeze", w.cast(indices, Type.int64), w.ints(-1))
+            made: Name = w.op("Gather", x, flat, axis=axis)
+            return made
+    raise o.refuse("of its forms only whole slices along one axis are")
+
+
+def _sort(w: Writer, o: Operation, *xs: Name) -> tuple[Name, ...]:
+    if len(xs) != 1:
+        raise o.refuse("only the order of one array is")
+    axis = _param(o, "dimension")
+    size = w.size(o.specs[0].shape[axis])
+    return (w.op("TopK", xs[0], size, outputs=2, axis=axis, largest=0, sorted=1)[0],)
+
+
+def _top_k(w: Writer, o: Operation, x: Name) -> tuple[Name, ...]:
+    axis = _param(o, "axis")
+    values, places = w.op("TopK", x, w.size(_param(o, "k")), outputs=2, axis=-1 if axis is None else axis)
+    return values, w.cast(places, o.out[1].type)
+
+
+PRIMITIVES: dict[str, Rule] = {
+    **{name: _op(kind) for name, kind in _ONE_TO_ONE.items()},
+    **{name: _logic(name) for name in _LOGIC},
+    "argmax": _best("ArgMax"),
+    "argmin": _best("ArgMin"),
+    "broadcast_in_dim": _broadcast,
+    "clamp": _clamp,
+    "erfc": lambda w, o, x: w.op("Sub", w.number(1, o.out), w.op("Erf", x)),
+    "expm1": lambda w, o, x: w.op("Sub", w.op("Exp", x), w.number(1, o.out)),
+    "gather": _gather,
+    "integer_pow": lambda w, o, x: w.op("Pow", x, w.number(_param(o, "y"), o.out)),
+    "is_finite": _finite,
+    "log1p": lambda w, o, x: w.op("Log", w.op("Add", x, w.number(1, o.out))),
+    "ne": lambda w, o, a, b: w.op("Not", w.op("Equal", a, b)),
+    "pad": _pad,
+    "reduce_and": _truth("ReduceMin"),
+    "reduce_max": _reduction("ReduceMax"),
+    "reduce_min": _reduction("ReduceMin"),
+    "reduce_or": _truth("ReduceMax"),
+    "rem": lambda w, o, a, b: w.op("Mod", a, b, fmod=1),
+    "rev": _reversed,
+    "round": _round,
+    "rsqrt": lambda w, o, x: w.op("Reciprocal", w.op("Sqrt", x)),
+    "select_n": _select,
+    "sort": _sort,
+    "top_k": _top_k,
+}
+"""The rule of each primitive, by its name."""

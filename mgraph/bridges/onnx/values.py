@@ -1,0 +1,310 @@
+"""Rules for operators that compute: arithmetic, activations, reductions, losses, products, cells."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...ops import (
+    arithmetic,
+    cells,
+    comparison,
+    cumulative,
+    dropout,
+    elementwise,
+    norm,
+    order,
+    power,
+    product,
+    reduce,
+    softmax,
+)
+from ...specs import Spec
+from ...types import Type
+from .rules import Operation, Rule, one, rule_for
+from .writer import Name, Writer
+
+RULES: dict[type, Rule] = {
+    arithmetic.PlusNodeOp: one("Add"),
+    arithmetic.MinusNodeOp: one("Sub"),
+    arithmetic.MultNodeOp: one("Mul"),
+    arithmetic.DivNodeOp: one("Div"),
+    arithmetic.NegNodeOp: one("Neg"),
+    arithmetic.MaximumNodeOp: one("Max"),
+    arithmetic.MinimumNodeOp: one("Min"),
+    elementwise.SigmoidNodeOp: one("Sigmoid"),
+    elementwise.ReLUNodeOp: one("Relu"),
+    elementwise.LogNodeOp: one("Log"),
+    elementwise.ExpNodeOp: one("Exp"),
+    elementwise.SinNodeOp: one("Sin"),
+    elementwise.CosNodeOp: one("Cos"),
+    elementwise.TanNodeOp: one("Tan"),
+    elementwise.AbsNodeOp: one("Abs"),
+    softmax.LogSoftmaxNodeOp: one("LogSoftmax", axis=-1),
+}
+"""The rules by class."""
+
+# ---------------------------------------------------------------- element by element
+
+
+@rule_for(RULES, arithmetic.ScalarAddNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Add", x, w.number(o.operator.c, o.out))
+
+
+@rule_for(RULES, arithmetic.ScalarMultNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Mul", x, w.number(o.operator.c, o.out))
+
+
+@rule_for(RULES, arithmetic.LogAddExpNodeOp)
+def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
+    distance = w.op("Neg", w.op("Abs", w.op("Sub", a, b)))
+    return w.op("Add", w.op("Max", a, b), w.op("Log", w.op("Add", w.op("Exp", distance), w.number(1, o.out))))
+
+
+@rule_for(RULES, elementwise.TanhNodeOp)
+def _(w: Writer, o: Operation, *xs: Name) -> Name:
+    return w.op("Tanh", xs[0] if len(xs) == 1 else w.op("Sum", *xs))
+
+
+@rule_for(RULES, elementwise.PReLUNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("LeakyRelu", x, alpha=o.operator.alpha)
+
+
+@rule_for(RULES, elementwise.SwishNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    scaled = x if o.operator.b == 1 else w.op("Mul", x, w.number(o.operator.b, o.out))
+    return w.op("Mul", x, w.op("Sigmoid", scaled))
+
+
+@rule_for(RULES, elementwise.GeluNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    erf = w.op("Erf", w.op("Mul", x, w.number(math.sqrt(0.5), o.out)))
+    share = w.op("Mul", w.op("Add", erf, w.number(1, o.out)), w.number(0.5, o.out))
+    return w.op("Mul", x, share)
+
+
+@rule_for(RULES, elementwise.SqrtNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Sqrt", w.op("Add", x, w.number(o.operator.eps, o.out)) if o.operator.eps else x)
+
+
+@rule_for(RULES, elementwise.SquareNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Mul", x, x)
+
+
+@rule_for(RULES, elementwise.ClipNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Clip", x, w.number(-o.operator.c, o.out), w.number(o.operator.c, o.out))
+
+
+@rule_for(RULES, power.PowNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Pow", x, w.number(o.operator.n, o.out))
+
+
+def _comparison(*kinds: str) -> Rule:
+    """1 where the first of ``kinds`` holds; those after it are applied to what holds."""
+
+    def write(w: Writer, o: Operation, a: Name, b: Name) -> Name:
+        holds = w.op(kinds[0], a, b)
+        for kind in kinds[1:]:
+            holds = w.op(kind, holds)
+        return w.cast(holds, o.out.type)
+
+    return write
+
+
+def _differ(w: Writer, a: Name, b: Name) -> Name:
+    name: Name = w.op("Or", w.op("Less", a, b), w.op("Greater", a, b))
+    return name
+
+
+RULES[comparison.LtNodeOp] = _comparison("Less")
+RULES[comparison.GtNodeOp] = _comparison("Greater")
+RULES[comparison.LeNodeOp] = _comparison("Greater", "Not")
+RULES[comparison.GeNodeOp] = _comparison("Less", "Not")
+RULES[comparison.NeNodeOp] = lambda w, o, a, b: w.cast(_differ(w, a, b), o.out.type)
+RULES[comparison.EqNodeOp] = lambda w, o, a, b: w.cast(w.op("Not", _differ(w, a, b)), o.out.type)
+
+# ---------------------------------------------------------------- along an axis
+
+
+def _reduction(kind: str) -> Rule:
+    return lambda w, o, x: w.op(kind, x, w.ints(o.operator.axis), keepdims=1)
+
+
+for _class, _kind in {
+    reduce.SumNodeOp: "ReduceSum",
+    reduce.MeanNodeOp: "ReduceMean",
+    reduce.MaxNodeOp: "ReduceMax",
+    reduce.MinNodeOp: "ReduceMin",
+    reduce.ProdNodeOp: "ReduceProd",
+    reduce.LogSumExpNodeOp: "ReduceLogSumExp",
+}.items():
+    RULES[_class] = _reduction(_kind)
+
+
+def _mean_square(w: Writer, x: Name, axis: int) -> Name:
+    name: Name = w.op("ReduceMean", w.op("Mul", x, x), w.ints(axis), keepdims=1)
+    return name
+
+
+RULES[reduce.MeanSqrNodeOp] = lambda w, o, x: _mean_square(w, x, o.operator.axis)
+RULES[reduce.RmsNodeOp] = lambda w, o, x: w.op("Sqrt", _mean_square(w, x, o.operator.axis))
+
+
+@rule_for(RULES, reduce.ScalarProductNodeOp)
+def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
+    return w.op("ReduceSum", w.op("Mul", a, b), w.ints(o.operator.axis), keepdims=1)
+
+
+@rule_for(RULES, cumulative.CumSumNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    flags = {"reverse": int(o.operator.reverse), "exclusive": int(o.operator.exclusive)}
+    return w.op("CumSum", x, w.constant(o.operator.axis, np.int64), **flags)
+
+
+@rule_for(RULES, softmax.SoftmaxNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    return w.op("Softmax", x, axis=o.operator.axis)
+
+
+@rule_for(RULES, softmax.CrossEntropyNodeOp)
+def _(w: Writer, o: Operation, logits: Name, labels: Name) -> Name:
+    alpha = o.operator.alpha
+    inner = Type(np.promote_types(o.specs[0].type.dtype, np.float32).name)
+    logits = w.cast(logits, inner) if inner is not o.specs[0].type else logits
+    logs = w.op("LogSoftmax", logits, axis=-1)
+    column = w.op("Reshape", w.cast(labels, Type.int64), w.dims((*o.specs[0].shape[:-1], 1)))
+    loss = w.op("Neg", w.op("GatherElements", logs, column, axis=-1))
+    if alpha:
+        mean = w.op("ReduceMean", logs, w.ints(-1), keepdims=1)
+        gold = w.op("Mul", loss, w.constant(1 - alpha, inner.dtype))
+        loss = w.op("Sub", gold, w.op("Mul", mean, w.constant(alpha, inner.dtype)))
+    return loss if o.out.type is inner else w.cast(loss, o.out.type)
+
+
+@rule_for(RULES, order.TopKNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> tuple[Name, Name]:
+    return _top(w, o, x, o.operator.k)
+
+
+@rule_for(RULES, order.SortNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> tuple[Name, Name]:
+    return _top(w, o, x, o.specs[0].shape[o.operator.axis])
+
+
+def _top(w: Writer, o: Operation, x: Name, k: int) -> tuple[Name, Name]:
+    values, places = w.op(
+        "TopK", x, w.size(k), outputs=2, axis=o.operator.axis, largest=int(o.operator.descending), sorted=1
+    )
+    return values, w.cast(places, Type.uint32)
+
+
+@rule_for(RULES, dropout.DropoutReluInplaceNodeOp)
+def _(w: Writer, o: Operation, x: Name, *mask: Name) -> Name:
+    return w.op("Relu", w.op("Mul", x, *mask) if mask else x)
+
+
+# ---------------------------------------------------------------- normalisation
+
+
+@rule_for(RULES, norm.LayerNormalizationOp)
+def _(w: Writer, o: Operation, x: Name, *scales: Name) -> Name:
+    centred = w.op("Sub", x, w.op("ReduceMean", x, w.ints(-1), keepdims=1))
+    return _scaled(w, o, centred, scales)
+
+
+@rule_for(RULES, norm.RMSNormalizationOp)
+def _(w: Writer, o: Operation, x: Name, *scales: Name) -> Name:
+    return _scaled(w, o, x, scales)
+
+
+def _scaled(w: Writer, o: Operation, x: Name, scales: tuple[Name, ...]) -> Name:
+    """``x`` over the root of its mean square, times gamma, plus beta, as far as there are such."""
+    root = w.op("Sqrt", w.op("Add", _mean_square(w, x, -1), w.number(o.operator.eps, o.out)))
+    y = w.op("Div", x, root)
+    for kind, scale in zip(("Mul", "Add"), scales, strict=False):
+        y = w.op(kind, y, scale)
+    return y
+
+
+# ---------------------------------------------------------------- products
+
+
+def _transposed(w: Writer, x: Name, rank: int) -> Name:
+    axes = list(range(rank))
+    axes[-2:] = reversed(axes[-2:])
+    name: Name = w.op("Transpose", x, perm=axes)
+    return name
+
+
+@rule_for(RULES, product.DotNodeOp, product.DotBatchedNodeOp)
+def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
+    left = _transposed(w, a, len(o.specs[0].shape)) if o.operator.trans_a else a
+    right = _transposed(w, b, len(o.specs[1].shape)) if o.operator.trans_b else b
+    y = w.op("MatMul", left, right)
+    return y if o.operator.scale == 1 else w.op("Mul", y, w.number(o.operator.scale, o.out))
+
+
+@rule_for(RULES, product.AffineNodeOp)
+def _(w: Writer, o: Operation, a: Name, b: Name, bias: Name) -> Name:
+    y = RULES[product.DotNodeOp](w, o, a, b)
+    flat = bias if len(o.specs[2].shape) == 1 else w.op("Reshape", bias, w.ints(-1))
+    return w.op("Add", y, flat)
+
+
+# ---------------------------------------------------------------- recurrent cells
+
+
+def _blocks(w: Writer, x: Name, count: int) -> tuple[Name, ...]:
+    names: tuple[Name, ...] = w.op("Split", x, outputs=count, axis=-1, num_outputs=count)
+    return names
+
+
+def _between(w: Writer, share: Name, new: Name, old: Name, like: Spec) -> Name:
+    """``share * new + (1 - share) * old``."""
+    rest = w.op("Sub", w.number(1, like), share)
+    name: Name = w.op("Add", w.op("Mul", share, new), w.op("Mul", rest, old))
+    return name
+
+
+@rule_for(RULES, cells.GRUFastNodeOp)
+def _(w: Writer, o: Operation, state: Name, xW: Name, sU: Name, b: Name, *mask: Name) -> Name:
+    (xr, xz, xh), (sr, sz, s), (br, bz, bh) = (_blocks(w, v, 3) for v in (xW, sU, b))
+    r, z = (w.op("Sigmoid", w.op("Sum", *terms)) for terms in ((xr, sr, br), (xz, sz, bz)))
+    if o.operator.final:
+        h = w.op("Tanh", w.op("Add", xh, w.op("Mul", r, w.op("Add", s, bh))))
+    else:
+        h = w.op("Tanh", w.op("Sum", xh, w.op("Mul", r, s), bh))
+    new = _between(w, z, state, h, o.out)
+    return _between(w, mask[0], new, state, o.out) if mask else new
+
+
+@rule_for(RULES, cells.LSTMCellNodeOp)
+def _(w: Writer, o: Operation, cell: Name, xW: Name, sU: Name, b: Name, *mask: Name) -> Name:
+    f, i, g, _ = _blocks(w, w.op("Sum", xW, sU, b), 4)
+    kept, added = w.op("Mul", w.op("Sigmoid", f), cell), w.op("Mul", w.op("Sigmoid", i), w.op("Tanh", g))
+    new: Name = w.op("Add", kept, added)
+    return _between(w, mask[0], new, cell, o.out) if mask else new
+
+
+@rule_for(RULES, cells.LSTMOutputNodeOp)
+def _(w: Writer, o: Operation, cell: Name, xW: Name, sU: Name, b: Name) -> Name:
+    *_, gate = _blocks(w, w.op("Sum", xW, sU, b), 4)
+    return w.op("Mul", w.op("Sigmoid", gate), w.op("Tanh", cell))
+
+
+@rule_for(RULES, cells.AttentionNodeOp)
+def _(w: Writer, o: Operation, va: Name, context: Name, state: Name) -> Name:
+    return w.op("MatMul", w.op("Tanh", w.op("Add", context, state)), va)
+
+
+@rule_for(RULES, cells.HighwayNodeOp)
+def _(w: Writer, o: Operation, y: Name, x: Name, t: Name) -> Name:
+    return _between(w, w.op("Sigmoid", t), y, x, o.out)

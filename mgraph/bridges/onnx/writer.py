@@ -1,0 +1,124 @@
+"""What an ONNX graph is written with: operations one after the other, constants, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...shape import Shape
+from ...specs import Spec
+from ...types import Type
+from .axes import OpenAxes, Size
+from .extras import extra
+
+Name = str
+
+
+class Writer:
+    """The operations of one ONNX graph; the bodies of loops have writers of their own, with the same
+    constants."""
+
+    def __init__(self, axes: OpenAxes, parent: Writer | None = None) -> None:
+        self.onnx = extra("onnx")
+        self.axes = axes
+        self.root: Writer = self if parent is None else parent.root
+        self.operations: list[Any] = []
+        self.initializers: dict[Name, Any] = {}
+        self.axis_values: dict[str, Name] = {}
+        self._names: set[Name] = set()
+        self._constants: dict[tuple[Any, ...], Name] = {}
+
+    def reserve(self, name: str) -> Name:
+        """``name``, or it with a number if there is one already."""
+        names, found, number = self.root._names, name, 1
+        while found in names or not found:
+            found = f"{name}_{number}"
+            number += 1
+        names.add(found)
+        return found
+
+    def op(self, kind: str, *inputs: Name, outputs: int = 1, **attributes: Any) -> Any:
+        """Append an operation; the name of its output, or a tuple of names."""
+        names = [self.reserve(f"{kind}_{len(self.root._names)}") for _ in range(outputs)]
+        self.operations.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else tuple(names)
+
+    def alias(self, value: Name, name: Name) -> None:
+        """Give a value another name, reserved before."""
+        self.operations.append(self.onnx.helper.make_node("Identity", [value], [name]))
+
+    def initializer(self, name: Name, array: Any) -> Name:
+        """A constant of the model under a name of its own."""
+        self.root.initializers[name] = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+        return name
+
+    def constant(self, value: Any, dtype: Any) -> Name:
+        """A small constant; equal ones are one."""
+        array = np.asarray(value, dtype)
+        key = (str(array.dtype), array.shape, array.tobytes())
+        constants = self.root._constants
+        if key not in constants:
+            constants[key] = self.initializer(self.reserve(f"constant_{len(constants)}"), array)
+        return constants[key]
+
+    def number(self, value: float, like: Spec) -> Name:
+        """A scalar of the element type of ``like``."""
+        return self.constant(value, like.type.dtype)
+
+    def ints(self, *values: int) -> Name:
+        """A vector of int64."""
+        return self.constant(np.array(values, np.int64), np.int64)
+
+    def element_type(self, type_: Type) -> int:
+        """ONNX's number of an element type."""
+        kind: int = self.onnx.helper.np_dtype_to_tensor_dtype(type_.dtype)
+        return kind
+
+    def cast(self, value: Name, type_: Type) -> Name:
+        name: Name = self.op("Cast", value, to=self.element_type(type_))
+        return name
+
+    # -- sizes
+
+    def size(self, number: int) -> Name:
+        """A size as an int64 vector with one element."""
+        size = self.axes.size(number)
+        if not size.axes:
+            return self.ints(number)
+        return self.root._open_size(size)
+
+    def _open_size(self, size: Size) -> Name:
+        name = self.axis_values[size.axes[0]]
+        for axis in size.axes[1:]:
+            name = self._remembered("Mul", name, self.axis_values[axis])
+        return name if size.factor == 1 else self._remembered("Mul", name, self.ints(size.factor))
+
+    def _remembered(self, kind: str, *inputs: Name, **attributes: Any) -> Name:
+        key = (kind, *inputs)
+        if key not in self._constants:
+            self._constants[key] = self.op(kind, *inputs, **attributes)
+        return self._constants[key]
+
+    def dims(self, shape: Shape) -> Name:
+        """A shape as an int64 vector."""
+        if not self.axes.is_open(shape):
+            return self.ints(*shape)
+        return self.root._remembered("Concat", *map(self.size, shape), axis=0)
+
+    def scalar(self, vector: Name) -> Name:
+        """The one element of a vector as a scalar."""
+        name: Name = self.op("Squeeze", vector)
+        return name
+
+    def value_info(self, name: Name, spec: Spec) -> Any:
+        """The type of an input or output; open sizes under their names."""
+        sizes = [self.axes.size(n) for n in spec.shape]
+        shape = [str(size) if size.axes else size.factor for size in sizes]
+        return self.onnx.helper.make_tensor_value_info(name, self.element_type(spec.type), shape)
+
+    def graph(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """What has been written, as an ONNX graph."""
+        tensors = list(self.initializers.values())
+        return self.onnx.helper.make_graph(self.operations, name, list(inputs), list(outputs), tensors)
