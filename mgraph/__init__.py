@@ -9,6 +9,9 @@ from __future__ import annotations
 from . import expression as expression
 from . import functional as functional
 from . import inits as inits
+from .dumps import DumpDiff as DumpDiff
+from .dumps import NodeDifference as NodeDifference
+from .dumps import diff as diff
 from .errors import ArgumentError as ArgumentError
 from .errors import DeviceError as DeviceError
 from .errors import ElementTypeError as ElementTypeError

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
-from . import inits
+from . import dumps, inits, parameter_files
 from .assignment import assign
 from .errors import ArgumentError, GraphError, ParameterError
 from .function import Function
@@ -17,6 +18,7 @@ from .fusion import FusionReport
 from .graphviz import graphviz
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode
+from .memo import Memo
 from .memory import MemoryUse
 from .node import Node
 from .parameter_files import load_parameters, save_parameters
@@ -52,6 +54,8 @@ class ExpressionGraph(GraphSettings):
         self.model_yml: str | None = None
         """Text of ``special:model.yml`` of the model file that was loaded."""
         self._namespace = ""
+        self.memo = Memo()
+        """Values that depend on parameters alone, in inference; they outlive ``clear()``."""
         self.runs = itertools.count(1)
         """Numbers of runs; each run and each call of a function draws random numbers of its own."""
         self.tape = Tape(self)
@@ -157,6 +161,14 @@ class ExpressionGraph(GraphSettings):
     def params(self) -> Parameters:
         """All parameters by name."""
         return self._parameters
+
+    def copy_params(self, other: ExpressionGraph) -> None:
+        """Take the values of all parameters of another graph, making those that are missing.
+
+        ``ShapeError`` or ``ElementTypeError`` if a value does not fit; then nothing is changed.
+        Source: Marian, ``copyParams``.
+        """
+        parameter_files.copy_params(self, other)
 
     def _full_name(self, name: str) -> str:
         return f"{self._namespace}::{name}" if self._namespace else name
@@ -288,6 +300,15 @@ class ExpressionGraph(GraphSettings):
 
     # -- pictures and files
 
+    def values(self) -> dict[str, np.ndarray]:
+        """The values of all named nodes (parameters, inputs, those with ``set_name``) in the order of
+        recording, after ``forward()``."""
+        return dumps.values(self)
+
+    def dump(self, path: str | os.PathLike[str]) -> None:
+        """Write ``values()`` to ``path``, an ``.npz`` or a ``.bin``; ``mgraph diff`` compares two of them."""
+        dumps.dump(self, path)
+
     def graphviz(self, path: str | os.PathLike[str] | None = None) -> str:
         """The graph in the dot language, as Marian draws it; also written to ``path`` if one is given."""
         text = graphviz(self.tape)
@@ -297,7 +318,8 @@ class ExpressionGraph(GraphSettings):
         return text
 
     def save(self, path: str | os.PathLike[str], meta: str | None = None) -> None:
-        """Write the parameters to ``path`` as a Marian model, sorted by name, as float32.
+        """Write the parameters to ``path``, an ``.npz`` or a ``.bin``, as a Marian model, sorted by type and
+        name, as float32.
 
         In a namespace only its parameters are written, under their plain names, so that the file is a
         model of its own (Marian writes the other namespaces' parameters too, under their full names).
@@ -314,7 +336,8 @@ class ExpressionGraph(GraphSettings):
         save_parameters(path, values, text)
 
     def load(self, path: str | os.PathLike[str], mark_reloaded: bool = True) -> None:
-        """Read the parameters of a Marian model into this graph, in the current namespace.
+        """Read the parameters of a Marian model, ``.npz`` or ``.bin``, into this graph, in the current
+        namespace.
 
         Floating point values become the graph's element type. With ``mark_reloaded`` asking for a
         parameter that the file lacks is an error from then on. ``ModelFileError`` for a damaged file,

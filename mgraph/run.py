@@ -22,6 +22,7 @@ from .errors import GraphError
 from .finite import check_gradients_of, check_values
 from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
+from .memo import frontier
 from .memory import MemoryUse
 from .node import Node
 from .places import place
@@ -130,8 +131,12 @@ class Run:
 
     def _execute(self, segment: Segment) -> None:
         tape, graph = self._tape, self._graph
-        excerpt = tape.span(segment.start, segment.stop)
         outputs = self._outputs(segment)
+        excerpt = tape.span(segment.start, segment.stop)
+        if graph.is_inference() and not segment.start and not graph.throw_nan:
+            rest = self._remember(segment, outputs)
+            outputs = [i for i in outputs if i not in self._values]
+            excerpt = tape.part(rest)
         plan = ForwardPlan(
             excerpt.structure,
             tuple(excerpt.row_of[i] for i in outputs),
@@ -149,6 +154,21 @@ class Run:
         self._values.update(zip(outputs, results.values, strict=True))
         segment.ran = True
         self._check(excerpt, results)
+
+    def _remember(self, segment: Segment, outputs: Sequence[int]) -> list[int]:
+        """Get what depends on parameters alone from the graph's memo; the rows that depend on more."""
+        known, rest = frontier(self._tape, segment.stop, outputs)
+        if known:
+            excerpt = self._tape.below(known)
+            rows = tuple(excerpt.row_of[i] for i in known)
+            plan = ForwardPlan(excerpt.structure, rows, self._graph.derivatives)
+            args = self._arguments(excerpt, segment.leaves)
+            names = tuple(self._tape.nodes[i].name for i in excerpt.inputs)
+            values = self._graph.memo.values(
+                (plan, names), args[0], lambda: self._program(plan, args)(*args).values
+            )
+            self._values.update(zip(known, values, strict=True))
+        return rest
 
     def _program(self, plan: ForwardPlan | JointPlan, args: tuple[Any, Any]) -> Program:
         wide = plan.structure.is_wide()

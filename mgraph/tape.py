@@ -129,7 +129,7 @@ class Tape:
         """The rows from ``start`` to before ``stop``; what they use from before becomes their inputs."""
         if start == 0 and stop == len(self.rows):
             return self.whole()
-        return self._excerpt(range(start, stop))
+        return self.part(range(start, stop))
 
     def below(self, tops: Iterable[int]) -> Excerpt:
         """The rows that ``tops`` need."""
@@ -141,9 +141,10 @@ class Tape:
                 needed.add(row)
                 if not is_leaf(self.rows[row]):
                     pending += self.rows[row][1:]
-        return self._excerpt(sorted(needed))
+        return self.part(sorted(needed))
 
-    def _excerpt(self, chosen: Iterable[int]) -> Excerpt:
+    def part(self, chosen: Iterable[int]) -> Excerpt:
+        """The ``chosen`` rows, in order; other rows that they use become their inputs."""
         rows: list[Row] = []
         inputs: list[int] = []
         random: list[int] = []

@@ -103,3 +103,40 @@ def test_dropped_graphs_are_collected_with_their_arrays() -> None:
         assert len(jax.live_arrays()) == before
     finally:
         gc.enable()
+
+
+def test_inference_computes_once_what_depends_on_parameters_alone() -> None:
+    graph = ExpressionGraph(inference=True)
+    seen = 0
+
+    def build(values: list[float]) -> Node:
+        graph.clear()
+        w = graph.param("w", (2, 2), inits.from_vector([1.0, 2.0, 3.0, 4.0]))
+        kernel = mgraph.transpose(mgraph.square(w)) * 2
+        kernel = mgraph.lambda_node([kernel], (2, 2), "float32", counted, hash=29)
+        return mgraph.dot(graph.constant((1, 2), inits.from_vector(values)), kernel)
+
+    def counted(x: jax.Array) -> jax.Array:
+        def count(x: np.ndarray) -> np.ndarray:
+            nonlocal seen
+            seen += 1
+            return x
+
+        return jax.pure_callback(count, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    for i in range(3):
+        top = build([1.0, float(i)])
+        graph.forward()
+        np.testing.assert_allclose(top.val(), [[2 + 8 * i, 18 + 32 * i]])
+    assert seen == 1 and len(graph.memo) == 1
+    graph.params()["w"].set_value([[1.0, 0.0], [0.0, 1.0]])
+    top = build([1.0, 1.0])
+    graph.forward()
+    np.testing.assert_allclose(top.val(), [[2, 2]])
+    assert seen == 2
+    # What is asked for may itself depend on parameters alone, and every value can still be read.
+    graph.clear()
+    total = mgraph.sum(mgraph.square(graph.params()["w"]) + 1)
+    graph.forward()
+    assert total.val().tolist() == [[3, 3]]
+    assert total.child(0).val().tolist() == [[2, 1], [1, 2]]

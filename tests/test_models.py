@@ -389,7 +389,7 @@ def test_files_that_are_no_models_are_errors_that_name_them(tmp_path: Path) -> N
     for path, problem in (
         (integers, "encoder_bi_U int8"),
         (bare, "special:model.yml"),
-        (tmp_path / "c.bin", ".npz"),
+        (tmp_path / "c.pt", ".npz"),
     ):
         with pytest.raises(ModelFileError, match=problem) as error:
             load_model(path)
