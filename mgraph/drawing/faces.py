@@ -1,0 +1,113 @@
+"""Faces: what is written on nodes and boxes, in which colours, and how much room that takes."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from ..specs import Specs
+from .nodes import Drawn
+from .scene import Box, Scene
+
+FONT = "Helvetica, Arial, sans-serif"
+
+COLORS = {
+    "white": "#ffffff",
+    "yellow": "#fff09a",
+    "orange": "#ffcb80",
+    "orangered": "#ff9d7d",
+    "grey": "#dcdfe4",
+    "lightblue": "#b9dcf2",
+}
+"""Marian's colours, lighter, so that black text on them reads well. Another is used as it is."""
+
+TINTS = ["#3d7fd9", "#2a9d8f", "#9b5de5", "#d1495b", "#6a994e", "#bc6c25", "#0096c7", "#b5179e"]
+"""Colours of boxes: those of one make share one."""
+
+_WIDTHS = {
+    3: "ijl'|",
+    4: " ,./:;I[]!tf\\",
+    5: 'r()-{}"`*',
+    7: "cksvxyzJ^",
+    10: "wCDHNRUABEKPSVXY&",
+    11: "GOQm",
+    12: "M%W@",
+}
+_WIDTH = {c: width for width, text in _WIDTHS.items() for c in text}
+_OTHERS = 7.8
+_SAFE_COLOR = re.compile(r"#?[A-Za-z0-9]+")
+
+
+def color_of(node: Drawn) -> str:
+    """The colour that fills a node."""
+    found = COLORS.get(node.color, node.color)
+    return found if _SAFE_COLOR.fullmatch(found) else COLORS["orange"]
+
+
+def tint_of(box: Box) -> str:
+    """The colour of a box's border."""
+    return TINTS[(box.kind - 1) % len(TINTS)] if box.kind else "#8b93a1"
+
+
+def pale(color: str) -> str:
+    """A colour ``#rrggbb`` thinned with white, for the ground of a box."""
+    parts = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - (255 - part) * 0.06):02x}" for part in parts)
+
+
+def shape_text(spec: Specs) -> str:
+    """Sizes of the axes: ``8×24×256``; of each output where there are several."""
+    if isinstance(spec, tuple):
+        return ", ".join(shape_text(part) for part in spec)
+    return "×".join(map(str, spec.shape)) or "scalar"  # noqa: RUF001
+
+
+def lines_of(scene: Scene, node: Drawn) -> list[str]:
+    """Marian's label, type, name and (id/trainable), and below it the shape."""
+    name = scene.name_in_box(node)
+    label = [node.type, f'"{name}" ({node.number})'] if name else [f"{node.type} ({node.number})"]
+    return [*map(_short, label), _short(shape_text(node.spec))]
+
+
+def summary_of(scene: Scene, box: Box) -> str:
+    """What a folded box says about its contents."""
+    inside = [n for key, n in scene.nodes.items() if box.key in scene.path(scene.home[key])]
+    numbers = sum(
+        math.prod(n.spec.shape) for n in inside if n.type == "param" and not isinstance(n.spec, tuple)
+    )
+    nodes = f"{len(inside)} nodes"
+    return f"{nodes}, {short_number(numbers)} parameters" if numbers else nodes
+
+
+def short_number(n: int) -> str:
+    """A count in at most three digits: 263k, 1.58M."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if n >= size:
+            return f"{n / size:.3g}{unit}"
+    return str(n)
+
+
+def text_width(text: str, size: float = 12) -> float:
+    """About the width of a text in Helvetica."""
+    return sum(_WIDTH.get(c, _OTHERS) if c < "\u1100" else 14.0 for c in text) * size / 12
+
+
+def node_size(scene: Scene, node: Drawn) -> tuple[float, float]:
+    """Width and height of a node around its lines."""
+    *label, shape = lines_of(scene, node)
+    width = max([text_width(line) for line in label] + [text_width(shape, 10)])
+    height = 15.0 * len(label) + 13
+    if node.form == "diamond":
+        return math.ceil(width * 1.45 + 34), height * 1.5 + 12
+    if node.form == "hexagon":
+        return math.ceil(width + 34), height + 10
+    return math.ceil(width + 22), height + 10
+
+
+def folded_size(title: str, summary: str) -> tuple[float, float]:
+    """Width and height of a folded box."""
+    return math.ceil(max(text_width(title, 15) + 34, text_width(summary, 11)) + 28), 50.0
+
+
+def _short(text: str, most: int = 48) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) + 1 :]}"

@@ -1,0 +1,193 @@
+"""Groups of nodes by the names of parameters: encoder, its layer l1, that layer's self-attention.
+
+Parameters say where they belong by the prefixes of their names. An operation on a parameter belongs where
+the parameter does; every other node is put between its neighbours by the rules of ``group_paths``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from .nodes import Drawn
+
+Path = tuple[str, ...]
+"""A group as the prefixes that lead to it: ``("encoder", "encoder_l1", "encoder_l1_self")``."""
+
+SEPARATOR = re.compile(r"::|[_/.]")
+_FEWEST_OPERATIONS = 2
+
+
+def group_paths(nodes: Mapping[str, Drawn]) -> dict[str, Path]:
+    """The group of every node that is not in a loop's body; ``()`` is outside of all.
+
+    Nodes come in an order in which children precede. An operation that no parameter places belongs to the
+    group of all its operands, if they have one group; else to the innermost group that holds something
+    before it and something after it; and at any rate to a group if it lies on a way through that group.
+    What depends on no placed parameter belongs to whoever uses it, and so do leaves. What nothing placed
+    comes after, such as a loss, is outside; but the outputs of a node that has several stay with it.
+    Groups of a single operation are not kept.
+    """
+    outer = {key: node for key, node in nodes.items() if not node.loop}
+    operations = [key for key, node in outer.items() if not node.is_leaf]
+    uses: dict[str, list[str]] = {key: [] for key in outer}
+    for key, node in outer.items():
+        for child in node.children:
+            uses[child].append(key)
+    paths = _placed(outer, _prefix_paths(n.name for n in outer.values() if _names_a_place(n)))
+    _place_between(outer, operations, uses, paths)
+    _pull_in(outer, operations, uses, paths)
+    paths = _without_trifles(operations, paths)
+    _split_visits(outer, operations, paths)
+    for key in reversed(outer):
+        if outer[key].is_leaf:
+            used = [paths[user] for user in uses[key]]
+            paths[key] = common(used) if used else ()
+    return paths
+
+
+def common(paths: Sequence[Path]) -> Path:
+    """The innermost group that holds all of these."""
+    shared = paths[0]
+    for path in paths[1:]:
+        while path[: len(shared)] != shared:
+            shared = shared[:-1]
+    return shared
+
+
+def _names_a_place(node: Drawn) -> bool:
+    """Constants and inputs are named for what they are, not for where they are used."""
+    return bool(node.name) and (node.type == "param" or not node.is_leaf)
+
+
+def _prefix_paths(names: Iterable[str]) -> dict[str, Path]:
+    """The path of each name through those prefixes that several names share.
+
+    Of prefixes that hold the same names only the longest is kept.
+    """
+    prefixes = {name: [name[: m.start()] for m in SEPARATOR.finditer(name)] for name in names}
+    count = Counter(prefix for found in prefixes.values() for prefix in found)
+    paths = {}
+    for name, found in prefixes.items():
+        chain = [p for p in found if p and count[p] > 1]
+        longest = [p for p, after in zip(chain, [*chain[1:], ""], strict=False) if count[p] != count[after]]
+        paths[name] = tuple(longest)
+    return paths
+
+
+def _placed(nodes: Mapping[str, Drawn], by_name: Mapping[str, Path]) -> dict[str, Path]:
+    """The groups of operations that have a name or a parameter with a prefix.
+
+    What is computed from parameters alone, such as a transposed one, counts as a parameter.
+    """
+    paths: dict[str, Path] = {}
+    parameters: dict[str, Path] = {}
+    for key, node in nodes.items():
+        own = by_name.get(node.name, ())
+        if node.type == "param":
+            parameters[key] = own
+        elif not node.is_leaf:
+            found = [path for c in node.children if (path := parameters.get(c, ()))]
+            if own or found:
+                paths[key] = own or common(found)
+            if all(c in parameters for c in node.children):
+                parameters[key] = paths.get(key, ())
+    return paths
+
+
+def _place_between(
+    nodes: Mapping[str, Drawn],
+    operations: Sequence[str],
+    uses: Mapping[str, Sequence[str]],
+    paths: dict[str, Path],
+) -> None:
+    """Place the other operations by the nearest placed ones before and after them."""
+    none: frozenset[Path] = frozenset()
+    before: dict[str, frozenset[Path]] = {}
+    after: dict[str, frozenset[Path]] = {}
+    fixed = dict(paths)
+    for key in operations:
+        found = [before.get(child, none) for child in nodes[key].children]
+        before[key] = frozenset([fixed[key]]) if key in fixed else none.union(*found)
+    for key in reversed(operations):
+        found = [frozenset([fixed[u]]) if u in fixed else after[u] for u in uses[key]]
+        after[key] = none.union(*found)
+    rooted: set[str] = set()
+    for key in operations:
+        children = nodes[key].children
+        if any(nodes[c].type == "param" or c in rooted for c in children):
+            rooted.add(key)
+        if key in fixed:
+            continue
+        if any(isinstance(nodes[c].spec, tuple) for c in children):
+            paths[key] = paths[children[0]]
+        elif not after[key]:
+            paths[key] = ()
+        elif before[key]:
+            around = {path[:i] for path in before[key] for i in range(len(path) + 1)}
+            met = (path[:i] for path in after[key] for i in range(len(path) + 1) if path[:i] in around)
+            operands = {paths[c] for c in children if c in paths}
+            paths[key] = max([*met, *(operands if len(operands) == 1 else ())], key=len)
+        else:
+            # What comes of a parameter outside of all groups, an embedding, is more than its first user's.
+            paths[key] = common(sorted(after[key]))[: 1 if key in rooted else None]
+
+
+def _pull_in(
+    nodes: Mapping[str, Drawn],
+    operations: Sequence[str],
+    uses: Mapping[str, Sequence[str]],
+    paths: dict[str, Path],
+) -> None:
+    """Put what lies between two nodes of a group, and outside of it, inside."""
+    place = {key: i for i, key in enumerate(operations)}
+    members: dict[Path, list[int]] = {}
+    for key, i in place.items():
+        for n in range(1, len(paths[key]) + 1):
+            members.setdefault(paths[key][:n], []).append(i)
+    for group in sorted(members, key=len, reverse=True):
+        span = operations[members[group][0] : members[group][-1] + 1]
+        inside = {key for key in span if paths[key][: len(group)] == group}
+        below, above = set(inside), set(inside)
+        for key in span:
+            if any(child in below for child in nodes[key].children):
+                below.add(key)
+        for key in reversed(span):
+            if any(user in above for user in uses[key]):
+                above.add(key)
+        for key in span:
+            if key in below and key in above and paths[key] == group[: len(paths[key])] != group:
+                paths[key] = group
+
+
+def _without_trifles(operations: Sequence[str], paths: Mapping[str, Path]) -> dict[str, Path]:
+    """Paths without groups of too few operations and without groups that hold one group and no more."""
+    size = Counter(paths[key][: n + 1] for key in operations for n in range(len(paths[key])))
+    kept = {group for group, count in size.items() if count >= _FEWEST_OPERATIONS}
+    inner = {group: [g for g in kept if g[:-1] == group] for group in kept}
+    kept -= {g for g, parts in inner.items() if len(parts) == 1 and size[parts[0]] == size[g]}
+    return {
+        key: tuple(step for i, step in enumerate(path) if path[: i + 1] in kept)
+        for key, path in paths.items()
+    }
+
+
+def _split_visits(nodes: Mapping[str, Drawn], operations: Sequence[str], paths: dict[str, Path]) -> None:
+    """Make a group of its own of every visit to a group that the graph leaves and enters again.
+
+    So are tied layers drawn: once for each time that they are used.
+    """
+    for depth in range(1 + max(map(len, paths.values()), default=0)):
+        for group in sorted({path[: depth + 1] for path in paths.values() if len(path) > depth}):
+            visits: dict[str, int] = {}
+            for key in operations:
+                inside = paths[key][: depth + 1] == group
+                seen = [(visits.get(c, 0), paths[c][: depth + 1] == group) for c in nodes[key].children
+                        if c in paths and c in visits]  # fmt: skip
+                count = max((v + (inside and not was and v > 0) for v, was in seen), default=0)
+                visits[key] = max(count, int(inside))
+            for key, visit in visits.items():
+                if visit > 1 and paths[key][: depth + 1] == group:
+                    again = f"{group[-1]} ({visit})"
+                    paths[key] = (*group[:-1], again, *paths[key][depth + 1 :])

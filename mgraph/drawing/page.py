@@ -1,0 +1,97 @@
+"""The page: a graph as one HTML file that needs nothing else, to zoom, search, fold and ask about nodes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from .details import details
+from .faces import color_of, folded_size, lines_of, node_size, shape_text, summary_of, text_width, tint_of
+from .nodes import Drawn
+from .scene import Box, Scene
+from .svg import clean
+
+_PLACE = re.compile(r"\{\{([\w.]+)\}\}")
+_PARTS = ("page.css", "placing.js", "view.js", "page.js")
+
+
+def page(
+    scene: Scene,
+    title: str,
+    statistics: Mapping[str, Any],
+    clusters: Mapping[str, str],
+) -> str:
+    """The text of the page; ``statistics`` and ``clusters`` are by the keys of nodes."""
+    folder = files(__package__)
+    parts = {name: (folder / name).read_text(encoding="utf-8") for name in _PARTS}
+    data = {
+        "nodes": {key: _node_data(scene, node, statistics) for key, node in scene.nodes.items()},
+        "boxes": {key: _box_data(scene, box) for key, box in scene.boxes.items()},
+        "clusters": dict(clusters),
+    }
+    parts["title"] = clean(title)
+    parts["scene"] = as_script(data)
+    template = (folder / "page.html").read_text(encoding="utf-8")
+    return _PLACE.sub(lambda found: parts[found[1]], template)
+
+
+def frame(text: str, height: int = 640) -> str:
+    """A page inside another one, a notebook's, apart from whatever else is there."""
+    return (
+        f'<iframe srcdoc="{escape(text)}" sandbox="allow-scripts" '
+        f'style="width: 100%; height: {height}px; border: 1px solid #ccc; border-radius: 6px"></iframe>'
+    )
+
+
+def as_script(data: Any) -> str:
+    """JSON that can stand in a script element: nothing in it ends the element or opens a comment."""
+    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(data: Any) -> Any:
+    """JSON has no infinities; they become texts."""
+    if isinstance(data, float) and not math.isfinite(data):
+        return str(data)
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def _node_data(scene: Scene, node: Drawn, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": node.type,
+        "name": node.name,
+        "lines": lines_of(scene, node),
+        "size": node_size(scene, node),
+        "form": node.form,
+        "color": color_of(node),
+        "shape": shape_text(node.spec),
+        "children": node.children,
+        "home": scene.home[node.key],
+        "leaf": node.is_leaf,
+        "thick": node.is_checkpoint,
+        "details": details(node),
+        "statistics": statistics.get(node.key, []),
+    }
+
+
+def _box_data(scene: Scene, box: Box) -> dict[str, Any]:
+    summary = summary_of(scene, box)
+    return {
+        "title": box.title,
+        "width": text_width(box.title, 13) if box.key else 0,
+        "summary": summary,
+        "folded": folded_size(box.title, summary),
+        "parent": box.parent,
+        "tint": tint_of(box),
+        "items": [[item.kind, item.key] for item in box.items],
+        "nets": [[key, net.source, net.targets] for key, net in box.nets.items()],
+        "rows": box.rows.rows,
+        "upward": box.rows.upward,
+    }

@@ -1,0 +1,338 @@
+"""Placing: the rows of a box, once its items have sizes, become coordinates and wires.
+
+The page does the same in JavaScript whenever a box is folded (``placing.js``); a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from .layering import Net, Rows
+
+_SWEEPS = 6
+_THIN = 8.0
+_GAP, _THIN_GAP, _TWIN_GAP, _ROW_GAP = 16.0, 11.0, 12.0, 24.0
+_MARGIN, HEADER = 14.0, 26.0
+
+
+@dataclass
+class Outline:
+    """An item as the box around it sees it; a port has no size.
+
+    ``ins`` and ``outs`` are where values enter an open box at its top and leave it at its bottom, from its
+    middle. A folded one spreads them as they come; at a node all meet in the middle.
+    """
+
+    width: float = 0.0
+    height: float = 0.0
+    ins: dict[str, float] = field(default_factory=dict)
+    outs: dict[str, float] = field(default_factory=dict)
+    is_leaf: bool = False
+    is_port: bool = False
+    is_open: bool = False
+    is_folded: bool = False
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether it is an open box that values come into and go out of.
+
+        A stack of such boxes stands upright on their middles; by the places of its values it would lean.
+        """
+        return bool(self.ins and self.outs)
+
+    @property
+    def has_tips(self) -> bool:
+        """Whether wires end here, in arrows, and do not go on inside."""
+        return not (self.is_open or self.is_port)
+
+
+@dataclass
+class Piece:
+    """A piece of wire from one row to the next.
+
+    It leads at ``x`` from ``top`` down to ``start``, then to ``across`` at ``end``, then down to ``bottom``.
+    """
+
+    x: float
+    top: float
+    start: float
+    across: float
+    end: float
+    bottom: float
+    row: int
+    """The row that it starts from."""
+    target: int
+    """The entry that it ends at, an item or a bend."""
+
+
+@dataclass
+class Placed:
+    """The contents of a box; coordinates from its top left corner."""
+
+    width: float
+    height: float
+    middles: list[float]
+    """The x of the middle of every item."""
+    tops: list[float]
+    pieces: list[list[Piece]]
+    """The wire of every net."""
+
+
+@dataclass
+class _Cell:
+    """An entry of a row: an item, or a bend, which is as thin as a port."""
+
+    width: float
+    x: float = 0.0
+    above: list[_Link] = field(default_factory=list)
+    below: list[_Link] = field(default_factory=list)
+
+    @property
+    def gap(self) -> float:
+        return _THIN_GAP if self.width <= _THIN else _GAP
+
+
+@dataclass
+class _Link:
+    """A piece of a net between an entry of a row and one of the next, with where it touches them.
+
+    ``shift`` is how far to the right of the upper entry's middle the lower one's would like to be.
+    """
+
+    upper: _Cell
+    lower: _Cell
+    leaves: float
+    enters: float
+    shift: float
+    weight: float
+    net: int
+    row: int
+    source: int
+    target: int
+
+
+def place(
+    layout: Rows, nets: Sequence[Net], names: Sequence[str], outlines: Sequence[Outline], title: float
+) -> Placed:
+    """Coordinates for a box whose items have these outlines; ``names`` are the keys of what the nets lead.
+
+    ``title`` is the width of its heading, 0 for a picture without one.
+    """
+    cells = [[_Cell(_THIN if e < 0 else max(outlines[e].width, _THIN)) for e in row] for row in layout.rows]
+    at = [dict(zip(row, found, strict=True)) for row, found in zip(layout.rows, cells, strict=True)]
+    rank = {e: r for r, row in enumerate(layout.rows) for e in row if e >= 0}
+    links: list[list[_Link]] = [[] for _ in nets]
+    for n, net in enumerate(nets):
+        down = [t for t in net.targets if (n, t) not in layout.upward]
+        links[n] = _links(n, names[n], net.source, down, rank, outlines, at)
+    _set_columns(cells)
+    for outline, row, i in ((o, at[rank[i]], i) for i, o in enumerate(outlines) if o.is_folded):
+        _spread(row[i].above, outline.width, up=True)
+        _spread(row[i].below, outline.width, up=False)
+    width = _center(cells, title)
+    bounds, height = _set_rows(layout, outlines, [link for found in links for link in found], title)
+    middles = [at[rank[i]][i].x for i in range(len(outlines))]
+    tops = [_top(outline, *bounds[rank[i]]) for i, outline in enumerate(outlines)]
+    pieces = [[_piece(link, outlines, tops, bounds) for link in found] for found in links]
+    for n, target in layout.upward:
+        source, name = nets[n].source, names[n]
+        x, y = middles[source] + outlines[source].outs.get(name, 0.0), tops[source] + outlines[source].height
+        across, end = middles[target] + outlines[target].ins.get(name, 0.0), tops[target]
+        pieces[n].append(Piece(x, y, y, across, end, end, rank[source], target))
+    return Placed(width, height, middles, tops, pieces)
+
+
+def _links(
+    net: int,
+    name: str,
+    source: int,
+    targets: Sequence[int],
+    rank: dict[int, int],
+    outlines: Sequence[Outline],
+    at: list[dict[int, _Cell]],
+) -> list[_Link]:
+    """The pieces of one net, row by row: a trunk of bends with a branch to each target.
+
+    The wires of leaves are light: they make room for what is computed. Trunks are heavy, to stay straight.
+    """
+    links = []
+    first, lowest = rank[source], max((rank[t] for t in targets), default=0)
+    leaves, light = outlines[source].outs.get(name, 0.0), 0.02 if outlines[source].is_leaf else 1.0
+    out = 0.0 if outlines[source].is_passed else leaves
+    entry, bend = source, -1 - net
+    for r in range(first, lowest):
+        for k, t in enumerate(targets):
+            if rank[t] == r + 1:
+                twin = targets[:k].count(t) - (targets.count(t) - 1) / 2
+                enters = outlines[t].ins.get(name, 0.0) + _TWIN_GAP * twin
+                shift = out - (0.0 if outlines[t].is_passed else enters)
+                weight = light * (0.2 if entry == bend else 1.0)
+                links.append(
+                    _Link(at[r][entry], at[r + 1][t], leaves, enters, shift, weight, net, r, entry, t)
+                )
+        if r + 1 < lowest:
+            weight = 8.0 if entry == bend else 0.5 * light
+            links.append(_Link(at[r][entry], at[r + 1][bend], leaves, 0.0, out, weight, net, r, entry, bend))
+            entry, leaves, out = bend, 0.0, 0.0
+    for link in links:
+        link.upper.below.append(link)
+        link.lower.above.append(link)
+    return links
+
+
+def _set_columns(rows: list[list[_Cell]]) -> None:
+    """Move cells towards their neighbours above and below, in their order and with room between them."""
+    for row in rows:
+        x = -sum(cell.width + _GAP for cell in row) / 2
+        for cell in row:
+            cell.x = x + cell.width / 2
+            x += cell.width + _GAP
+    for _ in range(_SWEEPS):
+        for row in rows:
+            _settle(row, up=True, down=False)
+        for row in reversed(rows):
+            _settle(row, up=False, down=True)
+    for row in rows:
+        _settle(row, up=True, down=True)
+    for row in rows[1:]:
+        _align(row)
+    for row in rows[:-1]:
+        _pool(row, [_near_use(cell) for cell in row])
+
+
+def _align(row: list[_Cell]) -> None:
+    """Put cells right below those that they continue, so that their wires are straight."""
+    wishes = []
+    for cell in row:
+        link = _heaviest(cell.above)
+        if link is not None and _heaviest(link.upper.below) is link:
+            wishes.append((link.upper.x + link.shift, link.weight))
+        else:
+            wishes.append((cell.x, 0.1))
+    _pool(row, wishes)
+
+
+def _near_use(cell: _Cell) -> tuple[float, float]:
+    """What stands on nothing goes to where it is used; all else stays."""
+    if cell.above or not cell.below:
+        return cell.x, 100.0
+    return sum(link.lower.x - link.shift for link in cell.below) / len(cell.below), 0.1
+
+
+def _heaviest(links: list[_Link]) -> _Link | None:
+    """The one link that is heavier than all others."""
+    weights = sorted((link.weight for link in links), reverse=True)
+    if not weights or (len(weights) > 1 and weights[0] == weights[1]):
+        return None
+    return next(link for link in links if link.weight == weights[0])
+
+
+def _settle(row: list[_Cell], up: bool, down: bool) -> None:
+    """Move the cells of a row to the mean of their neighbours above, below, or both."""
+    wishes = []
+    for cell in row:
+        wanted, weight = cell.x * 1e-3, 1e-3
+        for link in cell.above if up else ():
+            wanted += link.weight * (link.upper.x + link.shift)
+            weight += link.weight
+        for link in cell.below if down else ():
+            wanted += link.weight * (link.lower.x - link.shift)
+            weight += link.weight
+        wishes.append((wanted / weight, weight))
+    _pool(row, wishes)
+
+
+def _pool(row: list[_Cell], wishes: list[tuple[float, float]]) -> None:
+    """Move the cells to where they wish to be, in their order and with room between them.
+
+    It minimises the weighted sum of squared distances from the wishes, pairs of a place and a weight, by
+    pooling cells that push each other: pool adjacent violators, Ayer et al. 1955.
+    """
+    blocks: list[tuple[float, float, int]] = []  # where the first cell goes, weight, number of cells
+    offsets = [0.0]
+    for left, cell in pairwise(row):
+        offsets.append(offsets[-1] + (left.width + cell.width) / 2 + min(left.gap, cell.gap))
+    for (wish, weight), offset in zip(wishes, offsets, strict=True):
+        block = (wish - offset, weight, 1)
+        while blocks and blocks[-1][0] > block[0]:
+            (a, u, m), (b, v, n) = blocks.pop(), block
+            block = ((a * u + b * v) / (u + v), u + v, m + n)
+        blocks.append(block)
+    starts = [x for x, _, count in blocks for _ in range(count)]
+    for cell, x, offset in zip(row, starts, offsets, strict=True):
+        cell.x = x + offset
+
+
+def _spread(links: list[_Link], width: float, up: bool) -> None:
+    """Give the wires of a folded box places along its top (or bottom), in the order of their other ends.
+
+    The heaviest one, if there is one, is in the middle.
+    """
+    ends: dict[int, list[float]] = {}
+    for link in links:
+        ends.setdefault(link.net, []).append(link.upper.x if up else link.lower.x)
+    order = sorted(ends, key=lambda net: sum(ends[net]) / len(ends[net]))
+    heaviest = _heaviest(links)
+    middle = (len(order) - 1) / 2 if heaviest is None else order.index(heaviest.net)
+    step = min(_TWIN_GAP, 0.4 * width / max(len(order) - 1, 1))
+    for link in links:
+        place = (order.index(link.net) - middle) * step
+        if up:
+            link.enters = place
+        else:
+            link.leaves = place
+
+
+def _center(rows: list[list[_Cell]], title: float) -> float:
+    """Move all cells into a box around them; returns its width."""
+    left = min((c.x - c.width / 2 for row in rows for c in row), default=0.0)
+    right = max((c.x + c.width / 2 for row in rows for c in row), default=0.0)
+    width = max(right - left, title) + 2 * _MARGIN
+    shift = (width - left - right) / 2
+    for row in rows:
+        for cell in row:
+            cell.x += shift
+    return width
+
+
+def _set_rows(
+    layout: Rows, outlines: Sequence[Outline], links: Sequence[_Link], title: float
+) -> tuple[list[tuple[float, float]], float]:
+    """Top and bottom of every row, and the height of all."""
+    widest = [0.0] * len(layout.rows)
+    for link in links:
+        across = abs(link.upper.x + link.leaves - link.lower.x - link.enters)
+        widest[link.row] = max(widest[link.row], across)
+    y = 0.0
+    bounds: list[tuple[float, float]] = []
+    for r, row in enumerate(layout.rows):
+        ports = any(e >= 0 and outlines[e].is_port for e in row)
+        if title and not bounds and not ports:
+            y = HEADER + 8.0
+        bottom = y + max((outlines[e].height for e in row if e >= 0), default=0.0)
+        bounds.append((y, bottom))
+        y = bottom + _ROW_GAP + min(40.0, 0.07 * widest[r])
+        if title and ports and r == 0:
+            y = max(y, HEADER + 12.0)
+    if not bounds:
+        return bounds, HEADER + _MARGIN
+    ends_in_ports = any(e >= 0 and outlines[e].is_port for e in layout.rows[-1])
+    return bounds, bounds[-1][1] + (_MARGIN if title and not ends_in_ports else 0.0)
+
+
+def _top(outline: Outline, top: float, bottom: float) -> float:
+    """Where an item stands in its row: leaves at the bottom, near their users."""
+    room = bottom - top - outline.height
+    return top + (room if outline.is_leaf else min(room / 2, 16.0))
+
+
+def _piece(
+    link: _Link, outlines: Sequence[Outline], tops: Sequence[float], bounds: Sequence[tuple[float, float]]
+) -> Piece:
+    start, (end, bottom) = bounds[link.row][1], bounds[link.row + 1]
+    top = tops[link.source] + outlines[link.source].height if link.source >= 0 else start
+    bottom = tops[link.target] if link.target >= 0 else bottom
+    x, across = link.upper.x + link.leaves, link.lower.x + link.enters
+    return Piece(x, top, start, across, end, bottom, link.row, link.target)

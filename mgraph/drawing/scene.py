@@ -1,0 +1,210 @@
+"""The scene: a graph as boxes within boxes, each arranged in rows; what all pictures are made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ..tape import Tape
+from .groups import SEPARATOR, Path, group_paths
+from .layering import Net, Rows, arrange
+from .nodes import Drawn, drawn_nodes
+
+NODE, BOX, IN, OUT = "node", "box", "in", "out"
+
+
+@dataclass(frozen=True)
+class Item:
+    """What stands in a row of a box: a node, an inner box, or the place where a value comes in or goes out.
+
+    ``key`` is that of the node, of the box, or of the node whose value it is.
+    """
+
+    kind: str
+    key: str
+
+
+@dataclass
+class Box:
+    """A group of nodes, the body of a loop, or the whole picture, whose key is empty.
+
+    The key of a loop's box is the loop's own.
+    """
+
+    key: str
+    title: str
+    parent: str | None
+    prefix: str = ""
+    """What the names of a group's parameters begin with."""
+    items: list[Item] = field(default_factory=list)
+    nets: dict[str, Net] = field(default_factory=dict)
+    """By the key of the node whose value they lead."""
+    rows: Rows = field(default_factory=lambda: Rows([], []))
+    kind: int = 0
+    """A number that boxes of the same make share; 0 for a box without its like."""
+
+    def ports(self, kind: str) -> list[str]:
+        """The values that come in (or go out), from left to right."""
+        row = self.rows.rows[0 if kind == IN else -1]
+        return [self.items[i].key for i in row if i >= 0 and self.items[i].kind == kind]
+
+
+@dataclass
+class Scene:
+    """Nodes and boxes by key; a box comes after the box that it is in."""
+
+    nodes: dict[str, Drawn]
+    boxes: dict[str, Box]
+    home: dict[str, str]
+    """The box in which each node stands; for a loop the box around its own."""
+
+    def path(self, key: str) -> list[str]:
+        """The keys of a box and of the boxes around it, from the outermost."""
+        path = []
+        at: str | None = key
+        while at is not None:
+            path.append(at)
+            at = self.boxes[at].parent
+        return path[::-1]
+
+    def name_in_box(self, node: Drawn) -> str:
+        """The node's name without what the boxes around it say already."""
+        for key in reversed(self.path(self.home[node.key])):
+            prefix = self.boxes[key].prefix
+            rest = node.name.removeprefix(prefix)
+            if prefix and rest != node.name and (m := SEPARATOR.match(rest)) and rest[m.end() :]:
+                return rest[m.end() :]
+        return node.name
+
+
+def make_scene(tape: Tape) -> Scene:
+    """The whole of a tape as boxes within boxes."""
+    nodes, wires = drawn_nodes(tape)
+    scene = Scene(nodes, {"": Box("", "", None)}, {})
+    _add_boxes(scene)
+    index = _add_items(scene)
+    for wire in wires:
+        _lead(scene, index, *wire)
+    for box in reversed(scene.boxes.values()):
+        _arrange(scene, box, {})
+    for box in scene.boxes.values():
+        if box.parent is not None:
+            _arrange(scene, box, _columns_above(scene, box))
+    _find_kinds(scene)
+    return scene
+
+
+def _add_boxes(scene: Scene) -> None:
+    paths = group_paths(scene.nodes)
+    keys: dict[Path, str] = {(): ""}
+    for key, node in scene.nodes.items():
+        if not node.loop:
+            path = paths[key]
+            for i in range(1, len(path) + 1):
+                if path[:i] not in keys:
+                    keys[path[:i]] = _add_group(scene, keys[path[: i - 1]], path[i - 1])
+        scene.home[key] = node.loop or keys[path]
+    for key, node in scene.nodes.items():
+        if node.is_loop:
+            title = f"{node.type} × {node.fields['length']}"  # noqa: RUF001
+            scene.boxes[key] = Box(key, title, scene.home[key])
+
+
+def _add_group(scene: Scene, parent: str, step: str) -> str:
+    """A box for a group; returns its key."""
+    around = scene.boxes[parent].prefix
+    title = step.removeprefix(around)
+    separator = SEPARATOR.match(title) if around and title != step else None
+    key = f"g{len(scene.boxes)}"
+    prefix = step.partition(" (")[0]
+    scene.boxes[key] = Box(key, (title[separator.end() :] if separator else "") or step, parent, prefix)
+    return key
+
+
+Index = dict[str, dict[Item, int]]
+"""For each box the places of its items in its list."""
+
+
+def _add_items(scene: Scene) -> Index:
+    """Nodes and boxes where they first appear in the order of recording."""
+    index: Index = {key: {} for key in scene.boxes}
+    for key, node in scene.nodes.items():
+        if not node.is_loop:
+            _item(scene, index, scene.home[key], Item(NODE, key))
+        for outer, inner in pairwise(scene.path(key if node.is_loop else scene.home[key])):
+            _item(scene, index, outer, Item(BOX, inner))
+    return index
+
+
+def _item(scene: Scene, index: Index, box: str, item: Item) -> int:
+    """The item's place in a box, where it is put if it is not there yet."""
+    place = index[box].setdefault(item, len(index[box]))
+    if place == len(scene.boxes[box].items):
+        scene.boxes[box].items.append(item)
+    return place
+
+
+def _lead(scene: Scene, index: Index, source: str, target: str) -> None:
+    """Lead a wire out of the boxes around its source and into those around its target."""
+    up, down = scene.path(scene.home[source]), scene.path(scene.home[target])
+    shared = sum(a == b for a, b in zip(up, down, strict=False))
+    at = Item(NODE, source)
+    for box in reversed(up[shared:]):
+        _connect(scene, index, box, source, at, Item(OUT, source))
+        at = Item(BOX, box)
+    for box, inner in pairwise(down[shared - 1 :]):
+        _connect(scene, index, box, source, at, Item(BOX, inner))
+        at = Item(IN, source)
+    _connect(scene, index, down[-1], source, at, Item(NODE, target))
+
+
+def _connect(scene: Scene, index: Index, key: str, value: str, source: Item, target: Item) -> None:
+    """Lead a value from one item of a box to another."""
+    start, end = _item(scene, index, key, source), _item(scene, index, key, target)
+    net = scene.boxes[key].nets.setdefault(value, Net(start, []))
+    if target.kind == NODE or end not in net.targets:
+        net.targets.append(end)
+
+
+def _arrange(scene: Scene, box: Box, columns: dict[str, int]) -> None:
+    """Put the items in rows; values come in in the order of ``columns``, if it is given."""
+    first, last = ([i for i, item in enumerate(box.items) if item.kind == kind] for kind in (IN, OUT))
+    first.sort(key=lambda i: columns.get(box.items[i].key, 0))
+    number = {key: n for n, key in enumerate(box.nets)}
+    entrances = {
+        i: [number[key] for key in scene.boxes[item.key].ports(IN)]
+        for i, item in enumerate(box.items)
+        if item.kind == BOX
+    }
+    keep_first = bool(columns and first)
+    box.rows = arrange(len(box.items), [*box.nets.values()], first, last, entrances, keep_first)
+
+
+def _columns_above(scene: Scene, box: Box) -> dict[str, int]:
+    """The order in which values come to a box: their places in the row above it."""
+    around = scene.boxes[box.parent or ""]
+    index = around.items.index(Item(BOX, box.key))
+    row = next(r for r, row in enumerate(around.rows.rows) if index in row)
+    above = {entry: i for i, entry in enumerate(around.rows.rows[row - 1])} if row else {}
+    return {
+        key: above.get(net.source, above.get(-1 - n, 0)) for n, (key, net) in enumerate(around.nets.items())
+    }
+
+
+def _find_kinds(scene: Scene) -> None:
+    """Number the boxes that have their like: the same items and rows, and inner boxes of the same kinds."""
+    makes: dict[str, Hashable] = {}
+    for key, box in reversed(scene.boxes.items()):
+        inner = (makes[i.key] if i.kind == BOX else _face(scene, i) for i in box.items)
+        makes[key] = (*inner, *map(tuple, box.rows.rows))
+    alike = Counter(makes.values())
+    numbers: dict[Hashable, int] = {}
+    for key, box in scene.boxes.items():
+        if alike[makes[key]] > 1:
+            box.kind = numbers.setdefault(makes[key], len(numbers) + 1)
+
+
+def _face(scene: Scene, item: Item) -> Hashable:
+    return item.kind, scene.nodes[item.key].type if item.kind == NODE else ""

@@ -1,0 +1,241 @@
+// The view: the boxes that are open and the nodes in them as SVG, and the part of it that is seen.
+
+const scene = JSON.parse(document.getElementById("scene").textContent);
+const canvas = document.getElementById("canvas");
+const world = document.getElementById("world");
+const TIP = 7;
+
+for (const [key, node] of Object.entries(scene.nodes)) node.key = key;
+for (const [key, box] of Object.entries(scene.boxes)) {
+  box.key = key;
+  box.inner = box.items.filter(([kind]) => kind === "box").map(([, inner]) => scene.boxes[inner]);
+  box.place = new Map(box.items.map(([kind, item], i) => [`${kind} ${item}`, i]));
+  box.number = new Map(box.nets.map(([value], n) => [value, n]));
+}
+
+const open = new Set([""]);
+const layouts = new Map(); // of open boxes, by key, as long as nothing in them is folded or opened
+const drawn = new Map(); // the elements of the nodes and boxes that are seen, by key
+let traces = []; // the wires to and from what is selected
+const eye = { x: 0, y: 0, scale: 1 }; // where the world's origin is on the canvas, in pixels, and its scale
+
+/** The boxes around a box, from the outermost, and the box. */
+function pathOf(key) {
+  const parent = scene.boxes[key].parent;
+  return parent === null ? [key] : [...pathOf(parent), key];
+}
+
+// -- layout
+
+function layoutOf(box) {
+  if (!layouts.has(box.key)) {
+    const outlines = box.items.map((item) => outlineOf(...item));
+    layouts.set(box.key, { outlines, ...place(box, outlines) });
+  }
+  return layouts.get(box.key);
+}
+
+function outlineOf(kind, key) {
+  const outline = { width: 0, height: 0, ins: {}, outs: {} };
+  if (kind === "node") {
+    const { size: [width, height], leaf } = scene.nodes[key];
+    return { ...outline, width, height, leaf };
+  }
+  if (kind !== "box") return { ...outline, port: true };
+  const box = scene.boxes[key];
+  if (!open.has(key)) return { ...outline, width: box.folded[0], height: box.folded[1], folded: true };
+  const { width, height, middles } = layoutOf(box);
+  box.items.forEach(([port, value], i) => {
+    if (port === "in") outline.ins[value] = middles[i] - width / 2;
+    if (port === "out") outline.outs[value] = middles[i] - width / 2;
+  });
+  return { ...outline, width, height, open: true };
+}
+
+/** Open or fold boxes, given as [key, whether to open it], and draw anew. */
+function setOpen(changes) {
+  for (const [key, isOpen] of changes) {
+    if (key === "" || open.has(key) === isOpen) continue;
+    if (isOpen) open.add(key); else open.delete(key);
+    for (const around of pathOf(key)) layouts.delete(around);
+  }
+  draw();
+}
+
+// -- drawing
+
+/** An SVG element; `parts` are elements or texts inside it. */
+function svg(name, attributes = {}, ...parts) {
+  const element = document.createElementNS(canvas.namespaceURI, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...parts);
+  return element;
+}
+
+const round = (x) => Math.round(x * 10) / 10;
+
+function draw() {
+  drawn.clear();
+  world.replaceChildren(...contentsOf(scene.boxes[""]));
+  document.dispatchEvent(new Event("drawn"));
+}
+
+/** Wires first, so that nodes stand on them. */
+function contentsOf(box) {
+  const { outlines, middles, tops, pieces } = layoutOf(box);
+  const wires = [], parts = [];
+  box.nets.forEach(([value], net) => {
+    if (!pieces[net].length) return;
+    wires.push(svg("path", { class: "wire", "data-from": value, d: pieces[net].map(wirePath).join("") }));
+    const ends = pieces[net].filter(({ target }) => target >= 0 && !outlines[target].open && !outlines[target].port);
+    const d = ends.map((p) => `M${round(p.across)} ${round(p.bottom)}l${-TIP / 2} ${-TIP}h${TIP}Z`).join("");
+    if (d) wires.push(svg("path", { class: "tip", d }));
+  });
+  const overlay = svg("g", { class: "traces", "data-box": box.key });
+  box.items.forEach(([kind, key], i) => {
+    if (kind === "node") parts.push(nodeElement(scene.nodes[key], middles[i], tops[i]));
+    if (kind === "box") parts.push(boxElement(scene.boxes[key], outlines[i], middles[i], tops[i]));
+  });
+  return [...wires, overlay, ...parts];
+}
+
+/** Straight down, or a curve that leaves and arrives upright; around on the right if it leads upwards. */
+function wirePath({ x, top, start, across, end, bottom }) {
+  const [a, b, s, e] = [round(x), round(across), round(start), round(end)];
+  const middle = round((start + end) / 2);
+  if (end < start) {
+    const right = Math.max(a, b) + 60;
+    return `M${a} ${s}C${a} ${s + 50} ${right} ${s + 50} ${right} ${middle}S${b} ${e - 50} ${b} ${e}`;
+  }
+  return `M${a} ${round(top)}V${s}C${a} ${middle} ${b} ${middle} ${b} ${e}V${round(bottom)}`;
+}
+
+function nodeOutline(form, width, height) {
+  const w = width / 2, h = height / 2;
+  if (form === "diamond") return `M0 0L${w} ${h}L0 ${height}L${-w} ${h}Z`;
+  if (form === "hexagon") {
+    return `M${12 - w} 0H${w - 12}L${w} ${h}L${w - 12} ${height}H${12 - w}L${-w} ${h}Z`;
+  }
+  return `M${-w} 0H${w}V${height}H${-w}Z`;
+}
+
+function nodeElement(node, x, y) {
+  const [width, height] = node.size, count = node.lines.length - 1;
+  const start = height / 2 - 7.5 * count - 6.5;
+  const texts = node.lines.map((line, i) => i < count
+    ? svg("text", { y: start + 15 * i + 12 }, line)
+    : svg("text", { y: start + 15 * i + 10, class: "shape" }, line));
+  const form = svg("path", { d: nodeOutline(node.form, width, height), fill: node.color });
+  const transform = `translate(${round(x)} ${round(y)})`;
+  const name = node.name ? svg("title", {}, node.name) : "";
+  const element = svg("g", { class: "node", "data-key": node.key, transform }, form, ...texts, name);
+  element.classList.toggle("thick", node.thick);
+  drawn.set(node.key, element);
+  return element;
+}
+
+function boxElement(box, outline, x, y) {
+  const { width, height } = outline, isOpen = Boolean(outline.open);
+  const cover = (name, dx) => svg("rect", { class: name, x: dx, y: dx, width: round(width), height: round(height), rx: 9 });
+  const sign = (dx, dy) => svg("path", { class: "sign", d: `M${dx - 4} ${dy}h8${isOpen ? "" : "m-4 -4v8"}` });
+  const parts = isOpen
+    ? [cover("cover", 0), ...contentsOf(box),
+      svg("g", { class: "heading" }, sign(14, 15), svg("text", { x: 24, y: 19 }, box.title))]
+    : [cover("behind", 4), cover("cover", 0),
+      svg("g", { class: "heading" }, sign(14, 14), svg("text", { x: width / 2, y: 22 }, box.title),
+        svg("text", { x: width / 2, y: 39, class: "about" }, box.summary))];
+  const left = round(x - width / 2);
+  const element = svg("g", {
+    class: isOpen ? "box" : "box folded", "data-key": box.key, style: `--tint: ${box.tint}`,
+    transform: `translate(${left} ${round(y)})`,
+  }, ...parts);
+  drawn.set(box.key, element);
+  return element;
+}
+
+// -- traces: the wires between two nodes, through all boxes
+
+/** Show the wires, given as [source, target, class], and no others. */
+function showTraces(wires) {
+  for (const trace of traces) trace.remove();
+  traces = [];
+  const overlays = new Map([...world.querySelectorAll(".traces")].map((g) => [g.dataset.box, g]));
+  for (const [source, target, name] of wires) {
+    for (const [box, item] of stepsOf(source, target)) {
+      const overlay = overlays.get(box.key);
+      if (!overlay) continue;
+      const d = trunkTo(box, source, item).map(wirePath).join("");
+      const trace = svg("path", { class: `trace ${name}`, d });
+      overlay.append(trace);
+      traces.push(trace);
+    }
+  }
+}
+
+/** The boxes that a wire leads through, with the item of each that it ends at there. */
+function stepsOf(source, target) {
+  const up = pathOf(scene.nodes[source].home), down = pathOf(scene.nodes[target].home);
+  let shared = 0;
+  while (shared < up.length && up[shared] === down[shared]) shared++;
+  const steps = up.slice(shared).map((key) => [scene.boxes[key], `out ${source}`]);
+  down.slice(shared - 1).forEach((key, i, path) => {
+    steps.push([scene.boxes[key], i + 1 < path.length ? `box ${path[i + 1]}` : `node ${target}`]);
+  });
+  return steps;
+}
+
+/** The pieces of a value's net in a box that lead to one item. */
+function trunkTo(box, value, item) {
+  const target = box.place.get(item), net = box.number.get(value);
+  if (target === undefined || net === undefined) return [];
+  const pieces = layoutOf(box).pieces[net], ends = pieces.filter((piece) => piece.target === target);
+  const last = highest(ends.map((piece) => piece.row), -1);
+  return [...pieces.filter((piece) => piece.target < 0 && piece.row < last), ...ends];
+}
+
+// -- the eye
+
+function look(x, y, scale) {
+  Object.assign(eye, { x, y, scale });
+  world.setAttribute("transform", `translate(${round(x)} ${round(y)}) scale(${scale})`);
+}
+
+/** Move the eye there smoothly, unless the reader does not want motion. */
+function glide(x, y, scale, milliseconds = 260) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return look(x, y, scale);
+  const from = { ...eye }, began = performance.now(), turn = ++glide.turn;
+  const step = (now) => {
+    if (turn !== glide.turn) return;
+    const t = Math.min(1, Math.max(0, (now - began) / milliseconds)), s = t * t * (3 - 2 * t);
+    look(from.x + (x - from.x) * s, from.y + (y - from.y) * s, from.scale + (scale - from.scale) * s);
+    if (t < 1) requestAnimationFrame(step);
+  };
+  requestAnimationFrame(step);
+}
+glide.turn = 0;
+
+/** Make so many pixels of the canvas of one unit, around a point of the canvas. */
+function zoom(scale, x, y) {
+  const next = Math.min(4, Math.max(0.02, scale)), ratio = next / eye.scale;
+  glide.turn++;
+  look(x - (x - eye.x) * ratio, y - (y - eye.y) * ratio, next);
+}
+
+/** Show everything, or, where that would be too small to read, the top at a readable size. */
+function fit(least = 0) {
+  const { width, height } = layoutOf(scene.boxes[""]), { clientWidth: w, clientHeight: h } = canvas;
+  const scale = Math.min(1.25, Math.max(least, Math.min((w - 40) / width, (h - 40) / height)));
+  glide.turn++;
+  look((w - width * scale) / 2, height * scale + 40 > h ? 20 : (h - height * scale) / 2, scale);
+}
+
+/** The middle of a node or box in the world, and its size. */
+function whereIs(key) {
+  const frame = drawn.get(key).getBoundingClientRect(), edge = canvas.getBoundingClientRect();
+  return {
+    x: (frame.left + frame.width / 2 - edge.left - eye.x) / eye.scale,
+    y: (frame.top + frame.height / 2 - edge.top - eye.y) / eye.scale,
+    width: frame.width / eye.scale,
+    height: frame.height / eye.scale,
+  };
+}
