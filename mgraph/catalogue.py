@@ -234,10 +234,11 @@ def _introduction() -> Iterator[str]:
     yield ""
     yield "Printed by `mgraph operators`, which reads it off the code; a test holds this file equal to it."
     yield ""
+    count = "all" if not absent() else len(present())
     yield (
         f"Marian {header.VERSION} declares {len(header.OVERLOADS)} names "
         f"({sum(header.OVERLOADS.values())} overloads) in `graph/expression_operators.h`; mgraph has "
-        f"{len(present())} of them. It has {len(besides())} operators that are not declared there: "
+        f"{count} of them. Operators of mgraph's that are not declared there: "
         f"{_listed(entry.name for entry in besides())}."
     )
     if missing := absent():
@@ -245,8 +246,8 @@ def _introduction() -> Iterator[str]:
         yield from _table(("missing", "why"), ((f"`{name}`", why) for name, why in missing.items()))
     yield ""
     yield (
-        "Names are Marian's in snake case, `layer_norm` for `layerNorm`; for those that Python does not "
-        f"allow it is {', '.join(f'`{new}` for `{old}`' for old, new in header.RENAMED.items())}. In "
+        "Names are Marian's in snake case, `layer_norm` for `layerNorm`; by exception "
+        f"{', '.join(f'`{new}` for `{old}`' for old, new in header.RENAMED.items())}. In "
         "gradients `adj` is the adjoint of the result and `y` its value; a gradient by a child that was "
         "broadcast is summed to the child's shape."
     )

@@ -33,15 +33,12 @@ RENAMED: Mapping[str, str] = {
     "operator-": "a - b",
     "operator*": "a * b",
     "operator/": "a / b",
+    "convertFromcudnnFormat": "convert_from_cudnn_format",
 }
-"""Names that Python does not allow, and what stands for them."""
+"""Names that Python does not allow or that hide a word, and what stands for them."""
 
-ABSENT: Mapping[str, str] = {
-    "convert2cudnnFormat": "a layout that only Marian's cuDNN nodes want; pooling and convolution take "
-    "Marian's own",
-    "convertFromcudnnFormat": "as convert2cudnnFormat",
-}
-"""Names that mgraph has nothing for, and why."""
+ABSENT: Mapping[str, str] = {}
+"""Names that mgraph has nothing for, each with the reason."""
 
 
 def in_python(name: str) -> str:
