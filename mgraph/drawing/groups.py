@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from .nodes import Drawn
 
@@ -23,11 +23,10 @@ def group_paths(nodes: Mapping[str, Drawn]) -> dict[str, Path]:
     """The group of every node that is not in a loop's body; ``()`` is outside of all.
 
     Nodes come in an order in which children precede. An operation that no parameter places belongs to the
-    group of all its operands, if they have one group; else to the innermost group that holds something
-    before it and something after it; and at any rate to a group if it lies on a way through that group.
+    innermost group that holds all its operands, or that holds something before it and something after it;
+    and at any rate to a group if it lies on a way through that group.
     What depends on no placed parameter belongs to whoever uses it, and so do leaves. What nothing placed
-    comes after, such as a loss, is outside; but the outputs of a node that has several stay with it.
-    Groups of a single operation are not kept.
+    comes after, such as a loss, is outside. Groups of a single operation are not kept.
     """
     outer = {key: node for key, node in nodes.items() if not node.loop}
     operations = [key for key, node in outer.items() if not node.is_leaf]
@@ -36,10 +35,12 @@ def group_paths(nodes: Mapping[str, Drawn]) -> dict[str, Path]:
         for child in node.children:
             uses[child].append(key)
     paths = _placed(outer, _prefix_paths(n.name for n in outer.values() if _names_a_place(n)))
+    fixed = set(paths)
     _place_between(outer, operations, uses, paths)
-    _pull_in(outer, operations, uses, paths)
-    paths = _without_trifles(operations, paths)
+    paths = _without_trifles(paths, _most_uses(outer, uses, paths))
+    _pull_in(outer, operations, uses, paths, fixed)
     _split_visits(outer, operations, paths)
+    paths = _without_trifles(paths, {})
     for key in reversed(outer):
         if outer[key].is_leaf:
             used = [paths[user] for user in uses[key]]
@@ -54,6 +55,10 @@ def common(paths: Sequence[Path]) -> Path:
         while path[: len(shared)] != shared:
             shared = shared[:-1]
     return shared
+
+
+def _is_tuple(node: Drawn) -> bool:
+    return isinstance(node.spec, tuple)
 
 
 def _names_a_place(node: Drawn) -> bool:
@@ -79,7 +84,8 @@ def _prefix_paths(names: Iterable[str]) -> dict[str, Path]:
 def _placed(nodes: Mapping[str, Drawn], by_name: Mapping[str, Path]) -> dict[str, Path]:
     """The groups of operations that have a name or a parameter with a prefix.
 
-    What is computed from parameters alone, such as a transposed one, counts as a parameter.
+    What is computed from parameters alone, such as a transposed one, counts as a parameter. The outputs of a
+    node that has several stay with it.
     """
     paths: dict[str, Path] = {}
     parameters: dict[str, Path] = {}
@@ -89,6 +95,7 @@ def _placed(nodes: Mapping[str, Drawn], by_name: Mapping[str, Path]) -> dict[str
             parameters[key] = own
         elif not node.is_leaf:
             found = [path for c in node.children if (path := parameters.get(c, ()))]
+            found = found or [paths[c] for c in node.children if c in paths and _is_tuple(nodes[c])]
             if own or found:
                 paths[key] = own or common(found)
             if all(c in parameters for c in node.children):
@@ -120,15 +127,13 @@ def _place_between(
             rooted.add(key)
         if key in fixed:
             continue
-        if any(isinstance(nodes[c].spec, tuple) for c in children):
-            paths[key] = paths[children[0]]
-        elif not after[key]:
+        if not after[key]:
             paths[key] = ()
         elif before[key]:
             around = {path[:i] for path in before[key] for i in range(len(path) + 1)}
             met = (path[:i] for path in after[key] for i in range(len(path) + 1) if path[:i] in around)
-            operands = {paths[c] for c in children if c in paths}
-            paths[key] = max([*met, *(operands if len(operands) == 1 else ())], key=len)
+            operands = [paths[c] for c in children if c in paths]
+            paths[key] = max([*met, common(operands)], key=len)
         else:
             # What comes of a parameter outside of all groups, an embedding, is more than its first user's.
             paths[key] = common(sorted(after[key]))[: 1 if key in rooted else None]
@@ -139,8 +144,9 @@ def _pull_in(
     operations: Sequence[str],
     uses: Mapping[str, Sequence[str]],
     paths: dict[str, Path],
+    fixed: Collection[str],
 ) -> None:
-    """Put what lies between two nodes of a group, and outside of it, inside."""
+    """Put what lies between two nodes of a group, and outside of it, inside, but for what is ``fixed``."""
     place = {key: i for i, key in enumerate(operations)}
     members: dict[Path, list[int]] = {}
     for key, i in place.items():
@@ -157,20 +163,34 @@ def _pull_in(
             if any(user in above for user in uses[key]):
                 above.add(key)
         for key in span:
-            if key in below and key in above and paths[key] == group[: len(paths[key])] != group:
+            around = paths[key] == group[: len(paths[key])] != group
+            if around and key in below and key in above and key not in fixed:
                 paths[key] = group
 
 
-def _without_trifles(operations: Sequence[str], paths: Mapping[str, Path]) -> dict[str, Path]:
-    """Paths without groups of too few operations and without groups that hold one group and no more."""
-    size = Counter(paths[key][: n + 1] for key in operations for n in range(len(paths[key])))
-    kept = {group for group, count in size.items() if count >= _FEWEST_OPERATIONS}
+def _without_trifles(paths: Mapping[str, Path], visits: Mapping[Path, int]) -> dict[str, Path]:
+    """Paths without groups of too few operations a visit and groups that hold one group and no more."""
+    size = Counter(path[: n + 1] for path in paths.values() for n in range(len(path)))
+    kept = {group for group, count in size.items() if count >= _FEWEST_OPERATIONS * visits.get(group, 1)}
     inner = {group: [g for g in kept if g[:-1] == group] for group in kept}
     kept -= {g for g, parts in inner.items() if len(parts) == 1 and size[parts[0]] == size[g]}
     return {
         key: tuple(step for i, step in enumerate(path) if path[: i + 1] in kept)
         for key, path in paths.items()
     }
+
+
+def _most_uses(
+    nodes: Mapping[str, Drawn], uses: Mapping[str, Sequence[str]], paths: Mapping[str, Path]
+) -> dict[Path, int]:
+    """How often the graph comes to a group: as often as one of its parameters is used there."""
+    most: dict[Path, int] = {}
+    for key, node in nodes.items():
+        if node.type == "param":
+            users = Counter(paths[user][: n + 1] for user in uses[key] for n in range(len(paths[user])))
+            for group, count in users.items():
+                most[group] = max(most.get(group, 0), count)
+    return most
 
 
 def _split_visits(nodes: Mapping[str, Drawn], operations: Sequence[str], paths: dict[str, Path]) -> None:
@@ -183,8 +203,8 @@ def _split_visits(nodes: Mapping[str, Drawn], operations: Sequence[str], paths: 
             visits: dict[str, int] = {}
             for key in operations:
                 inside = paths[key][: depth + 1] == group
-                seen = [(visits.get(c, 0), paths[c][: depth + 1] == group) for c in nodes[key].children
-                        if c in paths and c in visits]  # fmt: skip
+                before = [child for child in nodes[key].children if child in visits]
+                seen = [(visits[child], paths[child][: depth + 1] == group) for child in before]
                 count = max((v + (inside and not was and v > 0) for v, was in seen), default=0)
                 visits[key] = max(count, int(inside))
             for key, visit in visits.items():

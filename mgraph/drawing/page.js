@@ -7,7 +7,7 @@ for (const node of Object.values(scene.nodes)) {
 }
 const wires = Object.values(scene.boxes).flatMap((box) => box.nets.flatMap(([value, , targets]) =>
   [...new Set(targets)].filter((i) => box.items[i][0] === "node").map((i) => [value, box.items[i][1]])));
-const MOST_SEEN = 60, MOST_RESULTS = 100;
+const MOST_SEEN = 80, MOST_RESULTS = 100;
 let selected = null; // a key of a node or of a box
 let found = []; // keys of the nodes that the search found
 let current = -1; // the place of the result that was chosen last
@@ -311,6 +311,9 @@ function listenToKeys() {
       toggle(selected);
     }
   });
+  for (const name of ["pointerdown", "wheel"]) {
+    canvas.addEventListener(name, () => { element("hint").hidden = true; }, { once: true, passive: true });
+  }
   document.addEventListener("pointerdown", (event) => {
     if (!element("finder").contains(event.target)) element("results").hidden = true;
   });

@@ -3,6 +3,8 @@
 
 const SWEEPS = 6, THIN = 8, GAP = 16, THIN_GAP = 11, TWIN_GAP = 12, ROW_GAP = 24, MARGIN = 14, HEADER = 26;
 
+const BEND = { ins: {}, outs: {} };
+
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const highest = (numbers, least) => numbers.reduce((a, b) => Math.max(a, b), least);
 
@@ -55,7 +57,7 @@ function netLinks(net, name, source, targets, rank, outlines, at) {
   const links = [];
   const lowest = highest(targets.map((t) => rank[t]), 0);
   const light = outlines[source].leaf ? 0.02 : 1, bend = -1 - net;
-  let entry = source, leaves = outlines[source].outs[name] ?? 0, out = isPassed(outlines[source]) ? 0 : leaves;
+  let entry = source, leaves = outlines[source].outs[name] ?? 0, above = outlines[source];
   for (let row = rank[source]; row < lowest; row++) {
     const upper = at[row].get(entry);
     targets.forEach((target, k) => {
@@ -63,15 +65,17 @@ function netLinks(net, name, source, targets, rank, outlines, at) {
       const same = (t) => t === target;
       const twin = targets.slice(0, k).filter(same).length - (targets.filter(same).length - 1) / 2;
       const enters = (outlines[target].ins[name] ?? 0) + TWIN_GAP * twin;
-      const shift = out - (isPassed(outlines[target]) ? 0 : enters);
-      const weight = light * (entry === bend ? 0.2 : 1), lower = at[row + 1].get(target);
+      const shift = shiftOf(above, outlines[target], leaves, enters);
+      const weight = light * (entry < 0 ? 0.2 : 1), lower = at[row + 1].get(target);
       links.push({ upper, lower, leaves, enters, shift, weight, net, row, source: entry, target });
     });
     if (row + 1 < lowest) {
-      const weight = entry === bend ? 8 : 0.5 * light, lower = at[row + 1].get(bend);
-      links.push({ upper, lower, leaves, enters: 0, shift: out, weight, net, row, source: entry, target: bend });
+      const shift = shiftOf(above, BEND, leaves, 0);
+      const weight = entry < 0 ? 8 : 0.5 * light, lower = at[row + 1].get(bend);
+      links.push({ upper, lower, leaves, enters: 0, shift, weight, net, row, source: entry, target: bend });
       entry = bend;
-      leaves = out = 0;
+      leaves = 0;
+      above = BEND;
     }
   }
   for (const link of links) {
@@ -79,6 +83,11 @@ function netLinks(net, name, source, targets, rank, outlines, at) {
     link.lower.above.push(link);
   }
   return links;
+}
+
+function shiftOf(upper, lower, leaves, enters) {
+  if (upper.port || lower.port) return leaves - enters;
+  return (isPassed(upper) ? 0 : leaves) - (isPassed(lower) ? 0 : enters);
 }
 
 /** Move cells towards their neighbours above and below, in their order and with room between them. */

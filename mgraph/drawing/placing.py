@@ -36,16 +36,16 @@ class Outline:
 
     @property
     def is_passed(self) -> bool:
-        """Whether it is an open box that values come into and go out of.
-
-        A stack of such boxes stands upright on their middles; by the places of its values it would lean.
-        """
+        """Whether it is an open box that values come into and go out of."""
         return bool(self.ins and self.outs)
 
     @property
     def has_tips(self) -> bool:
         """Whether wires end here, in arrows, and do not go on inside."""
         return not (self.is_open or self.is_port)
+
+
+_BEND = Outline()
 
 
 @dataclass
@@ -160,26 +160,34 @@ def _links(
     links = []
     first, lowest = rank[source], max((rank[t] for t in targets), default=0)
     leaves, light = outlines[source].outs.get(name, 0.0), 0.02 if outlines[source].is_leaf else 1.0
-    out = 0.0 if outlines[source].is_passed else leaves
-    entry, bend = source, -1 - net
+    entry, bend, above = source, -1 - net, outlines[source]
     for r in range(first, lowest):
         for k, t in enumerate(targets):
             if rank[t] == r + 1:
                 twin = targets[:k].count(t) - (targets.count(t) - 1) / 2
                 enters = outlines[t].ins.get(name, 0.0) + _TWIN_GAP * twin
-                shift = out - (0.0 if outlines[t].is_passed else enters)
-                weight = light * (0.2 if entry == bend else 1.0)
-                links.append(
-                    _Link(at[r][entry], at[r + 1][t], leaves, enters, shift, weight, net, r, entry, t)
+                shift, weight = (
+                    _shift(above, outlines[t], leaves, enters),
+                    light * (0.2 if entry < 0 else 1.0),
                 )
+                link = _Link(at[r][entry], at[r + 1][t], leaves, enters, shift, weight, net, r, entry, t)
+                links.append(link)
         if r + 1 < lowest:
-            weight = 8.0 if entry == bend else 0.5 * light
-            links.append(_Link(at[r][entry], at[r + 1][bend], leaves, 0.0, out, weight, net, r, entry, bend))
-            entry, leaves, out = bend, 0.0, 0.0
+            shift, weight = _shift(above, _BEND, leaves, 0.0), 8.0 if entry < 0 else 0.5 * light
+            link = _Link(at[r][entry], at[r + 1][bend], leaves, 0.0, shift, weight, net, r, entry, bend)
+            links.append(link)
+            entry, leaves, above = bend, 0.0, _BEND
     for link in links:
         link.upper.below.append(link)
         link.lower.above.append(link)
     return links
+
+
+def _shift(upper: Outline, lower: Outline, leaves: float, enters: float) -> float:
+    """A stack of open boxes stands upright on their middles; by the places of its values it would lean."""
+    if upper.is_port or lower.is_port:
+        return leaves - enters
+    return (0.0 if upper.is_passed else leaves) - (0.0 if lower.is_passed else enters)
 
 
 def _set_columns(rows: list[list[_Cell]]) -> None:

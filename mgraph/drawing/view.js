@@ -136,14 +136,16 @@ function nodeElement(node, x, y) {
 
 function boxElement(box, outline, x, y) {
   const { width, height } = outline, isOpen = Boolean(outline.open);
-  const cover = (name, dx) => svg("rect", { class: name, x: dx, y: dx, width: round(width), height: round(height), rx: 9 });
-  const sign = (dx, dy) => svg("path", { class: "sign", d: `M${dx - 4} ${dy}h8${isOpen ? "" : "m-4 -4v8"}` });
+  const cover = (name, shift) => svg("rect", {
+    class: name, x: shift, y: shift, width: round(width), height: round(height - (isOpen ? 0 : 4)), rx: 9,
+  });
+  const sign = (x, y) => svg("path", { class: "sign", d: `M${x - 4} ${y}h8${isOpen ? "" : "m-4 -4v8"}` });
   const parts = isOpen
     ? [cover("cover", 0), ...contentsOf(box),
       svg("g", { class: "heading" }, sign(14, 15), svg("text", { x: 24, y: 19 }, box.title))]
     : [cover("behind", 4), cover("cover", 0),
-      svg("g", { class: "heading" }, sign(14, 14), svg("text", { x: width / 2, y: 22 }, box.title),
-        svg("text", { x: width / 2, y: 39, class: "about" }, box.summary))];
+      svg("g", { class: "heading" }, sign(14, 14), svg("text", { x: width / 2, y: 20 }, box.title),
+        svg("text", { x: width / 2, y: 37, class: "about" }, box.summary))];
   const left = round(x - width / 2);
   const element = svg("g", {
     class: isOpen ? "box" : "box folded", "data-key": box.key, style: `--tint: ${box.tint}`,
