@@ -7,3 +7,4 @@ from .errors import UnsupportedOperatorError as UnsupportedOperatorError
 from .errors import UnsupportedPrimitiveError as UnsupportedPrimitiveError
 from .jaxpr import from_jax as from_jax
 from .onnx import export_onnx as export_onnx
+from .onnx import import_onnx as import_onnx

@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-from .export import export_onnx as export_onnx
+from .exporting import export_onnx as export_onnx
+from .importing import import_onnx as import_onnx

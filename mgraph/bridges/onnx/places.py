@@ -98,10 +98,10 @@ def _(w: Writer, o: Operation, buffer: Name, value: Name, position: Name) -> Nam
     start = w.op("Min", w.op("Max", start, w.ints(0)), w.op("Sub", size, length))
     along = w.ints(*(-1 if i == axis else 1 for i in range(len(sizes))))
     if written[axis] == 1:
-        places = w.op("Range", w.constant(0, np.int64), w.scalar(size), w.constant(1, np.int64))
+        places = w.op("Range", w.constant(0, np.int64), w.count(sizes[axis]), w.constant(1, np.int64))
         here = w.op("Equal", w.op("Reshape", places, along), start)
         return w.op("Where", here, value, buffer)
-    steps = w.op("Range", w.constant(0, np.int64), w.scalar(length), w.constant(1, np.int64))
+    steps = w.op("Range", w.constant(0, np.int64), w.count(written[axis]), w.constant(1, np.int64))
     places = w.op("Expand", w.op("Reshape", w.op("Add", steps, start), along), w.dims(written))
     return w.op("ScatterElements", buffer, places, value, axis=axis)
 

@@ -102,11 +102,31 @@ def _finite(w: Writer, o: Operation, x: Name) -> Name:
 
 
 def _pad(w: Writer, o: Operation, x: Name, value: Name) -> Name:
-    config = _param(o, "padding_config")
-    if any(low < 0 or high < 0 or inner for low, high, inner in config):
-        raise o.refuse("only padding at the ends is")
-    pads = w.ints(*(low for low, _, _ in config), *(high for _, high, _ in config))
-    made: Name = w.op("Pad", x, pads, value)
+    config, sizes = _param(o, "padding_config"), list(o.specs[0].shape)
+    for axis, (_, _, inner) in enumerate(config):
+        if inner and sizes[axis] > 1:
+            x = _spread(w, x, value, sizes, axis, inner)
+            sizes[axis] += (sizes[axis] - 1) * inner
+    lows, highs = [low for low, _, _ in config], [high for _, high, _ in config]
+    if any(n > 0 for n in (*lows, *highs)):
+        x = w.op("Pad", x, w.ints(*(max(n, 0) for n in (*lows, *highs))), value)
+    for axis, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        if low < 0 or high < 0:
+            end = high if high < 0 else int(np.iinfo(np.int64).max)
+            x = w.op("Slice", x, w.ints(max(-low, 0)), w.ints(end), w.ints(axis))
+    return x
+
+
+def _spread(w: Writer, x: Name, value: Name, sizes: list[int], axis: int, inner: int) -> Name:
+    """``x`` with ``inner`` values between any two elements along an axis."""
+    rank, after = len(sizes), axis + 1
+    apart = w.op("Unsqueeze", x, w.ints(after))
+    pads = [0] * (2 * rank + 2)
+    pads[rank + 1 + after] = inner
+    apart = w.op("Pad", apart, w.ints(*pads), value)
+    joined = (*sizes[:axis], sizes[axis] * (inner + 1), *sizes[after:])
+    apart = w.op("Reshape", apart, w.dims(joined))
+    made: Name = w.op("Slice", apart, w.ints(0), w.ints(-inner), w.ints(axis))
     return made
 
 
@@ -118,19 +138,22 @@ def _reversed(w: Writer, o: Operation, x: Name) -> Name:
 
 
 def _gather(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
-    """Whole slices at positions along one axis: embeddings, ``take``."""
+    """Along one axis: whole slices (embeddings, ``take``), or an element in each row."""
     numbers, sizes, shape = _param(o, "dimension_numbers"), _param(o, "slice_sizes"), o.specs[0].shape
-    axes = numbers.start_index_map
-    batch = len(o.specs[1].shape) - 1
-    if len(axes) == 1 and axes == numbers.collapsed_slice_dims and not numbers.operand_batching_dims:
-        axis = axes[0]
-        rest = [i for i in range(len(o.out.shape)) if not axis <= i < axis + batch]
-        whole = all(n == m or i == axis for i, (n, m) in enumerate(zip(sizes, shape, strict=True)))
-        if whole and rest == list(numbers.offset_dims):
-            flat = w.op("Squeeze", w.cast(indices, Type.int64), w.ints(-1))
-            made: Name = w.op("Gather", x, flat, axis=axis)
-            return made
-    raise o.refuse("of its forms only whole slices along one axis are")
+    if len(numbers.start_index_map) != 1 or numbers.start_index_map != numbers.collapsed_slice_dims:
+        raise o.refuse("only gathering along one axis is")
+    (axis,), batch = numbers.start_index_map, len(o.specs[1].shape) - 1
+    flat = w.op("Squeeze", w.cast(indices, Type.int64), w.ints(-1))
+    others = tuple(i for i in range(len(shape)) if i != axis)
+    if numbers.operand_batching_dims == numbers.start_indices_batching_dims == others != ():
+        made: Name = w.op("GatherElements", x, flat, axis=axis)
+        return made
+    rest = tuple(i for i in range(len(o.out.shape)) if not axis <= i < axis + batch)
+    whole = all(n == m or i == axis for i, (n, m) in enumerate(zip(sizes, shape, strict=True)))
+    if not whole or rest != numbers.offset_dims or numbers.operand_batching_dims:
+        raise o.refuse("only gathering of whole slices or of single elements is")
+    made = w.op("Gather", x, flat, axis=axis)
+    return made
 
 
 def _sort(w: Writer, o: Operation, *xs: Name) -> tuple[Name, ...]:

@@ -17,7 +17,7 @@ class Operation:
     operator: Any
     specs: tuple[Any, ...]
     out: Any
-    where: str = "the body of a loop"
+    where: str
 
     def refuse(self, reason: str) -> UnsupportedOperatorError:
         return UnsupportedOperatorError(

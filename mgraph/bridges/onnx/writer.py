@@ -51,7 +51,7 @@ class Writer:
 
     def initializer(self, name: Name, array: Any) -> Name:
         """A constant of the model under a name of its own."""
-        self.root.initializers[name] = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+        self.root.initializers[name] = self.onnx.numpy_helper.from_array(np.array(array, order="C"), name)
         return name
 
     def constant(self, value: Any, dtype: Any) -> Name:
@@ -107,10 +107,11 @@ class Writer:
             return self.ints(*shape)
         return self.root._remembered("Concat", *map(self.size, shape), axis=0)
 
-    def scalar(self, vector: Name) -> Name:
-        """The one element of a vector as a scalar."""
-        name: Name = self.op("Squeeze", vector)
-        return name
+    def count(self, number: int) -> Name:
+        """A size as an int64 scalar."""
+        if not self.axes.size(number).axes:
+            return self.constant(number, np.int64)
+        return self.root._remembered("Squeeze", self.size(number), self.ints(0))
 
     def value_info(self, name: Name, spec: Spec) -> Any:
         """The type of an input or output; open sizes under their names."""

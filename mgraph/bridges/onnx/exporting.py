@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from ...errors import ArgumentError
@@ -15,23 +14,15 @@ from ...function import Function
 from ...items import replacing
 from ...leaves import ParamNode
 from ...node import Node
-from ...ops.scan import Body, ScanNodeOp
 from ...places import place
-from ...specs import Spec, Specs, is_wide
-from ...tape import INPUT, Structure, is_leaf
-from ..errors import BridgeError, UnsupportedOperatorError
+from ..errors import BridgeError
 from .axes import OpenAxes
 from .extras import extra
-from .places import RULES as PLACES
-from .primitives import primitive_rule
-from .rules import Operation, Rule
-from .values import RULES as VALUES
+from .rows import write_constant, write_rows
 from .writer import Name, Writer
 
 if TYPE_CHECKING:
     from ...graph import ExpressionGraph
-
-RULES: dict[type, Rule] = {**VALUES, **PLACES}
 
 PARAMETERS = "mgraph.parameters"
 """Key of the metadata that lists which initialisers are parameters."""
@@ -61,9 +52,10 @@ def export_onnx(
     largest that can be asked for; a constant of one number may have any size.
 
     A file beyond 1.9 GB keeps the initialisers in ``{path}.data`` beside it. Needs the package onnx:
-    ``pip install 'mgraph[onnx]'``. ``UnsupportedOperatorError`` for random nodes and operators that ONNX
-    does not have, with the name and the line; ``BridgeError`` for sizes that cannot be open.
-    Indices beyond the end, which give NaN here, are errors there.
+    ``pip install 'mgraph[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes
+    and for operators that can be written neither as such nor by what their forward consists of;
+    ``BridgeError`` for sizes that cannot be open. An index beyond the end, which gives NaN here, is an error
+    there.
     """
     if not OPSETS[0] <= opset <= OPSETS[1]:
         raise ArgumentError(f"expected an operator set from {OPSETS[0]} to {OPSETS[1]}, got {opset}")
@@ -109,7 +101,8 @@ class _Export:
         infos = [w.value_info(name, node._first_spec()) for name, node in self.inputs.items()]
         infos += self._open_axes()
         nodes = {row: self.tape.nodes[i] for i, row in _pairs(self.excerpt.row_of)}
-        values = write_rows(w, self.excerpt.structure, [self._leaf(n) for n in self.leaves], nodes)
+        leaves = [self._leaf(node) for node in self.leaves]
+        values = write_rows(w, self.excerpt.structure, leaves, lambda row: place(nodes[row].where))
         results = []
         for name, node in self.outputs.items():
             value = values[self.excerpt.row_of[node.current().id]]
@@ -151,26 +144,7 @@ class _Export:
         value = np.asarray(node.leaf_value())
         if isinstance(node, ParamNode):
             return self.writer.initializer(self.writer.reserve(node.name), value)
-        return self._constant(node, value)
-
-    def _constant(self, node: Node, value: np.ndarray) -> Name:
-        w = self.writer
-        stem = node.name if node.name != "none" else f"const_{node.id}"
-        opened = [(axis, w.axes.size(n)) for axis, n in enumerate(value.shape) if w.axes.size(n).axes]
-        if not opened:
-            return w.initializer(w.reserve(stem), value)
-        if value.size and (value == value.flat[0]).all():
-            name: Name = w.op("Expand", w.constant(value.flat[0], value.dtype), w.dims(value.shape))
-            return name
-        if any(size.factor != 1 or len(size.axes) != 1 for _, size in opened):
-            raise BridgeError(
-                f"export_onnx: a constant of shape {value.shape}, made at {place(node.where)}, has an axis "
-                "that is a product with an open one; give it an axis for each"
-            )
-        name = w.initializer(w.reserve(stem), value)
-        for axis, _ in opened:
-            name = w.op("Slice", name, w.ints(0), w.size(value.shape[axis]), w.ints(axis))
-        return name
+        return write_constant(self.writer, node, value)
 
 
 def _pairs(row_of: Mapping[int, int] | range) -> list[tuple[int, int]]:
@@ -185,82 +159,3 @@ def _named_outputs(outputs: Any) -> dict[str, Node]:
     if len(set(names)) != len(names):
         raise BridgeError(f"export_onnx: two outputs are called alike, in {names}; name them by a dictionary")
     return dict(zip(names, nodes, strict=True))
-
-
-def write_rows(
-    w: Writer, structure: Structure, leaves: Sequence[Name], nodes: Mapping[int, Node] | None = None
-) -> list[Any]:
-    """Write a structure; the names of the values of all rows. ``leaves`` are those of the input rows."""
-    values: list[Any] = []
-    specs: list[Specs] = []
-    inputs = iter(leaves)
-    for i, row in enumerate(structure.rows):
-        where = place(nodes[i].where) if nodes else "a line in the body of a loop"
-        if row[0] is INPUT:
-            values.append(next(inputs))
-            specs.append(row[1])
-        elif is_leaf(row):
-            raise UnsupportedOperatorError(
-                f"the random node made at {where} cannot be written to ONNX, which has no such numbers; "
-                "record the graph for inference"
-            )
-        else:
-            children = tuple(specs[k] for k in row[1:])
-            specs.append(_spec(row[0], children))
-            operation = Operation(row[0], children, specs[-1], where)
-            values.append(_write(w, operation, [values[k] for k in row[1:]]))
-    return values
-
-
-def _write(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
-    operator = operation.operator
-    if isinstance(operator, ScanNodeOp):
-        return _write_scan(w, operation, values)
-    found = RULES.get(type(operator)) or primitive_rule(operator)
-    if found is None:
-        raise operation.refuse("ONNX, or this export, has none like it")
-    outs = operation.out if isinstance(operation.out, tuple) else (operation.out,)
-    for spec in outs:
-        for number in spec.shape:
-            w.axes.size(number)
-    return found(w, operation, *values)
-
-
-def _spec(operator: Any, children: tuple[Any, ...]) -> Specs:
-    known = operator._shapes.get(children)
-    if known is None:
-        with jax.enable_x64(any(is_wide(s) for s in children) or operator.makes_wide()):
-            known = operator.new_spec(*children)
-    found: Specs = known
-    return found
-
-
-def _write_scan(w: Writer, operation: Operation, values: Sequence[Name]) -> tuple[Name, ...]:
-    """A loop; its body sees names from outside as they are."""
-    operator = operation.operator
-    body: Body = operator.body
-    states, sequences = len(body.states), operator.sequences
-    inner = Writer(w.axes, w)
-    leaves = [row for row in body.structure.rows if row[0] is INPUT]
-    specs: list[Spec] = [row[1] for row in leaves[: states + sequences]]
-    names = [inner.reserve("state" if i < states else "slice") for i in range(len(specs))]
-    rows = write_rows(inner, body.structure, [*names, *values[states + sequences :]])
-    infos = [inner.value_info(name, spec) for name, spec in zip(names, specs, strict=True)]
-    results = []
-    for k, row in enumerate((*body.states, *body.results)):
-        name = inner.reserve("result")
-        inner.alias(rows[row], name)
-        out: Spec = operation.out[k]
-        of_step = out if k < states else Spec(out.shape[1:], out.type)
-        results.append(inner.value_info(name, of_step))
-    count = len(body.results)
-    made = w.op(
-        "Scan",
-        *values[: states + sequences],
-        outputs=states + count,
-        body=inner.graph(w.reserve("body"), infos, results),
-        num_scan_inputs=sequences,
-        scan_input_directions=[int(operator.reverse)] * sequences,
-        **({"scan_output_directions": [int(operator.reverse)] * count} if count else {}),
-    )
-    return made if isinstance(made, tuple) else (made,)

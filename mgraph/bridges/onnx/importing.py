@@ -1,0 +1,114 @@
+"""ONNX files as parts of a graph."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import inits
+from ...node import Node
+from ...places import place, user_frame
+from ...types import as_type
+from ..errors import BridgeError
+from .exporting import PARAMETERS
+from .extras import extra
+from .read_places import PLACES
+from .read_values import VALUES
+from .reader import Reader, type_of
+
+if TYPE_CHECKING:
+    from ...graph import ExpressionGraph
+
+OLDEST = 13
+
+
+def import_onnx(
+    graph: ExpressionGraph, path: str | os.PathLike[str], *inputs: Any, **named: Any
+) -> dict[str, Node]:
+    """The ONNX model ``path`` as a part of ``graph``: its outputs by name, as nodes.
+
+    ``inputs`` are nodes in the order of the model's inputs, or by name; their sizes are those of the graph,
+    open axes included. An input that shapes depend on may be a number or an array instead. Initialisers
+    become parameters under their names: those that ``export_onnx`` wrote as such, in other files all of
+    floating point that have an axis; the others become constants. 64-bit integers are read as 32-bit ones.
+    The gradient is that of the operators; what ``stop_gradient`` or a frozen node kept from it is not in
+    the file.
+
+    Needs the package onnx: ``pip install 'mgraph[onnx]'``. ``BridgeError`` for a file that is no valid model
+    of operator set 13 or later, for inputs that do not fit and for a parameter that exists with another
+    value; ``UnsupportedOperatorError`` for an operation without a counterpart, by name.
+    """
+    model = _loaded(os.fspath(path))
+    opsets = {o.domain: o.version for o in model.opset_import}
+    opset = opsets.get("", opsets.get("ai.onnx", 0))
+    if opset < OLDEST:
+        raise BridgeError(
+            f"import_onnx: {path} is of operator set {opset}; {OLDEST} is the oldest that is read"
+        )
+    reader = Reader(graph, {**VALUES, **PLACES}, opset)
+    listed = {p.key: p.value for p in model.metadata_props}.get(PARAMETERS)
+    parameters = None if listed is None else set(json.loads(listed))
+    for tensor in model.graph.initializer:
+        reader.values[tensor.name] = _initializer(graph, reader, tensor, parameters)
+    wanted = [info for info in model.graph.input if info.name not in reader.values]
+    given = _given([info.name for info in wanted], inputs, named)
+    for info in wanted:
+        reader.values[info.name] = _input(reader, info, given[info.name])
+    reader.run(model.graph.node)
+    return {info.name: reader.node(reader.values[info.name]) for info in model.graph.output}
+
+
+def _loaded(path: str) -> Any:
+    onnx = extra("onnx")
+    try:
+        model = onnx.load(path)
+        onnx.checker.check_model(model)
+    except OSError:
+        raise
+    except Exception as e:  # protobuf and the checker have errors of their own
+        raise BridgeError(f"import_onnx: {path} is no valid ONNX model: {str(e).strip()[:500]}") from None
+    return model
+
+
+def _initializer(graph: ExpressionGraph, reader: Reader, tensor: Any, parameters: set[str] | None) -> Any:
+    array = reader.onnx.numpy_helper.to_array(tensor)
+    kind = as_type(array.dtype)
+    if not (kind.is_float and array.ndim if parameters is None else tensor.name in parameters):
+        return array
+    known = graph.get(tensor.name)
+    node = graph.param(tensor.name, array.shape, inits.from_tensor(array), kind)
+    if known is not None and not np.array_equal(np.asarray(known.val()), array, equal_nan=kind.is_float):
+        raise BridgeError(
+            f"import_onnx: parameter {tensor.name!r} is in the graph already, with another value"
+        )
+    return node
+
+
+def _given(names: list[str], inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    given = {**dict(zip(names, inputs, strict=False)), **named}
+    if len(inputs) > len(names) or set(given) != set(names) or len(given) != len(inputs) + len(named):
+        raise BridgeError(
+            f"import_onnx: expected the inputs {names}, got {len(inputs)} and {sorted(named)} by name"
+            f"\n  at {place(user_frame())}"
+        )
+    return given
+
+
+def _input(reader: Reader, info: Any, value: Any) -> Any:
+    tensor = info.type.tensor_type
+    kind = type_of(reader, tensor.elem_type)
+    if not isinstance(value, Node):
+        return np.asarray(value, reader.onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+    fits = len(sizes) == len(value.shape) and all(
+        n in (None, m) for n, m in zip(sizes, value.shape, strict=True)
+    )
+    same = value.value_type is kind or (kind.is_index and value.value_type.is_index)
+    if (tensor.HasField("shape") and not fits) or not same:
+        expected = f"{kind}{['?' if n is None else n for n in sizes]}"
+        raise BridgeError(f"import_onnx: input {info.name!r} is {expected}, got {value.spec!r}")
+    return value.current()

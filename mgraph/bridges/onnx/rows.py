@@ -1,0 +1,144 @@
+"""The rows of a graph as ONNX operations, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...graph import ExpressionGraph
+from ...node import Node
+from ...ops.scan import Body, ScanNodeOp
+from ...places import place
+from ...specs import Spec, Specs, is_wide
+from ...tape import INPUT, Structure, is_leaf
+from ..errors import BridgeError, UnsupportedOperatorError
+from ..jaxpr import from_jax
+from ..primitive_node import PrimitiveNodeOp
+from .places import RULES as PLACES
+from .primitives import primitive_rule
+from .rules import Operation, Rule
+from .values import RULES as VALUES
+from .writer import Name, Writer
+
+RULES: dict[type, Rule] = {**VALUES, **PLACES}
+
+
+def write_constant(w: Writer, node: Node, value: np.ndarray) -> Name:
+    """A constant; of one with open axes the first entries, as many as there are when the model runs."""
+    stem = node.name if node.name != "none" else f"const_{node.id}"
+    opened = [(axis, w.axes.size(n)) for axis, n in enumerate(value.shape) if w.axes.size(n).axes]
+    if not opened:
+        return w.initializer(w.reserve(stem), value)
+    if value.size and (value == value.flat[0]).all():
+        name: Name = w.op("Expand", w.constant(value.flat[0], value.dtype), w.dims(value.shape))
+        return name
+    if any(size.factor != 1 or len(size.axes) != 1 for _, size in opened):
+        raise BridgeError(
+            f"export_onnx: a constant of shape {value.shape}, made at {place(node.where)}, has an axis "
+            "that is a product with an open one; give it an axis for each"
+        )
+    name = w.initializer(w.reserve(stem), value)
+    for axis, _ in opened:
+        name = w.op("Slice", name, w.ints(0), w.size(value.shape[axis]), w.ints(axis))
+    return name
+
+
+def write_rows(
+    w: Writer, structure: Structure, leaves: Sequence[Name], where: Callable[[int], str]
+) -> list[Any]:
+    """Write a structure; the names of the values of all rows. ``leaves`` are those of the input rows,
+    ``where`` tells the user's line of a row."""
+    values: list[Any] = []
+    specs: list[Specs] = []
+    inputs = iter(leaves)
+    for i, row in enumerate(structure.rows):
+        if row[0] is INPUT:
+            values.append(next(inputs))
+            specs.append(row[1])
+        elif is_leaf(row):
+            raise UnsupportedOperatorError(
+                f"the random node made at {where(i)} cannot be written to ONNX, which has no such numbers; "
+                "record the graph for inference"
+            )
+        else:
+            children = tuple(specs[k] for k in row[1:])
+            specs.append(_spec(row[0], children))
+            operation = Operation(row[0], children, specs[-1], where(i))
+            values.append(_write(w, operation, [values[k] for k in row[1:]]))
+    return values
+
+
+def _write(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
+    operator = operation.operator
+    if isinstance(operator, ScanNodeOp):
+        return _write_scan(w, operation, values)
+    for spec in operation.out if isinstance(operation.out, tuple) else (operation.out,):
+        for number in spec.shape:
+            w.axes.size(number)
+    found = RULES.get(type(operator)) or primitive_rule(operator)
+    return found(w, operation, *values) if found else _write_forward(w, operation, values)
+
+
+def _write_forward(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
+    """An operator without a rule, by what its forward consists of."""
+    operator = operation.operator
+    if isinstance(operator, PrimitiveNodeOp) or any(isinstance(spec, tuple) for spec in operation.specs):
+        raise operation.refuse("there is no rule for it")
+    graph = ExpressionGraph(inference=True)
+    inputs = [graph.input(f"child {i}", s.shape, s.type) for i, s in enumerate(operation.specs)]
+    names = {node.id: value for node, value in zip(inputs, values, strict=True)}
+    try:
+        made = from_jax(graph, operator.forward_ops, *inputs)
+        tops = list(made) if isinstance(made, tuple) else [made]
+        excerpt = graph.tape.below([n.id for n in (*inputs, *tops)])
+        nodes = [graph.tape.nodes[i] for i in excerpt.inputs]
+        leaves = [names.get(n.id) or write_constant(w, n, np.asarray(n.leaf_value())) for n in nodes]
+        results = write_rows(w, excerpt.structure, leaves, lambda _: operation.where)
+    except BridgeError as e:
+        raise operation.refuse(str(e)) from None
+    rows = [results[excerpt.row_of[n.id]] for n in tops]
+    return tuple(rows) if isinstance(operation.out, tuple) else rows[0]
+
+
+def _spec(operator: Any, children: tuple[Any, ...]) -> Specs:
+    known = operator._shapes.get(children)
+    if known is None:
+        with jax.enable_x64(any(is_wide(s) for s in children) or operator.makes_wide()):
+            known = operator.new_spec(*children)
+    found: Specs = known
+    return found
+
+
+def _write_scan(w: Writer, operation: Operation, values: Sequence[Name]) -> tuple[Name, ...]:
+    """A loop; its body sees names from outside as they are."""
+    operator = operation.operator
+    body: Body = operator.body
+    states, sequences = len(body.states), operator.sequences
+    inner = Writer(w.axes, w)
+    leaves = [row for row in body.structure.rows if row[0] is INPUT]
+    specs: list[Spec] = [row[1] for row in leaves[: states + sequences]]
+    names = [inner.reserve("state" if i < states else "slice") for i in range(len(specs))]
+    outer = values[states + sequences :]
+    rows = write_rows(inner, body.structure, [*names, *outer], lambda _: operation.where)
+    infos = [inner.value_info(name, spec) for name, spec in zip(names, specs, strict=True)]
+    results = []
+    for k, row in enumerate((*body.states, *body.results)):
+        name = inner.reserve("result")
+        inner.alias(rows[row], name)
+        out: Spec = operation.out[k]
+        of_step = out if k < states else Spec(out.shape[1:], out.type)
+        results.append(inner.value_info(name, of_step))
+    count = len(body.results)
+    made = w.op(
+        "Scan",
+        *values[: states + sequences],
+        outputs=states + count,
+        body=inner.graph(w.reserve("body"), infos, results),
+        num_scan_inputs=sequences,
+        scan_input_directions=[int(operator.reverse)] * sequences,
+        **({"scan_output_directions": [int(operator.reverse)] * count} if count else {}),
+    )
+    return made if isinstance(made, tuple) else (made,)
