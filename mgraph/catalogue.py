@@ -224,7 +224,7 @@ def besides() -> tuple[Entry, ...]:
 def markdown() -> str:
     """The page as Markdown."""
     sections = {e.module: _title(e.module) for e in entries()}
-    modules = sorted(sections, key=lambda module: (module != PYTHON, sections[module]))
+    modules = sorted(sections, key=lambda m: (m != PYTHON, sections[m].strip("`").lower()))
     return "\n".join([*_introduction(), *(line for module in modules for line in _section(module))])
 
 
@@ -265,7 +265,7 @@ def _section(module: str) -> Iterator[str]:
 def _title(module: str) -> str:
     """How the module's page begins."""
     home = f"{_PACKAGE}.expression" if module == PYTHON else f"{_PACKAGE}.ops.{module}"
-    return re.split(r"[.,:;]\s", f"{sys.modules[home].__doc__} ")[0]
+    return _markdown(re.split(r"[.,:;]\s", f"{sys.modules[home].__doc__} ")[0])
 
 
 def _cells(entry: Entry) -> Iterator[str]:
@@ -277,7 +277,12 @@ def _cells(entry: Entry) -> Iterator[str]:
         made.append(f"{'with' if made else 'made of'} {_listed(entry.uses)}")
     yield "<br>".join(made) or "the node itself"
     for part in ("Shape", "Gradient", "Differs"):
-        yield _CODE.sub(r"`\1`", entry.parts.get(part, "")).removesuffix(".")
+        yield _markdown(entry.parts.get(part, "")).removesuffix(".")
+
+
+def _markdown(text: str) -> str:
+    """A docstring's text, whose code stands between two backticks, as Markdown."""
+    return _CODE.sub(r"`\1`", text)
 
 
 def _listed(names: Iterable[str]) -> str:
