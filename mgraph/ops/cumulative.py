@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -83,48 +83,34 @@ class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        # dx_i = sum_j adj_j exp(x_i - y_j) over the sums j that hold x_i. With sums that run upwards it is
-        # exp(x_i - y_i) r_i, where r_i = adj_i + exp(y_i - y_(i+1)) r_(i+1): no exponent is positive.
+        # dx_i = sum_j adj_j exp(x_i - y_j) over the sums j that hold x_i: a running sum from the other end.
         axis, onwards = self.axis, not self.reverse
         if self.exclusive:
             adj = shifted(adj, axis, 0.0, onwards)
         top, total = _running(x, axis, self.reverse)
-        following = shifted(top, axis, jnp.inf, onwards), shifted(total, axis, 1.0, onwards)
-        decay = _ratio((top, total), following)
-        _, r = jax.lax.associative_scan(_chain, (decay, adj), reverse=onwards, axis=axis)
-        return (_ratio((x, 1.0), (top, total)) * r,)
+        top = _finite(top)
+        _, slope = jax.lax.associative_scan(_merged, (-top, adj / total), reverse=onwards, axis=axis)
+        return (jnp.exp(x - top) * slope,)
 
 
-Sums = tuple[Any, Any]
-"""``sum(exp(x))`` as its largest x, top, and ``sum(exp(x - top))``.
-
-Ratios of such sums are as exact far out as near zero, where those of their logarithms are lost to rounding.
-"""
+Sum = tuple[Array, Array]
+"""``sum(a exp(x))`` as its largest x, top, and ``sum(a exp(x - top))``: exact also where x is far out."""
 
 
-def _running(x: Array, axis: int, reverse: bool) -> Sums:
+def _running(x: Array, axis: int, reverse: bool) -> Sum:
     terms = x, jnp.where(x == -jnp.inf, 0, jnp.ones_like(x))
     top, total = jax.lax.associative_scan(_merged, terms, reverse=reverse, axis=axis)
     return top, jnp.where(total == 0, 1, total)
 
 
-def _merged(a: Sums, b: Sums) -> Sums:
+def _merged(a: Sum, b: Sum) -> Sum:
     top = jnp.maximum(a[0], b[0])
     base = _finite(top)
     return top, a[1] * jnp.exp(a[0] - base) + b[1] * jnp.exp(b[0] - base)
 
 
-def _ratio(a: Sums, b: Sums) -> Array:
-    return jnp.exp(a[0] - jnp.where(b[0] == -jnp.inf, 0, b[0])) * (a[1] / b[1])
-
-
 def _finite(x: Array) -> Array:
     return jnp.where(jnp.isfinite(x), x, 0)
-
-
-def _chain(later: Sums, earlier: Sums) -> Sums:
-    """Two steps of ``r -> adj + decay r`` as one."""
-    return later[0] * earlier[0], earlier[1] + earlier[0] * later[1]
 
 
 def logcumsumexp(

@@ -20,6 +20,8 @@ from ..rules import derivative
 from ..specs import Specs
 from .arithmetic import plus
 from .operands import FloatNodeOp, Gradients, accumulable
+from .precision import within
+from .reduce import centred
 
 
 class NormalizationNodeOp(FloatNodeOp):
@@ -53,17 +55,11 @@ def _affine(h: Array, scales: tuple[Array, ...]) -> Array:
 
 
 def _gradients(a: Array, h: Array, dx: Array, scales: tuple[Array, ...], to: Any) -> Gradients:
-    """Gradients by x, gamma and beta, as far as there are such children, in the element type ``to``."""
-    return tuple(g.astype(to) for g in (_held(dx, to), a * h, a)[: 1 + len(scales)])
+    """Gradients by x, gamma and beta, as far as there are such children, in the element type ``to``.
 
-
-def _held(dx: Array, to: Any) -> Array:
-    """``dx`` cut to what the type ``to`` holds, if that is less: on a row without variance it is up to
-    ``1 / sqrt(eps)`` times the adjoint, too much for float16."""
-    if dx.dtype == to:
-        return dx
-    most = float(jnp.finfo(to).max)
-    return jnp.clip(dx, -most, most)
+    On a row without variance that by x is up to ``1 / sqrt(eps)`` times the adjoint: too much for float16.
+    """
+    return tuple(g.astype(to) for g in (within(dx, to), a * h, a)[: 1 + len(scales)])
 
 
 class LayerNormalizationOp(NormalizationNodeOp):
@@ -90,13 +86,9 @@ def _(self: LayerNormalizationOp, adj: Array, val: Array, x: Array, *scales: Arr
 
 
 def _standardized(x: Array, eps: float) -> tuple[Array, Array]:
-    x = accumulable(x)
-    # Counted from the first element, the mean of a constant row is exact, however large: what rounding adds
-    # to it would else be all there is to scale.
-    first = x[..., :1]
-    centred = x - (first + _mean(x - first))
-    r = jax.lax.rsqrt(_mean(centred * centred) + eps)
-    return centred * r, r
+    deviations = centred(accumulable(x), -1)
+    r = jax.lax.rsqrt(_mean(deviations * deviations) + eps)
+    return deviations * r, r
 
 
 def layer_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from ..node import Node
 from ..types import Type
@@ -34,6 +35,14 @@ def in_float32(rule: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.map(lambda result: result.astype(values[0].dtype), results)
 
     return run
+
+
+def within(x: Array, to: Any) -> Array:
+    """``x`` as the type ``to``, numbers too large for it as its largest; what is infinite stays so."""
+    if x.dtype == to:
+        return x
+    most = float(jnp.finfo(to).max)
+    return jnp.where(jnp.isinf(x), x, jnp.clip(x, -most, most)).astype(to)
 
 
 def widened(*children: Node) -> tuple[Node, ...]:

@@ -81,6 +81,31 @@ def mean(x: Node, axis: int = 0) -> Node:
     return _reduce(MeanNodeOp, x, axis)
 
 
+class CentredNodeOp(FloatReduceNodeOp):
+    """``x - mean(x)``, for ``std`` and ``var``. No twin in Marian, which subtracts the node of the mean."""
+
+    type = "centred"
+    color = "yellow"
+
+    @in_float32
+    def forward_ops(self, x: Array) -> Array:
+        return centred(x, self.axis)
+
+    @in_float32
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        return (adj - jnp.mean(adj, self.axis, keepdims=True),)
+
+
+def centred(x: Array, axis: int) -> Array:
+    """``x - mean(x)`` along ``axis``.
+
+    Counted from the first element, so that equal numbers give 0 exactly. What rounding left of them would be
+    all there is to scale, and XLA may round it in one way for one use and in another for the next.
+    """
+    distance = x - jax.lax.slice_in_dim(x, 0, 1, axis=axis)
+    return distance - jnp.mean(distance, axis, keepdims=True)
+
+
 class RmsNodeOp(FloatReduceNodeOp):
     type = "rms"
 
@@ -153,7 +178,7 @@ def _deviation(cls: type[FloatReduceNodeOp], op: str, x: Node, axis: int) -> Nod
     if x.shape[axis] == 1:
         return MinusNodeOp(x, x)
     (wide,) = widened(x)
-    return cast(cls(MinusNodeOp(wide, mean(wide, axis)), axis=axis), x.value_type)
+    return cast(cls(CentredNodeOp(wide, axis=axis), axis=axis), x.value_type)
 
 
 class ExtremumNodeOp(ReduceNodeOp):

@@ -16,8 +16,8 @@ from ..shape import Shape
 from ..specs import Specs
 from ..types import Type, as_type
 from .arithmetic import minus, mult, plus
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, axis_in, node
-from .precision import in_float32, widened
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, accumulable, axis_in, node
+from .precision import in_float32, widened, within
 from .reduce import exponentials, largest
 from .structure import cast
 
@@ -34,7 +34,10 @@ class SoftmaxNodeOp(FloatUnaryNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, p: Array, x: Array) -> Gradients:
-        return (p * (adj - jnp.sum(p * adj, self.axis, keepdims=True)),)
+        # The sum of p is 1 but for rounding, which for an almost certain p may be all of 1 - p.
+        total = jnp.sum(p, self.axis, keepdims=True)
+        mean = jnp.sum(p * adj, self.axis, keepdims=True) / jnp.where(total == 0, 1, total)
+        return (p * (adj - mean),)
 
 
 def softmax(x: Node, mask: Node | int | None = None, axis: int = -1) -> Node:
@@ -67,10 +70,9 @@ class LogSoftmaxNodeOp(FloatUnaryNodeOp):
     type = "logsoftmax"
     cases = (Case((2, 3, 4)),)
 
-    @in_float32
     def forward_ops(self, x: Array) -> Array:
-        distance, _, total = exponentials(x, -1)
-        return distance - jnp.log(total)
+        distance, _, total = exponentials(accumulable(x), -1)
+        return within(distance - jnp.log(total), x.dtype)
 
     @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
@@ -79,7 +81,7 @@ class LogSoftmaxNodeOp(FloatUnaryNodeOp):
 
 
 def logsoftmax(x: Node) -> Node:
-    """``x - log(sum(exp(x)))`` along the last axis.
+    """``x - log(sum(exp(x)))`` along the last axis; what float16 cannot hold is its lowest number.
 
     Shape: that of ``x``.
     Gradient: ``adj - softmax(x) sum(adj)``.
