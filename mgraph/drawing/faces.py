@@ -35,6 +35,7 @@ _WIDTHS = {
 }
 _WIDTH = {c: width for width, text in _WIDTHS.items() for c in text}
 _OTHERS = 7.8
+_NO_TEXT, _MARK = "\x7f\ufffe\uffff", "\ufffd"
 _SAFE_COLOR = re.compile(r"#?[A-Za-z0-9]+")
 
 
@@ -60,6 +61,13 @@ def shape_text(spec: Specs) -> str:
     if isinstance(spec, tuple):
         return ", ".join(shape_text(part) for part in spec)
     return "×".join(map(str, spec.shape)) or "scalar"  # noqa: RUF001
+
+
+def printable(text: str) -> str:
+    """A text with a mark for each character that XML and browsers cannot hold."""
+    if text.isprintable():
+        return text
+    return "".join(_MARK if c < " " or c in _NO_TEXT or "\ud800" <= c <= "\udfff" else c for c in text)
 
 
 def lines_of(scene: Scene, node: Drawn) -> list[str]:

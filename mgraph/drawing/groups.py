@@ -26,7 +26,8 @@ def group_paths(nodes: Mapping[str, Drawn]) -> dict[str, Path]:
     innermost group that holds all its operands, or that holds something before it and something after it;
     and at any rate to a group if it lies on a way through that group.
     What depends on no placed parameter belongs to whoever uses it, and so do leaves. What nothing placed
-    comes after, such as a loss, is outside. Groups of a single operation are not kept.
+    comes after, such as a loss, is outside, unless it is computed from one value of the same shape, as an
+    activation is. Groups of a single operation are not kept.
     """
     outer = {key: node for key, node in nodes.items() if not node.loop}
     operations = [key for key, node in outer.items() if not node.is_leaf]
@@ -128,7 +129,8 @@ def _place_between(
         if key in fixed:
             continue
         if not after[key]:
-            paths[key] = ()
+            alone = len(children) == 1 and nodes[children[0]].spec == nodes[key].spec
+            paths[key] = paths.get(children[0], ()) if alone else ()
         elif before[key]:
             around = {path[:i] for path in before[key] for i in range(len(path) + 1)}
             met = (path[:i] for path in after[key] for i in range(len(path) + 1) if path[:i] in around)

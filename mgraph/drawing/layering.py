@@ -57,7 +57,7 @@ def arrange(
         rows[0] = list(first)
     segments = _add_bends(rows, nets, down, rank)
     _reduce_crossings(rows, segments, keep_first)
-    return Rows(rows, sorted(upward))
+    return Rows(rows, [(n, t) for n, net in enumerate(nets) for t in net.targets if (n, t) in upward])
 
 
 def _upward(count: int, nets: Sequence[Net]) -> set[tuple[int, int]]:

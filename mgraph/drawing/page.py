@@ -11,10 +11,19 @@ from importlib.resources import files
 from typing import Any
 
 from .details import details
-from .faces import color_of, folded_size, lines_of, node_size, shape_text, summary_of, text_width, tint_of
+from .faces import (
+    color_of,
+    folded_size,
+    lines_of,
+    node_size,
+    printable,
+    shape_text,
+    summary_of,
+    text_width,
+    tint_of,
+)
 from .nodes import Drawn
 from .scene import Box, Scene
-from .svg import clean
 
 _PLACE = re.compile(r"\{\{([\w.]+)\}\}")
 _PARTS = ("page.css", "placing.js", "view.js", "page.js")
@@ -34,7 +43,7 @@ def page(
         "boxes": {key: _box_data(scene, box) for key, box in scene.boxes.items()},
         "clusters": dict(clusters),
     }
-    parts["title"] = clean(title)
+    parts["title"] = escape(printable(title))
     parts["scene"] = as_script(data)
     template = (folder / "page.html").read_text(encoding="utf-8")
     return _PLACE.sub(lambda found: parts[found[1]], template)
@@ -50,17 +59,19 @@ def frame(text: str, height: int = 640) -> str:
 
 def as_script(data: Any) -> str:
     """JSON that can stand in a script element: nothing in it ends the element or opens a comment."""
-    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_plain(data), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _finite(data: Any) -> Any:
-    """JSON has no infinities; they become texts."""
+def _plain(data: Any) -> Any:
+    """JSON has no infinities, which become texts, and browsers do not hold every text."""
+    if isinstance(data, str):
+        return printable(data)
     if isinstance(data, float) and not math.isfinite(data):
         return str(data)
     if isinstance(data, Mapping):
-        return {key: _finite(value) for key, value in data.items()}
-    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
+        return {key: _plain(value) for key, value in data.items()}
+    return [_plain(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def _node_data(scene: Scene, node: Drawn, statistics: Mapping[str, Any]) -> dict[str, Any]:

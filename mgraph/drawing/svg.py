@@ -6,7 +6,18 @@ import math
 from collections.abc import Collection, Iterator
 from html import escape
 
-from .faces import FONT, color_of, folded_size, lines_of, node_size, pale, summary_of, text_width, tint_of
+from .faces import (
+    FONT,
+    color_of,
+    folded_size,
+    lines_of,
+    node_size,
+    pale,
+    printable,
+    summary_of,
+    text_width,
+    tint_of,
+)
 from .nodes import Drawn
 from .placing import Outline, Piece, Placed, place
 from .scene import BOX, IN, NODE, OUT, Box, Item, Scene
@@ -115,7 +126,7 @@ class _Picture:
         lines = [_text(t, x, start + 15 * i + 12, _MIDDLE.strip()) for i, t in enumerate(label)]
         below = _text(shape, x, start + 15 * len(label) + 10, 'font-size="10" fill="#666"' + _MIDDLE)
         pen = 3 if node.is_checkpoint else 1
-        title = f"<title>{clean(node.name or node.type)}</title>"
+        title = f"<title>{_clean(node.name or node.type)}</title>"
         return (
             f'<g class="node" data-key="{node.key}">{title}<path transform="translate({x:.1f} {y:.1f})" '
             f'd="{form}" fill="{color_of(node)}" stroke="#444" stroke-width="{pen}"/>'
@@ -162,14 +173,9 @@ def _tip_path(piece: Piece) -> str:
     return f"M{piece.across:.1f} {piece.bottom:.1f}l{-_TIP / 2:g} {-_TIP:g}h{_TIP:g}Z"
 
 
-def clean(text: str) -> str:
-    """Text for XML: escaped, and without the characters that XML cannot hold."""
-    return escape("".join(c if _is_text(c) else "\ufffd" for c in text))
-
-
-def _is_text(c: str) -> bool:
-    return c >= " " and not "\ud800" <= c <= "\udfff" and c not in "\x7f\ufffe\uffff"
+def _clean(text: str) -> str:
+    return escape(printable(text))
 
 
 def _text(text: str, x: float, y: float, attributes: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes}>{clean(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes}>{_clean(text)}</text>'
