@@ -272,6 +272,17 @@ def test_operators_are_real_ones() -> None:
     assert loss.shape == ()
 
 
+def test_what_only_a_comparison_sees_is_no_top() -> None:
+    def f(x: Any) -> Any:
+        return jnp.where(jnp.sin(x) > 0, x, 2 * x) * lax.stop_gradient(jnp.exp(x))
+
+    graph = ExpressionGraph()
+    x = graph.param("x", (3,), inits.from_vector([-1, 1, 2]))
+    from_jax(graph, lambda x: f(x).sum(), x)
+    graph.backprop()
+    np.testing.assert_allclose(x.grad(), jax.grad(lambda x: f(x).sum())(x.val()), rtol=1e-6)
+
+
 def test_the_same_function_again_compiles_nothing() -> None:
     def build() -> None:
         graph = ExpressionGraph()

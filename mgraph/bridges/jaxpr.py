@@ -10,6 +10,7 @@ import jax
 from ..node import Node
 from ..places import place, user_frame
 from ..specs import is_wide
+from ..tape import Tape
 from .equations import Walk, whole
 from .errors import BridgeError
 from .primitives import RULES
@@ -43,6 +44,17 @@ def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) 
     with jax.enable_x64(any(is_wide(leaf.spec) for leaf in leaves)):
         arguments = jax.tree.unflatten(form, [leaf.spec.struct for leaf in leaves])
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    walk = Walk(graph, RULES)
+    walk, first = Walk(graph, RULES), len(graph.tape.nodes)
     results = [whole(value) for value in walk.run(closed.jaxpr, closed.consts, leaves)]
+    _hide_dead_ends(graph.tape, first, results)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def _hide_dead_ends(tape: Tape, first: int, results: list[Node]) -> None:
+    """Nodes of the function that only a ``stop_gradient`` or a comparison looks at are no tops of the graph:
+    nobody but the function knows them."""
+    made = tape.nodes[first:]
+    used = {child.id for node in made for child in node.children}
+    flowing = {child.id for node in made if node.trainable for child in node.children}
+    known = {node.id for node in results if node.tape() is tape}
+    tape.not_roots.update(i for i in used - flowing - known if i >= first)
