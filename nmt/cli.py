@@ -18,6 +18,7 @@ from nmt.lines import open_input, open_output, silence_standard_output
 from nmt.log import logging_as
 from nmt.options import (
     DECODE,
+    DIFF,
     GRADCHECK,
     OPERATORS,
     SCORE,
@@ -215,6 +216,18 @@ def operators(argv: Sequence[str]) -> int | None:
     return None
 
 
+def diff(argv: Sequence[str]) -> int | None:
+    """``mgraph diff``: compare two dumps or models and name the first node that differs."""
+    if _asks_for_help(DIFF, argv):
+        return None
+    values = parse(DIFF, argv)
+    if len(values["operands"]) != 2:
+        raise OptionError(f"two files are needed, got {len(values['operands'])}")
+    from mgraph.dumps import print_diff
+
+    return print_diff(*values["operands"], values["rtol"], values["atol"])
+
+
 def demo(argv: Sequence[str]) -> int | None:
     """``mgraph demo``: a graph, its gradients and a translation, in two minutes."""
     from nmt.demo import main as run
@@ -227,6 +240,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int | None]] = {
     "score": score,
     "gradcheck": gradcheck,
     "operators": operators,
+    "diff": diff,
     "demo": demo,
 }
 

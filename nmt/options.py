@@ -351,7 +351,7 @@ GRADCHECK = Command(
             Option("module", str, "", "your own operators: a Python file or the name of a module"),
         ),
         "Model": (
-            Option("model", str, "", "check the training loss of this model: .npz", short="m"),
+            Option("model", str, "", "check the training loss of this model: .npz or .bin", short="m"),
             Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
             Option("train-sets", str, (), "source and target file", short="t", many=True),
             Option("lines", int, 8, "pairs of lines to take", least=1),
@@ -379,6 +379,22 @@ GRADCHECK = Command(
         ("mgraph gradcheck layer_norm softmax", "these two"),
         ("mgraph gradcheck --module user_ops.py", "your own"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
+    ),
+)
+
+DIFF = Command(
+    "diff",
+    "compare two dumps or two models node by node; the exit code is 1 if they differ",
+    {
+        "Tolerance": (
+            Option("rtol", float, 1e-5, "relative tolerance: |a - b| may be atol + rtol |b|", least=0),
+            Option("atol", float, 1e-6, "absolute tolerance", least=0),
+        ),
+    },
+    operands="FILE",
+    examples=(
+        ("mgraph diff before.npz after.npz", "two dumps of graph.dump(path)"),
+        ("mgraph diff model.npz model.bin", "two models"),
     ),
 )
 

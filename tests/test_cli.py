@@ -14,9 +14,10 @@ from typing import NamedTuple
 import jax
 import pytest
 
+import mgraph as mgraph_ops
 import nmt
 import nmt.numbers
-from mgraph import __version__, compile_stats
+from mgraph import ExpressionGraph, __version__, compile_stats, inits
 from nmt.cli import main
 
 DATA = Path(__file__).parent / "data"
@@ -314,7 +315,7 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        ([], 2, "mgraph: error: which command? (commands: decode, score, gradcheck, operators, demo)"),
+        ([], 2, "mgraph: error: which command? (commands: decode, score, gradcheck, operators, diff, demo)"),
         (["decoed"], 2, "mgraph: error: unknown command decoed; did you mean decode?"),
         (["decode", "--beam", "3"], 2, "mgraph decode: error: unknown option --beam; did you mean"),
         (["decode"], 2, "mgraph decode: error: --models: one model is needed, got 0"),
@@ -326,6 +327,8 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
         (["decode", *SMALL, "-o", "no/such/folder"], 1, "error: no/such/folder: No such file"),
         (["decode", "-m", "no.npz", "-v", VOCAB, VOCAB], 1, "error: no.npz: No such file or directory"),
         (["decode", "-m", VOCAB, "-v", VOCAB, VOCAB], 1, "mgraph decode: error: "),
+        (["diff", "a.npz"], 2, "mgraph diff: error: two files are needed, got 1"),
+        (["diff", "a.npz", VOCAB], 1, "mgraph diff: error: "),
         (["score", *SMALL], 2, "error: --train-sets: a source and a target file are needed, got 0"),
         (
             ["score", *SMALL, "--summary", "-n", "-t", "a", "b"],
@@ -339,6 +342,22 @@ def test_errors_are_one_line(mgraph, words, code, reason) -> None:
     assert result.code == code
     assert reason in result.err and result.err.count("\n") == 1
     assert result.out == b""
+
+
+def test_diff_names_the_first_node_that_differs(mgraph, tmp_path) -> None:
+    graph = ExpressionGraph()
+    x = graph.param("x", (2,), inits.ones())
+    middle, top = mgraph_ops.exp(x).set_name("middle"), mgraph_ops.sum(x * 2).set_name("top")
+    for name, value in (("a.npz", [1, 1]), ("b.npz", [1, 1 + 1e-3]), ("c.npz", [1, 1])):
+        x.set_value(value)
+        graph.backprop()
+        graph.dump(tmp_path / name)
+    assert middle.name in graph.values() and top.name in graph.values()
+    files = [str(tmp_path / name) for name in ("a.npz", "b.npz", "c.npz")]
+    assert mgraph("diff", files[0], files[2]).code == 0
+    found = mgraph("diff", files[0], files[1])
+    assert found.code == 1 and found.out.startswith(b"the first node that differs is 'x': by 0.001")
+    assert mgraph("diff", *files[:2], "--rtol", "0.01").code == 0
 
 
 def test_help_and_version(mgraph) -> None:
