@@ -327,8 +327,6 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
         (["decode", *SMALL, "-o", "no/such/folder"], 1, "error: no/such/folder: No such file"),
         (["decode", "-m", "no.npz", "-v", VOCAB, VOCAB], 1, "error: no.npz: No such file or directory"),
         (["decode", "-m", VOCAB, "-v", VOCAB, VOCAB], 1, "mgraph decode: error: "),
-        (["diff", "a.npz"], 2, "mgraph diff: error: two files are needed, got 1"),
-        (["diff", "a.npz", VOCAB], 1, "mgraph diff: error: "),
         (["score", *SMALL], 2, "error: --train-sets: a source and a target file are needed, got 0"),
         (
             ["score", *SMALL, "--summary", "-n", "-t", "a", "b"],
@@ -347,7 +345,8 @@ def test_errors_are_one_line(mgraph, words, code, reason) -> None:
 def test_diff_names_the_first_node_that_differs(mgraph, tmp_path) -> None:
     graph = ExpressionGraph()
     x = graph.param("x", (2,), inits.ones())
-    middle, top = mgraph_ops.exp(x).set_name("middle"), mgraph_ops.sum(x * 2).set_name("top")
+    middle = mgraph_ops.exp(x).set_name("middle")
+    top = mgraph_ops.sum(middle * 2).set_name("top")
     for name, value in (("a.npz", [1, 1]), ("b.npz", [1, 1 + 1e-3]), ("c.npz", [1, 1])):
         x.set_value(value)
         graph.backprop()
@@ -358,6 +357,11 @@ def test_diff_names_the_first_node_that_differs(mgraph, tmp_path) -> None:
     found = mgraph("diff", files[0], files[1])
     assert found.code == 1 and found.out.startswith(b"the first node that differs is 'x': by 0.001")
     assert mgraph("diff", *files[:2], "--rtol", "0.01").code == 0
+    error = "mgraph diff: error: two files are needed, got 1\n"
+    assert mgraph("diff", files[0]) == Result(2, b"", error)
+    assert mgraph("diff", files[0], "no.npz") == Result(
+        1, b"", "mgraph diff: error: no.npz: No such file or directory\n"
+    )
 
 
 def test_help_and_version(mgraph) -> None:
