@@ -457,6 +457,9 @@ def test_the_page_answers(tmp_path: Path) -> None:
       report.asked = [$("#panel h2").textContent, $$(".trace.in").length, $$(".trace.out").length];
       click($$("#panel li a").at(-1));
       report.followed = $("#panel h2").textContent;
+      click(titled("l1").querySelector(".heading text"));
+      const isStrong = (part) => getComputedStyle(part).strokeWidth === "3px";
+      report.strong = $$("#world *").filter(isStrong).map((part) => part.closest("[data-key]").dataset.key);
       const before = $$(".node").length;
       click(titled("l2").querySelector(".sign"));
       report.toggled = [before, $$(".node").length];
@@ -490,6 +493,7 @@ def test_the_page_answers(tmp_path: Path) -> None:
     assert report["closed"] == [True, 0, 0]
     assert report["asked"] == ["affine", 3, 1]
     assert report["followed"] == "ReLU"
+    assert report["strong"] == [report["strong"][0], "4", "8"], "the selected box and the checkpoints"
     few, fewer, again = report["toggled"]
     assert fewer == few - 4 and again == few
     first, second, other, legend = report["fused"]

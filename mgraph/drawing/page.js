@@ -99,7 +99,7 @@ function link(key, label = labelOf(key)) {
 
 function pathLine(key) {
   const steps = pathOf(homeOf(key)).slice(1).flatMap((box) => [link(box), " / "]);
-  return html("p", { className: "path" }, ...(steps.length ? steps.slice(0, -1) : ["outside of all groups"]));
+  return html("p", { className: "path" }, ...steps.slice(0, -1));
 }
 
 function table(rows) {

@@ -3,7 +3,7 @@
 
 const SWEEPS = 6, THIN = 8, GAP = 16, THIN_GAP = 11, TWIN_GAP = 12, ROW_GAP = 24, MARGIN = 14, HEADER = 26;
 
-const BEND = { ins: {}, outs: {} };
+const BEND = { width: 0, height: 0, ins: {}, outs: {} };
 
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const highest = (numbers, least) => numbers.reduce((a, b) => Math.max(a, b), least);
@@ -13,9 +13,10 @@ const highest = (numbers, least) => numbers.reduce((a, b) => Math.max(a, b), lea
  * `outlines` are those of its items, {width, height, ins, outs, leaf, port, open, folded}.
  */
 function place(box, outlines) {
-  const cells = box.rows.map((row) => row.map((entry) => ({
-    width: entry < 0 ? THIN : Math.max(outlines[entry].width, THIN), x: 0, above: [], below: [],
-  })));
+  const cells = box.rows.map((row) => row.map((entry) => {
+    const { width, leaf } = entry < 0 ? BEND : outlines[entry];
+    return { width: Math.max(width, THIN), leaf, x: 0, above: [], below: [] };
+  }));
   const at = box.rows.map((row, r) => new Map(row.map((entry, i) => [entry, cells[r][i]])));
   const rank = [];
   box.rows.forEach((row, r) => row.forEach((entry) => { if (entry >= 0) rank[entry] = r; }));
@@ -134,7 +135,7 @@ function belowWhatItContinues(cell) {
 }
 
 function nearUse(cell) {
-  if (cell.above.length || !cell.below.length) return [cell.x, 100];
+  if (!cell.leaf || !cell.below.length) return [cell.x, 100];
   return [sum(cell.below.map((link) => link.lower.x - link.shift)) / cell.below.length, 0.1];
 }
 

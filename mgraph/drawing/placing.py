@@ -85,6 +85,7 @@ class _Cell:
     """An entry of a row: an item, or a bend, which is as thin as a port."""
 
     width: float
+    is_leaf: bool = False
     x: float = 0.0
     above: list[_Link] = field(default_factory=list)
     below: list[_Link] = field(default_factory=list)
@@ -120,7 +121,7 @@ def place(
 
     ``title`` is the width of its heading, 0 for a picture without one.
     """
-    cells = [[_Cell(_THIN if e < 0 else max(outlines[e].width, _THIN)) for e in row] for row in layout.rows]
+    cells = [[_cell(_BEND if e < 0 else outlines[e]) for e in row] for row in layout.rows]
     at = [dict(zip(row, found, strict=True)) for row, found in zip(layout.rows, cells, strict=True)]
     rank = {e: r for r, row in enumerate(layout.rows) for e in row if e >= 0}
     links: list[list[_Link]] = [[] for _ in nets]
@@ -142,6 +143,10 @@ def place(
         across, end = middles[target] + outlines[target].ins.get(name, 0.0), tops[target]
         pieces[n].append(Piece(x, y, y, across, end, end, rank[source], target))
     return Placed(width, height, middles, tops, pieces)
+
+
+def _cell(outline: Outline) -> _Cell:
+    return _Cell(max(outline.width, _THIN), outline.is_leaf)
 
 
 def _links(
@@ -223,8 +228,8 @@ def _align(row: list[_Cell]) -> None:
 
 
 def _near_use(cell: _Cell) -> tuple[float, float]:
-    """What stands on nothing goes to where it is used; all else stays."""
-    if cell.above or not cell.below:
+    """A leaf goes to where it is used; all else stays."""
+    if not cell.is_leaf or not cell.below:
         return cell.x, 100.0
     return sum(link.lower.x - link.shift for link in cell.below) / len(cell.below), 0.1
 

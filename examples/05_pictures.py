@@ -1,0 +1,32 @@
+"""Pictures of a graph: an SVG file, a block diagram, and a page to explore in a browser."""
+
+import tempfile
+from pathlib import Path
+
+import mgraph
+from mgraph import ExpressionGraph, drawing, inits
+
+# Prefixes of the names of parameters say what belongs together: an encoder with two layers, and the output.
+graph = ExpressionGraph()
+x = graph.constant((4, 8), inits.from_value(0.5))
+for layer in ("encoder_l1", "encoder_l2"):
+    w, b = graph.param(f"{layer}_W", (8, 8)), graph.param(f"{layer}_b", (1, 8), inits.zeros())
+    x = mgraph.tanh(mgraph.affine(x, w, b)) + x
+w, b = graph.param("output_W", (8, 3)), graph.param("output_b", (1, 3), inits.zeros())
+logits = mgraph.affine(x, w, b).set_name("logits")
+loss = mgraph.sum(mgraph.flatten(mgraph.cross_entropy(logits, graph.indices([0, 1, 2, 0]))))
+graph.backprop()
+
+folder = Path(tempfile.mkdtemp())
+full = drawing.draw(graph, folder / "graph.svg")  # everything, in Marian's shapes and colours
+blocks = drawing.draw(graph, folder / "blocks.svg", depth=0)  # groups as blocks
+assert full.count('class="node"') == len(graph.tape.nodes)
+assert blocks.count('class="node"') < 8 and ">encoder<" in blocks
+
+# The page needs no network. It knows the values too, because the graph has run: click on a node to see them.
+page = drawing.html(graph, folder / "graph.html", title="Two layers")
+assert "affine" in page and "://" not in page
+print(f"open {folder / 'graph.html'}")
+
+# Notebooks show a graph by themselves, as the page in a frame.
+assert drawing.repr_html(graph).startswith("<iframe")
