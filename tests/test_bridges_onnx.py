@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from nmt import Translator, numbers
 from nmt.export import OnnxModel, export_model
 from nmt.lines import read_lines
 from nmt.models import load_model
+from nmt.samples import LineEncoder, load_vocabs
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
@@ -119,6 +121,21 @@ def test_greedy_search_by_onnxruntime_is_ours_and_marians(name: str, tmp_path: P
         words = exported.greedy(batch, search.eos, suppressed=search.suppressed)
         found += [translator.target_vocab.decode(ids) for ids in words]
     assert found == expected
+
+
+@pytest.mark.parametrize("name", ["transformer-joint", "s2s-gru"])
+def test_models_of_europarl_give_marians_translations(name: str, fixtures: Path, tmp_path: Path) -> None:
+    folder = fixtures / "marian" / name
+    model = load_model(folder / "model.npz")
+    vocabs = json.loads((folder / "meta.json").read_text())["vocabs"]
+    source, target = load_vocabs([str(fixtures / "data" / v) for v in vocabs], model.dim_vocabs)
+    export_model(model, tmp_path)
+    encoder = LineEncoder([source], 1000, False)
+    lines = read_lines((fixtures / "data" / "test.de").read_bytes().splitlines(keepends=True))
+    sources = [encoder.sample(0, [line]).sequences[0] for line in lines]
+    hidden = {target.unk_id, *target.control_ids} & set(range(model.dim_vocabs[1]))
+    words = OnnxModel(tmp_path).greedy(sources, target.eos_id, suppressed=hidden)
+    assert [target.decode(ids) for ids in words] == (folder / "beam1.txt").read_text().split("\n")[:-1]
 
 
 @pytest.mark.parametrize(

@@ -16,20 +16,24 @@ from ..ops.structure import get
 Params = tuple[tuple[str, Any], ...]
 
 ELEMENTWISE = frozenset(
-    """acos acosh and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clz cosh digamma div eq erf
-    erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac is_finite le lgamma log log1p lt max
-    min ne nextafter not or polygamma population_count pow regularized_incomplete_beta rem round rsqrt
-    select_n shift_left shift_right_arithmetic shift_right_logical sign sinh xor zeta integer_pow square
-    sqrt tan sin cos tanh logistic abs""".split()
+    """
+    abs acos acosh and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clz cos cosh digamma div
+    eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac integer_pow is_finite
+    le le_to lgamma log log1p logistic lt lt_to max min ne nextafter not or polygamma population_count pow
+    regularized_incomplete_beta rem round rsqrt select_n shift_left shift_right_arithmetic
+    shift_right_logical sign sin sinh sqrt square tan tanh xor zeta
+    """.split()
 )
 """Primitives whose nodes broadcast their children as all elementwise operators do."""
 
 OTHERS = frozenset(
-    """argmax argmin broadcast_in_dim clamp conv_general_dilated cumlogsumexp cummax cummin cumprod
-    dot_general dynamic_slice dynamic_update_slice gather pad reduce_and reduce_max reduce_min
-    reduce_or reduce_precision reduce_prod reduce_window_max reduce_window_min reduce_window_sum reduce_xor
-    rev scatter scatter-add scatter-max scatter-min scatter-mul select_and_gather_add
-    select_and_scatter_add sort top_k""".split()
+    """
+    argmax argmin broadcast_in_dim clamp conv_general_dilated cumlogsumexp cummax cummin cumprod dot_general
+    dynamic_slice dynamic_update_slice gather pad reduce_and reduce_max reduce_min reduce_or
+    reduce_precision reduce_prod reduce_window_max reduce_window_min reduce_window_sum reduce_xor rev
+    scatter scatter-add scatter-max scatter-min scatter-mul select_and_gather_add select_and_scatter_add
+    sort top_k
+    """.split()
 )
 """Primitives that are nodes of their own and take children of the shapes that JAX asks for."""
 

@@ -143,6 +143,8 @@ def _slice(equation: Equation) -> Result:
 def _part(x: Node, axis: int, begin: int, end: int, stride: int = 1) -> Node:
     if (begin, end, stride) == (0, x.shape[axis], 1):
         return x
+    if begin >= end:
+        begin, end, stride = 0, 0, 1
     made: Node = SliceViewNodeOp(x, axis=axis, begin=int(begin), end=int(end), stride=int(stride))
     return made
 
