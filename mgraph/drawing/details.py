@@ -10,9 +10,10 @@ from ..errors import GraphError
 from ..node import Node
 from ..places import place
 from ..tape import Tape
+from .faces import short
 from .nodes import Drawn
 
-_FEW = 6
+_FEW, _MOST = 6, 240
 
 
 def details(node: Drawn) -> dict[str, str]:
@@ -22,7 +23,7 @@ def details(node: Drawn) -> dict[str, str]:
     found["trainable"] = "yes" if node.trainable else "no"
     if node.is_checkpoint:
         found["checkpoint"] = "yes"
-    found.update({name: repr(value) for name, value in node.fields.items()})
+    found.update({name: short(repr(value), _MOST) for name, value in node.fields.items()})
     if node.where is not None:
         found["made at"] = place(node.where)
     return found

@@ -74,7 +74,7 @@ def lines_of(scene: Scene, node: Drawn) -> list[str]:
     """Marian's label, type, name and (id/trainable), and below it the shape."""
     name = scene.name_in_box(node)
     label = [node.type, f'"{name}" ({node.number})'] if name else [f"{node.type} ({node.number})"]
-    return [*map(_short, label), _short(shape_text(node.spec))]
+    return [*map(short, label), short(shape_text(node.spec))]
 
 
 def summary_of(scene: Scene, box: Box) -> str:
@@ -117,5 +117,6 @@ def folded_size(title: str, summary: str) -> tuple[float, float]:
     return math.ceil(max(text_width(title, 15) + 34, text_width(summary, 11)) + 28), 50.0
 
 
-def _short(text: str, most: int = 48) -> str:
+def short(text: str, most: int = 48) -> str:
+    """A text without its middle if it is longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) + 1 :]}"

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from ..node import ArgumentNode, Node
-from ..ops.scan import ScanNodeOp
+from ..ops.scan import Body, ScanNodeOp
 from ..places import Place
 from ..specs import Specs, is_wide
 from ..tape import INPUT, Tape, is_leaf
@@ -95,7 +95,8 @@ def _drawn(node: Node) -> Drawn:
 def _fields(operator: Any) -> dict[str, Any]:
     if operator is None:
         return {}
-    return {name: getattr(operator, name) for name in operator.fields if name != "body"}
+    values = {name: getattr(operator, name) for name in operator.fields}
+    return {name: value for name, value in values.items() if not isinstance(value, Body)}
 
 
 def _sources(drawn: Drawn, results: dict[str, list[str]]) -> Iterator[str]:

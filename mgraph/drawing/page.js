@@ -57,13 +57,13 @@ function toggle(key) {
 
 /** Show on what is drawn what is selected and found, and to which clusters it belongs. */
 function mark() {
-  const seen = new Set(found.map(nearestSeen));
+  const seen = new Set(found.map(nearestSeen)), lit = new Set(membersOf(onlyCluster).map(nearestSeen));
   for (const [key, drawing] of drawn) {
     const cluster = scene.clusters[key];
     drawing.classList.toggle("selected", key === selected);
     drawing.classList.toggle("found", seen.has(key));
     drawing.classList.toggle("clustered", cluster !== undefined);
-    drawing.classList.toggle("shown", cluster !== undefined && cluster === onlyCluster);
+    drawing.classList.toggle("shown", lit.has(key));
     if (cluster !== undefined) drawing.style.setProperty("--cluster", clusterColors.get(cluster));
   }
   const inside = (key) => key === selected || pathOf(scene.nodes[key].home).includes(selected);
@@ -205,6 +205,8 @@ function choose(i) {
 const clusterNames = [...new Set(Object.values(scene.clusters))];
 const clusterColors = new Map(clusterNames.map((name, i) =>
   [name, `hsl(${Math.round(i * 137.5) % 360} 70% ${i % 2 ? 78 : 70}%)`]));
+const membersOf = (name) => Object.keys(scene.clusters).filter((key) =>
+  key in scene.nodes && scene.clusters[key] === name);
 let onlyCluster; // the one that is shown apart from the others
 
 function showClusters(on) {
@@ -222,12 +224,11 @@ function showOnly(name) {
 }
 
 function listClusters() {
-  const members = (name) => Object.keys(scene.clusters).filter((key) => scene.clusters[key] === name);
   const rows = clusterNames.map((name) => {
     const color = html("i");
     color.style.setProperty("--cluster", clusterColors.get(name));
     const row = html("div", { title: "Show these nodes alone" }, color, html("span", {}, name),
-      html("span", {}, String(members(name).length)));
+      html("span", {}, String(membersOf(name).length)));
     row.dataset.name = name;
     row.onclick = () => showOnly(onlyCluster === name ? undefined : name);
     return row;
