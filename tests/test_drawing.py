@@ -190,11 +190,11 @@ def test_svg_has_marians_look() -> None:
     texts = {key: [t.text for t in g.iter(f"{SVG}text")] for key, g in nodes.items()}
     assert texts["0"] == ["const (0/0)", "2×3"]  # noqa: RUF001
     assert texts["1"] == ["param", '"W" (1/1)', "3×3"]  # noqa: RUF001
-    pens = {key: g.find(f"{SVG}path").get("stroke-width") for key, g in nodes.items()}  # type: ignore[union-attr]
+    pens = {key: g.find(f"{SVG}path").get("stroke-width") for key, g in nodes.items()}
     assert {key for key, pen in pens.items() if pen == "3"} == {
         str(n.id) for n in graph.tape.nodes if n.is_checkpoint
     }
-    fills = {n.type: nodes[str(n.id)].find(f"{SVG}path").get("fill") for n in graph.tape.nodes}  # type: ignore[union-attr]
+    fills = {n.type: nodes[str(n.id)].find(f"{SVG}path").get("fill") for n in graph.tape.nodes}
     assert len({fills["const"], fills["param"], fills["ReLU"], fills["reshape"]}) == 4
     shown = [text for found in texts.values() for text in found]
     assert any("</script>" in (text or "") for text in shown), "hostile names are shown, not obeyed"
