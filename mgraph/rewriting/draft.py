@@ -36,6 +36,8 @@ class Draft:
         for node in tape.nodes:
             if node in self._roots:
                 self._use(node, None)
+                # What is equal to a root does not become the root, which keeps its users as they are.
+                self._forget_row(node)
         self._alive = tuple(self.users)
         self._lost: dict[Node, str] = {}
 
@@ -73,7 +75,7 @@ class Draft:
         if new not in self.users and new.id >= self._original:
             self._become(rule, root, new)
             vars(root).update({k: v for k, v in vars(new).items() if k not in vars(root)})
-            if root.children:
+            if root.children and root not in self._roots:
                 self.tape.seen[self.tape.rows[root.id]] = root
         elif not self._stand_aside(rule, match, new):
             return None
@@ -129,17 +131,16 @@ class Draft:
         self._lose(rule, self._release(set(before) - set(root.children), root))
 
     def _stand_aside(self, rule: Rule, match: Match, new: Node) -> bool:
-        """Let the users of the root use ``new``, which was there before; a root without users becomes a
-        copy of it. Whether that can be."""
-        root = match.root
-        below = new in _bound(match)
-        if root in self._roots or (new in self.kept and not below):
-            if new.children:
-                self._become(rule, root, new)
-            return bool(new.children)
-        self._redirect(rule, root, new)
-        if not below:
-            self._lose(rule, [new])
+        """Let the users of the root use ``new``, which was there before. Whether that can be: a root that
+        stays becomes a copy of ``new``, which then must not lose a use by that."""
+        root, below = match.root, new in _bound(match)
+        if root not in self._roots:
+            self._redirect(rule, root, new)
+            self._lose(rule, () if below else [new])
+        elif not below and new.children:
+            self._become(rule, root, new)
+        else:
+            return False
         return True
 
     def _redirect(self, rule: Rule, node: Node, new: Node) -> None:
@@ -153,12 +154,12 @@ class Draft:
                 row = self.tape.rows[user.id] = (user.operator, *(c.id for c in user.children))
                 self._use(new, user)
                 self._lose(rule, self._release([node], user))
-                twin = self.tape.seen.setdefault(row, user)
-                if twin is user:
+                if user in self._roots:
                     continue
+                twin = self.tape.seen.setdefault(row, user)
                 if twin not in self.users:
                     self.tape.seen[row] = user
-                elif user not in self._roots and twin not in self.kept:
+                elif twin is not user:
                     self._lose(rule, [twin])
                     pending.append((user, twin))
 
