@@ -141,7 +141,7 @@ def test_the_highway_layer(graph: ExpressionGraph) -> None:
     for leaf in (x, graph.get(f"{gate}_W"), graph.get(f"{inner}_b")):
         np.testing.assert_allclose(gradient(y, leaf), gradient(composed, leaf), atol=2e-6)
     with pytest.raises(ElementTypeError, match="highway: expected a node, got None"):
-        mgraph.highway(x, x)  # type: ignore[call-overload]
+        mgraph.highway(x, x)
 
 
 # ---------------------------------------------------------------- compositions of 16-bit numbers
