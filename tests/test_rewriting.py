@@ -355,6 +355,13 @@ def test_the_report_says_what_changed_where() -> None:
     (change,) = report.changes
     assert (change.rule, change.before, change.after) == ("affine", "+(dot(x, w), b)", "affine(x, w, b)")
     assert report.operators_before == 2 and report.operators_after == 1
-    assert str(report).startswith("2 operators became 1: affine 1x\naffine at ")
+    assert str(report).startswith("operators: 2 before, 1 after; affine 1x\naffine at ")
     assert __file__ in change.place
-    assert str(optimize(graph)) == "nothing to rewrite in 1 operators"
+    assert str(optimize(graph)) == "nothing to rewrite; operators: 1"
+    graph.clear()
+    mgraph.dot(mgraph.transpose(param(graph, "y", 3, 4)), w(graph)) * 0.5
+    told = [(change.before, change.after) for change in optimize(graph).changes]
+    assert told == [
+        ("dot(transpose(y, axes=(1, 0)), w)", "dot(y, w, trans_a=True)"),
+        ("scalar_mult(dot(y, w, trans_a=True), c=0.5)", "dot(y, w, trans_a=True, scale=0.5)"),
+    ]

@@ -45,15 +45,26 @@ class Report:
 
     def __str__(self) -> str:
         if not self.changes:
-            return f"nothing to rewrite in {self.operators_before} operators"
-        total = f"{self.operators_before} operators became {self.operators_after}:"
+            return f"nothing to rewrite; operators: {self.operators_before}"
         rules = ", ".join(f"{name} {count}x" for name, count in self.counts.items())
-        return "\n".join([f"{total} {rules}", *(str(change) for change in self.changes)])
+        first = f"operators: {self.operators_before} before, {self.operators_after} after; {rules}"
+        return "\n".join([first, *(str(change) for change in self.changes)])
 
 
 def expression(node: Node, opened: Collection[Node], top: bool = True) -> str:
-    """``node`` in words, with the children of the nodes in ``opened``: ``negate(log(softmax(x)))``."""
+    """``node`` in words, with children and fields of the nodes in ``opened``: ``sum(exp(x), axis=1)``."""
     if node.children and (top or node in opened):
-        children = ", ".join(expression(child, opened, top=False) for child in node.children)
-        return f"{node.type}({children})"
+        children = [expression(child, opened, top=False) for child in node.children]
+        return f"{node.type}({', '.join([*children, *_fields(node)])})"
     return node.name if node.name != "none" else node.type
+
+
+def _fields(node: Node) -> list[str]:
+    """The operator's fields that are short to say and not the default."""
+    values = {name: getattr(node.operator, name) for name in node.fields}
+    return [
+        f"{name}={value}"
+        for name, value in values.items()
+        if isinstance(value, int | float | str | tuple)
+        and not (name in node.defaults and node.defaults[name] == value)
+    ]
