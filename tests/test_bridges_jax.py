@@ -177,10 +177,26 @@ def straight_through(x: Any) -> Any:
 straight_through.defjvp(lambda primals, tangents: (jnp.round(primals[0]), tangents[0]))
 
 
+@jax.custom_gradient
+def fivefold(x: Any) -> Any:
+    return jnp.cos(x), lambda adj: (5 * adj,)
+
+
+def relu(x: Any) -> Any:
+    """Of the name of one of JAX's functions, and with a rule of its own."""
+    return jnp.maximum(x, 0)
+
+
+relu = jax.custom_jvp(relu)
+relu.defjvp(lambda primals, tangents: (relu(primals[0]), 7 * tangents[0]))
+
+
 @jax.jit
 @functools.partial(jax.checkpoint, static_argnums=1)
 def wrapped(x: Any, power: int) -> Any:
-    return reversed_gradient(x) * x**power + straight_through(x) * lax.stop_gradient(x)
+    return (
+        reversed_gradient(x) * x**power + straight_through(x) * lax.stop_gradient(x) + fivefold(x) * relu(x)
+    )
 
 
 IDS = np.array([2, 0, 2], np.int32)

@@ -211,6 +211,22 @@ class ScaledSquare(mgraph.UnaryNodeOp):
         return self.c * jnp.square(x) / (1 + jnp.exp(-x))
 
 
+@jax.custom_vjp
+def steep(x: Any) -> Any:
+    return jnp.tanh(x)
+
+
+steep.defvjp(lambda x: (jnp.tanh(x), None), lambda _, adj: (9 * adj,))
+
+
+def test_a_function_with_a_rule_of_its_own(tmp_path: Path) -> None:
+    graph = ExpressionGraph()
+    x = graph.input("x", (2, 3))
+    export_onnx(graph, {"y": from_jax(graph, steep, x)}, [x], tmp_path / "y.onnx")
+    value = drawn(2, 3).astype(np.float32)
+    np.testing.assert_allclose(run(tmp_path / "y.onnx", x=value)["y"], np.tanh(value), rtol=1e-5)
+
+
 def test_a_users_operator_is_written_by_its_forward(tmp_path: Path) -> None:
     graph = ExpressionGraph()
     x = graph.input("x", (211, 3))

@@ -27,14 +27,11 @@ def _inlined(name: str) -> Rule:
 
 
 def _custom_call(equation: Equation) -> Result:
-    """JAX's own functions have rules that are derivatives, and some have an operator; a user's function keeps
-    the rule that it was given."""
+    """A function keeps the rule that it was given; for some of JAX's own there is an operator."""
     closed: core.ClosedJaxpr = equation.params["call_jaxpr"]
-    info = getattr(closed.jaxpr.debug_info, "func_src_info", None) or ""
-    if JAX_FOLDER in info:
-        name = info.split(" ")[0]
-        known = _KNOWN.get(name)
-        return known(equation) if known else equation.walk.inline(closed, equation.values)
+    name, _, file = (getattr(closed.jaxpr.debug_info, "func_src_info", None) or "").partition(" at ")
+    if name in _KNOWN and file.startswith(JAX_FOLDER):
+        return _KNOWN[name](equation)
     return equation.as_custom_call()
 
 
@@ -83,3 +80,9 @@ CALLS: dict[str, Rule] = {
     "while": _own_node,
 }
 """The rules of primitives that hold functions, by name."""
+
+WITHOUT_RULES: dict[str, Rule] = {
+    "custom_jvp_call": _inlined("call_jaxpr"),
+    "custom_vjp_call": _inlined("call_jaxpr"),
+}
+"""For values alone, functions with a rule of their own are what they consist of."""

@@ -25,7 +25,8 @@ from .primitive_node import DifferentiablePrimitiveNodeOp, PrimitiveNodeOp, appl
 if TYPE_CHECKING:
     from ..graph import ExpressionGraph
 
-JAX_FOLDER = str(Path(jax.__file__).parent)
+JAX_FOLDER = str(Path(jax.__file__).parent / "_")[:-1]
+_ROOM = str(Path(__file__).parent.parent / "_")[:-1]
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Equation:
         """The line of the user's function that this equation comes from."""
         frames = getattr(getattr(self.source, "source_info", None), "traceback", None)
         for frame in getattr(frames, "frames", ()):
-            if not frame.file_name.startswith((JAX_FOLDER, str(Path(__file__).parent))):
+            if not frame.file_name.startswith((JAX_FOLDER, _ROOM)):
                 return f"{frame.file_name}:{frame.line_num}"
         return "an unknown line"
 

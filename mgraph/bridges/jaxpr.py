@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,7 +11,7 @@ from ..node import Node
 from ..places import place, user_frame
 from ..specs import is_wide
 from ..tape import Tape
-from .equations import Walk, whole
+from .equations import Rule, Walk, whole
 from .errors import BridgeError
 from .primitives import RULES
 
@@ -33,6 +33,13 @@ def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) 
     ``UnsupportedPrimitiveError``, with the primitive's name and the line, for random numbers, callbacks,
     collectives, complex numbers and the like; ``BridgeError`` for what is no node.
     """
+    return translated(graph, function, nodes, RULES)
+
+
+def translated(
+    graph: ExpressionGraph, function: Callable[..., Any], nodes: tuple[Any, ...], rules: Mapping[str, Rule]
+) -> Any:
+    """``from_jax`` with other rules."""
     leaves, form = jax.tree.flatten(nodes)
     for leaf in leaves:
         if not isinstance(leaf, Node) or isinstance(leaf.spec, tuple):
@@ -44,7 +51,7 @@ def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) 
     with jax.enable_x64(any(is_wide(leaf.spec) for leaf in leaves)):
         arguments = jax.tree.unflatten(form, [leaf.spec.struct for leaf in leaves])
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-    walk, first = Walk(graph, RULES), len(graph.tape.nodes)
+    walk, first = Walk(graph, rules), len(graph.tape.nodes)
     results = [whole(value) for value in walk.run(closed.jaxpr, closed.consts, leaves)]
     _hide_dead_ends(graph.tape, first, results)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)

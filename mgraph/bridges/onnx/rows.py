@@ -14,9 +14,11 @@ from ...ops.scan import Body, ScanNodeOp
 from ...places import place
 from ...specs import Spec, Specs, is_wide
 from ...tape import INPUT, Structure, is_leaf
+from ..calls import WITHOUT_RULES
 from ..errors import BridgeError, UnsupportedOperatorError
-from ..jaxpr import from_jax
+from ..jaxpr import translated
 from ..primitive_node import PrimitiveNodeOp
+from ..primitives import RULES as PRIMITIVES
 from .places import RULES as PLACES
 from .primitives import primitive_rule
 from .rules import Operation, Rule
@@ -24,6 +26,7 @@ from .values import RULES as VALUES
 from .writer import Name, Writer
 
 RULES: dict[type, Rule] = {**VALUES, **PLACES}
+_VALUES_ALONE = {**PRIMITIVES, **WITHOUT_RULES}
 
 
 def write_constant(w: Writer, node: Node, value: np.ndarray) -> Name:
@@ -91,7 +94,7 @@ def _write_forward(w: Writer, operation: Operation, values: Sequence[Any]) -> An
     inputs = [graph.input(f"child {i}", s.shape, s.type) for i, s in enumerate(operation.specs)]
     names = {node.id: value for node, value in zip(inputs, values, strict=True)}
     try:
-        made = from_jax(graph, operator.forward_ops, *inputs)
+        made = translated(graph, operator.forward_ops, tuple(inputs), _VALUES_ALONE)
         tops = list(made) if isinstance(made, tuple) else [made]
         excerpt = graph.tape.below([n.id for n in (*inputs, *tops)])
         nodes = [graph.tape.nodes[i] for i in excerpt.inputs]
