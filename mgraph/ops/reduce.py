@@ -259,19 +259,26 @@ def shifted(x: Array, axis: int, fill: float, reverse: bool) -> Array:
 def exponentials(x: Array, axis: int) -> tuple[Array, Array, Array]:
     """``x - top`` along ``axis``, where top is the largest element, and ``exp`` of it and their sum.
 
-    Where all are -inf: -inf, 0 and 1 with top 0, so that shares ``exp(x) / sum`` are 0 rather than NaN. The
-    rules of an operator ask for all in these words, so that XLA computes them once.
+    Where all are -inf the shares ``exp(x - top) / sum`` are 0 rather than NaN. The rules of an operator ask
+    for all in these words, so that XLA computes them once.
     """
     distance = x - largest(x, axis)
     powers = jnp.exp(distance)
-    total = jnp.sum(powers, axis, keepdims=True)
-    return distance, powers, jnp.where(total == 0, 1, total)
+    return distance, powers, divisor(jnp.sum(powers, axis, keepdims=True))
 
 
 def largest(x: Array, axis: int) -> Array:
-    """The largest element along ``axis``, to subtract from all; 0 where it is -inf."""
+    """The largest element along ``axis``, to subtract from all; a finite number where it is -inf."""
     top = jax.lax.stop_gradient(jnp.max(x, axis, keepdims=True))
-    return jnp.where(top == -jnp.inf, 0, top)
+    return jnp.maximum(top, jnp.finfo(x.dtype).min)
+
+
+def divisor(total: Array) -> Array:
+    """A sum that is about 1 or more, or else 0, as are all its terms, as what to divide those by.
+
+    A maximum and not a ``where``, which keeps XLA on the CPU from vectorizing the divisions.
+    """
+    return jnp.maximum(total, 0.5)
 
 
 class LogSumExpNodeOp(FloatReduceNodeOp):

@@ -18,7 +18,7 @@ from ..types import Type, as_type
 from .arithmetic import minus, mult, plus
 from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, accumulable, axis_in, node
 from .precision import in_float32, widened, within
-from .reduce import exponentials, largest
+from .reduce import divisor, exponentials, largest
 from .structure import cast
 
 
@@ -35,9 +35,8 @@ class SoftmaxNodeOp(FloatUnaryNodeOp):
     @in_float32
     def backward_ops(self, adj: Array, p: Array, x: Array) -> Gradients:
         # The sum of p is 1 but for rounding, which for an almost certain p may be all of 1 - p.
-        total = jnp.sum(p, self.axis, keepdims=True)
-        mean = jnp.sum(p * adj, self.axis, keepdims=True) / jnp.where(total == 0, 1, total)
-        return (p * (adj - mean),)
+        total = divisor(jnp.sum(p, self.axis, keepdims=True))
+        return (p * (adj - jnp.sum(p * adj, self.axis, keepdims=True) / total),)
 
 
 def softmax(x: Node, mask: Node | int | None = None, axis: int = -1) -> Node:
@@ -230,7 +229,7 @@ class UnlikelihoodNodeOp(LossNodeOp):
         powers = jnp.exp(others - top)
         total = jnp.sum(powers, -1, keepdims=True)
         odds = jnp.where(logit == -jnp.inf, logit, logit - top - jnp.log(total))
-        return odds, named, powers / jnp.where(total == 0, 1, total)
+        return odds, named, powers / divisor(total)
 
 
 def unlikelihood(logits: Node, indices: Node) -> Node:
