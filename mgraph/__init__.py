@@ -6,9 +6,16 @@ hand-written gradients. See ``ExpressionGraph`` to start.
 
 from __future__ import annotations
 
+from . import drawing as drawing
 from . import expression as expression
 from . import functional as functional
 from . import inits as inits
+from .bridges import BridgeError as BridgeError
+from .bridges import UnsupportedOperatorError as UnsupportedOperatorError
+from .bridges import UnsupportedPrimitiveError as UnsupportedPrimitiveError
+from .bridges import export_onnx as export_onnx
+from .bridges import from_jax as from_jax
+from .bridges import import_onnx as import_onnx
 from .dumps import DumpDiff as DumpDiff
 from .dumps import NodeDifference as NodeDifference
 from .dumps import diff as diff

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from . import dumps, inits, parameter_files
+from . import drawing, dumps, inits, parameter_files
 from .assignment import assign
 from .errors import ArgumentError, GraphError, ParameterError
 from .function import Function
@@ -26,6 +26,7 @@ from .places import user_frame
 from .printing import print_gradient, print_value
 from .programs import PROGRAMS
 from .recording import new_leaf
+from .rewriting import DEFAULT, Report, Rule, optimize
 from .run import Run
 from .settings import GraphSettings
 from .shape import as_shape
@@ -249,6 +250,11 @@ class ExpressionGraph(GraphSettings):
         for ``forward()``, or for ``backprop()``. The step is compiled and not run."""
         return self.run_of(self.tape).fusion(backward)
 
+    def optimize(self, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
+        """Rewrite what is recorded, before ``forward()``, by rules until none fits; says what changed. See
+        ``mgraph.rewriting.optimize``."""
+        return optimize(self, rules, keep)
+
     def clear(self) -> None:
         """Forget all nodes; keep parameters and their gradients."""
         self.tape = Tape(self)
@@ -304,6 +310,29 @@ class ExpressionGraph(GraphSettings):
         """The values of all named nodes (parameters, inputs, those with ``set_name``) in the order of
         recording, after ``forward()``."""
         return dumps.values(self)
+
+    def draw(self, path: str | os.PathLike[str] | None = None, *, depth: int | None = None) -> str:
+        """The graph as SVG, also written to ``path`` if one is given; groups deeper than ``depth`` are
+        folded. See ``mgraph.drawing.draw``."""
+        return drawing.draw(self, path, depth=depth)
+
+    def html(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        clusters: Mapping[int, str] | None = None,
+        statistics: bool = True,
+        title: str = "Expression graph",
+    ) -> str:
+        """The graph as one page to explore in a browser, also written to ``path`` if one is given;
+        ``clusters=graph.fusion_report().clusters`` shows the kernels. See ``mgraph.drawing.html``."""
+        return drawing.html(self, path, clusters=clusters, statistics=statistics, title=title)
+
+    def _repr_svg_(self) -> str:
+        return drawing.repr_svg(self)
+
+    def _repr_html_(self) -> str:
+        return drawing.repr_html(self)
 
     def dump(self, path: str | os.PathLike[str]) -> None:
         """Write ``values()`` to ``path``, an ``.npz`` or a ``.bin``; ``mgraph diff`` compares two of them."""

@@ -92,6 +92,8 @@ class Node(metaclass=NodeMeta):
     """The name given by the user or, for a parameter, its name in the model; ``"none"`` without one."""
     debug_message: str | None = None
     is_checkpoint: bool = False
+    absorbed_by: str | None = None
+    """The rewrite of ``graph.optimize`` that computes this node, or a use of it, in another way now."""
     index_children: ClassVar[tuple[int, ...]] = ()
     """Children that hold indices: of an integer type, outside the common element type."""
     composite: ClassVar[bool] = False

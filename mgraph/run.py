@@ -24,12 +24,12 @@ from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
 from .memo import frontier
 from .memory import MemoryUse
-from .node import Node
 from .places import place
 from .plans import ForwardPlan, JointPlan, Results
 from .programs import PROGRAMS, Program
 from .specs import as_jax, has_float, is_wide
 from .tape import INPUT, Excerpt, Tape, is_leaf
+from .tops import one_top
 from .trace import Checkpoints, run_draws, run_key
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ class Run:
     def _execute(self, segment: Segment) -> None:
         tape, graph = self._tape, self._graph
         outputs = self._outputs(segment)
-        excerpt = tape.span(segment.start, segment.stop)
+        whole = segment.start == 0 and segment.stop == len(tape.nodes)
+        excerpt = self._needed(outputs) if whole else tape.span(segment.start, segment.stop)
         if graph.is_inference() and not segment.start and not graph.throw_nan:
             rest = self._remember(segment, outputs)
             outputs = [i for i in outputs if i not in self._values]
@@ -145,8 +146,7 @@ class Run:
         )
         args = self._arguments(excerpt, segment.leaves)
         program = segment.program = self._program(plan, args)
-        alone = len(self._segments) == 1 and segment.stop == len(tape.nodes)
-        if program.backward_follows and alone and not graph.is_inference():
+        if program.backward_follows and whole and not graph.is_inference():
             program.backward_follows = False
             self._run_joint(0.0)
             return
@@ -276,48 +276,64 @@ class Run:
             raise GraphError(f"this {node.type} node, made at {place(node.where)}, {problem} has no gradient")
         if self._gradients is not None and row in self._gradients:
             return self._gradients[row]
+        if node.absorbed_by is not None:
+            raise GraphError(
+                f"the gradient of this {node.type} node, made at {place(node.where)}, is not computed apart: "
+                f"the rewrite {node.absorbed_by!r} absorbed it; graph.optimize(keep=[node]) keeps it"
+            )
         return self._reverse.adjoint(row, self._top)
 
     def _run_joint(self, clip_value: float) -> None:
         """Forward and backward as one program."""
         excerpt, plan, args = self._joint(clip_value)
         results = self._program(plan, args)(*args)
-        self._top = plan.top
-        self._values.update(zip(plan.outputs, results.values, strict=True))
+        ids = list(excerpt.row_of)
+        self._top = ids[plan.top]
+        self._values.update(zip((ids[i] for i in plan.outputs), results.values, strict=True))
         for s in self._segments:
             s.ran = True
         by_leaf = zip((excerpt.inputs[k] for k in plan.trained), results.gradients, strict=True)
-        self._gradients = {**dict(by_leaf), **results.probes}
+        self._gradients = {**dict(by_leaf), **{ids[i]: probe for i, probe in results.probes.items()}}
         self._check(excerpt, results)
 
     def _joint(self, clip_value: float) -> tuple[Excerpt, JointPlan, tuple[Any, Any]]:
         """What forward and backward as one program compute, and of what."""
         tape, graph = self._tape, self._graph
-        top = self.one_top()
-        excerpt = tape.whole()
-        outputs = tuple(sorted({top, *(i for s in self._segments for i in self._outputs(s))}))
+        top = one_top(tape)
+        shown = [n for n in tape.debugged if n.trainable and n.children]
+        ids = sorted({top, *(i for s in self._segments for i in self._outputs(s)), *(n.id for n in shown)})
+        excerpt = self._needed(ids)
+        row_of = excerpt.row_of
+        outputs = tuple(row_of[i] for i in ids)
         trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
         # A parameter's gradient is clipped once it is accumulated.
         own = tuple(k for k in trained if clip_value and tape.nodes[excerpt.inputs[k]].type != "param")
-        shown = tuple((n.id, n.spec) for n in tape.debugged if n.trainable and n.children)
         plan = JointPlan(
             excerpt.structure,
             outputs,
             graph.derivatives,
-            top,
+            row_of[top],
             trained,
-            shown,
+            tuple((row_of[n.id], n.spec) for n in shown),
             clip_value,
             own,
-            checkpoints=None if graph.throw_nan else self._checkpoints((*outputs, *(i for i, _ in shown))),
+            checkpoints=None if graph.throw_nan else self._checkpoints(excerpt, outputs),
             watch=graph.throw_nan,
         )
         return excerpt, plan, self._arguments(excerpt, self._all_leaves())
 
-    def _checkpoints(self, wanted: tuple[int, ...]) -> Checkpoints | None:
-        """Where the graph's checkpointing cuts the tape; ``None`` if it does not."""
-        rows = cuts(self._tape, self._graph.checkpointing)
-        return Checkpoints(tuple(sorted(rows)), wanted, platform_of(self._graph.device)) if rows else None
+    def _needed(self, outputs: Sequence[int]) -> Excerpt:
+        """The whole tape, or what the outputs need of it where the rest is not for the user's eyes: what
+        rewrites have absorbed must not be watched, nor count among what a checkpoint keeps."""
+        graph, tape = self._graph, self._tape
+        careful = graph.throw_nan or graph.checkpointing
+        return tape.below(outputs) if careful and tape.not_roots else tape.whole()
+
+    def _checkpoints(self, excerpt: Excerpt, wanted: tuple[int, ...]) -> Checkpoints | None:
+        """Where the graph's checkpointing cuts the excerpt; ``None`` if it does not."""
+        found = cuts(self._tape, self._graph.checkpointing)
+        rows = tuple(sorted(excerpt.row_of[i] for i in found if i in excerpt.row_of))
+        return Checkpoints(rows, wanted, platform_of(self._graph.device)) if rows else None
 
     def fusion(self, backward: bool) -> FusionReport:
         """The kernels of the compiled program of the whole tape, which is not run."""
@@ -353,30 +369,3 @@ class Run:
                         "call graph.backprop() to run everything with the new values"
                     )
         return merged
-
-    def one_top(self) -> int:
-        """The one trainable node that no other trainable node uses; ``GraphError`` if there are several.
-
-        What is not trainable (a ``stop_gradient``, a comparison) may look at the top without becoming it,
-        and so may what ``remove_as_root`` was called with.
-        """
-        tape = self._tape
-        consumed = {child.id for n in tape.nodes if n.trainable for child in n.children}
-        able = [n for n in tape.nodes if n.trainable and n.children and has_float(n.spec)]
-        tops = [n for n in able if n.id not in consumed and n.id not in tape.not_roots]
-        if len(tops) > 1:
-            tops = [n for n in tops if n.type != "tupleView"] or tops
-        if not tops:
-            raise GraphError(
-                "backward() needs a trainable top node, but no node depends on a trainable parameter"
-            )
-        if len(tops) > 1:
-            listed = "".join(f"\n  {_line(n)}" for n in tops)
-            raise GraphError(f"backward() needs one top node, there are {len(tops)}:{listed}")
-        if isinstance(tops[0].spec, tuple):
-            raise GraphError(f"the top node has several outputs; take one of them: {_line(tops[0])}")
-        return tops[0].id
-
-
-def _line(node: Node) -> str:
-    return f"{node.type} {node.name!r} {node.spec!r} (id {node.id}) made at {place(node.where)}"

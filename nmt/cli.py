@@ -225,7 +225,8 @@ def diff(argv: Sequence[str]) -> int | None:
         raise OptionError(f"two files are needed, got {len(values['operands'])}")
     from mgraph.dumps import print_diff
 
-    return print_diff(*values["operands"], values["rtol"], values["atol"])
+    first, second = values["operands"]
+    return print_diff(first, second, values["rtol"], values["atol"])
 
 
 def demo(argv: Sequence[str]) -> int | None:

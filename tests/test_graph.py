@@ -529,3 +529,29 @@ def test_two_thousand_nodes_build_and_run_with_one_compile() -> None:
         graph.forward()
         assert np.isfinite(top.val()).all()
     assert (mgraph.compile_stats() - before).misses == 1
+
+
+def test_what_only_a_node_without_gradient_uses_is_no_top() -> None:
+    graph = ExpressionGraph()
+    x = graph.param("x", (3,), inits.from_vector([1.0, 4.0, 2.0]))
+    largest = mgraph.max(x)
+    mgraph.sum(mgraph.exp(x - mgraph.stop_gradient(largest)))
+    graph.backprop()
+    np.testing.assert_allclose(x.grad(), np.exp([-3.0, 0.0, -2.0]), rtol=1e-6)
+
+
+def test_an_absorbed_node_can_be_read_and_names_what_absorbed_it() -> None:
+    graph = ExpressionGraph()
+    graph.set_throw_nan()
+    logits = graph.param("logits", (2, 3), inits.from_vector([0.0, 200.0, 0.0, 1.0, 2.0, 3.0]))
+    p = mgraph.softmax(logits)
+    labels = graph.indices([0, 2], like=logits, axis=0)
+    loss = mgraph.sum(-mgraph.log(mgraph.gather(p, -1, mgraph.reshape(labels, (2, 1)))))
+    report = graph.optimize()
+    assert "cross_entropy" in str(report)
+    # The logarithm of the first probability, 0, is no part of the loss any more.
+    graph.backprop()
+    assert np.isfinite(loss.val()).all() and np.isfinite(logits.grad()).all()
+    np.testing.assert_allclose(p.val()[0], [0, 1, 0], atol=1e-6)
+    with pytest.raises(GraphError, match=r"the rewrite '.*' absorbed it; graph.optimize\(keep=\[node\]\)"):
+        p.grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from leaves import constant, gradient, param, value
 
 import mgraph
 from mgraph import ElementTypeError, ExpressionGraph, ShapeError, TupleViewNodeOp
+from mgraph.ops.shape import SliceViewNodeOp
 
 
 @pytest.fixture
@@ -183,3 +185,24 @@ def test_insert_writes_in_place_of_what_was_there(graph: ExpressionGraph) -> Non
     assert np.asarray(nodes[1].val()).tolist() == [[0, 0, 1, 1]] * 2
     assert gradient(nodes[0], buffer).tolist() == [[1, 0, 0, 1]] * 2
     assert gradient(nodes[0] * 3, part).tolist() == [[3, 3]] * 2
+
+
+def test_both_impossible(graph: ExpressionGraph) -> None:
+    a = param(graph, [-math.inf, 0.0, -math.inf], "a")
+    b = param(graph, [-math.inf, -math.inf, 1.0], "b")
+    both = mgraph.logaddexp(a, b)
+    assert value(both).tolist() == [-math.inf, 0, 1]
+    assert gradient(both, a).tolist() == [0, 1, 0] and gradient(both, b).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("loss", [mgraph.cross_entropy, mgraph.unlikelihood])
+def test_negative_labels_are_no_classes(graph: ExpressionGraph, loss: Any) -> None:
+    x = param(graph, np.ones((2, 3)))
+    found = loss(x, constant(graph, [-1, 2], "int32"))
+    assert np.isnan(value(found)).ravel().tolist() == [True, False]
+
+
+def test_an_empty_slice_has_a_gradient_of_zeros(graph: ExpressionGraph) -> None:
+    x = param(graph, np.ones((2, 5)))
+    nothing = SliceViewNodeOp(x, axis=1, begin=3, end=3, stride=2)
+    assert nothing.shape == (2, 0) and gradient(nothing, x).tolist() == [[0] * 5] * 2

@@ -22,6 +22,7 @@ from ..places import place
 from ..shape import Shape
 from ..specs import Spec, spec_of
 from ..tape import Row, Structure, is_leaf
+from ..tops import one_top
 from ..types import Type
 from .report import GradientCheck, GradientReport
 from .witnesses import Problem
@@ -65,7 +66,7 @@ def check_gradients(
     """
     settings = _Settings(seed, rule_set, thorough)
     if isinstance(target, ExpressionGraph):
-        top = target.tape.nodes[target.run_of(target.tape).one_top()]
+        top = target.tape.nodes[one_top(target.tape)]
         return _check_node(top, settings)
     if isinstance(target, Node):
         return _check_node(target, settings)

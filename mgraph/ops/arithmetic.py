@@ -218,7 +218,11 @@ class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):
         return jnp.logaddexp(a, b)
 
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
-        return adj * jax.nn.sigmoid(a - b), adj * jax.nn.sigmoid(b - a)
+        # Where both are -inf there is no gradient, rather than that of -inf + inf.
+        some = jnp.maximum(a, b) != -jnp.inf
+        difference = jnp.where(some, a - b, 0)
+        adj = jnp.where(some, adj, 0)
+        return adj * jax.nn.sigmoid(difference), adj * jax.nn.sigmoid(-difference)
 
 
 def logaddexp(a: Node, b: Node) -> Node:

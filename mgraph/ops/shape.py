@@ -243,6 +243,8 @@ class SliceViewNodeOp(UnaryNodeOp):
         return jax.lax.slice_in_dim(x, self.begin, self.end, self.stride, self.axis)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        if not adj.size:
+            return (jnp.zeros_like(x),)
         last = self.begin + (adj.shape[self.axis] - 1) * self.stride
         pad = [(0, 0, 0)] * x.ndim
         pad[self.axis] = (self.begin, x.shape[self.axis] - 1 - last, self.stride - 1)

@@ -145,6 +145,13 @@ class LossNodeOp(FloatNodeOp):
         return (math.prod(shape[:-1]),)
 
 
+def _classes(indices: Array, logits: Array) -> Array:
+    """The indices, negative ones as a class beyond the last: JAX would count them from the end."""
+    if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
+        return indices
+    return jnp.where(indices < 0, logits.shape[-1], indices)
+
+
 class CrossEntropyNodeOp(LossNodeOp):
     type = "x-ent"
     alpha: float
@@ -157,7 +164,7 @@ class CrossEntropyNodeOp(LossNodeOp):
 
     def forward_ops(self, logits: Array, indices: Array) -> Array:
         x = logits.astype(self._inner(logits))
-        labels = indices.reshape(*x.shape[:-1], 1)
+        labels = _classes(indices, x).reshape(*x.shape[:-1], 1)
         distance, _, total = exponentials(x, -1)
         gold = jnp.take_along_axis(distance, labels, -1, mode="fill")
         loss = (1 - self.alpha) * (jnp.log(total) - gold)
@@ -167,7 +174,7 @@ class CrossEntropyNodeOp(LossNodeOp):
 
     def backward_ops(self, adj: Array, val: Array, logits: Array, indices: Array) -> Gradients:
         x = logits.astype(self._inner(logits))
-        labels = indices.reshape(*x.shape[:-1], 1)
+        labels = _classes(indices, x).reshape(*x.shape[:-1], 1)
         _, powers, total = exponentials(x, -1)
         gold = jnp.arange(x.shape[-1], dtype=labels.dtype) == labels
         adj = adj.astype(x.dtype)
@@ -221,7 +228,7 @@ class UnlikelihoodNodeOp(LossNodeOp):
         """``log(p / (1 - p))``, the logit of the indexed class minus logsumexp of the others; where that
         class is; and the softmax of the others among themselves."""
         rows = x.shape[:-1] if indices.size == math.prod(x.shape[:-1]) else x.shape[-3:-1]
-        labels = indices.reshape(*[1] * (x.ndim - 1 - len(rows)), *rows, 1)
+        labels = _classes(indices, x).reshape(*[1] * (x.ndim - 1 - len(rows)), *rows, 1)
         named = jnp.arange(x.shape[-1], dtype=labels.dtype) == labels
         logit = jnp.take_along_axis(x, labels, -1, mode="fill")
         others = jnp.where(named, -jnp.inf, x)

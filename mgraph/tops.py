@@ -1,0 +1,39 @@
+"""The top of a graph: the node whose gradients ``backward()`` computes."""
+
+from __future__ import annotations
+
+from .errors import GraphError
+from .node import Node
+from .places import place
+from .specs import has_float
+from .tape import Tape
+
+
+def one_top(tape: Tape) -> int:
+    """The one trainable node that no other trainable node uses; ``GraphError`` if there are several.
+
+    What is not trainable (a ``stop_gradient``, a comparison) may look at a node without hiding it or making
+    it a second top, and ``remove_as_root`` takes a node out of the count.
+    """
+    consumed = {child.id for n in tape.nodes if n.trainable for child in n.children}
+    able = [n for n in tape.nodes if n.trainable and n.children and has_float(n.spec)]
+    tops = [n for n in able if n.id not in consumed and n.id not in tape.not_roots]
+    if len(tops) > 1:
+        tops = [n for n in tops if n.type != "tupleView"] or tops
+    if len(tops) > 1:
+        below = {top: tape.below([top.id]).row_of for top in tops}
+        tops = [n for n in tops if not any(n.id in below[top] for top in tops if top is not n)]
+    if not tops:
+        raise GraphError(
+            "backward() needs a trainable top node, but no node depends on a trainable parameter"
+        )
+    if len(tops) > 1:
+        listed = "".join(f"\n  {_line(n)}" for n in tops)
+        raise GraphError(f"backward() needs one top node, there are {len(tops)}:{listed}")
+    if isinstance(tops[0].spec, tuple):
+        raise GraphError(f"the top node has several outputs; take one of them: {_line(tops[0])}")
+    return tops[0].id
+
+
+def _line(node: Node) -> str:
+    return f"{node.type} {node.name!r} {node.spec!r} (id {node.id}) made at {place(node.where)}"
