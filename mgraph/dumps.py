@@ -17,6 +17,7 @@ import numpy as np
 
 from .errors import ArgumentError
 from .parameter_files import read_items, write_items
+from .tables import table
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
@@ -104,12 +105,7 @@ class DumpDiff:
             if node.problem and not node.beyond:
                 numbers = ("-", "-", "-")
             rows.append(("*" if node.problem else "", node.name, node.type, shape, *numbers))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            left = (f"{cell:<{width}}" for cell, width in zip(row[:4], widths, strict=False))
-            right = (f"{cell:>{width}}" for cell, width in zip(row[4:], widths[4:], strict=True))
-            lines.append("  ".join([*left, *right]).rstrip())
-        return "\n".join(lines)
+        return "\n".join([*lines, *table(rows, "<<<<>>>")])
 
 
 def diff(a: Mapping[str, Any], b: Mapping[str, Any], rtol: float = RTOL, atol: float = ATOL) -> DumpDiff:

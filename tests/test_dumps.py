@@ -207,3 +207,12 @@ def test_models_are_compared_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_diff(npz, folder / "quantized.intgemm8.bin") == 1
     assert "the first node that differs is 'tall_W': by 0.0" in capsys.readouterr().out
     assert print_diff(npz, folder / "quantized.intgemm8.bin", atol=0.01) == 0
+
+
+def test_the_table_of_differences_is_aligned() -> None:
+    lines = str(diff({"a": np.zeros(2), "longer": np.zeros(())}, {"a": np.ones(2)})).splitlines()[2:]
+    assert lines == [
+        "     node    type     shape   max |a-b|  relative  beyond",
+        "  *  a       float64  2         1.0e+00   1.0e+00       2",
+        "  *  longer  float64  scalar          -         -       -",
+    ]

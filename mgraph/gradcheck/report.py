@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import GradientError
+from ..tables import table
 
 TOLERANCES: Mapping[str, float] = {
     "jax": 1e-10,
@@ -94,7 +94,8 @@ class GradientReport:
         for c in self.checks:
             shape = "x".join(map(str, c.shape)) or "scalar"
             rows.append((c.name, shape, *cells(c.differences, columns), verdict(c.problem, c.objections)))
-        return "\n".join([self.title, *table(rows, left=2), *([f"  {self.note}"] if self.note else [])])
+        lines = table(rows, f"<<{'>' * len(columns)}<")
+        return "\n".join([self.title, *lines, *([f"  {self.note}"] if self.note else [])])
 
 
 def verdict(problem: str, objections: Iterable[str]) -> str:
@@ -118,16 +119,3 @@ def largest(differences: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """For each witness the largest of the differences."""
     every = list(differences)
     return {w: max(d[w] for d in every if w in d) for w in TOLERANCES if any(w in d for d in every)}
-
-
-def table(rows: Sequence[Sequence[Any]], left: int) -> list[str]:
-    """Lines with the first ``left`` columns and the last one aligned to the left, the others to the right."""
-    widths = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        parts = [
-            f"{cell:{'<' if i < left or i == len(row) - 1 else '>'}{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(f"  {'  '.join(parts)}".rstrip())
-    return lines

@@ -15,8 +15,9 @@ from typing import Any
 from .. import ops
 from ..errors import ArgumentError, MGraphError
 from ..node import NaryNodeOp
+from ..tables import table
 from .check import check_gradients
-from .report import GradientReport, cells, columns_of, largest, table, verdict
+from .report import GradientReport, cells, columns_of, largest, verdict
 
 Operator = type[NaryNodeOp]
 
@@ -81,7 +82,7 @@ class OperatorReport:
         total = f"{len(rows) - 1} operators, {sum(r.cases for r in self.rows)} cases, {wrong} wrong"
         worst = cells(largest(row.differences for row in self.rows), columns)
         rows.append(("largest", "", "", *worst, ""))
-        return "\n".join([*table(rows, left=2), total])
+        return "\n".join([*table(rows, f"<<>{'>' * len(columns)}<"), total])
 
     def as_json(self) -> dict[str, Any]:
         """The table as what ``json.dumps`` takes; a difference that is not finite is ``None``."""
