@@ -22,6 +22,9 @@ from .errors import ArgumentError
 
 log = logging.getLogger("mgraph.programs")
 
+_SETTINGS = ("jax_default_device", "jax_default_matmul_precision")
+"""What of JAX's settings a program is compiled with."""
+
 
 @dataclass(frozen=True)
 class CompileStats:
@@ -91,9 +94,10 @@ class ProgramCache:
         """The program of ``key``; on first use ``function`` is compiled for arguments like ``args``.
 
         ``label`` describes it in the log, ``wide`` enables 64-bit types. The buffers of the ``donated``
-        arguments are given to the program, which may write its results there.
+        arguments are given to the program, which may write its results there. JAX's default device and
+        precision of matrix products are those of now.
         """
-        key = (key, device, wide, donated)
+        key = (key, device, wide, donated, *(getattr(jax.config, setting) for setting in _SETTINGS))
         with self._lock:
             program = self._programs.get(key)
             if program is not None:

@@ -9,7 +9,8 @@ the old ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,8 @@ class Run:
         self._values: dict[int, Any] = {}
         self._drawn: dict[int, Any] = {}
         self._gradients: dict[int, Any] | None = None
+        self._watched: tuple[list[int], Any] | None = None
+        """Nodes and whether their gradients are finite, if that is watched."""
         self._top: int | None = None
         self._reverse: Interpreter | None = None
         self._claimed = False
@@ -90,14 +93,29 @@ class Run:
         tape.seen.clear()
         if start == stop:
             return
-        if start == 0:
-            used: Sequence[int] = tape.inputs
-        else:
-            self._graph.dynamic = True
-            used = [i for i in tape.span(start, stop).inputs if tape.rows[i][0] is INPUT]
-        leaves = {i: tape.nodes[i].leaf_value() for i in used}
-        self._segments.append(Segment(start, stop, leaves))
+        segment = self._frozen(start, stop)
+        self._graph.dynamic = self._graph.dynamic or start > 0
+        self._segments.append(segment)
         self._gradients, self._claimed, self._reverse = None, False, None
+
+    def _frozen(self, start: int, stop: int) -> Segment:
+        """The nodes from ``start`` to before ``stop`` with the present values of their leaves."""
+        tape = self._tape
+        inputs: Sequence[int] = tape.inputs if start == 0 else tape.span(start, stop).inputs
+        return Segment(
+            start, stop, {i: tape.nodes[i].leaf_value() for i in inputs if tape.rows[i][0] is INPUT}
+        )
+
+    @contextmanager
+    def _all_covered(self) -> Iterator[None]:
+        """As after ``forward()``, for an analysis, which freezes nothing."""
+        before, stop = self._segments, len(self._tape.nodes)
+        if self.covered < stop:
+            self._segments = [*before, self._frozen(self.covered, stop)]
+        try:
+            yield
+        finally:
+            self._segments = before
 
     def forget_gradients(self) -> None:
         """Drop gradients that ran ahead of ``backward()``: what is trainable has changed."""
@@ -153,7 +171,7 @@ class Run:
         results = program(*args)
         self._values.update(zip(outputs, results.values, strict=True))
         segment.ran = True
-        self._check(excerpt, results)
+        self._check_values(excerpt, results)
 
     def _remember(self, segment: Segment, outputs: Sequence[int]) -> list[int]:
         """Get what depends on parameters alone from the graph's memo; the rows that depend on more."""
@@ -174,13 +192,16 @@ class Run:
         wide = plan.structure.is_wide()
         return PROGRAMS.get(plan, str(plan), plan, args, device=self._graph.device, wide=wide)
 
-    def _check(self, excerpt: Excerpt, results: Results) -> None:
-        """``NonFiniteError`` about what was watched and is not finite."""
-        nodes = [self._tape.nodes[i] for i in excerpt.row_of]
+    def _check_values(self, excerpt: Excerpt, results: Results) -> None:
+        """``NonFiniteError`` if a value was watched and is not finite."""
         if results.finite is not None:
-            check_values(nodes, results.finite)
-        if results.finite_gradients is not None:
-            check_gradients_of(nodes, results.finite_gradients)
+            check_values([self._tape.nodes[i] for i in excerpt.row_of], results.finite)
+
+    def _check_gradients(self) -> None:
+        """``NonFiniteError`` if a gradient was watched and is not finite."""
+        if self._watched is not None:
+            rows, finite = self._watched
+            check_gradients_of([self._tape.nodes[i] for i in rows], finite)
 
     def _outputs(self, segment: Segment) -> list[int]:
         """The nodes whose values a program returns: tops and those that are shown to the user, in a dynamic
@@ -189,7 +210,7 @@ class Run:
         inner = range(segment.start, segment.stop)
         operators = [i for i in inner if not is_leaf(tape.rows[i])]
         graph = self._graph
-        if graph.dynamic and (segment.start or graph.is_inference()):
+        if segment.start or (graph.dynamic and graph.is_inference()):
             return operators
         consumed = {k for i in operators for k in tape.rows[i][1:]}
         shown = {node.id for node in tape.debugged} | {node.child(0).id for node, _ in tape.observers}
@@ -257,6 +278,7 @@ class Run:
             self._run_joint(clip_value)
         elif first.program is not None:
             first.program.backward_follows = True
+        self._check_gradients()
         self._claimed = True
         self._reverse = self._interpreter(self._all_leaves(), clip_value)
         assert self._gradients is not None
@@ -294,7 +316,8 @@ class Run:
             s.ran = True
         by_leaf = zip((excerpt.inputs[k] for k in plan.trained), results.gradients, strict=True)
         self._gradients = {**dict(by_leaf), **{ids[i]: probe for i, probe in results.probes.items()}}
-        self._check(excerpt, results)
+        self._watched = None if results.finite_gradients is None else (ids, results.finite_gradients)
+        self._check_values(excerpt, results)
 
     def _joint(self, clip_value: float) -> tuple[Excerpt, JointPlan, tuple[Any, Any]]:
         """What forward and backward as one program compute, and of what."""
@@ -337,24 +360,22 @@ class Run:
 
     def fusion(self, backward: bool) -> FusionReport:
         """The kernels of the compiled program of the whole tape, which is not run."""
-        if self.covered < len(self._tape.nodes):
-            self.forward()
         plan: ForwardPlan | JointPlan
-        if backward:
-            excerpt, plan, args = self._joint(0.0)
-        else:
-            excerpt = self._tape.whole()
-            outputs = {i for s in self._segments for i in self._outputs(s)}
-            plan = ForwardPlan(excerpt.structure, tuple(sorted(outputs)), self._graph.derivatives)
-            args = self._arguments(excerpt, self._all_leaves())
+        with self._all_covered():
+            if backward:
+                excerpt, plan, args = self._joint(0.0)
+            else:
+                excerpt = self._tape.whole()
+                outputs = {i for s in self._segments for i in self._outputs(s)}
+                plan = ForwardPlan(excerpt.structure, tuple(sorted(outputs)), self._graph.derivatives)
+                args = self._arguments(excerpt, self._all_leaves())
         program = self._program(replace(plan, labels=True), args)
         return fusion_report(program.compiled.as_text(), [self._tape.nodes[i] for i in excerpt.row_of])
 
     def memory(self) -> MemoryUse:
         """What forward and backward need, from XLA's analysis of the compiled program, which is not run."""
-        if self.covered < len(self._tape.nodes):
-            self.forward()
-        _, plan, args = self._joint(0.0)
+        with self._all_covered():
+            _, plan, args = self._joint(0.0)
         return MemoryUse.of(self._program(plan, args).compiled, self._graph.reserved_bytes())
 
     def _all_leaves(self) -> dict[int, Any]:

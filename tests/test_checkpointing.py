@@ -116,3 +116,18 @@ def test_memory_is_known_before_anything_runs() -> None:
     graph.reserve_workspace_mb(-1)
     assert graph.fits() and (graph.memory().reserved or 0) > 1 << 28
     graph.backprop()
+
+
+def test_an_analysis_is_no_forward() -> None:
+    graph = ExpressionGraph()
+    x, w = graph.input("x", (2,)), graph.param("w", (2,), inits.ones())
+    x.set_value([1, 1])
+    inner = x * w
+    top = mgraph.sum(inner)
+    graph.memory(), graph.fusion_report(), graph.fusion_report(backward=True)
+    with pytest.raises(GraphError, match="not computed yet"):
+        top.val()
+    assert x * w is inner
+    x.set_value([2, 3])
+    graph.forward()
+    assert top.scalar() == 5 and not graph.dynamic

@@ -94,3 +94,15 @@ def test_later_nodes_are_watched_too(graph: ExpressionGraph) -> None:
     mgraph.log(inner - 2)
     with pytest.raises(NonFiniteError, match="the value of log"):
         graph.forward()
+
+
+def test_a_gradient_is_reported_by_every_backward_and_by_no_forward(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2,), inits.from_vector([0.0, 4.0]))
+    for _ in range(2):
+        graph.clear()
+        top = mgraph.sum(mgraph.sqrt(x))
+        graph.forward()
+        assert top.scalar() == 2
+        for _ in range(2):
+            with pytest.raises(NonFiniteError, match="the gradient of param 'x'"):
+                graph.backward()

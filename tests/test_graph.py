@@ -555,3 +555,23 @@ def test_an_absorbed_node_can_be_read_and_names_what_absorbed_it() -> None:
     np.testing.assert_allclose(p.val()[0], [0, 1, 0], atol=1e-6)
     with pytest.raises(GraphError, match=r"the rewrite '.*' absorbed it; graph.optimize\(keep=\[node\]\)"):
         p.grad()
+
+
+def test_programs_keep_to_the_precision_and_the_device_that_jax_is_set_to() -> None:
+    graph = ExpressionGraph()
+    x = graph.param("x", (3, 3))
+
+    def programs_compiled() -> int:
+        graph.clear()
+        before = mgraph.compile_stats()
+        y = mgraph.dot(x, x)
+        graph.forward()
+        y.val()
+        return (mgraph.compile_stats() - before).misses
+
+    programs_compiled()
+    assert programs_compiled() == 0
+    with jax.default_matmul_precision("highest"):
+        assert programs_compiled() == 1 and programs_compiled() == 0
+    with jax.default_device(jax.devices()[0]):
+        assert programs_compiled() == 1
