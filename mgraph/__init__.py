@@ -136,6 +136,7 @@ from .ops.shape import transpose as transpose
 from .ops.softmax import cross_entropy as cross_entropy
 from .ops.softmax import logsoftmax as logsoftmax
 from .ops.softmax import softmax as softmax
+from .ops.softmax import softmax_cross_entropy as softmax_cross_entropy
 from .ops.softmax import sparsemax as sparsemax
 from .ops.softmax import unlikelihood as unlikelihood
 from .ops.sparse import csr_dot as csr_dot

@@ -48,6 +48,10 @@ def cross_entropy(x: Array, labels: Array, alpha: float = 0.0) -> Array:
     return -(1 - alpha) * gold - alpha * jnp.mean(log_p, -1, keepdims=True)
 
 
+def softmax_cross_entropy(x: Array, labels: Array) -> Array:
+    return -jnp.sum(labels * logsoftmax(x), -1, keepdims=True)
+
+
 def unlikelihood(x: Array, labels: Array) -> Array:
     named = jnp.arange(x.shape[-1]) == labels.reshape(*x.shape[:-1], 1)
     log_p = logsoftmax(x)

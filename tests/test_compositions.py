@@ -53,6 +53,43 @@ def test_sparsemax_along_any_axis(graph: ExpressionGraph) -> None:
         mgraph.sparsemax(x, 3)
 
 
+# ---------------------------------------------------------------- softmax_cross_entropy
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1])
+def test_labels_for_every_class_are_smoothed_classes(graph: ExpressionGraph, alpha: float) -> None:
+    logits = param(graph, 3 * RANDOM.normal(size=(2, 3, 5)))
+    classes = RANDOM.integers(5, size=6)
+    labels = constant(graph, ((1 - alpha) * np.eye(5)[classes] + alpha / 5).reshape(2, 3, 5), "float32")
+    one, other = (
+        mgraph.softmax_cross_entropy(logits, labels),
+        mgraph.cross_entropy(logits, graph.indices(classes), alpha),
+    )
+    assert one.shape == (2, 3, 1)
+    np.testing.assert_allclose(value(one), value(other), 1e-6, 1e-6)
+    np.testing.assert_allclose(gradient(one * one, logits), gradient(other * other, logits), 1e-5, 1e-6)
+
+
+def test_one_distribution_for_all_rows(graph: ExpressionGraph) -> None:
+    x, labels = RANDOM.normal(size=(2, 3, 5)), RANDOM.random(5)
+    logits, shares = param(graph, x), param(graph, labels, "labels")
+    loss = mgraph.softmax_cross_entropy(logits, shares)
+    surprisal = np.log(np.exp(x).sum(-1, keepdims=True)) - x
+    np.testing.assert_allclose(value(loss), (labels * surprisal).sum(-1, keepdims=True), 1e-5)
+    np.testing.assert_allclose(gradient(loss, shares), surprisal.sum((0, 1)), 1e-5)
+
+
+def test_labels_that_do_not_fit_the_classes(graph: ExpressionGraph) -> None:
+    logits = param(graph, RANDOM.normal(size=(2, 5)))
+    for shape in ((2, 1), (2, 4), ()):
+        with pytest.raises(ShapeError, match="a label for each class"):
+            mgraph.softmax_cross_entropy(logits, constant(graph, np.ones(shape), "float32"))
+    with pytest.raises(ElementTypeError, match="cast"):
+        mgraph.softmax_cross_entropy(logits, graph.indices([0, 1, 2, 3, 4]))
+    with pytest.raises(ElementTypeError, match="expected nodes"):
+        mgraph.softmax_cross_entropy(logits, 1.0)
+
+
 # ---------------------------------------------------------------- unlikelihood
 
 

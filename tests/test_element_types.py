@@ -155,6 +155,7 @@ NUMPY: dict[str, Any] = {
     "logsoftmax(x)": log_softmax(X),
     "cross_entropy(x, labels, 0.1)": -0.9 * np.take_along_axis(log_softmax(X), LABELS[:, None], 1)
     - 0.1 * log_softmax(X).mean(1, keepdims=True),
+    "softmax_cross_entropy(x, y)": -(P * log_softmax(X)).sum(1, keepdims=True),
     "unlikelihood(x, labels)": -np.log(1 - np.exp(np.take_along_axis(log_softmax(X), LABELS[:, None], 1))),
     "layer_norm(x, gain, gain)": normed(X) * P[:1] + P[:1],
     "rms_norm(x, gain, gain)": X / np.sqrt((X**2).mean(-1, keepdims=True) + 1e-9) * P[:1] + P[:1],
@@ -170,7 +171,7 @@ NUMPY: dict[str, Any] = {
     "sparsemax(x / 8)": (X - X.mean(-1, keepdims=True)) / 8 + 0.25,
 }
 KINDS = ("float64", "float32", "float16", "bfloat16")
-LOSSES = ("cross_entropy", "unlikelihood")
+LOSSES = ("cross_entropy", "softmax_cross_entropy", "unlikelihood")
 
 
 def recorded(kind: str) -> tuple[ExpressionGraph, dict[str, Node]]:

@@ -74,6 +74,11 @@ PROBLEMS: dict[str, Problem] = {
         partial(definitions.cross_entropy, alpha=0.1),
         (ROWS, LABELS),
     ),
+    "softmax_cross_entropy": (
+        mgraph.softmax_cross_entropy,
+        definitions.softmax_cross_entropy,
+        (ROWS, np.random.default_rng(8).dirichlet(np.ones(SIZE), COUNT)),
+    ),
     "unlikelihood": (mgraph.unlikelihood, definitions.unlikelihood, (ROWS, LABELS)),
     "layer_norm": (mgraph.layer_norm, definitions.layer_norm, (ROWS,)),
     "layer_norm, scaled": (mgraph.layer_norm, definitions.layer_norm, (ROWS, GAIN, SHIFT)),
@@ -138,6 +143,11 @@ LONG_PROBLEMS: dict[str, Problem] = {
         partial(mgraph.cross_entropy, label_smoothing=0.1),
         partial(definitions.cross_entropy, alpha=0.1),
         (SIGNED, ENDS),
+    ),
+    "softmax_cross_entropy": (
+        mgraph.softmax_cross_entropy,
+        definitions.softmax_cross_entropy,
+        (SIGNED, PLUS / 1024),
     ),
     "unlikelihood": (mgraph.unlikelihood, definitions.unlikelihood, (SIGNED, ENDS)),
     "layer_norm": (mgraph.layer_norm, definitions.layer_norm, (PLUS,)),
@@ -251,6 +261,7 @@ def test_masks_of_minus_infinity(kind: str) -> None:
     graph = ExpressionGraph()
     x = param(graph, IMPOSSIBLE, type=kind)
     labels = graph.indices([1, 2, 0])
+    shares = param(graph, [[0, 0.5, 0, 0.5], [0, 0, 1, 0], [1, 0, 0, 0]], "shares", kind)
     nodes = {
         "softmax": mgraph.softmax(x),
         "sparsemax": mgraph.sparsemax(x),
@@ -258,6 +269,7 @@ def test_masks_of_minus_infinity(kind: str) -> None:
         "logsumexp": mgraph.logsumexp(x, 1),
         "logcumsumexp": mgraph.logcumsumexp(x, 1),
         "cross_entropy": mgraph.cross_entropy(x, labels),
+        "softmax_cross_entropy": mgraph.softmax_cross_entropy(x, shares),
         "unlikelihood": mgraph.unlikelihood(x, labels),
     }
     graph.forward()
@@ -270,6 +282,7 @@ def test_masks_of_minus_infinity(kind: str) -> None:
         "logsumexp": [[lse], [NOTHING], [3]],
         "logcumsumexp": [[NOTHING, 0.5, 0.5, lse], [NOTHING] * 4, [3] * 4],
         "cross_entropy": [[-math.log(a)], [math.inf], [0]],
+        "softmax_cross_entropy": [[-math.log(a * b) / 2], [math.inf], [0]],
         "unlikelihood": [[-math.log(b)], [0], [math.inf]],
     }
     for name, node in nodes.items():
@@ -279,5 +292,5 @@ def test_masks_of_minus_infinity(kind: str) -> None:
         )
         slope = gradient(mgraph.sum(node, 1) if name != "softmax" else node * node, x).astype(np.float64)
         assert np.isfinite(slope).all(), name
-        if name not in ("logsoftmax", "cross_entropy"):
+        if name not in ("logsoftmax", "cross_entropy", "softmax_cross_entropy"):
             assert not slope[np.isinf(IMPOSSIBLE)].any(), name

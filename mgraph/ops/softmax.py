@@ -203,6 +203,55 @@ def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, out
     return CrossEntropyNodeOp(logits, indices, alpha=float(label_smoothing), to=to)
 
 
+class SoftmaxCrossEntropyNodeOp(FloatNodeOp):
+    type = "softmax_cross_entropy"
+    cases = (
+        Case((2, 3, 7), (2, 3, 7)),
+        Case((2, 3, 5), (2, 3, 5), domain=("real", "mask")),
+        Case((2, 1, 5), (4, 5), domain=("real", "unit")),
+    )
+
+    def new_spec(self, logits: Any, labels: Any) -> Specs:
+        if logits.shape[-1:] != labels.shape[-1:] or not logits.shape:
+            raise ShapeError(
+                f"expected a label for each class, got {labels.shape} for logits of {logits.shape}"
+            )
+        return super().new_spec(logits, labels)
+
+    def forward_ops(self, logits: Array, labels: Array) -> Array:
+        surprisal, _ = self._surprisal(logits, labels)
+        return jnp.sum(accumulable(labels) * surprisal, -1, keepdims=True)
+
+    def backward_ops(self, adj: Array, val: Array, logits: Array, labels: Array) -> Gradients:
+        surprisal, p = self._surprisal(logits, labels)
+        wide = accumulable(labels)
+        by_logits = adj * (p * jnp.sum(wide, -1, keepdims=True) - wide)
+        return by_logits.astype(logits.dtype), within(adj * surprisal, labels.dtype)
+
+    def _surprisal(self, logits: Array, labels: Array) -> tuple[Array, Array]:
+        """``lse - x``, 0 for an impossible class without a label; and ``softmax(x)``."""
+        x = accumulable(logits)
+        distance, powers, total = exponentials(x, -1)
+        absent = (x == -jnp.inf) & (labels == 0)
+        return jnp.where(absent, 0, jnp.log(total) - distance), powers / total
+
+
+def softmax_cross_entropy(logits: Node, labels: Node) -> Node:
+    """The cross entropy of the distributions ``labels`` and ``softmax(logits)``, one number per row.
+
+    ``loss = sum(labels (lse - x))`` with ``lse = log(sum(exp(x)))`` over the V classes: ``cross_entropy``
+    with a label, a real number, for each class. The labels of a row may sum to anything, also to less than
+    1; a logit of -inf with the label 0 counts nothing. The loss is float32, also for 16-bit children (float64
+    for float64 ones). ``ShapeError`` if the last axes differ; the axes before them broadcast.
+
+    Shape: (..., V) and (..., V) to (..., 1).
+    Gradient: ``adj (p sum(labels) - labels)`` by the logits, with ``p = softmax(logits)``, and
+    ``adj (lse - x)``, in float16 cut to its largest number, by the labels.
+    Source: Alea TK, ``SoftmaxCrossEntropy``, whose loss is the mean of these; no twin in Marian.
+    """
+    return SoftmaxCrossEntropyNodeOp(logits, labels)
+
+
 class UnlikelihoodNodeOp(LossNodeOp):
     type = "unlikelihood"
     cases = (
