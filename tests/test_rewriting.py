@@ -330,8 +330,9 @@ def test_order_of_calls() -> None:
     graph = ExpressionGraph()
     x = x2(graph)
     mgraph.exp(x)
-    with pytest.raises(mgraph.ArgumentError, match="expects rules"):
-        optimize(graph, ["affine"])
+    for wrong in ({"rules": ["affine"]}, {"rules": DEFAULT[0]}, {"keep": [3]}, {"keep": x}):
+        with pytest.raises(mgraph.ArgumentError, match=r"expects a list of (rules|nodes to keep), got"):
+            optimize(graph, **wrong)
     with pytest.raises(GraphError, match="its own graph"):
         optimize(graph, keep=[x2(other := ExpressionGraph())])
     assert other is not graph

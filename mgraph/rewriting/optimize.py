@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import ArgumentError, GraphError
 from ..node import Node
@@ -15,6 +15,8 @@ from .rule import Rule
 
 if TYPE_CHECKING:
     from ..graph import ExpressionGraph
+
+T = TypeVar("T")
 
 
 def optimize(graph: ExpressionGraph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
@@ -28,8 +30,9 @@ def optimize(graph: ExpressionGraph, rules: Sequence[Rule] = DEFAULT, keep: Iter
     constants and random nodes are not folded. The ``clip_value`` of ``backward`` cuts the gradients of the
     nodes that there are then.
 
-    ``GraphError`` after ``forward()``; if a replacement has not the shape, element type and trainability of
-    what it replaces; and if the rules come to no end. The graph is then rewritten up to that point and valid.
+    ``ArgumentError`` for rules or nodes that are none. ``GraphError`` after ``forward()``; if a replacement
+    has not the shape, element type and trainability of what it replaces; and if the rules come to no end. The
+    graph is then rewritten up to that point and valid.
     Source: nGraph, ``pass::GraphRewrite``.
     """
     tape = graph.tape
@@ -37,10 +40,8 @@ def optimize(graph: ExpressionGraph, rules: Sequence[Rule] = DEFAULT, keep: Iter
         raise GraphError("optimize() is for a whole graph; it cannot be called within the body of a loop")
     if tape.run is not None and tape.run.covered:
         raise GraphError("optimize() comes before forward(); graph.clear() starts a new graph")
-    for item in rules:
-        if not isinstance(item, Rule):
-            raise ArgumentError(f"optimize() expects rules, got {item!r}")
-    kept = [node.current() for node in keep]
+    rules = _listed(Rule, "rules", rules)
+    kept = [node.current() for node in _listed(Node, "nodes to keep", keep)]
     if any(node.tape() is not tape for node in kept):
         raise GraphError("optimize() can keep nodes of its own graph only")
     draft = Draft(tape, tops(tape.nodes, tape.not_roots), kept)
@@ -51,3 +52,12 @@ def optimize(graph: ExpressionGraph, rules: Sequence[Rule] = DEFAULT, keep: Iter
     finally:
         draft.finish()
     return Report(tuple(changes), before, len(draft.operators()))
+
+
+def _listed(kind: type[T], what: str, given: Iterable[T]) -> list[T]:
+    """``given`` as a list; ``ArgumentError`` unless it is one of things of the kind."""
+    items = list(given) if isinstance(given, Iterable) else [given]
+    wrong = [item for item in items if not isinstance(item, kind)]
+    if wrong or not isinstance(given, Iterable):
+        raise ArgumentError(f"optimize() expects a list of {what}, got {(wrong or items)[0]!r}")
+    return items
