@@ -35,6 +35,8 @@ class _Settings:
     seed: int
     rule_set: str
     thorough: bool
+    eager: bool = True
+    """Whether a thorough check also runs without compiling, which takes long."""
 
 
 def check_gradients(
@@ -59,10 +61,10 @@ def check_gradients(
 
     The output is contracted with a random adjoint. Differences are five-point central ones. Agreement means
     a relative difference of at most 1e-10 to JAX and 1e-6 to the differences. ``thorough`` also compares
-    second derivatives, the gradient not compiled, under ``vmap``, ``scan`` and ``remat``, and with
-    each input frozen in turn (1e-10 each). The report prints as a table; ``report.ok`` is the verdict.
-    Functions that are not smooth at the given values (``relu`` at 0, ties of ``max``) cannot be judged by
-    differences there.
+    second derivatives, the gradient under ``vmap``, ``scan`` and ``remat``, with each input frozen in turn,
+    and not compiled, which of several cases is done for the first (1e-10 each). The report prints as a
+    table; ``report.ok`` is the verdict. Functions that are not smooth at the given values (``relu`` at 0,
+    ties of ``max``) cannot be judged by differences there.
     """
     settings = _Settings(seed, rule_set, thorough)
     if isinstance(target, ExpressionGraph):
@@ -77,7 +79,10 @@ def check_gradients(
     cases = getattr(target, "cases", ())
     if not cases:
         raise GraphError(f"{_title(target)} declares no cases; give the shapes of its children")
-    reports = [_check_case(target, case, replace(settings, seed=seed + i)) for i, case in enumerate(cases)]
+    reports = [
+        _check_case(target, case, replace(settings, seed=seed + i, eager=i == 0))
+        for i, case in enumerate(cases)
+    ]
     checks = tuple(
         replace(c, name=f"{case} {c.name}")
         for case, report in zip(cases, reports, strict=True)
@@ -178,6 +183,7 @@ def _checks(
     questions = [problem.first_order]
     if settings.thorough:
         questions += [problem.second_order, problem.transformed]
+        questions += [problem.compiled] if settings.eager else []
     differences: list[dict[str, float]] = [{} for _ in names]
     problems = []
     for question in questions:

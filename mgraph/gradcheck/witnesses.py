@@ -19,6 +19,9 @@ _DIRECTIONS = 12
 _STEP = 2e-4
 """Step of the five-point difference, relative to the size of the input; its error goes as step**4."""
 
+_SMALL = 2000
+"""Elements of inputs up to which compiling takes longer than running."""
+
 Point = list[jax.Array]
 Loss = Callable[[Point], jax.Array]
 Differences = dict[str, float]
@@ -50,7 +53,6 @@ class Problem:
         """For each input the differences to JAX and to finite differences, all by one program."""
         directions = [self._directions(math.prod(p.shape)) for p in self._point]
 
-        @jax.jit
         def witnesses(point: Point, directions: list[jax.Array]) -> tuple[Any, ...]:
             by_rule = self._gradient(rule_set)(point)
             by_jax = self._gradient("jax")(point)
@@ -58,7 +60,7 @@ class Problem:
             expected = [along @ g.reshape(-1) for along, g in zip(directions, by_rule, strict=True)]
             return by_rule, by_jax, measured, expected, self._magnitude(point)
 
-        by_rule, by_jax, measured, slopes, magnitude = witnesses(self._point, directions)
+        by_rule, by_jax, measured, slopes, magnitude = self._run(witnesses, self._point, directions)
         scales = _scales(by_jax, magnitude)
         return [
             {"jax": relative(rule, jaxs, scale), "differences": relative(slope, difference, scale)}
@@ -84,22 +86,20 @@ class Problem:
 
             return jax.grad(along, has_aux=True)(point)
 
-        @jax.jit
         def witnesses(point: Point) -> tuple[Any, Any]:
             return curvature(point, rule_set), curvature(point, "jax")
 
-        (found, _), (expected, magnitude) = witnesses(self._point)
+        (found, _), (expected, magnitude) = self._run(witnesses, self._point)
         triples = zip(found, expected, _scales(expected, magnitude), strict=True)
         return [{"second": relative(f, e, scale)} for f, e, scale in triples]
 
     def transformed(self, rule_set: str) -> list[Differences]:
-        """For each input the differences between the compiled gradient and the same one not compiled,
-        over a batch, in a loop, recomputed, and with other inputs frozen."""
+        """For each input the differences between the gradient and the same one over a batch, in a loop,
+        recomputed, and with other inputs frozen."""
         gradient = self._gradient(rule_set)
         near = [0.999 * p for p in self._point]
         positions = range(len(self._chosen))
 
-        @jax.jit
         def witnesses(point: Point, near: Point) -> tuple[Any, Any]:
             here, there = gradient(point), gradient(near)
             both = [jnp.stack(pair) for pair in zip(point, near, strict=True)]
@@ -112,11 +112,10 @@ class Problem:
                 "frozen": [self._gradient(rule_set, frozen=k)(point) for k in positions],
             }
 
-        (here, expected, magnitude), found = witnesses(self._point, near)
-        eager, scales = gradient(self._point), _scales(here, magnitude)
+        (here, expected, magnitude), found = self._run(witnesses, self._point, near)
+        scales = _scales(here, magnitude)
         return [
             {
-                "jit": relative(eager[i], here[i], scales[i]),
                 "vmap": relative(found["vmap"][i], expected[i], scales[i]),
                 "scan": relative(found["scan"][i], expected[i], scales[i]),
                 "remat": relative(found["remat"][i], here[i], scales[i]),
@@ -127,6 +126,23 @@ class Problem:
             }
             for i in positions
         ]
+
+    def compiled(self, rule_set: str) -> list[Differences]:
+        """For each input the difference between the compiled gradient and the same one not compiled."""
+        gradient = self._gradient(rule_set)
+
+        def witnesses(point: Point) -> tuple[Point, jax.Array]:
+            return gradient(point), self._magnitude(point)
+
+        found, magnitude = self._run(witnesses, self._point)
+        triples = zip(gradient(self._point), found, _scales(found, magnitude), strict=True)
+        return [{"jit": relative(eager, here, scale)} for eager, here, scale in triples]
+
+    def _run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(*args)``, compiled; for small inputs in the way that compiles fastest."""
+        small = sum(p.size for p in self._point) < _SMALL
+        level: dict[str, str | bool] = {"xla_backend_optimization_level": "0"} if small else {}
+        return jax.jit(function).lower(*args).compile(compiler_options=level)(*args)
 
     # -- the function itself
 
