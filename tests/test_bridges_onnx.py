@@ -296,6 +296,9 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         import_onnx(graph, path)
     with pytest.raises(BridgeError, match=r"input 'x' is float32\[2, 3\], got float32\[3, 3\]"):
         import_onnx(graph, path, graph.input("z", (3, 3)))
+    for wrong in ({"x": x}, "x", 1.5, np.zeros((3, 3)), np.zeros((2, 3), complex)):
+        with pytest.raises(BridgeError, match=r"input 'x' is float32\[2, 3\], got"):
+            import_onnx(graph, path, wrong)
     other = ExpressionGraph()
     other.param("w", (1, 3), inits.ones())
     with pytest.raises(BridgeError, match="parameter 'w' is in the graph already, with another"):

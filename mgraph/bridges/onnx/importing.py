@@ -101,14 +101,19 @@ def _given(names: list[str], inputs: tuple[Any, ...], named: Mapping[str, Any]) 
 def _input(reader: Reader, info: Any, value: Any) -> Any:
     tensor = info.type.tensor_type
     kind = type_of(reader, tensor.elem_type)
-    if not isinstance(value, Node):
-        return np.asarray(value, reader.onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
-    fits = len(sizes) == len(value.shape) and all(
-        n in (None, m) for n, m in zip(sizes, value.shape, strict=True)
-    )
-    same = value.value_type is kind or (kind.is_index and value.value_type.is_index)
+    if isinstance(value, Node):
+        shape = value.shape
+        same = value.value_type is kind or (kind.is_index and value.value_type.is_index)
+    else:
+        dtype = reader.onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        shape = np.shape(value)
+        same = np.can_cast(np.asarray(value).dtype, dtype, "same_kind")
+    fits = len(sizes) == len(shape) and all(n in (None, m) for n, m in zip(sizes, shape, strict=True))
     if (tensor.HasField("shape") and not fits) or not same:
         expected = f"{kind}{['?' if n is None else n for n in sizes]}"
-        raise BridgeError(f"import_onnx: input {info.name!r} is {expected}, got {value.spec!r}")
-    return value.current()
+        got = repr(value.spec) if isinstance(value, Node) else f"{value!r:.80}"
+        raise BridgeError(
+            f"import_onnx: input {info.name!r} is {expected}, got {got}\n  at {place(user_frame())}"
+        )
+    return value.current() if isinstance(value, Node) else np.asarray(value, dtype)
