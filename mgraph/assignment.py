@@ -40,6 +40,9 @@ class AssignPlan:
 def assign(graph: ExpressionGraph, updates: Mapping[ParamNode, Node]) -> None:
     """Replace the values of parameters by those of expressions, all computed from the present values."""
     tape = graph.tape
+    for target, expression in updates.items():
+        if not isinstance(expression, Node):
+            raise ArgumentError(f"assign to {target!r} expects a node, got {expression!r}")
     targets, expressions = list(updates), [node.current() for node in updates.values()]
     for target, expression in zip(targets, expressions, strict=True):
         _check(graph, target, expression)

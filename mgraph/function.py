@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,11 +11,12 @@ import numpy as np
 from .checkpointing import cuts
 from .device import platform_of
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
-from .leaves import ConstantNode, Parameters, ParamNode
+from .leaves import ConstantNode, Parameters, ParamNode, as_array, check_value
 from .node import Node
 from .places import place
 from .programs import PROGRAMS
 from .rules import check_rule_set
+from .shape import Shape
 from .specs import Spec
 from .tape import INPUT, Structure
 from .trace import Checkpoints, run_draws, run_key, trace
@@ -36,10 +37,10 @@ class Function:
     result is one array for one output node, else a tuple in the order of ``outputs``.
 
     ``pure(params, inputs, key=None)`` is the same without any state: ``params`` a flat dictionary
-    ``{name: array}``, ``inputs`` a sequence in the order of ``inputs`` or a dictionary, ``key`` a
-    ``jax.random`` key for graphs with random nodes. It works under ``jax.jit``, ``jax.grad``, ``jax.vmap``
-    and any optax transformation. ``derivatives`` selects the rule set that differentiation meets: with
-    ``"jax"`` forward mode works too.
+    ``{name: array}`` of the parameters' shapes, ``inputs`` a sequence in the order of ``inputs`` or a
+    dictionary, ``key`` a ``jax.random`` key for graphs with random nodes. It works under ``jax.jit``,
+    ``jax.grad``, ``jax.vmap`` and any optax transformation. ``derivatives`` selects the rule set that
+    differentiation meets: with ``"jax"`` forward mode works too, except over checkpoints.
 
     The function keeps no node: the graph may be cleared or changed afterwards. Where the graph checkpoints
     gradients, those of ``pure`` are checkpointed too, at the same nodes.
@@ -54,7 +55,7 @@ class Function:
     ) -> None:
         self.derivatives = check_rule_set(derivatives)
         self._single = isinstance(outputs, Node)
-        tops = [outputs] if isinstance(outputs, Node) else list(outputs)
+        tops = _nodes("outputs", outputs)
         named = _named(inputs)
         tape = graph.tape
         tops = [_of_tape(graph, node, "output") for node in tops]
@@ -76,7 +77,7 @@ class Function:
         """Say for each input row where its value comes from: an argument, a parameter, a constant."""
         self._sources: list[tuple[str, str | int]] = []
         self._constants: list[np.ndarray] = []
-        parameters: dict[str, bool] = {}
+        self._parameter_shapes: dict[str, Shape] = {}
         trained = []
         for i in rows:
             node = nodes[i]
@@ -85,14 +86,14 @@ class Function:
                 trained.append(node.value_type.is_float)
             elif isinstance(node, ParamNode):
                 self._sources.append(("parameter", node.name))
-                parameters[node.name] = node.trainable
+                self._parameter_shapes[node.name] = node.shape
                 trained.append(node.trainable)
             else:
                 self._sources.append(("constant", len(self._constants)))
                 self._constants.append(node.leaf_value())
                 trained.append(False)
         self._trained = tuple(trained)
-        self.parameters = tuple(parameters)
+        self.parameters = tuple(self._parameter_shapes)
         """Names of the parameters that the outputs depend on."""
 
     @property
@@ -122,6 +123,9 @@ class Function:
         missing = [name for name in self.parameters if name not in params]
         if missing:
             raise GraphError(f"missing parameters: {', '.join(missing)}")
+        for name, shape in self._parameter_shapes.items():
+            if np.shape(params[name]) != shape:
+                raise ShapeError(f"parameter {name!r} has shape {shape}, got {np.shape(params[name])}")
         if self._random and key is None:
             raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
         tables: dict[str, Any] = {"input": inputs, "parameter": params, "constant": constants}
@@ -192,10 +196,13 @@ class Function:
 
 
 def _fitting(name: str, value: Any, spec: Spec) -> Any:
+    if isinstance(value, Node):
+        raise ArgumentError(f"input {name!r} takes an array, got a {value.type} node; pass node.val()")
     if not hasattr(value, "shape"):
-        value = np.asarray(value)
+        value = as_array(f"input {name!r}", value)
         weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float
         if weak:
+            check_value(f"input {name!r}", spec, value)
             value = value.astype(spec.type.dtype)
     if tuple(value.shape) != spec.shape:
         raise ShapeError(f"input {name!r} has shape {spec.shape}, got {tuple(value.shape)}")
@@ -204,12 +211,20 @@ def _fitting(name: str, value: Any, spec: Spec) -> Any:
     return value
 
 
+def _nodes(role: str, nodes: Any) -> list[Node]:
+    given = [nodes] if isinstance(nodes, Node) or not isinstance(nodes, Iterable) else list(nodes)
+    if not all(isinstance(n, Node) for n in given):
+        raise ArgumentError(f"the {role} of a function are nodes, got {nodes!r}")
+    return given
+
+
 def _named(inputs: Sequence[Node] | Mapping[str, Node]) -> dict[str, Node]:
     if isinstance(inputs, Mapping):
+        _nodes("inputs", inputs.values())
         named = dict(inputs)
     else:
         named = {}
-        for i, node in enumerate(inputs):
+        for i, node in enumerate(_nodes("inputs", inputs)):
             name = node.name if node.name != "none" else f"input{i}"
             if name in named:
                 raise GraphError(f"two inputs are called {name!r}; name them by a dictionary")

@@ -12,12 +12,12 @@ import numpy as np
 
 from . import drawing, dumps, inits, parameter_files
 from .assignment import assign
-from .errors import ArgumentError, GraphError, ParameterError
+from .errors import ArgumentError, GraphError, ParameterError, ShapeError
 from .function import Function
 from .fusion import FusionReport
 from .graphviz import graphviz
 from .inits import Initializer
-from .leaves import ConstantNode, Parameters, ParamNode
+from .leaves import ConstantNode, Parameters, ParamNode, as_indices
 from .memo import Memo
 from .memory import MemoryUse
 from .node import Node
@@ -101,12 +101,16 @@ class ExpressionGraph(GraphSettings):
         self, values: Sequence[int], like: Node | None = None, axis: int | None = None
     ) -> ConstantNode:
         """A uint32 constant of indices: of shape ``(n,)``, or, with ``like`` and ``axis``, of as many
-        axes as ``like`` with ``n`` at ``axis`` and 1 elsewhere (for ``gather``)."""
-        shape = [len(values)]
-        if like is not None:
-            shape = [1] * len(like.shape)
-            shape[-1 if axis is None else axis] = len(values)
-        return self.constant(tuple(shape), inits.from_vector(values), Type.uint32)
+        axes as ``like`` with ``n`` at ``axis`` and 1 elsewhere (for ``gather``).
+
+        ``ElementTypeError`` for negative numbers and fractions, ``ShapeError`` if ``like`` has no such axis.
+        """
+        shape = [1] * len(like.shape) if like is not None else [1]
+        axis = -1 if axis is None else axis
+        if not -len(shape) <= axis < len(shape):
+            raise ShapeError(f"indices: axis {axis} does not exist in a node with {len(shape)} axes")
+        shape[axis] = len(values)
+        return self.constant(tuple(shape), inits.from_vector(as_indices(values)), Type.uint32)
 
     def dropout_mask(self, p: float, shape: Any, type: Any = None) -> ConstantNode:
         """A fresh random mask: 0 with probability ``p``, else ``1 / (1 - p)``."""
@@ -124,8 +128,10 @@ class ExpressionGraph(GraphSettings):
 
         ``fixed`` parameters are not trained. ``ShapeError`` if it exists with another shape,
         ``ParameterError`` if it exists with another element type or is new in a graph whose parameters
-        were loaded from a file.
+        were loaded from a file; ``ArgumentError`` for a name that is no text.
         """
+        if not isinstance(name, str) or not name:
+            raise ArgumentError(f"a parameter needs a name, got {name!r}")
         full = self._full_name(name)
         shape = as_shape(shape)
         kind = None if type is None else as_type(type)
@@ -202,8 +208,9 @@ class ExpressionGraph(GraphSettings):
         more than one trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a
         negative ``clip_value``.
         """
-        if not clip_value >= 0:
-            raise ArgumentError(f"expected a clip_value of at least 0, got {clip_value}")
+        if np.ndim(clip_value) or isinstance(clip_value, str) or not clip_value >= 0:
+            raise ArgumentError(f"expected a clip_value of at least 0, got {clip_value!r}")
+        clip_value = float(clip_value)
         if self._inference:
             raise GraphError("an inference graph has no gradients; set_inference(False) first")
         gradients = self.run_of(self.tape).backward(clip_value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -25,12 +25,36 @@ if TYPE_CHECKING:
     from .graph import ExpressionGraph
 
 
+def as_array(what: str, value: Any) -> np.ndarray:
+    """A copy of ``value`` as an array; ``ShapeError`` if its rows differ in length."""
+    try:
+        return np.array(value)
+    except ValueError:
+        raise ShapeError(f"{what} takes an array, got {value!r}, whose parts differ in shape") from None
+
+
 def check_value(what: str, spec: Any, array: Any) -> None:
     """``ShapeError`` or ``ElementTypeError`` if ``array`` cannot be the value of a leaf of ``spec``."""
     if tuple(array.shape) != spec.shape:
         raise ShapeError(f"{what} has shape {spec.shape}, got a value of {tuple(array.shape)}")
-    if jnp.issubdtype(array.dtype, jnp.floating) and not spec.type.is_float:
+    known = array.dtype == bool or jnp.issubdtype(array.dtype, jnp.integer)
+    if not (known or (spec.type.is_float and jnp.issubdtype(array.dtype, jnp.floating))):
         raise ElementTypeError(f"{what} holds {spec.type}, got a value of {array.dtype}")
+    if spec.type.is_index and array.dtype not in (bool, spec.type.dtype) and array.size:
+        low, high, limits = array.min(), array.max(), np.iinfo(spec.type.dtype)
+        if int(low) < limits.min or int(high) > limits.max:
+            raise ElementTypeError(
+                f"{what} holds {spec.type}, from {limits.min} to {limits.max}, "
+                f"got a value from {low} to {high}"
+            )
+
+
+def as_indices(values: Sequence[int]) -> np.ndarray:
+    """A vector of uint32; ``ElementTypeError`` for negative numbers and fractions."""
+    array = as_array("indices", values)
+    if array.size:
+        check_value("a vector of indices", spec_of((len(values),), Type.uint32), array)
+    return array.astype(np.uint32)
 
 
 def check_initializer(init: Any) -> Random | Fixed:
@@ -61,10 +85,12 @@ class ConstantNode(Node):
     def set_value(self, value: Any) -> None:
         """Give an input of ``graph.input`` a value of its shape, for ``forward()``.
 
-        ``ElementTypeError`` for fractions where the input holds integers.
+        ``ElementTypeError`` for fractions where the input holds integers, and for integers that it cannot
+        hold.
         """
-        array = np.array(value)
-        check_value(f"input {self.name!r}", self.spec, array)
+        what = f"input {self.name!r}"
+        array = as_array(what, value)
+        check_value(what, self.spec, array)
         self.array = array.astype(self.value_type.dtype)
 
     def val(self) -> Any:
@@ -159,9 +185,10 @@ class ParamNode(Node):
     def set_value(self, value: Any) -> None:
         """Replace the value by an array of the same shape; the element type is kept.
 
-        ``ElementTypeError`` for fractions where the parameter holds integers.
+        ``ElementTypeError`` for fractions where the parameter holds integers, and for integers that it
+        cannot hold.
         """
-        array = value if isinstance(value, jax.Array) else np.array(value)
+        array = value if isinstance(value, jax.Array) else as_array(f"parameter {self.name!r}", value)
         self.check_value(array)
         if array.dtype != self.value_type.dtype:
             array = np.asarray(array).astype(self.value_type.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 
 from .device import find_device, memory_of
 from .errors import ArgumentError, GraphError
@@ -18,9 +19,9 @@ class GraphSettings:
     """The settings of an ``ExpressionGraph`` and the parameters that some of them concern."""
 
     def __init__(self, inference: bool, seed: int, derivatives: str) -> None:
-        if not 0 <= seed < 2**64:
-            raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed}")
-        self.seed = seed
+        if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+            raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed!r}")
+        self.seed = int(seed)
         self.derivatives = check_rule_set(derivatives)
         self.device: jax.Device | None = None
         """The device set by ``set_device``; ``None`` is JAX's default device."""
@@ -67,9 +68,9 @@ class GraphSettings:
         layers. Less memory, the same gradients, up to a third more computing; ``memory()`` shows the
         first. Source: Chen et al. 2016; Marian, ``setCheckpointing``.
         """
-        if parts is not None and parts < 2:
-            raise ArgumentError(f"set_checkpointing expects at least 2 parts, got {parts}")
-        self.checkpointing = (parts or 1) if enabled else 0
+        if parts is not None and (not isinstance(parts, int | np.integer) or parts < 2):
+            raise ArgumentError(f"set_checkpointing expects at least 2 parts, got {parts!r}")
+        self.checkpointing = int(parts or 1) if enabled else 0
 
     def set_throw_nan(self, throw: bool = True) -> None:
         """Watch for NaN and infinity: the first node that has one raises ``NonFiniteError``.

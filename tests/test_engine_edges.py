@@ -421,3 +421,40 @@ def test_sixteen_bit_parameters_without_gradient_stay_finite(make, type_: str) -
 def test_the_cache_has_no_negative_capacity() -> None:
     with pytest.raises(ArgumentError, match="at least 0, got -1"):
         mgraph.set_program_capacity(-1)
+
+
+@pytest.mark.parametrize(
+    "value", [[300, 1], [-1, 1], [1j, 1], ["a", "b"], [None, 1], [[1], [1, 2]], [0.5, 1]]
+)
+def test_a_leaf_refuses_what_it_cannot_hold(value: object) -> None:
+    graph = ExpressionGraph()
+    for leaf in (graph.input("x", (2,), "uint8"), graph.param("w", (2,), inits.ones(), "uint8")):
+        leaf.set_value([255, True])
+        with pytest.raises((ElementTypeError, ShapeError), match=f"'{leaf.name}'"):
+            leaf.set_value(value)
+        np.testing.assert_array_equal(leaf.val(), [255, 1])
+
+
+def test_arguments_of_the_graph_are_checked() -> None:
+    graph = ExpressionGraph()
+    w = graph.param("w", (2,), inits.ones())
+    for values in ([-1], [1.5], [[1, 2]]):
+        with pytest.raises((ElementTypeError, ShapeError), match="a vector of indices"):
+            graph.indices(values)
+    assert graph.indices([]).shape == (0,)
+    with pytest.raises(ShapeError, match="axis 2 does not exist"):
+        graph.indices([1], w, 2)
+    for name in ("", 3):
+        with pytest.raises(ArgumentError, match="needs a name"):
+            graph.param(name, (1,))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="seed"):
+        ExpressionGraph(seed=1.5)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="2 parts"):
+        graph.set_checkpointing(parts=2.5)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="expects a node, got 3.0"):
+        graph.assign(w, 3.0)  # type: ignore[arg-type]
+    mgraph.sum(w * 3)
+    with pytest.raises(ArgumentError, match="clip_value of at least 0, got 'a'"):
+        graph.backprop(clip_value="a")  # type: ignore[arg-type]
+    graph.backprop(clip_value=jnp.float32(0.5))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(w.grad(), [0.5, 0.5])

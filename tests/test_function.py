@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import mgraph
-from mgraph import ElementTypeError, ExpressionGraph, GraphError, ShapeError, inits
+from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError, ShapeError, inits
 
 
 def network(graph: ExpressionGraph) -> tuple[mgraph.Node, mgraph.Node]:
@@ -151,3 +151,23 @@ def test_random_nodes_need_a_key() -> None:
     assert not np.array_equal(one, f.pure({}, [], jax.random.key(1)))
     assert 0.4 < float((one == 0).mean()) < 0.6
     assert not np.array_equal(f(), f())
+
+
+def test_what_cannot_be_a_value_or_a_node_is_refused() -> None:
+    graph = ExpressionGraph()
+    small, x = graph.input("small", (2,), "uint8"), graph.input("x", (2,))
+    w = graph.param("w", (2,), inits.ones())
+    f = graph.function([small * 2, x * w], [small, x])
+    fitting = [3, 255], [1.0, 2.0]
+    np.testing.assert_array_equal(f(*fitting)[0], [6, 254])
+    with pytest.raises(ElementTypeError, match="uint8, from 0 to 255, got a value from -1 to 300"):
+        f([300, -1], fitting[1])
+    with pytest.raises(ShapeError, match="parts differ in shape"):
+        f(fitting[0], [[1.0], [2.0, 3.0]])
+    with pytest.raises(ArgumentError, match="input 'x' takes an array, got a param node"):
+        f(fitting[0], w)
+    with pytest.raises(ShapeError, match=r"parameter 'w' has shape \(2,\), got \(\)"):
+        f.pure({"w": jnp.ones(())}, [np.uint8(fitting[0]), jnp.ones(2)])
+    for outputs, inputs in ((3, []), ([x, 3], []), (x, 3), (x, [3]), (x, {"x": 3})):
+        with pytest.raises(ArgumentError, match="of a function are nodes"):
+            graph.function(outputs, inputs)  # type: ignore[arg-type]

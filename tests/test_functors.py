@@ -138,3 +138,12 @@ def test_a_removed_root_is_not_differentiated(graph: ExpressionGraph) -> None:
     graph.backprop()
     assert x.grad().tolist() == [[4]] and top.scalar() == 4
     np.testing.assert_allclose(extra.val(), jnp.exp(jnp.array([[2.0]])))
+
+
+def test_no_elements_cannot_be_combined_and_children_come_in_a_list() -> None:
+    x = (graph := ExpressionGraph()).ones((0, 2))
+    with pytest.raises(ShapeError, match="axis 0 has no elements"):
+        mgraph.reduce(jnp.add, x)
+    with pytest.raises(ArgumentError, match="sequence of nodes"):
+        mgraph.lambda_node(x, x.shape, "float32", jnp.sin)  # type: ignore[arg-type]
+    assert len(graph.tape.nodes) == 1

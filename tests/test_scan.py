@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ExpressionGraph, GraphError, ShapeError, inits, scan
+from mgraph import ArgumentError, ExpressionGraph, GraphError, ShapeError, inits, scan
 
 XS = np.random.default_rng(0).standard_normal((6, 2, 3)).astype(np.float32)
 
@@ -166,3 +166,13 @@ def test_mistakes_in_a_body_are_named() -> None:
     scan(leaking, graph.zeros((2,)), xs)
     with pytest.raises(GraphError, match="loop whose body it belongs to is complete"):
         kept[0] + graph.zeros((2,))
+
+
+def test_results_are_arrays_and_steps_are_counted() -> None:
+    graph = ExpressionGraph()
+    xs = graph.ones((3, 4))
+    with pytest.raises(GraphError, match="topk node of several outputs"):
+        scan(lambda s, x: (s, mgraph.topk(x, 2, -1)[0].child(0)), graph.ones((4,)), xs)
+    for unroll in (0, 2.5):
+        with pytest.raises(ArgumentError, match="unroll"):
+            scan(lambda s, x: (s, x), graph.ones((4,)), xs, unroll=unroll)  # type: ignore[arg-type]

@@ -120,6 +120,8 @@ def lambda_node(
     for name, function in (("forward", forward), ("backward", backward)):
         if not (callable(function) or (function is None and name == "backward")):
             raise ArgumentError(f"lambda_node: {name} must be a function, got {function!r}")
+    if isinstance(nodes, Node):
+        raise ArgumentError("lambda_node expects a sequence of nodes: [x], not x")
     cls = LambdaNodeOp if backward is None else DifferentiableLambdaNodeOp
     functors = Functors(forward, backward, hash)
     children = [node("lambda_node", n) for n in nodes]

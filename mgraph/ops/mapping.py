@@ -13,7 +13,7 @@ from ..cases import Case
 from ..errors import ArgumentError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from .functors import Functors
-from .operands import Gradients, axis_in, node
+from .operands import Gradients, axis_in, node, refusal
 
 
 def _gated(a: Node, b: Node) -> Node:
@@ -90,12 +90,14 @@ def reduce(f: Callable[[Any, Any], Any], x: Node, axis: int = 0, *, hash: int = 
 
     ``f`` takes and gives numbers and is written in JAX. Neighbours are combined in the order of a tree, from
     the first to the last, so that ``f`` need not be commutative. Over one element it is ``x`` itself.
-    ``ArgumentError`` if ``f`` is no function.
+    ``ArgumentError`` if ``f`` is no function, ``ShapeError`` over no elements.
 
     Shape: that of ``x``, with 1 at ``axis``. Gradient: JAX's own of ``f``. Source: Alea TK; no twin in
     Marian.
     """
     axis = axis_in("reduce", x, axis)
+    if x.shape[axis] == 0:
+        raise refusal("reduce", f"axis {axis} has no elements to combine", x)
     functors = _functors("reduce", f, None, hash)
     return x if x.shape[axis] == 1 else ReduceByNodeOp(x, functors=functors, axis=axis)
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from ..cases import Case
-from ..errors import ElementTypeError, GraphError, ShapeError
+from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import ArgumentNode, NaryNodeOp, Node
 from ..recording import capture, new_leaf
 from ..specs import Spec, Specs, spec_of
@@ -103,7 +103,7 @@ def scan(
     ``(time, ...)``, of which ``f`` sees slices of shape ``(...)``. Returns the last state, shaped like
     ``init``, and the results stacked to ``(time, ...)``, shaped like what ``f`` returns (a node, a tuple of
     nodes, or an empty tuple). ``reverse`` runs from the last step to the first, results staying in place.
-    ``unroll`` steps are compiled at once: faster for small bodies, slower to compile.
+    ``unroll`` steps are compiled at once, at least one: faster for small bodies, slower to compile.
 
     ``f`` is called once, to be recorded. It may use nodes from outside: parameters, masks, constants;
     operations on those alone are done once, outside of the loop. A dropout mask made inside is one mask for
@@ -120,6 +120,8 @@ def scan(
     graph = (*first, *sequences)[0].graph if first or sequences else None
     if graph is None or not sequences:
         raise GraphError("scan needs at least one sequence to run over")
+    if not isinstance(unroll, int) or unroll < 1:
+        raise ArgumentError(f"scan: expected unroll to be a number of steps of at least 1, got {unroll!r}")
     length = _length(sequences)
     tape = Tape(graph, parent=graph.recording[-1], argument=ArgumentNode)
     graph.recording.append(tape)
@@ -143,7 +145,7 @@ def scan(
         sequences=len(sequences),
         length=length,
         reverse=bool(reverse),
-        unroll=int(unroll),
+        unroll=unroll,
     )
     views = [TupleViewNodeOp(node, index=i) for i in range(len(inner))]
     return _like(init, views[: len(first)]), _like(returned[1], views[len(first) :])
@@ -186,6 +188,11 @@ def _returned(returned: Any) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
             raise GraphError(
                 f"scan: the body must return nodes, tuples of nodes, or () for nothing, got {part!r}"
             )
+        for n in nodes:
+            if isinstance(n.spec, tuple):
+                raise GraphError(
+                    f"scan: the body returned a {n.type} node of several outputs; return its parts"
+                )
         parts.append(tuple(nodes))
     return parts[0], parts[1]
 
