@@ -167,12 +167,17 @@ def test_the_page_answers(tmp_path: Path) -> None:
     page = drawing.html(graph, clusters={3: "kernel <1>", 4: "kernel <1>", 7: "kernel 2"}, title=HOSTILE)
     script = """
       report.first = [titled("mlp") !== undefined, $("#panel").hidden, $("#fusion").hidden];
+      report.summary = $("#summary").textContent;
+      $("#fit").dispatchEvent(new PointerEvent("pointerdown", { bubbles: true }));
+      report.hint = $("#hint").hidden;
       click($("#fold"));
       report.folded = [$$(".node").length, $$(".box.folded").length];
       type("l2_W");
       report.marked = [$$(".found").length, $$(".box.folded.found").length, $$("#results li").length];
       press("Enter");
       report.chosen = [$("#panel h2").textContent, $(".node.selected").dataset.key, $$(".trace.out").length];
+      const [list, panel] = ["#results", "#panel"].map((part) => $(part).getBoundingClientRect());
+      report.apart = list.width > 0 && list.right < panel.left;
       report.panel = $("#panel").textContent;
       press("Escape");
       report.closed = [$("#panel").hidden, $$(".found").length, $$(".trace").length];
@@ -209,9 +214,12 @@ def test_the_page_answers(tmp_path: Path) -> None:
     """
     report = browse(page, script, tmp_path)
     assert report["first"] == [True, True, False]
+    assert report["summary"] == f"{len(graph.tape.nodes)} nodes, 24 parameters"
+    assert report["hint"], "it would cover what stands at the bottom"
     assert report["folded"] == [3, 1]
     assert report["marked"] == [1, 1, 1]
     assert report["chosen"] == ["param mlp_l2_W", "5", 1]
+    assert report["apart"], "what was found covers the panel"
     for word in ("float32", "3×3", "drawn.py:", "Value", "Gradient", "l2 norm", "affine"):  # noqa: RUF001
         assert word in report["panel"], word
     assert report["closed"] == [True, 0, 0]

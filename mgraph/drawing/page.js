@@ -313,7 +313,7 @@ function listenToKeys() {
     }
   });
   for (const name of ["pointerdown", "wheel"]) {
-    canvas.addEventListener(name, () => { element("hint").hidden = true; }, { once: true, passive: true });
+    document.addEventListener(name, () => { element("hint").hidden = true; }, { once: true, passive: true });
   }
   document.addEventListener("pointerdown", (event) => {
     if (!element("finder").contains(event.target)) element("results").hidden = true;
@@ -332,9 +332,8 @@ function firstOpen() {
 }
 
 function start() {
-  const nodes = Object.values(scene.nodes), boxes = Object.keys(scene.boxes);
-  const parameters = nodes.filter((node) => node.type === "param").length;
-  element("summary").textContent = `${nodes.length} nodes, ${parameters} parameters`;
+  const boxes = Object.keys(scene.boxes);
+  element("summary").textContent = scene.boxes[""].summary;
   element("fit").onclick = () => fit();
   element("fold").onclick = () => { setOpen(boxes.map((key) => [key, false])); fit(0.35); };
   element("unfold").onclick = () => { setOpen(boxes.map((key) => [key, true])); fit(0.35); };
