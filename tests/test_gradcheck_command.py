@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mgraph import check_operators
 from nmt.cli import main
 
 DATA = Path(__file__).parent / "data" / "numbers"
@@ -123,6 +125,23 @@ def test_a_users_own_operators(
     assert "WaveNodeOp" in out and ("1 wrong" if wrong else "0 wrong") in out
     assert main(["gradcheck", "--quiet", "--module", "wave_ops.py", "other"]) == 1
     assert "there is no operator 'other'; there are WaveNodeOp" in capsys.readouterr().err
+
+
+def test_a_corrected_file_is_read_anew(tmp_path: Path) -> None:
+    file, kept = tmp_path / "edited_ops.py", []
+    for rule, ok in (("adj * jnp.sin(x)", False), ("adj * jnp.cos(x)", True)):
+        file.write_text(OWN_OPERATOR.replace("RULE", rule) + f"# {ok}\n")
+        report = check_operators(module=str(file))
+        assert [row.ok for row in report.rows] == [ok]
+        kept.append(sys.modules["edited_ops"].WaveNodeOp)
+
+
+def test_a_file_that_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "failing_ops.py"
+    file.write_text("1 / 0\n")
+    assert main(["gradcheck", "--quiet", "--module", str(file)]) == 1
+    reason = f"cannot import {file}: ZeroDivisionError: division by zero"
+    assert capsys.readouterr() == ("", f"mgraph gradcheck: error: {reason}\n")
 
 
 OWN_OPERATOR = """

@@ -151,8 +151,10 @@ def own_operators() -> list[Operator]:
 
 
 def _of_module(name: str) -> list[Operator]:
+    # A file is run anew each time; what it defined the last time is not what it says now.
+    stale = set(_subclasses(NaryNodeOp)) if name.endswith(".py") else set()
     module = _imported(name)
-    found = _defined_in(lambda other: other == module.__name__)
+    found = [cls for cls in _defined_in(lambda other: other == module.__name__) if cls not in stale]
     if not found:
         raise ArgumentError(f"{name} defines no operator")
     return found
@@ -173,8 +175,12 @@ def _imported(name: str) -> Any:
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)
         return module
+    except MGraphError:
+        raise
     except (ImportError, OSError, SyntaxError) as e:
         raise ArgumentError(f"cannot import {name}: {e}") from e
+    except Exception as e:
+        raise ArgumentError(f"cannot import {name}: {type(e).__name__}: {e}") from e
 
 
 def _defined_in(chosen: Callable[[str], bool]) -> list[Operator]:
