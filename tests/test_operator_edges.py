@@ -10,7 +10,7 @@ import pytest
 from leaves import constant, gradient, param, value
 
 import mgraph
-from mgraph import ElementTypeError, ExpressionGraph, ShapeError, TupleViewNodeOp
+from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, ShapeError, TupleViewNodeOp
 from mgraph.ops.shape import SliceViewNodeOp
 
 
@@ -200,6 +200,46 @@ def test_negative_labels_are_no_classes(graph: ExpressionGraph, loss: Any) -> No
     x = param(graph, np.ones((2, 3)))
     found = loss(x, constant(graph, [-1, 2], "int32"))
     assert np.isnan(value(found)).ravel().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.5, math.nan])
+def test_label_smoothing_is_a_share(graph: ExpressionGraph, alpha: float) -> None:
+    x = param(graph, np.ones((2, 3)))
+    with pytest.raises(ArgumentError, match="smoothing from 0 to 1"):
+        mgraph.cross_entropy(x, graph.indices([0, 1]), alpha)
+
+
+def test_a_loss_is_no_integer(graph: ExpressionGraph) -> None:
+    x = param(graph, np.ones((2, 3)))
+    with pytest.raises(ElementTypeError, match="floating point type of the loss, got int32"):
+        mgraph.cross_entropy(x, graph.indices([0, 1]), output_type="int32")
+
+
+@pytest.mark.parametrize("axis", [None, (0, 1), 1.0])
+def test_an_axis_is_an_int(graph: ExpressionGraph, axis: Any) -> None:
+    x = param(graph, np.ones((2, 3)))
+    for operator in (mgraph.sum, mgraph.sort, lambda x, axis: mgraph.concatenate([x, x], axis)):
+        with pytest.raises(ArgumentError, match="expected one axis, an int"):
+            operator(x, axis)
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 0.5])
+def test_integers_are_not_divided(graph: ExpressionGraph, divisor: float) -> None:
+    """Not even by 1, where the result would be an integer by chance."""
+    with pytest.raises(ElementTypeError, match="/: expected a node of a floating point type, got int32"):
+        constant(graph, [2, 4], "int32") / divisor
+
+
+@pytest.mark.parametrize("operator", [lambda n: mgraph.pow(2, n), mgraph.debug, mgraph.checkpoint])
+def test_a_number_where_a_node_is_needed(operator: Any) -> None:
+    with pytest.raises(ElementTypeError, match="expected a node, got 3"):
+        operator(3)
+
+
+def test_a_scalar_has_no_classes(graph: ExpressionGraph) -> None:
+    for loss in (mgraph.cross_entropy, mgraph.unlikelihood):
+        with pytest.raises(ShapeError, match="an axis of classes"):
+            loss(param(graph, 1.0), graph.indices([0]))
 
 
 def test_an_empty_slice_has_a_gradient_of_zeros(graph: ExpressionGraph) -> None:

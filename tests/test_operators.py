@@ -31,9 +31,11 @@ from mgraph import (
     inits,
 )
 from mgraph.operators import make_operator
-from mgraph.ops.softmax import CrossEntropyNodeOp
+from mgraph.ops.softmax import CrossEntropyNodeOp, SoftmaxCrossEntropyNodeOp
 from mgraph.ops.structure import CastNodeOp
 from mgraph.rules import evaluate
+
+LOSSES = (CrossEntropyNodeOp, SoftmaxCrossEntropyNodeOp)
 
 
 @pytest.fixture
@@ -96,7 +98,7 @@ def value_and_gradient(operator: Any, trained: tuple[bool, ...], *values: Any) -
 
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16", "float32"])
 def test_element_types_are_kept(element_type: str) -> None:
-    """Values have their children's type, and gradients that of their child, or the engine objects."""
+    """Values have their children's type, losses float32, gradients their child's, or the engine objects."""
     dtype = jnp.dtype(element_type)
     for cls in operators():
         for case in getattr(cls, "cases", ()):
@@ -109,7 +111,7 @@ def test_element_types_are_kept(element_type: str) -> None:
 
             y, first = jax.eval_shape(partial(value_and_gradient, operator, trained), *values)
             kept = jax.tree.leaves(y)[0].dtype
-            assert kept == (jnp.float32 if cls is CrossEntropyNodeOp else dtype), (cls, case)
+            assert kept == (jnp.float32 if cls in LOSSES else dtype), (cls, case)
             assert first.dtype == dtype, (cls, case)
 
 

@@ -191,6 +191,11 @@ def div(a: Any, b: Any) -> Node:
     Source: Marian, ``operator/``.
     """
     if is_number(b):
+        if not node("/", a).value_type.is_float:
+            raise ElementTypeError(
+                f"/: expected a node of a floating point type, got {a.value_type}; "
+                f'cast(x, "float32")\n  at {place(user_frame())}'
+            )
         return mult(a, 1.0 / b if b != 0 else math.copysign(math.inf, b))
     return DivNodeOp(number_as_node("/", a, b) if is_number(a) else a, b)
 

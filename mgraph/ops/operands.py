@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..errors import ElementTypeError, ShapeError
+from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..inits import from_value
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
@@ -53,9 +53,15 @@ def node(op: str, x: Any) -> Node:
 def axis_in(op: str, x: Any, axis: int) -> int:
     """An axis of ``x`` counted from the front; ``ShapeError`` if ``x`` has no such axis."""
     rank = len(node(op, x).shape)
+    try:
+        axis = operator.index(axis)
+    except TypeError:
+        raise ArgumentError(
+            f"{op}: expected one axis, an int, got {axis!r}\n  at {place(user_frame())}"
+        ) from None
     if not -rank <= axis < rank:
         raise refusal(op, f"axis {axis} does not exist in a node with {rank} axes", x)
-    return operator.index(axis) % rank
+    return axis % rank
 
 
 def is_number(value: Any) -> bool:

@@ -15,7 +15,7 @@ from ..node import Node
 from ..places import place, user_frame
 from .arithmetic import mult
 from .elementwise import exp, log
-from .operands import FloatUnaryNodeOp, Gradients, is_number
+from .operands import FloatUnaryNodeOp, Gradients, is_number, node
 
 
 class PowNodeOp(FloatUnaryNodeOp):
@@ -49,7 +49,7 @@ def pow(a: Any, b: Any) -> Node:
         raise ArgumentError(
             f"pow: expected a base of at least 0, got {a}: it has no logarithm\n  at {place(user_frame())}"
         )
-    return exp(mult(math.log(a) if a else -math.inf, b))
+    return exp(mult(math.log(a) if a else -math.inf, node("pow", b)))
 
 
 def power(a: Any, b: Any) -> Node:

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
-from ..errors import ShapeError
+from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..node import Node
+from ..places import place, user_frame
 from ..shape import Shape
 from ..specs import Specs
 from ..types import Type, as_type
@@ -136,7 +137,9 @@ class LossNodeOp(FloatNodeOp):
 
     def new_spec(self, logits: Any, indices: Any) -> Specs:
         rows, labels = math.prod(logits.shape[:-1]), math.prod(indices.shape)
-        if not logits.shape or labels not in self.label_counts(logits.shape):
+        if not logits.shape:
+            raise ShapeError("expected logits with an axis of classes, got a scalar")
+        if labels not in self.label_counts(logits.shape):
             raise ShapeError(f"expected one label per row of the logits, got {labels} for {rows} rows")
         return super().new_spec(logits, indices)
 
@@ -193,13 +196,22 @@ def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, out
     V classes and ``alpha = label_smoothing``, so that smoothing includes the gold class. ``indices`` are
     integers, as many as rows, in the order of the rows; a class outside of V gives NaN. The loss is of
     ``output_type``: float32, also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and
-    indices differ in number.
+    indices differ in number, ``ArgumentError`` for a smoothing outside of 0 to 1.
 
     Shape: (..., V) to (..., 1).
     Gradient: ``adj (p - (1 - alpha) onehot - alpha / V)`` by the logits, with ``p = softmax(logits)``.
     Source: Szegedy et al. 2016; Marian, ``cross_entropy``.
     """
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(
+            f"cross_entropy: expected a label smoothing from 0 to 1, got {label_smoothing}\n"
+            f"  at {place(user_frame())}"
+        )
     to = None if output_type is None else as_type(output_type)
+    if to is not None and not to.is_float:
+        raise ElementTypeError(
+            f"cross_entropy: expected a floating point type of the loss, got {to}\n  at {place(user_frame())}"
+        )
     return CrossEntropyNodeOp(logits, indices, alpha=float(label_smoothing), to=to)
 
 

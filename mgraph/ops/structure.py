@@ -185,7 +185,7 @@ def debug(x: Node, message: str = "") -> Node:
     Gradient: ``adj``, as if it were not there.
     Source: Marian, ``debug``.
     """
-    return x.debug(message)
+    return node("debug", x).debug(message)
 
 
 def checkpoint(x: Node) -> Node:
@@ -195,7 +195,7 @@ def checkpoint(x: Node) -> Node:
     Gradient: ``adj``, as if it were not there.
     Source: Chen et al. 2016; Marian, ``checkpoint``.
     """
-    return x.mark_checkpoint()
+    return node("checkpoint", x).mark_checkpoint()
 
 
 def constant_like(x: Node, init: Initializer | Sequence[float]) -> ConstantNode:
