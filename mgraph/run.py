@@ -349,8 +349,10 @@ class Run:
         """The whole tape, or what the outputs need of it where the rest is not for the user's eyes: what
         rewrites have absorbed must not be watched, nor count among what a checkpoint keeps."""
         graph, tape = self._graph, self._tape
-        careful = graph.throw_nan or graph.checkpointing
-        return tape.below(outputs) if careful and tape.not_roots else tape.whole()
+        if not ((graph.throw_nan or graph.checkpointing) and tape.not_roots):
+            return tape.whole()
+        removed = (i for i in tape.not_roots if tape.nodes[i].absorbed_by is None)
+        return tape.below([*outputs, *removed])
 
     def _checkpoints(self, excerpt: Excerpt, wanted: tuple[int, ...]) -> Checkpoints | None:
         """Where the graph's checkpointing cuts the excerpt; ``None`` if it does not."""

@@ -106,3 +106,19 @@ def test_a_gradient_is_reported_by_every_backward_and_by_no_forward(graph: Expre
         for _ in range(2):
             with pytest.raises(NonFiniteError, match="the gradient of param 'x'"):
                 graph.backward()
+
+
+def test_what_is_removed_as_root_is_watched(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2,), inits.ones())
+    mgraph.remove_as_root(mgraph.log(x - 1))
+    mgraph.sum(x)
+    with pytest.raises(NonFiniteError, match="the value of log"):
+        graph.forward()
+
+
+def test_what_a_rewrite_absorbed_is_not_watched(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (1, 2), inits.from_vector([200.0, 200.0]))
+    large = mgraph.exp(x)
+    mgraph.sum(mgraph.flatten(large / mgraph.sum(large, -1)))
+    graph.optimize()
+    graph.backprop()

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ExpressionGraph, NaryNodeOp, UnaryNodeOp, check_gradients, inits
+from mgraph import (
+    ArgumentError,
+    ExpressionGraph,
+    NaryNodeOp,
+    ShapeError,
+    UnaryNodeOp,
+    check_gradients,
+    inits,
+)
 
 
 class Product(NaryNodeOp):
@@ -313,3 +321,11 @@ def test_casts_do_not_blur_the_differences() -> None:
     total, _ = mgraph.scan(step, graph.zeros((3, 4)), xs)
     report = check_gradients(mgraph.sum(mgraph.flatten(total * mgraph.cast(w, "float32"))))
     assert report.ok, report
+
+
+def test_arguments_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="rule sets"):
+        check_gradients(mgraph.tanh, (2,), rule_set="own")
+    with pytest.raises(ShapeError, match=r"values of the shapes \[\(3,\)\] were given for \[\(2,\)\]"):
+        check_gradients(mgraph.tanh, (2,), values=[np.ones(3)])
+    assert check_gradients(mgraph.tanh, 2, values=[[0.5, 1.0]]).ok

@@ -12,14 +12,15 @@ import numpy as np
 
 from .. import inits
 from ..cases import Case
-from ..errors import GradientError, GraphError
+from ..errors import GradientError, GraphError, ShapeError
 from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
 from ..node import NaryNodeOp, Node
 from ..operators import make_operator
 from ..ops.scan import Body
 from ..places import place
-from ..shape import Shape
+from ..rules import check_rule_set
+from ..shape import Shape, as_shape
 from ..specs import Spec, spec_of
 from ..tape import Row, Structure, is_leaf
 from ..tops import one_top
@@ -66,15 +67,18 @@ def check_gradients(
     table; ``report.ok`` is the verdict. Functions that are not smooth at the given values (``relu`` at 0,
     ties of ``max``) cannot be judged by differences there.
     """
-    settings = _Settings(seed, rule_set, thorough)
+    settings = _Settings(seed, check_rule_set(rule_set), thorough)
     if isinstance(target, ExpressionGraph):
         top = target.tape.nodes[one_top(target.tape)]
         return _check_node(top, settings)
     if isinstance(target, Node):
         return _check_node(target, settings)
     if shapes or values is not None:
-        shapes = shapes or tuple(np.shape(v) for v in values or ())
-        case = Case(*(tuple(s) for s in shapes), **(fields or {}))
+        sizes = [as_shape(s) for s in shapes]
+        given = [np.shape(v) for v in values] if values is not None else sizes
+        if sizes and given != sizes:
+            raise ShapeError(f"{_title(target)}: values of the shapes {given} were given for {sizes}")
+        case = Case(*given, **(fields or {}))
         return _check_case(target, case, settings, values)
     cases = getattr(target, "cases", ())
     if not cases:
