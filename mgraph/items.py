@@ -106,7 +106,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well; else it leaves no trace.
 
     It is written beside `path`, brought to the disk, then renamed: a reader, or a machine that
-    loses power, sees the old file or the whole new one. A symbolic link stays one.
+    loses power, sees the old file or the whole new one. A symbolic link stays one. An `OSError`
+    names `path`.
     """
     target = os.path.realpath(path)
     if os.path.isdir(target):
@@ -119,9 +120,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         if os.path.exists(temporary):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
     _sync_folder(folder)
 

@@ -342,6 +342,13 @@ def test_writing_is_all_or_nothing(path: Path) -> None:
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_what_cannot_be_opened_is_named_as_the_user_did(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "model.npz"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_npz(path, {"a": np.zeros(1)})
+    assert caught.value.filename == str(path)
+
+
 def test_writing_through_a_link_and_onto_a_folder(tmp_path: Path) -> None:
     target, link = tmp_path / "target.npz", tmp_path / "link.npz"
     target.write_bytes(b"")
