@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import mgraph
-from mgraph import ExpressionGraph, drawing, inits
+from mgraph import ExpressionGraph, inits
 
 # Prefixes of the names of parameters say what belongs together: an encoder with two layers, and the output.
 graph = ExpressionGraph()
@@ -18,15 +18,15 @@ loss = mgraph.sum(mgraph.flatten(mgraph.cross_entropy(logits, graph.indices([0, 
 graph.backprop()
 
 folder = Path(tempfile.mkdtemp())
-full = drawing.draw(graph, folder / "graph.svg")  # everything, in Marian's shapes and colours
-blocks = drawing.draw(graph, folder / "blocks.svg", depth=0)  # groups as blocks
+full = graph.draw(folder / "graph.svg")  # everything, in Marian's shapes and colours
+blocks = graph.draw(folder / "blocks.svg", depth=0)  # groups as blocks
 assert full.count('class="node"') == len(graph.tape.nodes)
 assert blocks.count('class="node"') < 8 and ">encoder<" in blocks
 
 # The page needs no network. It knows the values too, because the graph has run: click on a node to see them.
-page = drawing.html(graph, folder / "graph.html", title="Two layers")
+page = graph.html(folder / "graph.html", title="Two layers")
 assert "affine" in page and "://" not in page
 print(f"open {folder / 'graph.html'}")
 
 # Notebooks show a graph by themselves, as the page in a frame.
-assert drawing.repr_html(graph).startswith("<iframe")
+assert graph._repr_html_().startswith("<iframe")

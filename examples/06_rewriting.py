@@ -12,7 +12,7 @@ from mgraph import ExpressionGraph, NaryNodeOp, inits
 from mgraph.ops.index import GatherNodeOp
 from mgraph.ops.softmax import SoftmaxNodeOp
 from mgraph.patterns import Label, Op
-from mgraph.rewriting import DEFAULT, optimize, rule
+from mgraph.rewriting import DEFAULT, rule
 
 random = np.random.default_rng(1)
 
@@ -38,7 +38,7 @@ assert not np.isfinite(loss.scalar())
 random = np.random.default_rng(1)
 graph = ExpressionGraph()
 loss = naive_loss(graph)
-report = optimize(graph)
+report = graph.optimize()
 print(report)
 graph.backprop()
 print("rewritten:", loss.scalar())
@@ -80,7 +80,7 @@ x, h, w = graph.param("x", (4, 3)), graph.param("h", (1, 5)), graph.param("w", (
 mask = graph.constant((4, 1), inits.from_vector([1, 1, 0, 1]))
 cell = PaddedCellNodeOp(x, h, w, mask)
 as_one = graph.function(cell, [x])(x.val())
-report = optimize(graph, (lower_padded_cell, *DEFAULT))
+report = graph.optimize((lower_padded_cell, *DEFAULT))
 print(report)
 np.testing.assert_allclose(graph.function(cell, [x])(x.val()), as_one, rtol=1e-6)
 # What the lowering made is rewritten in turn: dot and sum to affine, 1 - mask to a constant.
