@@ -236,6 +236,12 @@ def test_a_number_where_a_node_is_needed(operator: Any) -> None:
         operator(3)
 
 
+def test_a_power_beyond_int32(graph: ExpressionGraph) -> None:
+    x = param(graph, [1.0, 0.5])
+    y = x**2**40
+    assert value(y).tolist() == [1, 0] and gradient(y, x).tolist() == [2**40, 0]
+
+
 def test_a_scalar_has_no_classes(graph: ExpressionGraph) -> None:
     for loss in (mgraph.cross_entropy, mgraph.unlikelihood):
         with pytest.raises(ShapeError, match="an axis of classes"):

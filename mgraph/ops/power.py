@@ -29,7 +29,8 @@ class PowNodeOp(FloatUnaryNodeOp):
         return jax.lax.integer_pow(x, self.n)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (adj * self.n * jax.lax.integer_pow(x, self.n - 1) if self.n else jnp.zeros_like(x),)
+        slope = float(self.n) * jax.lax.integer_pow(x, self.n - 1) if self.n else jnp.zeros_like(x)
+        return (adj * slope,)
 
 
 def pow(a: Any, b: Any) -> Node:
