@@ -105,22 +105,21 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_greedy_search_by_onnxruntime_is_ours_and_marians(name: str, tmp_path: Path) -> None:
-    """A full decode of the files, in batches of one size and another, against beam 1 and Marian's output."""
+def test_greedy_search_by_onnxruntime_is_marians(name: str, tmp_path: Path) -> None:
+    """A full decode of the files, in batches of one size and another, against what Marian prints for beam 1,
+    as our own search does."""
     path, vocab, folder = MODELS[name]
     translator = Translator(str(path), [str(vocab), str(vocab)], beam_size=1)
     export_model(translator.models[0], tmp_path)
     exported = OnnxModel(tmp_path)
     lines = list(read_lines((DATA / folder / "input.en").read_bytes().splitlines(keepends=True)))
-    expected = translator.translate(lines)
-    assert expected == (DATA / folder / "beam1.txt").read_text().split("\n")[:-1]
     search = translator.search
     sources = [translator.encoder.sample(0, [line]).sequences[0] for line in lines]
     found: list[str] = []
     for batch in (sources[:1], sources[1:8], sources[8:]):
         words = exported.greedy(batch, search.eos, suppressed=search.suppressed)
         found += [translator.target_vocab.decode(ids) for ids in words]
-    assert found == expected
+    assert found == (DATA / folder / "beam1.txt").read_text().split("\n")[:-1]
 
 
 @pytest.mark.parametrize("name", ["transformer-joint", "s2s-gru"])
