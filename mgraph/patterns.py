@@ -177,6 +177,8 @@ class Op(Pattern):
         if len(self._children) + (bool(children) and self._open) != len(children):
             raise ArgumentError(f"expected patterns, and ... as the last one only, got {children!r}")
         for cls in self._classes:
+            if not (isinstance(cls, type) and issubclass(cls, Node)):
+                raise ArgumentError(f"expected classes of nodes, got {cls!r}")
             unknown = fields.keys() - set(cls.fields)
             if unknown:
                 raise ArgumentError(

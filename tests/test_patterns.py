@@ -101,6 +101,9 @@ def test_fields_are_constrained_or_captured(x) -> None:
     assert equal.match(x * 2.5 * 2.0) is None
     with pytest.raises(ArgumentError, match=r"DotNodeOp has the fields .*, not \['axis'\]"):
         Op(DotNodeOp, axis=1)
+    for wrong in ("dot", x, (DotNodeOp, mgraph.dot)):
+        with pytest.raises(ArgumentError, match="expected classes of nodes"):
+            Op(wrong)
 
 
 def test_predicates_see_the_node(x) -> None:
