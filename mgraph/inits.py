@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, ElementTypeError, ShapeError
 from .shape import Shape
 from .types import Type, as_type
 
@@ -75,6 +75,11 @@ class Initializer:
     """Base of all initialisers."""
 
 
+def _misfit(given: np.ndarray, value: np.ndarray) -> Any:
+    """The first element that is another one as an integer."""
+    return given[given != value].ravel()[0]
+
+
 class Fixed(Initializer):
     """An initialiser whose value is known without drawing: ``f(shape, type) -> array``."""
 
@@ -83,7 +88,11 @@ class Fixed(Initializer):
 
     def value(self, shape: Shape, type_: Type) -> np.ndarray:
         """The value as a fresh numpy array that shares no memory with the user's."""
-        value = np.array(self._function(shape, type_), type_.dtype)
+        given = np.asarray(self._function(shape, type_))
+        with np.errstate(invalid="ignore"):
+            value = given.astype(type_.dtype)
+        if type_.is_index and given.dtype != value.dtype and not np.array_equal(value, given):
+            raise ElementTypeError(f"{self._name}: {type_} cannot hold {_misfit(given, value)}")
         if value.shape != shape:
             raise ShapeError(f"{self._name} gave a value of shape {value.shape} for a node of {shape}")
         value.flags.writeable = False

@@ -30,7 +30,7 @@ from .plans import ForwardPlan, JointPlan, Results
 from .programs import PROGRAMS, Program
 from .specs import as_jax, has_float, is_wide
 from .tape import INPUT, Excerpt, Tape, is_leaf
-from .tops import one_top
+from .tops import candidates, one_top
 from .trace import Checkpoints, run_draws, run_key
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ class Run:
         )
         args = self._arguments(excerpt, segment.leaves)
         program = segment.program = self._program(plan, args)
-        if program.backward_follows and whole and not graph.is_inference():
+        follows = program.backward_follows and whole and not graph.is_inference()
+        if follows and len(candidates(tape)) == 1:
             program.backward_follows = False
             self._run_joint(0.0)
             return

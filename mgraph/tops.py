@@ -9,8 +9,8 @@ from .specs import has_float
 from .tape import Tape
 
 
-def one_top(tape: Tape) -> int:
-    """The one trainable node that no other trainable node uses; ``GraphError`` if there are several.
+def candidates(tape: Tape) -> list[Node]:
+    """The trainable nodes that no other trainable node uses.
 
     What is not trainable (a ``stop_gradient``, a comparison) may look at a node without hiding it or making
     it a second top, and ``remove_as_root`` takes a node out of the count.
@@ -23,6 +23,12 @@ def one_top(tape: Tape) -> int:
     if len(tops) > 1:
         below = {top: tape.below([top.id]).row_of for top in tops}
         tops = [n for n in tops if not any(n.id in below[top] for top in tops if top is not n)]
+    return tops
+
+
+def one_top(tape: Tape) -> int:
+    """The one candidate; ``GraphError`` that names them if there are several, or if there is none."""
+    tops = candidates(tape)
     if not tops:
         raise GraphError(
             "backward() needs a trainable top node, but no node depends on a trainable parameter"

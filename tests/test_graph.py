@@ -575,3 +575,28 @@ def test_programs_keep_to_the_precision_and_the_device_that_jax_is_set_to() -> N
         assert programs_compiled() == 1 and programs_compiled() == 0
     with jax.default_device(jax.devices()[0]):
         assert programs_compiled() == 1
+
+
+def test_what_a_program_has_learnt_of_backward_binds_no_other_graph(capfd) -> None:
+    def run(removed: bool) -> ExpressionGraph:
+        graph = ExpressionGraph()
+        x = graph.param("x", (2,), inits.from_value(5))
+        nodes = mgraph.exp(x).debug("exp"), mgraph.square(x).debug("square")
+        if removed:
+            mgraph.remove_as_root(nodes[0])
+        graph.forward()
+        assert nodes[1].val().tolist() == [25, 25]
+        return graph
+
+    run(removed=True).backward()
+    for _ in range(2):
+        with pytest.raises(GraphError, match="there are 2"):
+            run(removed=False).backward()
+
+
+def test_integers_of_an_initialiser_are_kept_or_refused() -> None:
+    graph = ExpressionGraph()
+    assert graph.constant((2,), inits.from_vector([3.0, 0.0]), "uint8").val().tolist() == [3, 0]
+    for values in ([300, -1], [1.5, 0.0], [np.nan, 0.0]):
+        with pytest.raises(mgraph.ElementTypeError, match="from_vector: uint8 cannot hold"):
+            graph.constant((2,), inits.from_vector(values), "uint8")
