@@ -590,8 +590,9 @@ def test_what_a_program_has_learnt_of_backward_binds_no_other_graph(capfd) -> No
 
     run(removed=True).backward()
     for _ in range(2):
+        graph = run(removed=False)
         with pytest.raises(GraphError, match="there are 2"):
-            run(removed=False).backward()
+            graph.backward()
 
 
 def test_integers_of_an_initialiser_are_kept_or_refused() -> None:
