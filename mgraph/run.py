@@ -108,10 +108,10 @@ class Run:
 
     @contextmanager
     def _all_covered(self) -> Iterator[None]:
-        """As after ``forward()``, for an analysis, which freezes nothing."""
-        before, stop = self._segments, len(self._tape.nodes)
-        if self.covered < stop:
-            self._segments = [*before, self._frozen(self.covered, stop)]
+        """As ``backprop()`` would find the tape, with the present values; for an analysis, which freezes
+        nothing."""
+        before = self._segments
+        self._segments = [self._frozen(0, len(self._tape.nodes))]
         try:
             yield
         finally:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import pytest
 from hypothesis import settings
 
+import mgraph
+
 settings.register_profile("mgraph", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mgraph")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_of_a_file() -> Iterator[None]:
+    """The programs that a file's tests compile go with it: all together they take gigabytes."""
+    yield
+    mgraph.clear_programs()
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

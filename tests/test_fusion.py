@@ -86,3 +86,12 @@ def test_reduce_keeps_the_order_and_the_axis(graph: ExpressionGraph) -> None:
         mgraph.reduce(3, x)  # type: ignore[arg-type]
     with pytest.raises(mgraph.ShapeError, match="axis 2 does not exist"):
         mgraph.reduce(jnp.maximum, x, 2)
+
+
+def test_an_analysis_sees_the_present_values_of_a_graph_that_went_on(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (3,), inits.ones())
+    top = mgraph.sum(mgraph.square(w))
+    graph.backprop()
+    graph.assign(w, mgraph.remove_as_root(w * 2))
+    assert len(graph.fusion_report().kernels) == 1 and graph.memory().needed > 0
+    assert top.scalar() == 3 and w.val().tolist() == [2, 2, 2]
