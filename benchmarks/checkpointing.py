@@ -54,9 +54,10 @@ def median_ms(steps: Mapping[str, Callable[[], None]], repeats: int = 9) -> dict
 def compare_calls() -> None:
     """One call for both passes, two calls, and two with the loss read in between."""
 
-    def step(run: Callable[[ExpressionGraph, Node], None]) -> Callable[[], None]:
-        graph = ExpressionGraph()
+    # One graph for all: where the parameters of another lie in memory alone makes it faster or slower.
+    graph = ExpressionGraph()
 
+    def step(run: Callable[[ExpressionGraph, Node], None]) -> Callable[[], None]:
         def build_and_run() -> None:
             graph.clear()
             run(graph, encoder(graph, batch=4))

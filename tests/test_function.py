@@ -171,3 +171,11 @@ def test_what_cannot_be_a_value_or_a_node_is_refused() -> None:
     for outputs, inputs in ((3, []), ([x, 3], []), (x, 3), (x, [3]), (x, {"x": 3})):
         with pytest.raises(ArgumentError, match="of a function are nodes"):
             graph.function(outputs, inputs)  # type: ignore[arg-type]
+
+
+def test_results_share_no_memory_with_arguments_or_each_other() -> None:
+    graph = ExpressionGraph()
+    a = graph.input("a", (64, 64))
+    x = jnp.ones((64, 64))
+    results = graph.function([a, a, a * 2, a * 2], [a])(x)
+    assert len({r.unsafe_buffer_pointer() for r in (*results, x)}) == 5
