@@ -276,9 +276,12 @@ class ExpressionGraph(GraphSettings):
         ``ShapeError`` or ``ElementTypeError`` if the value does not fit, ``ArgumentError`` if the target is
         no parameter of this graph. Source: Alea TK, ``Context.Assign``.
         """
-        if isinstance(target, Mapping) == (expression is not None):
+        if isinstance(target, Mapping) and expression is None:
+            assign(self, target)
+        elif not isinstance(target, Mapping) and expression is not None:
+            assign(self, {target: expression})
+        else:
             raise ArgumentError("expected assign(parameter, node) or assign({parameter: node, ...})")
-        assign(self, target if isinstance(target, Mapping) else {target: expression})  # type: ignore[dict-item]
 
     def run_of(self, tape: Tape) -> Run:
         """The computation of a tape of this graph."""

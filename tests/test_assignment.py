@@ -86,7 +86,7 @@ def test_errors(graph: ExpressionGraph) -> None:
     with pytest.raises(ElementTypeError, match=r"holds float32, got int32; cast\(x, float32\)"):
         graph.assign(x, mgraph.cast(x, "int32"))
     with pytest.raises(ArgumentError, match="parameters of this graph"):
-        graph.assign(graph.ones((2,)), x)  # type: ignore[arg-type]
+        graph.assign(graph.ones((2,)), x)
     with pytest.raises(ArgumentError, match="parameters of this graph"):
         graph.assign(other.param("x", (2,)), x)
     with pytest.raises(GraphError, match="belongs to another graph"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,7 +69,10 @@ def test_pure_functions_are_checkpointed_too() -> None:
         graph = ExpressionGraph(seed=5)
         graph.set_checkpointing(checkpointing)
         pure = graph.function(stack(graph)).pure
-        loss: Callable[..., jax.Array] = lambda p: pure(p, key=jax.random.key(1))[0]  # noqa: E731
+
+        def loss(params: dict[str, jax.Array]) -> jax.Array:
+            return pure(params, key=jax.random.key(1))[0]
+
         compiled = jax.jit(jax.grad(loss)).lower(graph.params().vals()).compile()
         return compiled.memory_analysis().temp_size_in_bytes, compiled(graph.params().vals())
 

@@ -372,4 +372,4 @@ def test_dropout() -> None:
     assert set(np.unique(layer.val())) == {0, 102} and layer.child(1).shape == (1, 100, 4)
     for wrong in (1.0, -0.1, "half"):
         with pytest.raises(ValueError, match="dropout expects a probability"):
-            mgraph.dropout(x, wrong)  # type: ignore[arg-type]
+            mgraph.dropout(x, wrong)

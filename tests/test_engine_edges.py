@@ -446,15 +446,15 @@ def test_arguments_of_the_graph_are_checked() -> None:
         graph.indices([1], w, 2)
     for name in ("", 3):
         with pytest.raises(ArgumentError, match="needs a name"):
-            graph.param(name, (1,))  # type: ignore[arg-type]
+            graph.param(name, (1,))
     with pytest.raises(ArgumentError, match="seed"):
-        ExpressionGraph(seed=1.5)  # type: ignore[arg-type]
+        ExpressionGraph(seed=1.5)
     with pytest.raises(ArgumentError, match="2 parts"):
-        graph.set_checkpointing(parts=2.5)  # type: ignore[arg-type]
+        graph.set_checkpointing(parts=2.5)
     with pytest.raises(ArgumentError, match="expects a node, got 3.0"):
-        graph.assign(w, 3.0)  # type: ignore[arg-type]
+        graph.assign(w, 3.0)
     mgraph.sum(w * 3)
     with pytest.raises(ArgumentError, match="clip_value of at least 0, got 'a'"):
-        graph.backprop(clip_value="a")  # type: ignore[arg-type]
-    graph.backprop(clip_value=jnp.float32(0.5))  # type: ignore[arg-type]
+        graph.backprop(clip_value="a")
+    graph.backprop(clip_value=jnp.float32(0.5))
     np.testing.assert_array_equal(w.grad(), [0.5, 0.5])

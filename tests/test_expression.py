@@ -138,7 +138,7 @@ def test_what_is_no_operand(graph: ExpressionGraph) -> None:
     with pytest.raises(ElementTypeError, match="index_select"):
         x[[0, 1]]
     with pytest.raises(ElementTypeError, match="expected a node"):
-        mgraph.sum([1, 2])  # type: ignore[arg-type]
+        mgraph.sum([1, 2])
 
 
 def test_integers_stay_integers(graph: ExpressionGraph) -> None:

@@ -170,7 +170,7 @@ def test_what_cannot_be_a_value_or_a_node_is_refused() -> None:
         f.pure({"w": jnp.ones(())}, [np.uint8(fitting[0]), jnp.ones(2)])
     for outputs, inputs in ((3, []), ([x, 3], []), (x, 3), (x, [3]), (x, {"x": 3})):
         with pytest.raises(ArgumentError, match="of a function are nodes"):
-            graph.function(outputs, inputs)  # type: ignore[arg-type]
+            graph.function(outputs, inputs)
 
 
 def test_results_share_no_memory_with_arguments_or_each_other() -> None:

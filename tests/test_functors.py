@@ -74,9 +74,9 @@ def test_a_lambda_must_keep_its_word(graph: ExpressionGraph) -> None:
     with pytest.raises(ElementTypeError, match=r"declared to give int32\[1, 2\], it gives float32\[1, 2\]"):
         mgraph.lambda_node([a], (1, 2), "int32", jnp.sin)
     with pytest.raises(ArgumentError, match="backward must be a function"):
-        mgraph.lambda_node([a], (1, 2), "float32", jnp.sin, 3)  # type: ignore[arg-type]
+        mgraph.lambda_node([a], (1, 2), "float32", jnp.sin, 3)
     with pytest.raises(ElementTypeError, match="expected a node, got 2"):
-        mgraph.lambda_node([2], (1, 2), "float32", jnp.sin)  # type: ignore[list-item]
+        mgraph.lambda_node([2], (1, 2), "float32", jnp.sin)
 
 
 # ---------------------------------------------------------------- callback
@@ -120,7 +120,7 @@ def test_what_a_callback_raises_reaches_the_user(graph: ExpressionGraph) -> None
     with pytest.raises(ValueError, match="square is too large"):
         graph.forward()
     with pytest.raises(ArgumentError, match="expects a function"):
-        mgraph.callback(param(graph, [[3.0]]), "print")  # type: ignore[arg-type]
+        mgraph.callback(param(graph, [[3.0]]), "print")
     with pytest.raises(GraphError, match="loop's body"):
         mgraph.scan(lambda s, x: (mgraph.callback(s + x, print), x), graph.zeros((2,)), graph.ones((3, 2)))
 
@@ -145,5 +145,5 @@ def test_no_elements_cannot_be_combined_and_children_come_in_a_list() -> None:
     with pytest.raises(ShapeError, match="axis 0 has no elements"):
         mgraph.reduce(jnp.add, x)
     with pytest.raises(ArgumentError, match="sequence of nodes"):
-        mgraph.lambda_node(x, x.shape, "float32", jnp.sin)  # type: ignore[arg-type]
+        mgraph.lambda_node(x, x.shape, "float32", jnp.sin)
     assert len(graph.tape.nodes) == 1

@@ -111,7 +111,7 @@ def test_indices_outside(graph: ExpressionGraph) -> None:
     with pytest.raises(ShapeError, match="index -1"):
         mgraph.cols(x, [-1])
     with pytest.raises(ElementTypeError, match="expected a node or a list of ints"):
-        mgraph.rows(x, [0.5])  # type: ignore[list-item]
+        mgraph.rows(x, [0.5])
     with pytest.raises(ElementTypeError, match="holds indices"):
         mgraph.rows(x, param(graph, [0.0, 1.0], "i"))
     found = mgraph.rows(x, graph.indices([0, 7]))

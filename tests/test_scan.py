@@ -175,4 +175,4 @@ def test_results_are_arrays_and_steps_are_counted() -> None:
         scan(lambda s, x: (s, mgraph.topk(x, 2, -1)[0].child(0)), graph.ones((4,)), xs)
     for unroll in (0, 2.5):
         with pytest.raises(ArgumentError, match="unroll"):
-            scan(lambda s, x: (s, x), graph.ones((4,)), xs, unroll=unroll)  # type: ignore[arg-type]
+            scan(lambda s, x: (s, x), graph.ones((4,)), xs, unroll=unroll)
