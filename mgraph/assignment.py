@@ -14,7 +14,7 @@ from .node import Node
 from .places import place
 from .programs import PROGRAMS
 from .tape import Structure
-from .trace import run_draws, run_key, trace
+from .trace import random_sources, run_draws, trace
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
@@ -32,8 +32,7 @@ class AssignPlan:
         first, rest = iter(given), iter(kept)
         count = len(given) + len(kept)
         leaves = [next(first) if k in self.given else next(rest) for k in range(count)]
-        random = {} if draws is None else {"key": run_key(draws), "ordinals": draws[3:]}
-        values = trace(self.structure, leaves, **random)
+        values = trace(self.structure, leaves, **random_sources(draws))
         return [values[i] for i in self.outputs]
 
 

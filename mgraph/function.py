@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .checkpointing import cuts
-from .device import platform_of
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import ConstantNode, Parameters, ParamNode, as_array, check_value
 from .node import Node
@@ -69,9 +67,7 @@ class Function:
         self._plan(tape.nodes, excerpt.inputs, {n.id: name for name, n in leaves.items()})
         self._random = bool(len(excerpt.random))
         self._wide = self._structure.is_wide()
-        marked = sorted(excerpt.row_of[i] for i in cuts(tape, graph.checkpointing) if i in excerpt.row_of)
-        platform = platform_of(graph.device) if marked else ""
-        self._checkpoints = Checkpoints(tuple(marked), self._outputs, platform) if marked else None
+        self._checkpoints = Checkpoints.of(tape, excerpt, graph.checkpointing, self._outputs, graph.device)
 
     def _plan(self, nodes: Sequence[Node], rows: Sequence[int], names: dict[int, str]) -> None:
         """Say for each input row where its value comes from: an argument, a parameter, a constant."""

@@ -6,7 +6,7 @@ graph that is rebuilt finds the program of an equal plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from .finite import are_finite
 from .interpreter import without_float0
 from .specs import Specs
 from .tape import Structure
-from .trace import Checkpoints, run_key, trace
+from .trace import Checkpoints, random_sources, trace
 
 Leaves = Sequence[Any]
 
@@ -51,7 +51,7 @@ class ForwardPlan:
         return f"forward of {len(self.structure.rows)} nodes"
 
     def __call__(self, leaves: Leaves, draws: Any) -> Results:
-        random = _random(draws)
+        random = random_sources(draws)
         values = trace(self.structure, leaves, rule_set=self.rule_set, labels=self.labels, **random)
         finite = are_finite(values) if self.watch else None
         return Results([values[i] for i in self.outputs], [], {}, finite, None)
@@ -93,7 +93,7 @@ class JointPlan:
                 clip_value=self.clip_value,
                 checkpoints=self.checkpoints,
                 labels=self.labels,
-                **_random(draws),
+                **random_sources(draws),
             )
             finite = are_finite(values) if self.watch else None
             return values[self.top], ([values[i] for i in self.outputs], finite)
@@ -101,19 +101,14 @@ class JointPlan:
         arguments = [leaves[k] for k in self.trained], {i: _zeros(s) for i, s in self.shown}, self._taps()
         value, pull, (outputs, finite) = jax.vjp(loss, *arguments, has_aux=True)
         gradients, probes, taps = pull(jnp.ones_like(value))
-        for k, gradient in zip(self.trained, gradients, strict=True):
-            if k in self.clipped:
-                bounded = jnp.clip(gradient, -self.clip_value, self.clip_value)
-                gradients[self.trained.index(k)] = bounded
+        gradients = [
+            jnp.clip(gradient, -self.clip_value, self.clip_value) if k in self.clipped else gradient
+            for k, gradient in zip(self.trained, gradients, strict=True)
+        ]
         return Results(outputs, gradients, without_float0(probes), finite, taps == 0 if self.watch else None)
 
     def _taps(self) -> Any:
         return jnp.zeros(len(self.structure.rows), jnp.float32) if self.watch else None
-
-
-def _random(draws: Any) -> Mapping[str, Any]:
-    """Where random rows draw from: what ``run_draws`` gave, ``None`` if there are none."""
-    return {} if draws is None else {"key": run_key(draws), "ordinals": draws[3:]}
 
 
 def _zeros(spec: Any) -> Any:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .checkpointing import cuts
-from .device import platform_of
 from .errors import GraphError
 from .finite import check_gradients_of, check_values
 from .fusion import FusionReport, fusion_report
@@ -341,7 +339,9 @@ class Run:
             tuple((row_of[n.id], n.spec) for n in shown),
             clip_value,
             own,
-            checkpoints=None if graph.throw_nan else self._checkpoints(excerpt, outputs),
+            checkpoints=None
+            if graph.throw_nan
+            else Checkpoints.of(tape, excerpt, graph.checkpointing, outputs, graph.device),
             watch=graph.throw_nan,
         )
         return excerpt, plan, self._arguments(excerpt, self._all_leaves())
@@ -354,12 +354,6 @@ class Run:
             return tape.whole()
         removed = (i for i in tape.not_roots if tape.nodes[i].absorbed_by is None)
         return tape.below([*outputs, *removed])
-
-    def _checkpoints(self, excerpt: Excerpt, wanted: tuple[int, ...]) -> Checkpoints | None:
-        """Where the graph's checkpointing cuts the excerpt; ``None`` if it does not."""
-        found = cuts(self._tape, self._graph.checkpointing)
-        rows = tuple(sorted(excerpt.row_of[i] for i in found if i in excerpt.row_of))
-        return Checkpoints(rows, wanted, platform_of(self._graph.device)) if rows else None
 
     def fusion(self, backward: bool) -> FusionReport:
         """The kernels of the compiled program of the whole tape, which is not run."""

@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .checkpointing import recomputed, spans, zero_after
+from .checkpointing import cuts, recomputed, spans, zero_after
+from .device import platform_of
 from .finite import watched
 from .fusion import row_label
 from .rules import evaluate
-from .tape import INPUT, Structure, is_leaf
+from .tape import INPUT, Excerpt, Structure, Tape, is_leaf
 
 
 def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:
@@ -27,6 +28,11 @@ def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:
 def run_key(draws: Any) -> jax.Array:
     """The random key of a run from ``draws = [seed, seed, run, ordinal, ordinal, ...]`` (uint32)."""
     return jax.random.fold_in(jax.random.wrap_key_data(draws[:2], impl="threefry2x32"), draws[2])
+
+
+def random_sources(draws: Any) -> dict[str, Any]:
+    """What ``trace`` takes for random rows, from what ``run_draws`` gave; ``None`` if there are none."""
+    return {} if draws is None else {"key": run_key(draws), "ordinals": draws[3:]}
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -64,6 +70,14 @@ class Checkpoints:
     """Rows whose values the caller needs."""
     platform: str
     """The platform that the program is for, as JAX names it."""
+
+    @staticmethod
+    def of(
+        tape: Tape, excerpt: Excerpt, parts: int, wanted: tuple[int, ...], device: jax.Device | None
+    ) -> Checkpoints | None:
+        """Where ``parts`` of a tape, as ``cuts`` has them, cut an excerpt of it; ``None`` if nowhere."""
+        rows = sorted(excerpt.row_of[i] for i in cuts(tape, parts) if i in excerpt.row_of)
+        return Checkpoints(tuple(rows), wanted, platform_of(device)) if rows else None
 
 
 def trace(
