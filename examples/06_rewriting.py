@@ -11,8 +11,8 @@ import mgraph
 from mgraph import ExpressionGraph, NaryNodeOp, inits
 from mgraph.ops.index import GatherNodeOp
 from mgraph.ops.softmax import SoftmaxNodeOp
-from mgraph.patterns import Label, Op
 from mgraph.rewriting import DEFAULT, rule
+from mgraph.rewriting.patterns import Label, Op
 
 random = np.random.default_rng(1)
 

@@ -16,9 +16,6 @@ from .bridges import UnsupportedPrimitiveError as UnsupportedPrimitiveError
 from .bridges import export_onnx as export_onnx
 from .bridges import from_jax as from_jax
 from .bridges import import_onnx as import_onnx
-from .dumps import DumpDiff as DumpDiff
-from .dumps import NodeDifference as NodeDifference
-from .dumps import diff as diff
 from .errors import ArgumentError as ArgumentError
 from .errors import DeviceError as DeviceError
 from .errors import ElementTypeError as ElementTypeError
@@ -29,6 +26,9 @@ from .errors import ModelFileError as ModelFileError
 from .errors import NonFiniteError as NonFiniteError
 from .errors import ParameterError as ParameterError
 from .errors import ShapeError as ShapeError
+from .files.dumps import DumpDiff as DumpDiff
+from .files.dumps import NodeDifference as NodeDifference
+from .files.dumps import diff as diff
 from .function import Function as Function
 from .gradcheck import GradientReport as GradientReport
 from .gradcheck import OperatorReport as OperatorReport
@@ -154,11 +154,11 @@ from .optimizers import Adagrad as Adagrad
 from .optimizers import Adam as Adam
 from .optimizers import Optimizer as Optimizer
 from .optimizers import Sgd as Sgd
-from .programs import CompileStats as CompileStats
-from .programs import clear_programs as clear_programs
-from .programs import compile_stats as compile_stats
-from .programs import set_program_capacity as set_program_capacity
 from .rules import derivative as derivative
+from .running.programs import CompileStats as CompileStats
+from .running.programs import clear_programs as clear_programs
+from .running.programs import compile_stats as compile_stats
+from .running.programs import set_program_capacity as set_program_capacity
 from .shape import Slice as Slice
 from .types import Type as Type
 

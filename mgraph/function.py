@@ -12,12 +12,12 @@ from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import ConstantNode, Parameters, ParamNode, as_array, check_value
 from .node import Node
 from .places import place
-from .programs import PROGRAMS
 from .rules import check_rule_set
+from .running.programs import PROGRAMS
+from .running.trace import Checkpoints, run_draws, run_key, trace
 from .shape import Shape
 from .specs import Spec
 from .tape import INPUT, Structure
-from .trace import Checkpoints, run_draws, run_key, trace
 from .types import as_type
 
 if TYPE_CHECKING:

@@ -10,29 +10,30 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import drawing, dumps, inits, parameter_files
-from .assignment import assign
+from . import drawing, inits
+from .drawing.graphviz import graphviz
 from .errors import ArgumentError, GraphError, ParameterError, ShapeError
+from .files import dumps, parameter_files
+from .files.parameter_files import load_parameters, save_parameters
 from .function import Function
-from .fusion import FusionReport
-from .graphviz import graphviz
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode, as_indices
-from .memo import Memo
-from .memory import MemoryUse
 from .node import Node
-from .parameter_files import load_parameters, save_parameters
 from .places import user_frame
 from .printing import print_gradient, print_value
-from .programs import PROGRAMS
 from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
-from .run import Run
+from .running.assignment import assign
+from .running.fusion import FusionReport
+from .running.memo import Memo
+from .running.memory import MemoryUse
+from .running.programs import PROGRAMS
+from .running.run import Run
+from .running.trace import clipped
 from .settings import GraphSettings
 from .shape import as_shape
 from .specs import spec_of
 from .tape import Tape
-from .trace import clipped
 from .types import Type, as_type
 
 

@@ -175,7 +175,7 @@ def from_tensor(array: Any) -> Fixed:
 
 
 def from_item(item: Any) -> Fixed:
-    """A copy of an item of a model file (see ``mgraph.items``) of the node's own shape."""
+    """A copy of an item of a model file (see ``mgraph.files.items``) of the node's own shape."""
     return Fixed("from_item", lambda shape, type_: np.asarray(item))
 
 

@@ -174,7 +174,7 @@ class ParamNode(Node):
     leaf_value = val
 
     def assigned(self, value: jax.Array) -> None:
-        """Take a value that nobody else holds, of ``mgraph.assignment``."""
+        """Take a value that nobody else holds, of ``mgraph.running.assignment``."""
         self._value, self._seen = value, False
 
     @property

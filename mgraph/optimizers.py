@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from .errors import ArgumentError, GraphError
-from .programs import PROGRAMS
+from .running.programs import PROGRAMS
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph

@@ -10,8 +10,8 @@ import numpy as np
 from .device import find_device, memory_of
 from .errors import ArgumentError, GraphError
 from .leaves import Parameters
-from .memory import MIB
 from .rules import check_rule_set
+from .running.memory import MIB
 from .types import Type, as_type
 
 

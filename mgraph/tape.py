@@ -18,7 +18,7 @@ from .specs import is_wide
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
     from .node import Node
-    from .run import Run
+    from .running.run import Run
 
 
 class Input:

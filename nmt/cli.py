@@ -223,7 +223,7 @@ def diff(argv: Sequence[str]) -> int | None:
     values = parse(DIFF, argv)
     if len(values["operands"]) != 2:
         raise OptionError(f"two files are needed, got {len(values['operands'])}")
-    from mgraph.dumps import print_diff
+    from mgraph.files.dumps import print_diff
 
     first, second = values["operands"]
     return print_diff(first, second, values["rtol"], values["atol"])

@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from mgraph.errors import ModelFileError
-from mgraph.items import MODEL_YML, model_yml
+from mgraph.files.items import MODEL_YML, model_yml
 
 # A model's options fill one or two thousand characters.
 MAX_CHARACTERS = 1 << 16

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mgraph.programs import PROGRAMS
+from mgraph.running.programs import PROGRAMS
 from nmt.batches import batch_bucket, length_bucket, pad
 from nmt.models import Model
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mgraph.programs import PROGRAMS
+from mgraph.running.programs import PROGRAMS
 from nmt.batches import pad
 from nmt.beam import BeamLoop, BeamShape, SearchModel, Sentences, Trellis
 from nmt.history import Ranking, best_hypotheses, join

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mgraph import ModelFileError
-from mgraph.binary_items import read_bin, write_bin
-from mgraph.items import MODEL_YML, read_npz, with_model_yml
+from mgraph.files.binary_items import read_bin, write_bin
+from mgraph.files.items import MODEL_YML, read_npz, with_model_yml
 from nmt.models.loading import load_model
 
 DATA = Path(__file__).parent / "data"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mgraph import ArgumentError, ExpressionGraph, GraphError, TupleViewNodeOp, cast, inits, scan, sum, topk
-from mgraph.dumps import diff, dump, print_diff, values
-from mgraph.items import read_npz
-from mgraph.parameter_files import read_items
+from mgraph.files.dumps import diff, dump, print_diff, values
+from mgraph.files.items import read_npz
+from mgraph.files.parameter_files import read_items
 
 DATA = Path(__file__).parent / "data"
 

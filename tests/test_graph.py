@@ -349,7 +349,7 @@ def test_namespaces_are_stripped_on_save_and_added_on_load(tmp_path) -> None:
     graph.switch_params("F1")
     graph.param("w", (2,), inits.from_vector([1.0, 2.0]))
     graph.save(tmp_path / "m.npz")
-    assert list(mgraph.items.read_npz(tmp_path / "m.npz")) == ["w"]
+    assert list(mgraph.files.items.read_npz(tmp_path / "m.npz")) == ["w"]
     other = ExpressionGraph()
     other.switch_params("F0")
     other.load(tmp_path / "m.npz")

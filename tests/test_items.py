@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mgraph import archive
 from mgraph.errors import ModelFileError
-from mgraph.items import MODEL_YML, model_yml, read_npz, replacing, with_model_yml, write_npz
+from mgraph.files import archive
+from mgraph.files.items import MODEL_YML, model_yml, read_npz, replacing, with_model_yml, write_npz
 
 MARIAN = Path(__file__).parent / "data" / "items" / "model.npz"
 TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "u1", "u2", "u4", "u8"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgraph.errors import ModelFileError
-from mgraph.items import MODEL_YML, model_yml, read_npz, with_model_yml
+from mgraph.files.items import MODEL_YML, model_yml, read_npz, with_model_yml
 from nmt.model_options import MAX_CHARACTERS, ModelOptions, model_options, parse_model_options
 
 MARIAN = Path(__file__).parent / "data" / "items" / "model.npz"

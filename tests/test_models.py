@@ -15,7 +15,7 @@ import pytest
 import mgraph
 from layers import UnsupportedOptionError
 from mgraph import ExpressionGraph, ModelFileError, ParameterError, Type
-from mgraph.items import with_model_yml, write_npz
+from mgraph.files.items import with_model_yml, write_npz
 from nmt import scoring
 from nmt.model_options import ModelOptions
 from nmt.models import Model, create_model, load_model

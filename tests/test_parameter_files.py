@@ -10,9 +10,9 @@ import pytest
 
 import mgraph
 from mgraph import ExpressionGraph, ModelFileError, Type, inits
-from mgraph.binary_items import read_bin, write_bin
-from mgraph.items import model_yml, read_npz, write_npz
-from mgraph.parameter_files import copy_params, read_items, write_items
+from mgraph.files.binary_items import read_bin, write_bin
+from mgraph.files.items import model_yml, read_npz, write_npz
+from mgraph.files.parameter_files import copy_params, read_items, write_items
 from nmt.models.loading import load_model
 
 DATA = Path(__file__).parent / "data"

@@ -14,7 +14,7 @@ from mgraph.ops.reduce import SumNodeOp
 from mgraph.ops.shape import ConcatenateNodeOp
 from mgraph.ops.softmax import SoftmaxNodeOp
 from mgraph.ops.structure import StopGradientNodeOp
-from mgraph.patterns import Any, AnyOf, Constant, Field, Label, Op, Or, Repeat, Skip
+from mgraph.rewriting.patterns import Any, AnyOf, Constant, Field, Label, Op, Or, Repeat, Skip
 
 X, Y = Label("x"), Label("y")
 

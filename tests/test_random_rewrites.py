@@ -12,8 +12,8 @@ from rewritten import param
 
 import mgraph
 from mgraph import ExpressionGraph, Node, inits
-from mgraph.interpreter import Interpreter
 from mgraph.rewriting import optimize
+from mgraph.running.interpreter import Interpreter
 
 UNARY: tuple[Callable[[Node], Node], ...] = (
     lambda n: n * 2.0,

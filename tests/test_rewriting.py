@@ -14,8 +14,8 @@ from rewritten import b, check, constant, labels, logits, numbers, param, w, x2
 import mgraph
 from mgraph import ExpressionGraph, GraphError, NaryNodeOp, Node
 from mgraph.ops.elementwise import ExpNodeOp, LogNodeOp
-from mgraph.patterns import Label, Match, Op
 from mgraph.rewriting import DEFAULT, Rule, again, optimize, rule
+from mgraph.rewriting.patterns import Label, Match, Op
 
 # ------------------------------------------------------------ nodes stay what they are
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..running.trace import trace
 from ..tape import Excerpt
-from ..trace import trace
 
 _ELEMENTWISE = 48
 """Inputs up to this many elements are moved one element at a time, larger ones along random directions."""

@@ -15,9 +15,9 @@ from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import ArgumentNode, NaryNodeOp, Node
 from ..recording import capture, new_leaf
+from ..running.trace import trace
 from ..specs import Spec, Specs, spec_of
 from ..tape import Structure, Tape
-from ..trace import trace
 from .elementwise import tanh
 from .structure import TupleViewNodeOp
 

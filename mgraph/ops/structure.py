@@ -15,7 +15,7 @@ from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
-from ..trace import clip_adjoint
+from ..running.trace import clip_adjoint
 from ..types import Type, as_type
 from .operands import Gradients, node
 

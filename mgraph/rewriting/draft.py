@@ -14,9 +14,9 @@ from itertools import chain
 from ..errors import GraphError, MGraphError
 from ..leaves import ParamNode
 from ..node import Node
-from ..patterns import Match
 from ..places import place
 from ..tape import INPUT, Row, Tape
+from .patterns import Match
 from .report import Change, expression
 from .rule import Rule
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..node import Node
 from ..operators import find_operator
-from ..patterns import Match, Or, Pattern
 from ..recording import record
+from .patterns import Match, Or, Pattern
 
 Replace = Callable[[Match], Node | None]
 

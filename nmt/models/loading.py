@@ -9,7 +9,7 @@ import numpy as np
 
 from layers import choose
 from mgraph import ExpressionGraph, MGraphError, ModelFileError, ParameterError, Type
-from mgraph.parameter_files import read_items
+from mgraph.files.parameter_files import read_items
 from nmt.model_options import ModelOptions, model_options
 from nmt.models.model import Model
 from nmt.models.s2s import S2S

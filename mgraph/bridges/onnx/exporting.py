@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError
+from ...files.items import replacing
 from ...function import Function
-from ...items import replacing
 from ...leaves import ParamNode
 from ...node import Node
 from ...places import place

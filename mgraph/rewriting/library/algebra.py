@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...node import Node
 from ...ops.arithmetic import NegNodeOp, ScalarAddNodeOp, ScalarMultNodeOp, minus, mult, negate, plus
-from ...patterns import Constant, Field, Label, Match, Op
+from ..patterns import Constant, Field, Label, Match, Op
 from ..rule import rule
 from .numbers import product, sum_of
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...inits import from_tensor
-from ...interpreter import Interpreter
 from ...leaves import ConstantNode
 from ...node import Node
 from ...ops.functors import CallbackNodeOp, DifferentiableLambdaNodeOp, LambdaNodeOp
-from ...patterns import Any, Match, known_value
+from ...running.interpreter import Interpreter
 from ...tape import INPUT, Structure
+from ..patterns import Any, Match, known_value
 from ..rule import rule
 
 FREE_BYTES = 2**16

@@ -16,7 +16,7 @@ from ...ops.reduce import LogSumExpNodeOp, MeanNodeOp, ScalarProductNodeOp, SumN
 from ...ops.shape import ReshapeNodeOp, TransposeNodeOp
 from ...ops.softmax import CrossEntropyNodeOp, LogSoftmaxNodeOp, SoftmaxNodeOp, cross_entropy, logsoftmax
 from ...ops.structure import cast
-from ...patterns import Any, Constant, Field, Label, Match, Op, Or, Pattern, Repeat, Skip, known_value
+from ..patterns import Any, Constant, Field, Label, Match, Op, Or, Pattern, Repeat, Skip, known_value
 from ..rule import over, rule
 from .softmax import along_last
 

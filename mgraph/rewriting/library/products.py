@@ -8,7 +8,7 @@ from ...node import Node
 from ...ops.arithmetic import ScalarMultNodeOp
 from ...ops.product import AffineNodeOp, DotBatchedLegacyNodeOp, DotBatchedNodeOp, DotNodeOp
 from ...ops.shape import TransposeNodeOp
-from ...patterns import Field, Label, Match, Op
+from ..patterns import Field, Label, Match, Op
 from ..rule import again, rule
 from .numbers import product
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...node import Node
 from ...ops.shape import ReshapeNodeOp, TransposeNodeOp, reshape, transpose
-from ...patterns import Field, Label, Match, Op, Repeat
+from ..patterns import Field, Label, Match, Op, Repeat
 from ..rule import rule
 
 X = Label("x")

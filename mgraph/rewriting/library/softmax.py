@@ -10,7 +10,7 @@ from ...ops.reduce import LogSumExpNodeOp, MaxNodeOp, SumNodeOp, logsumexp
 from ...ops.shape import ReshapeNodeOp, SliceViewNodeOp, TransposeNodeOp
 from ...ops.softmax import LogSoftmaxNodeOp, SoftmaxNodeOp, logsoftmax, softmax
 from ...ops.structure import StopGradientNodeOp
-from ...patterns import Field, Label, Match, Op, Pattern, Repeat, Skip
+from ..patterns import Field, Label, Match, Op, Pattern, Repeat, Skip
 from ..rule import over, rule
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mgraph.items import MODEL_YML, with_model_yml, write_npz
+from mgraph.files.items import MODEL_YML, with_model_yml, write_npz
 
 HERE = Path(__file__).parent
 TYPES = (

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph.items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
+from mgraph.files.items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
 
 HERE = Path(__file__).parent
 STEP = 0.03

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..rules import backward_of, evaluate, gradients_of
+from ..specs import is_wide, spec_like
+from ..tape import Structure, is_leaf
 from .programs import PROGRAMS
-from .rules import backward_of, evaluate, gradients_of
-from .specs import is_wide, spec_like
-from .tape import Structure, is_leaf
 from .trace import clipped
 
 

@@ -20,11 +20,11 @@ from typing import Any as Anything
 
 import numpy as np
 
-from .errors import ArgumentError
-from .leaves import ConstantNode
-from .node import Node
-from .ops.arithmetic import DivNodeOp, MinusNodeOp, MultNodeOp, NegNodeOp, PlusNodeOp
-from .tape import Tape
+from ..errors import ArgumentError
+from ..leaves import ConstantNode
+from ..node import Node
+from ..ops.arithmetic import DivNodeOp, MinusNodeOp, MultNodeOp, NegNodeOp, PlusNodeOp
+from ..tape import Tape
 
 Classes = type[Node] | tuple[type[Node], ...]
 Predicate = Callable[[Node], Anything]

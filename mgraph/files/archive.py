@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass
 from io import BufferedReader
 
-from .errors import ModelFileError
+from ..errors import ModelFileError
 
 STORED, DEFLATED = 0, 8
 MAX_MEMBERS = 100_000

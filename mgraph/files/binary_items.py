@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..errors import ModelFileError
+from ..shape import Shape
 from .archive import MAX_MEMBERS, MAX_NAME_BYTES
-from .errors import ModelFileError
 from .intgemm import PACKINGS
 from .items import MAX_EXTENT, MAX_RANK, PADDING, replacing, storable
-from .shape import Shape
 
 VERSION, ENCRYPTED = 1, 2
 

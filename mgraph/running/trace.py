@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..device import platform_of
+from ..rules import evaluate
+from ..tape import INPUT, Excerpt, Structure, Tape, is_leaf
 from .checkpointing import cuts, recomputed, spans, zero_after
-from .device import platform_of
 from .finite import watched
 from .fusion import row_label
-from .rules import evaluate
-from .tape import INPUT, Excerpt, Structure, Tape, is_leaf
 
 
 def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:

@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .specs import Specs
-from .tape import Row, Tape, is_leaf
+from ..specs import Specs
+from ..tape import Row, Tape, is_leaf
 
 Values = list[Any]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from .errors import ArgumentError
+from ..errors import ArgumentError
 
 log = logging.getLogger("mgraph.programs")
 

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from .leaves import ParamNode
-from .tape import Tape, is_leaf
+from ..leaves import ParamNode
+from ..tape import Tape, is_leaf
 
 
 class Memo:

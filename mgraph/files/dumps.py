@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .errors import ArgumentError
+from ..errors import ArgumentError
+from ..tables import table
 from .parameter_files import read_items, write_items
-from .tables import table
 
 if TYPE_CHECKING:
-    from .graph import ExpressionGraph
+    from ..graph import ExpressionGraph
 
 RTOL, ATOL = 1e-5, 1e-6
 

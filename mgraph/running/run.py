@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .errors import GraphError
+from ..errors import GraphError
+from ..places import place
+from ..specs import as_jax, has_float, is_wide
+from ..tape import INPUT, Excerpt, Tape, is_leaf
+from ..tops import candidates, one_top
 from .finite import check_gradients_of, check_values
 from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
 from .memo import frontier
 from .memory import MemoryUse
-from .places import place
 from .plans import ForwardPlan, JointPlan, Results
 from .programs import PROGRAMS, Program
-from .specs import as_jax, has_float, is_wide
-from .tape import INPUT, Excerpt, Tape, is_leaf
-from .tops import candidates, one_top
 from .trace import Checkpoints, run_draws, run_key
 
 if TYPE_CHECKING:
-    from .graph import ExpressionGraph
+    from ..graph import ExpressionGraph
 
 
 @dataclass

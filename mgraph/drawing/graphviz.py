@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .node import Node
-from .tape import Tape
+from ..node import Node
+from ..tape import Tape
 
 
 def graphviz(tape: Tape) -> str:

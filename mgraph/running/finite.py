@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import NonFiniteError
-from .node import Node
-from .places import place
+from ..errors import NonFiniteError
+from ..node import Node
+from ..places import place
 
 
 def are_finite(values: Mapping[int, Any]) -> jax.Array:

@@ -3,7 +3,7 @@
 A model, its optimizer's state and its configuration (`special:model.yml`) are all items. Here
 they are read from and written to `.npz`, byte for byte as Marian does; a file from anywhere may be
 read: nothing in it is executed, and no array is made before its size has been checked. `.bin`
-files are in `mgraph.binary_items`.
+files are in `mgraph.files.binary_items`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..errors import ModelFileError
 from .archive import MAX_NAME_BYTES, Member, ZipArchive
-from .errors import ModelFileError
 
 MODEL_YML = "special:model.yml"
 # Marian pads a text item with zero bytes to a multiple of this.

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import inits
+from .. import inits
+from ..errors import ModelFileError
+from ..leaves import ParamNode
+from ..types import Type, as_type
 from .binary_items import read_bin, write_bin
-from .errors import ModelFileError
 from .items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
-from .leaves import ParamNode
-from .types import Type, as_type
 
 if TYPE_CHECKING:
-    from .graph import ExpressionGraph
+    from ..graph import ExpressionGraph
 
 Path = str | os.PathLike[str]
 

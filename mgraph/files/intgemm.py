@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import ModelFileError
-from .shape import Shape
+from ..errors import ModelFileError
+from ..shape import Shape
 
 _ROWS = 8
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
-from .leaves import ParamNode
-from .node import Node
-from .places import place
+from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
+from ..leaves import ParamNode
+from ..node import Node
+from ..places import place
+from ..tape import Structure
 from .programs import PROGRAMS
-from .tape import Structure
 from .trace import random_sources, run_draws, trace
 
 if TYPE_CHECKING:
-    from .graph import ExpressionGraph
+    from ..graph import ExpressionGraph
 
 
 @dataclass(frozen=True)
