@@ -18,7 +18,7 @@ import layers
 import mgraph
 from mgraph import ExpressionGraph, Node, inits
 from nmt.model_options import parse_model_options
-from nmt.models import create_model
+from nmt.models import Source, create_model
 
 Record = Callable[[ExpressionGraph], Node]
 
@@ -44,7 +44,7 @@ def transformer(graph: ExpressionGraph, batch: int = 8, length: int = 24) -> Nod
     """The loss of a training step of a transformer, 6+6 layers of 256, ffn 1024, 8 heads, 2,000 words."""
     ids = graph.indices([2 + i * 7 % 1900 for i in range(batch * length)])
     words = mgraph.reshape(ids, (batch, length))
-    state = MODEL.encode(graph, words, graph.ones((batch, length)))
+    state = MODEL.encode(graph, [Source(words, graph.ones((batch, length)))])
     logits = MODEL.logits(graph, state, words)
     return mgraph.sum(mgraph.flatten(mgraph.cross_entropy(logits, ids, 0.1)))
 

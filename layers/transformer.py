@@ -81,6 +81,7 @@ class AttentionBlock(Block):
 
     def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
         super().__init__(graph, f"{prefix}_Wo", config, depth)
+        self.prefix = prefix
         self.attention = MultiHeadAttention(
             graph,
             prefix,

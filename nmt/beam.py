@@ -8,21 +8,16 @@ infinity. The host reads nothing before the loop ends; what it did is recorded i
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-Arrays = Mapping[str, jax.Array]
-
-NONE = -np.inf
-LOWEST = float(np.finfo(np.float32).min)
-FEW_CANDIDATES = 4096
+from nmt.choice import Rules
+from nmt.trellis import NONE, Arrays, Beam, Sentences, Trellis
 
 
 class Stepper(Protocol):
@@ -37,8 +32,9 @@ class Stepper(Protocol):
         decoder_state: Arrays,
         words: jax.Array,
         position: jax.Array,
+        shortlist: jax.Array | None = None,
         /,
-    ) -> tuple[jax.Array, Arrays]: ...
+    ) -> Any: ...
 
 
 class SearchModel(Protocol):
@@ -49,100 +45,71 @@ class SearchModel(Protocol):
     @property
     def params(self) -> Arrays: ...
     @property
+    def sources(self) -> int: ...
+    @property
     def dim_vocabs(self) -> Sequence[int]: ...
-    def encoder(self, batch: int, length: int, /) -> Any: ...
-    def stepper(self, batch: int, beam: int, src_length: int, max_length: int, /) -> Stepper: ...
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Sentences:
-    """The batch to translate.
-
-    ids int32, mask float32 ``[batch, length]``: source words, 1 where there is one.
-    limits int32 ``[batch]``: the most target words of each sentence; 0 for a row without one.
-    empty bool ``[batch]``: sources without words, whose translation is ``</s>`` with score 0.
-    """
-
-    ids: Any
-    mask: Any
-    limits: Any
-    empty: Any
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Beam:
-    """The state of the search between two steps.
-
-    step int32 ``[]``: how many words each living hypothesis has.
-    slots int32 ``[batch]``: how many hypotheses of each sentence are alive; 0 when it is done.
-    words int32, paths float32 ``[batch, beam]``: last word and path score of each hypothesis.
-    scores float32 ``[batch, beam, model]``: its log-probability by each model, unweighted.
-    decoders: the decoder state of each model, ``[batch * beam, ...]``.
-    """
-
-    step: Any
-    slots: Any
-    words: Any
-    paths: Any
-    scores: Any
-    decoders: tuple[Arrays, ...]
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Trellis:
-    """Every hypothesis that was ever in a beam, step by step.
-
-    words int32 ``[step, batch, beam]``: the word that the hypothesis was extended by.
-    origins int32 ``[step, batch, beam]``: its place in the beam of the step before.
-    paths float32 ``[step, batch, beam]``: its path score; minus infinity where there is none.
-    scores float32 ``[step, batch, beam, model]``: as in `Beam`.
-    """
-
-    words: Any
-    origins: Any
-    paths: Any
-    scores: Any
+    def encoder(self, batch: int, lengths: tuple[int, ...], /) -> Any: ...
+    def stepper(
+        self,
+        batch: int,
+        beam: int,
+        lengths: tuple[int, ...],
+        max_length: int,
+        /,
+        *,
+        attention: bool = False,
+        candidates: int = 0,
+    ) -> Stepper: ...
 
 
 @dataclass(frozen=True)
 class BeamShape:
     """What a program of the search is compiled for, besides the models.
 
-    batch, beam, length: sentences, hypotheses of each, padded source words.
+    batch, beam, lengths: sentences, hypotheses of each, padded words of each source stream.
+    candidates: of the shortlists, padded; 0 without them.
     done, capacity: the steps made before the loop, and those made after it at most.
-    eos: the id of ``</s>``. suppressed: the ids of words that no translation may hold.
+    attention: whether the first model's attention is wanted. rules: how words are chosen.
     """
 
     batch: int
     beam: int
-    length: int
+    lengths: tuple[int, ...]
+    candidates: int
     done: int
     capacity: int
-    eos: int
-    suppressed: tuple[int, ...]
+    attention: bool
+    rules: Rules
 
 
 class BeamLoop:
     """The search for fixed shapes, as pure functions to be compiled.
 
     models: one or several with the same target vocabulary; the score of a word is the sum of
-        their log-probabilities times their weights.
+        their log-probabilities times their weights. Each reads as many of the source streams as it
+        has sources.
     """
 
     def __init__(self, models: Sequence[SearchModel], shape: BeamShape) -> None:
         self.shape = shape
-        self.encoders = [model.encoder(shape.batch, shape.length) for model in models]
+        self.sources = [model.sources for model in models]
+        self.encoders = [model.encoder(shape.batch, shape.lengths[: model.sources]) for model in models]
         self.steppers = [
-            model.stepper(shape.batch, shape.beam, shape.length, shape.capacity) for model in models
+            model.stepper(
+                shape.batch,
+                shape.beam,
+                shape.lengths[: model.sources],
+                shape.capacity,
+                attention=shape.attention and number == 0,
+                candidates=shape.candidates,
+            )
+            for number, model in enumerate(models)
         ]
 
     def begin(self, params: Sequence[Arrays], sentences: Sentences) -> tuple[tuple[Arrays, ...], Beam]:
         """The encoded sentences, and beams with one hypothesis without words."""
-        parts = zip(self.encoders, params, strict=True)
-        encoded = tuple(encode(own, sentences.ids, sentences.mask) for encode, own in parts)
+        parts = zip(self.encoders, params, self.sources, strict=True)
+        encoded = tuple(encode(own, sentences.sources[:count]) for encode, own, count in parts)
         batch, beam = self.shape.batch, self.shape.beam
         paths = jnp.where(jnp.arange(beam) == 0, jnp.float32(0), jnp.float32(NONE))
         return encoded, Beam(
@@ -203,100 +170,57 @@ class BeamLoop:
 
         def extend(carry: tuple[Beam, Trellis]) -> tuple[Beam, Trellis]:
             beam, trellis = carry
-            logits, decoders = [], []
             parts = zip(self.steppers, params, encoded, beam.decoders, strict=True)
-            for stepper, own, source, state in parts:
-                logit, state = stepper.step(own, source, state, beam.words.reshape(-1), beam.step)
-                logits.append(logit)
-                decoders.append(state)
-            stepped = replace(beam, decoders=tuple(decoders))
-            extended, column = self._choose(weights, sentences, stepped, logits)
+            steps = [
+                stepper.step(own, source, state, beam.words.reshape(-1), beam.step, sentences.candidates)
+                for stepper, own, source, state in parts
+            ]
+            extended, column = self._extended(weights, sentences, beam, steps)
             return extended, jax.tree.map(
                 lambda all, new: lax.dynamic_update_index_in_dim(all, new, beam.step - shape.done, 0),
                 trellis,
                 column,
             )
 
-        trellis = Trellis(
-            *(
-                jnp.zeros((steps, *like.shape), like.dtype)
-                for like in (beam.words, beam.words, beam.paths, beam.scores)
-            )
-        )
+        attention = jnp.zeros((*beam.words.shape, shape.lengths[0])) if shape.attention else None
+        empty = Trellis(beam.words, beam.words, beam.paths, beam.scores, attention)
+        trellis = jax.tree.map(lambda like: jnp.zeros((steps, *like.shape), like.dtype), empty)
         return lax.while_loop(unfinished, extend, (beam, trellis))
 
-    def _choose(
-        self, weights: jax.Array, sentences: Sentences, beam: Beam, logits: Sequence[jax.Array]
+    def _extended(
+        self, weights: jax.Array, sentences: Sentences, beam: Beam, steps: Sequence[Any]
     ) -> tuple[Beam, Trellis]:
         """Extend each beam by its best words, and free the places of hypotheses that end."""
-        shape = self.shape
-        log_probs = [
-            jax.nn.log_softmax(logit.astype(jnp.float32)).reshape(shape.batch, shape.beam, -1)
-            for logit in logits
-        ]
-        words, origins, paths = self._best(weights, beam, log_probs)
-        forced = (sentences.empty & (beam.step == 0))[:, None]
-        words = jnp.where(forced, jnp.int32(shape.eos), words)
-        paths = jnp.where(forced, jnp.float32(0), paths)
-        paths = jnp.where(jnp.arange(shape.beam) < beam.slots[:, None], paths, NONE)
+        rules, width = self.shape.rules, self.shape.beam
+        scores = [rules.scores(sentences, step.logits) for step in steps]
+        columns, origins, paths = rules.best(sentences, beam, scores, weights)
+        dropped = (sentences.empty & (beam.step == 0))[:, None]
+        columns = jnp.where(dropped, rules.column_of_eos(sentences), columns)
+        rows = jnp.arange(self.shape.batch, dtype=jnp.int32)[:, None]
+        words = columns if sentences.candidates is None else sentences.candidates[rows, columns]
+        words = jnp.where(dropped, jnp.int32(rules.eos), words)
+        paths = jnp.where(dropped, jnp.float32(0), paths)
+        paths = jnp.where(jnp.arange(width) < beam.slots[:, None], paths, NONE)
 
-        rows = jnp.arange(shape.batch, dtype=jnp.int32)[:, None]
-        added = [log_prob[rows, origins, words] for log_prob in log_probs]
-        scores = beam.scores[rows, origins] + jnp.stack(added, axis=-1)
-        step = beam.step + 1
-        ended = (words == shape.eos) | (step >= sentences.limits)[:, None]
+        added = [score[rows, origins, columns] for score in scores]
+        total = beam.scores[rows, origins] + jnp.stack(added, axis=-1)
+        number = beam.step + 1
+        ended = (words == rules.eos) | (number >= sentences.limits)[:, None]
         living = jnp.where(ended, NONE, paths)
-        slots = jnp.sum(living != NONE, axis=1, dtype=jnp.int32)
-        decoders = beam.decoders
-        if shape.beam > 1:
-            chosen = (rows * shape.beam + origins).reshape(-1)
+        # Where a word is forced there is but one hypothesis, yet the beam stays as wide for the words after it.
+        left = beam.slots - jnp.sum(ended & (paths != NONE), axis=1, dtype=jnp.int32)
+        slots = jnp.where(jnp.any(living != NONE, axis=1), left, 0)
+        chosen = (rows * width + origins).reshape(-1)
+        decoders = tuple(step.state for step in steps)
+        if width > 1:
             decoders = jax.tree.map(lambda a: a[chosen], decoders)
+        attention = None
+        if self.shape.attention:
+            attention = steps[0].attention[chosen].reshape(*words.shape, -1)
         return (
-            Beam(step, slots, words, living, scores, decoders),
-            Trellis(words, origins, paths, scores),
+            Beam(number, slots, words, living, total, decoders),
+            Trellis(words, origins, paths, total, attention),
         )
-
-    def _best(
-        self, weights: jax.Array, beam: Beam, log_probs: Sequence[jax.Array]
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Word, origin and path score, each ``[batch, beam]``, of the best extensions."""
-        total = weights[0] * log_probs[0]
-        for i, log_prob in enumerate(log_probs[1:], start=1):
-            total = total + weights[i] * log_prob
-        batch, count, dim = total.shape
-        suppressed = np.zeros(dim, bool)
-        suppressed[list(self.shape.suppressed)] = True
-        paths = beam.paths[:, :, None]
-        extended = jnp.where(suppressed, LOWEST, paths + total)
-        extended = jnp.where(paths == NONE, NONE, extended)
-        best, places = best_candidates(extended.reshape(batch, -1), count)
-        return places % dim, places // dim, best
-
-
-def best_candidates(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The `count` highest of each row, descending, and their places, int32; of equals any.
-
-    scores: float32 ``[rows, candidates]``. A row with fewer than `count` is filled up with minus
-        infinity.
-
-    Many candidates are first cut into blocks: the best `count` lie in the `count` blocks with
-    the highest maxima, so that all others need only be passed over once. On a CPU with 4 beams of
-    32,000 words this takes a tenth of the time of a plain top-k.
-    """
-    rows, candidates = scores.shape
-    if candidates < FEW_CANDIDATES:
-        filling = max(0, count - candidates)
-        return lax.top_k(jnp.pad(scores, ((0, 0), (0, filling)), constant_values=NONE), count)
-    block = 1 << round(math.log2(candidates / count) / 2)
-    blocks = -(-candidates // block)
-    filling = block * blocks - candidates
-    filled = jnp.pad(scores, ((0, 0), (0, filling)), constant_values=NONE)
-    # Block b has the places b, b + blocks, b + 2 * blocks, ...: its maximum is over axis 1.
-    cut = filled.reshape(rows, block, blocks)
-    _, promising = lax.top_k(jnp.max(cut, axis=1), count)
-    kept = jnp.take_along_axis(cut, promising[:, None, :], axis=2)
-    best, places = lax.top_k(kept.reshape(rows, -1), count)
-    return best, places // count * blocks + jnp.take_along_axis(promising, places % count, axis=1)
 
 
 def _enlarged(array: jax.Array, shape: Sequence[int]) -> jax.Array:

@@ -14,7 +14,7 @@ from mgraph import ExpressionGraph, Node, Type
 from mgraph.bridges import export_onnx
 from mgraph.bridges.onnx.axes import distinct_primes
 from mgraph.bridges.onnx.extras import extra
-from nmt.models.model import Model
+from nmt.models import Model, Source
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 STEPS = "steps"
@@ -42,15 +42,14 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     axes = dict(zip(("batch", "length", STEPS), distinct_primes(3, sizes), strict=True))
     graph = model.new_graph()
     shape = (axes["batch"], axes["length"])
-    sentences = [
-        graph.input("source_ids", shape, Type.int32),
-        graph.input("source_mask", shape, Type.float32),
-    ]
-    encoded = model.encode(graph, *sentences)
-    start = model.start(graph, encoded, beam, axes[STEPS])
+    sentences = Source(
+        graph.input("source_ids", shape, Type.int32), graph.input("source_mask", shape, Type.float32)
+    )
+    encoded = model.encode(graph, [sentences])
+    start = model.start(graph, encoded, axes["batch"], beam, axes[STEPS])
     needed = axes if _has(start, axes[STEPS]) else {k: v for k, v in axes.items() if k != STEPS}
     outputs = {**_prefixed("encoder", encoded), **_prefixed("decoder", start)}
-    export_onnx(graph, outputs, sentences, path / ENCODER, opset=opset, axes=needed)
+    export_onnx(graph, outputs, list(sentences), path / ENCODER, opset=opset, axes=needed)
     _export_step(model, encoded, start, beam, path / DECODER, opset, needed)
 
 
@@ -68,8 +67,8 @@ def _export_step(
     state = _inputs(graph, "decoder", start)
     words = graph.input("words", (axes["batch"] * beam,), Type.int32)
     position = graph.input("position", (), Type.int32)
-    logits, after = model.step(graph, before, state, words, position, beam)
-    outputs = {"logits": logits, **_prefixed("next", after)}
+    step = model.step(graph, before, state, words, position, beam)
+    outputs = {"logits": step.logits, **_prefixed("next", step.state)}
     inputs = [*before.values(), *state.values(), words, position]
     export_onnx(graph, outputs, inputs, path, opset=opset, axes=axes)
 

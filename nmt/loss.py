@@ -6,7 +6,7 @@ import numpy as np
 
 from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, inits, reshape, sum
 from nmt.batches import PaddedBatch
-from nmt.models import Model
+from nmt.models import Model, Source
 
 
 def cross_entropy_loss(
@@ -29,7 +29,7 @@ def cross_entropy_loss(
 
     ids = constant(target.ids, Type.int32)
     mask = constant(source.mask, graph.default_element_type)
-    encoded = model.encode(graph, constant(source.ids, Type.int32), mask)
+    encoded = model.encode(graph, [Source(constant(source.ids, Type.int32), mask)])
     costs = cross_entropy(model.logits(graph, encoded, ids), flatten(ids), label_smoothing)
     counted = constant(_counted(target), costs.value_type)
     return sum(flatten(reshape(costs, target.ids.shape) * counted))

@@ -8,7 +8,7 @@ import numpy as np
 
 from mgraph.running.programs import PROGRAMS
 from nmt.batches import batch_bucket, length_bucket, pad
-from nmt.models import Model
+from nmt.models import Model, Source
 
 Pair = tuple[Sequence[int], Sequence[int]]
 
@@ -41,8 +41,8 @@ def score(model: Model, pairs: Sequence[Pair]) -> list[tuple[float, np.ndarray]]
 def _score_padded(model: Model, pairs: Sequence[Pair]) -> list[tuple[float, np.ndarray]]:
     source = pad([source for source, _ in pairs])
     target = pad([target for _, target in pairs])
-    scorer = model.scorer(len(source.ids), source.ids.shape[1], target.ids.shape[1])
-    arguments = (model.params, source.ids, source.mask, target.ids, target.mask)
+    scorer = model.scorer(len(source.ids), (source.ids.shape[1],), target.ids.shape[1])
+    arguments = (model.params, [Source(source.ids, source.mask)], Source(target.ids, target.mask))
     key = ("score", model.key, source.ids.shape, target.ids.shape)
     label = f"scoring of {len(source.ids)} pairs, {source.ids.shape[1]} to {target.ids.shape[1]} words"
     log_probs = np.asarray(PROGRAMS.get(key, label, scorer, arguments)(*arguments))

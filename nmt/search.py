@@ -103,7 +103,7 @@ class BeamSearch:
         batch = pad(sources)
         limits = np.zeros(len(batch.ids), np.int32)
         limits[: batch.size] = [self.limit(len(source)) for source in sources]
-        return Sentences(batch.ids, batch.mask, limits, batch.ids[:, 0] == self.source_eos)
+        return Sentences(((batch.ids, batch.mask),), limits, batch.ids[:, 0] == self.source_eos)
 
     def _run(self, sentences: Sentences) -> Trellis:
         """Search on the device; what was found, as NumPy arrays.
@@ -111,10 +111,11 @@ class BeamSearch:
         Caches grow in stages, so that the first words do not pay for the longest translation
         that is allowed; each stage goes on with the sentences that are left.
         """
-        batch, length = sentences.ids.shape
+        (batch, length), *_ = shapes = [ids.shape for ids, _ in sentences.sources]
+        lengths = tuple(length for _, length in shapes)
         rows = kept = np.arange(batch, dtype=np.int32)
         params = tuple(model.params for model in self.models)
-        shape = BeamShape(batch, self.beam_size, length, 0, 0, self.eos, self.suppressed)
+        shape = BeamShape(batch, self.beam_size, lengths, 0, 0, self.eos, self.suppressed)
         state: tuple[Any, ...] = ()
         parts = []
         for capacity in capacities(batch * self.beam_size, self.limit(length)):

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import mgraph
 from mgraph import ExpressionGraph, inits, scan
 from nmt.model_options import parse_model_options
-from nmt.models import create_model
+from nmt.models import Source, create_model
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</script><script>alert(1)</script>&\"'<!--\u2028\x00\udc80{{scene}}"
@@ -51,7 +51,7 @@ def transformer(options: str, layers: int) -> ExpressionGraph:
     graph = ExpressionGraph()
     ids = graph.indices([2, 3, 4, 5, 6, 7])
     words = mgraph.reshape(ids, (2, 3))
-    logits = model.logits(graph, model.encode(graph, words, graph.ones((2, 3))), words)
+    logits = model.logits(graph, model.encode(graph, [Source(words, graph.ones((2, 3)))]), words)
     mgraph.sum(mgraph.flatten(mgraph.cross_entropy(logits, ids, 0.1)))
     return graph
 

@@ -20,7 +20,7 @@ from mgraph.gradcheck.survey import own_operators
 from nmt import Translator, numbers
 from nmt.export import OnnxModel, export_model
 from nmt.lines import read_lines
-from nmt.models import load_model
+from nmt.models import Source, load_model
 from nmt.samples import LineEncoder, load_vocabs
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
@@ -148,13 +148,13 @@ def test_models_with_other_options(name: str, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     ids = random.integers(0, model.dim_vocabs[0], (3, 5)).astype(np.int32)
     mask = np.array([[1] * 5, [1] * 3 + [0] * 2, [1] * 4 + [0]], np.float32)
-    stepper = model.stepper(3, 2, 5, 4)
-    encoded = jax.jit(model.encoder(3, 5))(model.params, ids, mask)
+    stepper = model.stepper(3, 2, (5,), 4)
+    encoded = jax.jit(model.encoder(3, (5,)))(model.params, [Source(ids, mask)])
     state, theirs = stepper.start(model.params, encoded), exported.encode(ids, mask, 4)
     step = jax.jit(stepper.step)
     for position in range(3):
         words = random.integers(0, model.dim_vocabs[1], 6).astype(np.int32)
-        logits, state = step(model.params, encoded, state, words, np.int32(position))
+        logits, state, _ = step(model.params, encoded, state, words, np.int32(position))
         after = exported.step(theirs, words, position)
         np.testing.assert_allclose(after.pop("logits"), logits, rtol=1e-4, atol=2e-5)
         theirs.update(after)
@@ -174,7 +174,7 @@ def test_a_model_comes_back(tmp_path: Path) -> None:
         if read:
             top = import_onnx(graph, tmp_path / "encoder.onnx", x, m)["encoder.mapped_context"]
         else:
-            top = model.encode(graph, x, m)["mapped_context"]
+            top = model.encode(graph, [Source(x, m)])["mapped_context"]
         f = graph.function(top)
         gradients = jax.jit(jax.grad(lambda p, f=f: jnp.sum(f.pure(p) ** 2)))(graph.params().vals())
         graph.forward()

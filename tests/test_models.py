@@ -18,7 +18,7 @@ from mgraph import ExpressionGraph, ModelFileError, ParameterError, Type
 from mgraph.files.items import with_model_yml, write_npz
 from nmt import scoring
 from nmt.model_options import ModelOptions
-from nmt.models import Model, create_model, load_model
+from nmt.models import Model, Source, create_model, load_model
 from nmt.scoring import score
 from nmt.vocab import load_vocab
 
@@ -72,7 +72,7 @@ def model(request: pytest.FixtureRequest) -> Model:
     created = create_model(VARIANTS[request.param], seed=4)
     rng = np.random.default_rng(0)
     changed = {n: p + 0.2 * rng.standard_normal(p.shape, np.float32) for n, p in created.params.items()}
-    return type(created)(created.options, changed)
+    return Model(created.options, changed)
 
 
 @pytest.fixture(scope="module", params=["transformer", "s2s"])
@@ -155,20 +155,26 @@ def test_europarl_scores_as_with_marian(fixtures: Path, name: str) -> None:
 # ---------------------------------------------------------------- two ways to the same numbers
 
 
+def score_pairs(model: Model, source: Sequence[np.ndarray], target: Sequence[np.ndarray]) -> np.ndarray:
+    batch, length = source[0].shape
+    scorer = model.scorer(batch, (length,), target[0].shape[1])
+    return np.asarray(jax.jit(scorer)(model.params, [Source(*source)], Source(*target)))
+
+
 def test_steps_are_the_teacher_forced_model(model: Model) -> None:
     beam, length = 2, 6
     source = sentences(1, [5, 3, 1], model.dim_vocabs[0], 5)
     targets = [sentences(2 + b, [length] * 3, model.dim_vocabs[1], length)[0] for b in range(beam)]
     words = np.stack(targets, 1).reshape(3 * beam, length)
-    encoded = jax.jit(model.encoder(3, 5))(model.params, *source)
+    encoded = jax.jit(model.encoder(3, (5,)))(model.params, [Source(*source)])
     assert {a.shape[0] for a in encoded.values()} == {3}
-    stepper = model.stepper(3, beam, 5, length + 2)
+    stepper = model.stepper(3, beam, (5,), length + 2)
     state = stepper.start(model.params, encoded)
     assert {a.shape[0] for a in state.values()} == {6}
     step = jax.jit(stepper.step)
     previous, steps = np.full(3 * beam, 9, np.int32), []
     for t in range(length):
-        logits, after = step(model.params, encoded, state, previous, np.int32(t))
+        logits, after, _ = step(model.params, encoded, state, previous, np.int32(t))
         assert {n: (a.shape, a.dtype) for n, a in after.items()} == {
             n: (a.shape, a.dtype) for n, a in state.items()
         }
@@ -176,14 +182,14 @@ def test_steps_are_the_teacher_forced_model(model: Model) -> None:
         steps.append(np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), previous[:, None], 1))
     got = np.concatenate(steps, 1).reshape(3, beam, length)
     for b, target in enumerate(targets):
-        expected = jax.jit(model.scorer(3, 5, length))(model.params, *source, target, np.ones((3, length)))
+        expected = score_pairs(model, source, (target, np.ones((3, length))))
         np.testing.assert_allclose(got[:, b], expected, atol=2e-5)
 
 
 def test_padding_and_other_sentences_change_nothing(model: Model) -> None:
     source, source_mask = sentences(1, [5, 2, 4], model.dim_vocabs[0], 5)
     target, target_mask = sentences(2, [3, 6, 1], model.dim_vocabs[1], 6)
-    expected = jax.jit(model.scorer(3, 5, 6))(model.params, source, source_mask, target, target_mask)
+    expected = score_pairs(model, (source, source_mask), (target, target_mask))
     others = sentences(3, [7], model.dim_vocabs[0], 7), sentences(4, [9], model.dim_vocabs[1], 9)
 
     def among_others(array: np.ndarray, other: np.ndarray, fill: int) -> np.ndarray:
@@ -197,7 +203,7 @@ def test_padding_and_other_sentences_change_nothing(model: Model) -> None:
         among_others(target, others[1][0], 8),
         among_others(target_mask, others[1][1], 0),
     ]
-    got = np.asarray(jax.jit(model.scorer(4, 7, 9))(model.params, *wide))
+    got = np.asarray(score_pairs(model, wide[:2], wide[2:]))
     np.testing.assert_allclose(got[:0:-1, :6], expected, atol=1e-5)
     assert not np.any(got[1:, 6:]), "padding has the score 0"
 
@@ -205,11 +211,10 @@ def test_padding_and_other_sentences_change_nothing(model: Model) -> None:
 def test_a_later_word_changes_no_earlier_score(model: Model) -> None:
     source = sentences(1, [5, 5, 5], model.dim_vocabs[0], 5)
     target, mask = sentences(2, [6, 6, 6], model.dim_vocabs[1], 6)
-    scorer = jax.jit(model.scorer(3, 5, 6))
     changed = target.copy()
     changed[:, 3] = 2 + (target[:, 3] + 1) % 9
-    before = scorer(model.params, *source, target, mask)
-    after = scorer(model.params, *source, changed, mask)
+    before = score_pairs(model, source, (target, mask))
+    after = score_pairs(model, source, (changed, mask))
     np.testing.assert_allclose(after[:, :3], before[:, :3], atol=1e-6)
     assert np.abs(after[:, 3:] - before[:, 3:]).max() > 1e-3
 
@@ -217,13 +222,13 @@ def test_a_later_word_changes_no_earlier_score(model: Model) -> None:
 def test_steps_run_in_a_compiled_loop_and_hypotheses_may_be_reordered(plain_model: Model) -> None:
     model = plain_model
     source = sentences(1, [4, 3], model.dim_vocabs[0], 4)
-    encoded = jax.jit(model.encoder(2, 4))(model.params, *source)
-    stepper = model.stepper(2, 2, 4, 5)
+    encoded = jax.jit(model.encoder(2, (4,)))(model.params, [Source(*source)])
+    stepper = model.stepper(2, 2, (4,), 5)
     order = np.array([1, 0, 3, 2])
 
     def advance(position, carry):
         words, state, _ = carry
-        logits, state = stepper.step(model.params, encoded, state, words, position)
+        logits, state, _ = stepper.step(model.params, encoded, state, words, position)
         state = jax.tree.map(lambda a: a[order], state)
         return jnp.argmax(logits, -1).astype(jnp.int32)[order], state, logits[order]
 
@@ -250,7 +255,8 @@ def test_the_rules_give_a_whole_model_the_gradients_that_jax_gives(options: Mode
         return graph.constant(value.shape, mgraph.inits.from_tensor(value), kind)
 
     ids = constant(target, Type.int32)
-    encoded = model.encode(graph, constant(source, Type.int32), constant(source_mask, Type.float32))
+    words = Source(constant(source, Type.int32), constant(source_mask, Type.float32))
+    encoded = model.encode(graph, [words])
     costs = mgraph.cross_entropy(model.logits(graph, encoded, ids), mgraph.flatten(ids), 0.1)
     loss = mgraph.sum(mgraph.flatten(costs * constant(target_mask[:, :, None], Type.float32)))
 
@@ -353,16 +359,16 @@ def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "yml, problem",
     [
-        ("type: lm", "type: 'lm' is not supported yet; there is 'transformer', 's2s'"),
+        ("type: char-s2s", "type: 'char-s2s' is not supported yet; there is 's2s', "),
         ("type: transformre", "type: 'transformre' is unknown"),
-        (YML + "enc-cell: ssru", "enc-cell: 'ssru' is not supported yet"),
+        (YML + "enc-cell: slow-lstm", "enc-cell: 'slow-lstm' is unknown"),
         (YML + "enc-type: backward", "enc-type: 'backward' is unknown"),
         (YML + "right-left: true", "right-left: True is not supported yet"),
         (YML + "original-type: nematus", "original-type: 'nematus' is not supported yet"),
         (YML + "input-types: [class]", r"input-types: \['class'\] is not supported yet"),
         (YML + "dec-depth: 1000000000", "dec-depth: expected a number from 1 to 256, got 1000000000"),
         (YML + "enc-depth: 0", "enc-depth: expected a number from 1 to 256, got 0"),
-        ("type: s2s\ndim-vocabs: [11]", r"dim-vocabs: expected the sizes of two vocabularies, got \[11\]"),
+        ("type: s2s\ndim-vocabs: [11]", r"dim-vocabs: expected the sizes of 2 vocabularies, got \[11\]"),
         (
             YML + "tied-embeddings-src: true",
             r"one embedding table for both sides needs equal sizes, got \[11, 13\]",
@@ -417,9 +423,9 @@ def test_half_precision_files_are_read_as_float32(tmp_path: Path) -> None:
 
 def test_functions_are_recorded_once(plain_model: Model) -> None:
     model = plain_model
-    assert model.encoder(2, 8) is model.encoder(2, 8)
-    assert model.stepper(2, 2, 8, 9) is model.stepper(2, 2, 8, 9)
-    assert model.scorer(2, 8, 8) is not model.scorer(2, 8, 16)
+    assert model.encoder(2, (8,)) is model.encoder(2, (8,))
+    assert model.stepper(2, 2, (8,), 9) is model.stepper(2, 2, (8,), 9)
+    assert model.scorer(2, (8,), 8) is not model.scorer(2, (8,), 16)
 
 
 def test_a_graph_of_a_model_takes_no_other_parameters(plain_model: Model) -> None:
@@ -435,10 +441,9 @@ def test_models_are_recorded_in_the_element_type_of_the_graph(plain_model: Model
     graph = ExpressionGraph(inference=True)
     graph.set_default_element_type(kind)
     ids = graph.input("ids", (2, 4), Type.int32)
-    encoded = plain_model.encode(graph, ids, graph.input("mask", (2, 4)))
+    encoded = plain_model.encode(graph, [Source(ids, graph.input("mask", (2, 4)))])
     words, position = graph.input("words", (4,), Type.int32), graph.input("position", (), Type.int32)
-    logits, state = plain_model.step(
-        graph, encoded, plain_model.start(graph, encoded, 2, 6), words, position, 2
-    )
+    start = plain_model.start(graph, encoded, 2, 2, 6)
+    logits, state, _ = plain_model.step(graph, encoded, start, words, position, 2)
     nodes = [logits, *state.values(), plain_model.logits(graph, encoded, ids)]
     assert {node.value_type for node in nodes} == {kind}

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import mgraph
 from nmt.beam import best_candidates
 from nmt.hypothesis import Hypothesis
+from nmt.models import Step
 from nmt.search import BeamSearch
 
 EOS, UNK, CONTROL = 2, 4, 1
@@ -40,14 +41,17 @@ class ToyModel:
         self.params = {"table": jnp.asarray(table)}
         self.log_probs = np.asarray(jax.nn.log_softmax(self.params["table"]))
 
-    def encoder(self, batch, length):
-        def encode(params, ids, mask):
+    def encoder(self, batch, lengths):
+        (length,) = lengths
+
+        def encode(params, sources):
+            ((ids, mask),) = sources
             code = jnp.sum((ids + 1) * mask.astype(jnp.int32) * (2 * jnp.arange(length) + 1), 1)
             return {"code": code.astype(jnp.int32)}
 
         return encode
 
-    def stepper(self, batch, beam, src_length, max_length):
+    def stepper(self, batch, beam, lengths, max_length):
         hypotheses = batch * beam
 
         def start(params, encoded):
@@ -60,7 +64,7 @@ class ToyModel:
             running = (state["running"] * 5 + words) % 1009
             weights = 2 * jnp.arange(max_length) + 3
             code = jnp.sum(prefix * weights, 1) + running + jnp.repeat(encoded["code"], beam)
-            return params["table"][code % self.rows], {"prefix": prefix, "running": running}
+            return Step(params["table"][code % self.rows], {"prefix": prefix, "running": running})
 
         return SimpleNamespace(start=start, step=step)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from nmt.models.dropouts import Dropouts as Dropouts
 from nmt.models.functions import Encoder as Encoder
 from nmt.models.functions import PairScorer as PairScorer
 from nmt.models.functions import Stepper as Stepper
-from nmt.models.loading import MODELS as MODELS
 from nmt.models.loading import create_model as create_model
 from nmt.models.loading import load_model as load_model
 from nmt.models.model import Model as Model
-from nmt.models.s2s import S2S as S2S
-from nmt.models.transformer import Transformer as Transformer
+from nmt.models.parts import Decoded as Decoded
+from nmt.models.parts import Source as Source
+from nmt.models.parts import Step as Step
+from nmt.models.types import TYPES as TYPES

@@ -10,11 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, reshape
+from nmt.models.parts import Source, Step
 
 if TYPE_CHECKING:
     from nmt.models.model import Model
 
 Arrays = dict[str, Any]
+LOGITS, ATTENTION, LOG_PROBS = ":logits", ":attention", ":log_probs"
+"""Names of outputs, unlike any of a state."""
 
 
 class _Named:
@@ -33,39 +36,70 @@ def _inputs(graph: ExpressionGraph, prefix: str, state: Mapping[str, Node]) -> d
     return {name: graph.input(f"{prefix} {name}", n.shape, n.value_type) for name, n in state.items()}
 
 
-def _sentences(graph: ExpressionGraph, side: str, batch: int, length: int) -> tuple[Node, Node]:
-    ids = graph.input(f"{side}_ids", (batch, length), Type.int32)
-    return ids, graph.input(f"{side}_mask", (batch, length), Type.float32)
+def _sentences(graph: ExpressionGraph, name: str, batch: int, length: int) -> Source:
+    ids = graph.input(f"{name}_ids", (batch, length), Type.int32)
+    return Source(ids, graph.input(f"{name}_mask", (batch, length), Type.float32))
+
+
+def _sources(graph: ExpressionGraph, batch: int, lengths: Sequence[int]) -> list[Source]:
+    return [_sentences(graph, f"source{i}", batch, length) for i, length in enumerate(lengths)]
+
+
+def _flat(sources: Sequence[Sequence[Any]]) -> list[Any]:
+    return [part for source in sources for part in source]
 
 
 class Encoder:
-    """``encode(params, source_ids, source_mask) -> encoder_state``; see ``Model.encode``."""
+    """``encode(params, sources) -> encoder_state``; see ``Model.encode``."""
 
-    def __init__(self, model: Model, batch: int, length: int) -> None:
+    def __init__(self, model: Model, batch: int, lengths: tuple[int, ...]) -> None:
         graph = ExpressionGraph(inference=True)
-        inputs = _sentences(graph, "source", batch, length)
-        self._encode = _Named(graph, model.encode(graph, *inputs), inputs)
+        sources = _sources(graph, batch, lengths)
+        encoded = model.encode(graph, sources)
+        self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
 
-    def __call__(self, params: Mapping[str, Any], source_ids: Any, source_mask: Any) -> Arrays:
-        """``source_ids`` int32 and ``source_mask`` float32, both ``(batch, length)``."""
-        return self._encode(params, source_ids, source_mask)
+    def __call__(self, params: Mapping[str, Any], sources: Sequence[Source]) -> Arrays:
+        """For each source stream ``ids`` int32 and ``mask`` float32, both ``(batch, length)``."""
+        return {} if self._encode is None else self._encode(params, *_flat(sources))
 
 
 class Stepper:
     """The decoder, step by step; see ``Model.start`` and ``Model.step``."""
 
-    def __init__(self, model: Model, batch: int, beam: int, src_length: int, max_length: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        batch: int,
+        beam: int,
+        lengths: tuple[int, ...],
+        max_length: int,
+        attention: bool,
+        candidates: int,
+    ) -> None:
         graph = ExpressionGraph(inference=True)
-        encoded = model.encode(graph, *_sentences(graph, "source", batch, src_length))
+        encoded = model.encode(graph, _sources(graph, batch, lengths))
         encoder_state = _inputs(graph, "encoder", encoded)
-        start = model.start(graph, encoder_state, beam, max_length)
+        start = model.start(graph, encoder_state, batch, beam, max_length)
         self._start = _Named(graph, start, list(encoder_state.values()))
         decoder_state = _inputs(graph, "decoder", start)
         words = graph.input("words", (batch * beam,), Type.int32)
         position = graph.input("position", (), Type.int32)
-        logits, after = model.step(graph, encoder_state, decoder_state, words, position, beam)
+        shortlist = graph.input("shortlist", (batch, candidates), Type.int32) if candidates else None
+        step = model.step(
+            graph,
+            encoder_state,
+            decoder_state,
+            words,
+            position,
+            beam,
+            shortlist=shortlist,
+            attention=attention,
+        )
+        outputs = {LOGITS: step.logits, **step.state}
+        if attention:
+            outputs[ATTENTION] = step.attention
         inputs = [*encoder_state.values(), *decoder_state.values(), words, position]
-        self._step = _Named(graph, {"logits": logits, **after}, inputs)
+        self._step = _Named(graph, outputs, inputs if shortlist is None else [*inputs, shortlist])
         self._encoder_names, self._decoder_names = tuple(encoder_state), tuple(decoder_state)
 
     def start(self, params: Mapping[str, Any], encoder_state: Mapping[str, Any]) -> Arrays:
@@ -79,28 +113,37 @@ class Stepper:
         decoder_state: Mapping[str, Any],
         words: Any,
         position: Any,
-    ) -> tuple[Any, Arrays]:
-        """Logits ``(batch * beam, vocabulary)`` and the next state; ``words (batch * beam,)`` and
-        ``position ()`` are int32."""
+        shortlist: Any = None,
+    ) -> Step:
+        """``words (batch * beam,)``, ``position ()`` and ``shortlist (batch, candidates)`` are int32."""
         before = [encoder_state[name] for name in self._encoder_names]
         state = [decoder_state[name] for name in self._decoder_names]
-        after = self._step(params, *before, *state, words, position)
-        return after.pop("logits"), after
+        chosen = () if shortlist is None else (shortlist,)
+        after = self._step(params, *before, *state, words, position, *chosen)
+        return Step(after.pop(LOGITS), after, after.pop(ATTENTION, None))
 
 
 class PairScorer:
     """Log-probabilities of the words of target sentences given source sentences."""
 
-    def __init__(self, model: Model, batch: int, src_length: int, trg_length: int) -> None:
+    def __init__(
+        self, model: Model, batch: int, lengths: tuple[int, ...], trg_length: int, attention: bool
+    ) -> None:
         graph = ExpressionGraph(inference=True)
-        source = _sentences(graph, "source", batch, src_length)
+        sources = _sources(graph, batch, lengths)
         ids, mask = target = _sentences(graph, "target", batch, trg_length)
-        logits = model.logits(graph, model.encode(graph, *source), ids)
-        costs = reshape(cross_entropy(logits, flatten(ids)), (batch, trg_length))
-        self._score = _Named(graph, {"log_probs": -costs * mask}, [*source, *target])
+        decoded = model.decode(graph, model.encode(graph, sources), ids, attention=attention)
+        costs = reshape(cross_entropy(decoded.logits, flatten(ids)), (batch, trg_length))
+        outputs = {LOG_PROBS: -costs * mask}
+        if decoded.attention is not None:
+            outputs[ATTENTION] = decoded.attention
+        self._score = _Named(graph, outputs, _flat([*sources, target]))
 
-    def __call__(
-        self, params: Mapping[str, Any], source_ids: Any, source_mask: Any, target_ids: Any, target_mask: Any
-    ) -> Any:
-        """``(batch, trg_length)``, 0 at padding; ids are int32, masks float32."""
-        return self._score(params, source_ids, source_mask, target_ids, target_mask)["log_probs"]
+    def __call__(self, params: Mapping[str, Any], sources: Sequence[Source], target: Source) -> Any:
+        """``(batch, trg_length)``, 0 at padding; ids are int32, masks float32.
+
+        With attention a pair of that and the attention, ``(batch, trg_length, length)``.
+        """
+        found = self._score(params, *_flat([*sources, target]))
+        log_probs = found[LOG_PROBS]
+        return (log_probs, found[ATTENTION]) if ATTENTION in found else log_probs

@@ -7,17 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from layers import choose
 from mgraph import ExpressionGraph, MGraphError, ModelFileError, ParameterError, Type
 from mgraph.files.parameter_files import read_items
 from nmt.model_options import ModelOptions, model_options
 from nmt.models.model import Model
-from nmt.models.s2s import S2S
-from nmt.models.support import MARIAN_TYPES, check_options
-from nmt.models.transformer import Transformer
-
-MODELS: dict[str, type[Model]] = {model.type: model for model in (Transformer, S2S)}
-"""Models by the value of Marian's option ``type``."""
+from nmt.models.parts import Source
+from nmt.models.support import check_options
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -33,7 +28,8 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     options = model_options(items, name)
     items = {item: array for item, array in items.items() if not _is_extra(item)}
     try:
-        model = _model_class(options)(options, _parameters(items))
+        check_options(options)
+        model = Model(options, _parameters(items))
         check_parameters(model)
     except MGraphError as error:
         raise type(error)(f"{name}: {error}") from None
@@ -42,9 +38,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 def create_model(options: ModelOptions, *, seed: int = 1) -> Model:
     """A model with the parameters that ``options`` ask for, drawn as Marian initialises them."""
-    make = _model_class(options)
-    graph = _declared(make(options, {}), seed)
-    return make(options, graph.params().vals())
+    check_options(options)
+    graph = _declared(Model(options, {}), seed)
+    return Model(options, graph.params().vals())
 
 
 def check_parameters(model: Model) -> None:
@@ -74,15 +70,9 @@ def _declared(model: Model, seed: int = 1) -> ExpressionGraph:
     """A graph with all parameters that the model asks for, none of them computed."""
     graph = ExpressionGraph(inference=True, seed=seed)
     ids = graph.input("ids", (1, 2), Type.int32)
-    model.logits(graph, model.encode(graph, ids, graph.input("mask", (1, 2))), ids)
+    source = Source(ids, graph.input("mask", (1, 2)))
+    model.logits(graph, model.encode(graph, [source] * model.sources), ids)
     return graph
-
-
-def _model_class(options: ModelOptions) -> type[Model]:
-    """The class for these options; ``UnsupportedOptionError`` for what there is not."""
-    found = choose("type", options.type, MODELS, MARIAN_TYPES)
-    check_options(options)
-    return found
 
 
 def _is_extra(item: str) -> bool:

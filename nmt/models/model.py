@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from layers import Embedding, Output
-from mgraph import ExpressionGraph, Node, cast, gt
+from mgraph import ExpressionGraph, Node
 from nmt.model_options import ModelOptions
+from nmt.models.dropouts import Dropouts
 from nmt.models.functions import Encoder, PairScorer, Stepper
+from nmt.models.parts import Decoded, Nodes, Setup, Source, Step
+from nmt.models.support import find_type
 
-Nodes = dict[str, Node]
 T = TypeVar("T")
 
 _MOST_FUNCTIONS = 256
 
 
-class Model(ABC):
-    """An encoder and a decoder with the parameters of one model file.
+class Model:
+    """Encoders and a decoder with the parameters of one model file.
 
     The methods that take a graph record the model there; parameters are asked for under Marian's names,
     so the graph should come from ``new_graph``, or be a graph to be trained. States are flat dictionaries
@@ -31,22 +31,45 @@ class Model(ABC):
     change nothing in a row.
 
     ``encoder``, ``stepper`` and ``scorer`` give the same as pure functions of arrays, for fixed shapes.
+
+    options: what the model is. params: its parameters by name. dropouts: in force in training graphs.
+    marian_exact: whether single steps repeat Marian's decoder also where it departs from the model that was
+    trained: transformers with ``transformer-preprocess n`` or ``r``, whose keys and values it leaves
+    unnormalised from the second step on.
+
+    ``UnsupportedOptionError`` for a type that is unknown or not supported.
     """
 
-    type: ClassVar[str]
-    """The value of Marian's option ``type``."""
-    output_prefix: ClassVar[str]
-    """The prefix of the output layer's parameters."""
-
-    def __init__(self, options: ModelOptions, params: Mapping[str, Any]) -> None:
-        self.options = options
+    def __init__(
+        self,
+        options: ModelOptions,
+        params: Mapping[str, Any],
+        dropouts: Dropouts = Dropouts(),  # noqa: B008 (it is frozen)
+        *,
+        marian_exact: bool = False,
+    ) -> None:
+        self.options, self.dropouts, self.marian_exact = options, dropouts, marian_exact
         self.params: dict[str, jax.Array] = {name: jax.device_put(params[name]) for name in sorted(params)}
         """The parameters in the order of their names, on JAX's default device."""
+        setup = Setup(options, dropouts, self.params.keys(), marian_exact)
+        kind = find_type(options.type)
+        self._encoders = [make(setup, prefix, i) for i, (make, prefix) in enumerate(kind.encoders)]
+        self._decoder = kind.decoder(setup, "decoder", len(self._encoders))
         self._functions: dict[Hashable, Any] = {}
 
     @property
+    def type(self) -> str:
+        """The value of Marian's option ``type``."""
+        return self.options.type
+
+    @property
+    def sources(self) -> int:
+        """The number of source streams; 0 for a language model."""
+        return len(self._encoders)
+
+    @property
     def dim_vocabs(self) -> tuple[int, ...]:
-        """The number of words of source and target."""
+        """The number of words of each source and of the target."""
         return self.options.dim_vocabs
 
     @cached_property
@@ -54,24 +77,25 @@ class Model(ABC):
         """Equal for models that compute the same function of their parameters."""
         options = tuple((name, self.options[name]) for name in self.options if name != "version")
         shapes = tuple((name, value.shape, str(value.dtype)) for name, value in self.params.items())
-        return self.type, options, shapes
+        return self.marian_exact, options, shapes
 
     # -- nodes
 
-    @abstractmethod
-    def encode(self, graph: ExpressionGraph, source_ids: Node, source_mask: Node) -> Nodes:
+    def encode(self, graph: ExpressionGraph, sources: Sequence[Source]) -> Nodes:
         """The encoder state of sentences, with all that the decoder needs once per sentence.
 
-        ``source_ids (batch, length)`` are integers, ``source_mask (batch, length)`` is 1 at words,
-        ``</s>`` included, and 0 at padding after them.
+        ``sources`` has one element for each source stream; their lengths may differ.
         """
+        parts = zip(self._encoders, sources, strict=True)
+        return self._decoder.prepare(graph, [encoder.encode(graph, source) for encoder, source in parts])
 
-    @abstractmethod
-    def start(self, graph: ExpressionGraph, encoder_state: Nodes, beam: int, max_length: int) -> Nodes:
+    def start(
+        self, graph: ExpressionGraph, encoder_state: Nodes, batch: int, beam: int, max_length: int
+    ) -> Nodes:
         """The decoder state before the first of at most ``max_length`` steps, ``beam`` hypotheses for
-        each sentence."""
+        each of ``batch`` sentences."""
+        return self._decoder.start(graph, encoder_state, batch, beam, max_length)
 
-    @abstractmethod
     def step(
         self,
         graph: ExpressionGraph,
@@ -80,19 +104,39 @@ class Model(ABC):
         words: Node,
         position: Node,
         beam: int,
-    ) -> tuple[Node, Nodes]:
+        *,
+        shortlist: Node | None = None,
+        attention: bool = False,
+    ) -> Step:
         """One step: logits ``(batch * beam, vocabulary)`` of the next word, and the next state.
 
         ``words (batch * beam,)`` are the integers of the words before; ``position ()`` is an integer from
-        0. At position 0 ``words`` are ignored: the first input is the vector of zeros.
+        0. At position 0 ``words`` are ignored: the first input is the vector of zeros. With a
+        ``shortlist (batch, candidates)`` of word ids the logits are only those of a sentence's candidates.
         """
+        return self._decoder.step(
+            graph,
+            encoder_state,
+            decoder_state,
+            words,
+            position,
+            beam,
+            shortlist=shortlist,
+            attention=attention,
+        )
 
-    @abstractmethod
+    def decode(
+        self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool = False
+    ) -> Decoded:
+        """Logits of every target word, given the words before it.
+
+        ``target_ids (batch, time)`` are integers, ``</s>`` included, with padding after it.
+        """
+        return self._decoder.decode(graph, encoder_state, target_ids, attention=attention)
+
     def logits(self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node) -> Node:
-        """Logits ``(batch, length, vocabulary)`` of every target word, given the words before it.
-
-        ``target_ids (batch, length)`` are integers, ``</s>`` included, with padding after it.
-        """
+        """The logits ``(batch, time, vocabulary)`` of ``decode``."""
+        return self.decode(graph, encoder_state, target_ids).logits
 
     def new_graph(self, inference: bool = True, *, seed: int = 1) -> ExpressionGraph:
         """A graph that holds this model's parameters and no others."""
@@ -105,19 +149,31 @@ class Model(ABC):
 
     # -- pure functions
 
-    def encoder(self, batch: int, length: int) -> Encoder:
-        """``encode`` for sentences padded to ``length``."""
-        return self._recorded(("encoder", batch, length), lambda: Encoder(self, batch, length))
+    def encoder(self, batch: int, lengths: tuple[int, ...]) -> Encoder:
+        """``encode`` for sentences padded to ``lengths``, one for each source stream."""
+        return self._recorded(("encoder", batch, lengths), lambda: Encoder(self, batch, lengths))
 
-    def stepper(self, batch: int, beam: int, src_length: int, max_length: int) -> Stepper:
-        """``start`` and ``step`` for sentences padded to ``src_length`` and up to ``max_length`` steps."""
-        key = ("stepper", batch, beam, src_length, max_length)
-        return self._recorded(key, lambda: Stepper(self, batch, beam, src_length, max_length))
+    def stepper(
+        self,
+        batch: int,
+        beam: int,
+        lengths: tuple[int, ...],
+        max_length: int,
+        *,
+        attention: bool = False,
+        candidates: int = 0,
+    ) -> Stepper:
+        """``start`` and ``step`` for sentences padded to ``lengths`` and up to ``max_length`` steps, with
+        shortlists of so many ``candidates``, if any."""
+        key = (batch, beam, lengths, max_length, attention, candidates)
+        return self._recorded(("stepper", *key), lambda: Stepper(self, *key))
 
-    def scorer(self, batch: int, src_length: int, trg_length: int) -> PairScorer:
-        """Log-probabilities of target words, for pairs padded to these lengths."""
-        key = ("scorer", batch, src_length, trg_length)
-        return self._recorded(key, lambda: PairScorer(self, batch, src_length, trg_length))
+    def scorer(
+        self, batch: int, lengths: tuple[int, ...], trg_length: int, *, attention: bool = False
+    ) -> PairScorer:
+        """Log-probabilities of target words, for sentences padded to these lengths."""
+        key = (batch, lengths, trg_length, attention)
+        return self._recorded(("scorer", *key), lambda: PairScorer(self, *key))
 
     def _recorded(self, key: Hashable, record: Callable[[], T]) -> T:
         if key not in self._functions:
@@ -127,33 +183,6 @@ class Model(ABC):
         found: T = self._functions[key]
         return found
 
-    # -- parts that all models have
-
-    def embedding(self, graph: ExpressionGraph, side: int, *, time_axis: int = 1) -> Embedding:
-        """Word embeddings of the encoder (``side`` 0) or the decoder (1)."""
-        options = self.options
-        shared = options.tied_embeddings_src or options.tied_embeddings_all
-        name = "Wemb" if shared else ("encoder_Wemb", "decoder_Wemb")[side]
-        return Embedding(graph, name, options.dim_vocabs[side], options.dim_emb, time_axis=time_axis)
-
-    def previous(self, graph: ExpressionGraph, words: Node, position: Node) -> Node:
-        """What a step of the decoder sees of the words before: their embeddings, zeros at position 0."""
-        embedded = self.embedding(graph, 1)(words)
-        return embedded * cast(gt(cast(position), 0), embedded.value_type)
-
-    def output(self, graph: ExpressionGraph) -> Output:
-        """The output layer, tied to the decoder's embeddings if the options say so."""
-        options = self.options
-        tied = options.tied_embeddings or options.tied_embeddings_all
-        return Output(
-            graph,
-            self.output_prefix,
-            options.dim_vocabs[1],
-            tied=self.embedding(graph, 1).table if tied else None,
-            omit_bias=options.output_omit_bias,
-            transposed=f"{self.output_prefix}_W" not in self.params,
-        )
-
     def __repr__(self) -> str:
         size = sum(int(np.prod(value.shape)) for value in self.params.values())
-        return f"{type(self).__name__}({len(self.params)} parameters, {size:,} numbers)"
+        return f"Model({self.type}, {len(self.params)} parameters, {size:,} numbers)"

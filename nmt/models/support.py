@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from layers import UnsupportedOptionError
+from layers import UnsupportedOptionError, choose
 from nmt.model_options import ModelOptions
+from nmt.models.types import TYPES, ModelType
 
 MARIAN_TYPES = (
     "amun",
@@ -65,6 +66,7 @@ BOUNDS = {
 
 def check_options(options: ModelOptions) -> None:
     """``UnsupportedOptionError`` for the first option that no model here can follow."""
+    streams = len(find_type(options.type).encoders) + 1
     for name, plain in PLAIN.items():
         if name in options and options[name] not in (plain, None):
             raise UnsupportedOptionError(
@@ -79,9 +81,16 @@ def check_options(options: ModelOptions) -> None:
         if not isinstance(value, int) or not least <= value <= greatest:
             raise UnsupportedOptionError(f"{name}: expected a number from {least} to {greatest}, got {value}")
     sizes = options.dim_vocabs
-    if len(sizes) != 2 or min(sizes) < 1:
-        raise UnsupportedOptionError(f"dim-vocabs: expected the sizes of two vocabularies, got {list(sizes)}")
-    if (options.tied_embeddings_src or options.tied_embeddings_all) and sizes[0] != sizes[1]:
+    if len(sizes) != streams or min(sizes) < 1:
         raise UnsupportedOptionError(
-            f"dim-vocabs: one embedding table for both sides needs equal sizes, got {list(sizes)}"
+            f"dim-vocabs: expected the sizes of {streams} vocabularies, got {list(sizes)}"
         )
+    if (options.tied_embeddings_src or options.tied_embeddings_all) and len(set(sizes)) > 1:
+        raise UnsupportedOptionError(
+            f"dim-vocabs: one embedding table for all sides needs equal sizes, got {list(sizes)}"
+        )
+
+
+def find_type(name: str) -> ModelType:
+    """The parts of a model type; ``UnsupportedOptionError`` if it is unknown or not supported."""
+    return choose("type", name, TYPES, MARIAN_TYPES)

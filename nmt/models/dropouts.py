@@ -1,0 +1,22 @@
+"""The probabilities of dropout that training sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """What is dropped in training graphs; a model file says nothing of it.
+
+    Each is a probability from 0 to 1: ``rnn`` is Marian's ``dropout-rnn``, ``src`` and ``trg`` (whole words)
+    ``dropout-src`` and ``dropout-trg``, ``transformer`` ``transformer-dropout``, ``transformer_attention``
+    ``transformer-dropout-attention``, ``transformer_ffn`` ``transformer-dropout-ffn``.
+    """
+
+    rnn: float = 0.0
+    src: float = 0.0
+    trg: float = 0.0
+    transformer: float = 0.0
+    transformer_attention: float = 0.0
+    transformer_ffn: float = 0.0

@@ -1,0 +1,158 @@
+"""What models are put together from: encoders and decoders, and what passes between them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from layers import Embedding, Output
+from mgraph import ExpressionGraph, Node, cast, gt
+from nmt.model_options import ModelOptions
+from nmt.models.dropouts import Dropouts
+
+Nodes = dict[str, Node]
+
+
+class Source(NamedTuple):
+    """Sentences of one source stream, as nodes or arrays."""
+
+    ids: Any
+    """Integers, ``(batch, length)``: word ids, ``</s>`` included, padding after it."""
+    mask: Any
+    """``(batch, length)``: 1 at words, 0 at padding."""
+
+
+class Encoded(NamedTuple):
+    """What an encoder makes of a source."""
+
+    context: Node
+    """``(batch, length, dim)``."""
+    mask: Node
+    """``(batch, length)``, that of the source."""
+
+
+class Step(NamedTuple):
+    """One step of a decoder, as nodes or arrays."""
+
+    logits: Any
+    """``(batch * beam, vocabulary)``, or ``(batch * beam, candidates)`` with a shortlist; not normalised."""
+    state: Any
+    """The decoder state after the step, by name."""
+    attention: Any = None
+    """Attention to the words of the first source, ``(batch * beam, length)``, if it was asked for."""
+
+
+class Decoded(NamedTuple):
+    """A decoder over whole target sentences."""
+
+    logits: Node
+    """``(batch, time, vocabulary)``, not normalised."""
+    attention: Node | None = None
+    """Attention to the words of the first source, ``(batch, time, length)``, if it was asked for."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the parts of a model know of it.
+
+    names: the names of the parameters that there are: old files name some differently.
+    marian_exact: whether to repeat Marian's decoder where it departs from the model that was trained.
+    """
+
+    options: ModelOptions
+    dropouts: Dropouts
+    names: Collection[str]
+    marian_exact: bool = False
+
+
+class Part:
+    """An encoder or a decoder: parameters under ``prefix``, words from the stream number ``stream``."""
+
+    def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
+        self.setup, self.prefix, self.stream = setup, prefix, stream
+        self.options = setup.options
+
+    def word_embedding(
+        self, graph: ExpressionGraph, *, shared: bool, dropout: float, time_axis: int = 1
+    ) -> Embedding:
+        """The table of word embeddings, ``Wemb`` if ``shared``, else ``{prefix}_Wemb``."""
+        options = self.options
+        name = "Wemb" if shared else f"{self.prefix}_Wemb"
+        size = options.dim_vocabs[self.stream]
+        return Embedding(graph, name, size, options.dim_emb, dropout=dropout, time_axis=time_axis)
+
+
+class Encoder(Part, ABC):
+    """Encodes the sentences of one source stream."""
+
+    @abstractmethod
+    def encode(self, graph: ExpressionGraph, source: Source) -> Encoded:
+        """The context of each word. Padding and other sentences change nothing in a row."""
+
+    def embedding(self, graph: ExpressionGraph, *, time_axis: int = 1) -> Embedding:
+        """Word embeddings (``tied-embeddings-src``, ``tied-embeddings-all``, ``dropout-src``)."""
+        shared = self.options.tied_embeddings_src or self.options.tied_embeddings_all
+        return self.word_embedding(graph, shared=shared, dropout=self.setup.dropouts.src, time_axis=time_axis)
+
+
+class Decoder(Part, ABC):
+    """Predicts target words, over whole sentences or step by step; ``Model`` explains the arguments."""
+
+    output_prefix: str
+    """The prefix of the output layer's parameters."""
+
+    @abstractmethod
+    def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:
+        """The encoder state: all that the decoder needs once per sentence."""
+
+    @abstractmethod
+    def start(
+        self, graph: ExpressionGraph, encoder_state: Nodes, batch: int, beam: int, max_length: int
+    ) -> Nodes:
+        """The decoder state before the first step."""
+
+    @abstractmethod
+    def step(
+        self,
+        graph: ExpressionGraph,
+        encoder_state: Nodes,
+        decoder_state: Nodes,
+        words: Node,
+        position: Node,
+        beam: int,
+        *,
+        shortlist: Node | None,
+        attention: bool,
+    ) -> Step:
+        """One step."""
+
+    @abstractmethod
+    def decode(
+        self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool
+    ) -> Decoded:
+        """All steps for target sentences that are known."""
+
+    def embedding(self, graph: ExpressionGraph, *, time_axis: int = 1) -> Embedding:
+        """Word embeddings (``tied-embeddings-src``, ``tied-embeddings-all``, ``dropout-trg``)."""
+        shared = self.options.tied_embeddings_src or self.options.tied_embeddings_all
+        return self.word_embedding(graph, shared=shared, dropout=self.setup.dropouts.trg, time_axis=time_axis)
+
+    def previous(self, graph: ExpressionGraph, words: Node, position: Node) -> Node:
+        """What a step sees of the words before: their embeddings, zeros at position 0."""
+        embedded = self.embedding(graph)(words)
+        return embedded * cast(gt(cast(position), 0), embedded.value_type)
+
+    def output(self, graph: ExpressionGraph) -> Output:
+        """The output layer, tied to the decoder's embeddings if the options say so."""
+        options = self.options
+        tied = options.tied_embeddings or options.tied_embeddings_all
+        return Output(
+            graph,
+            self.output_prefix,
+            options.dim_vocabs[self.stream],
+            tied=self.embedding(graph).table if tied else None,
+            omit_bias=options.output_omit_bias,
+            transposed=f"{self.output_prefix}_W" not in self.setup.names,
+        )

@@ -1,0 +1,36 @@
+"""The recurrent cells that a model's options ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from layers import Cell, StackedCell, find_cell
+from mgraph import ExpressionGraph
+from nmt.models.parts import Part
+
+
+def cell(
+    part: Part, graph: ExpressionGraph, option: str, prefix: str, dim_input: int, *, final: bool = False
+) -> Cell:
+    """The cell that ``option`` (``enc-cell`` or ``dec-cell``) names, with ``dim-rnn`` features."""
+    options = part.options
+    return find_cell(str(options[option]), option)(
+        graph,
+        prefix,
+        dim_input,
+        options.dim_rnn,
+        layer_normalization=options.layer_normalization,
+        dropout=part.setup.dropouts.rnn,
+        final=final,
+    )
+
+
+def deep_cell(
+    part: Part, graph: ExpressionGraph, option: str, prefixes: Sequence[str], dim_input: int
+) -> StackedCell:
+    """Cells one after another of which only the first has an input."""
+    first, *rest = prefixes
+    return StackedCell(
+        cell(part, graph, option, first, dim_input),
+        [cell(part, graph, option, prefix, 0) for prefix in rest],
+    )

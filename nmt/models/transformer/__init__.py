@@ -1,0 +1,6 @@
+"""The encoder and decoder of Marian's ``transformer`` family."""
+
+from __future__ import annotations
+
+from nmt.models.transformer.decoder import TransformerDecoder as TransformerDecoder
+from nmt.models.transformer.encoder import TransformerEncoder as TransformerEncoder

@@ -1,0 +1,29 @@
+"""Marian's transformer encoder."""
+
+from __future__ import annotations
+
+from layers import EncoderLayer, log_mask
+from mgraph import ExpressionGraph, reshape
+from nmt.models.parts import Encoded, Encoder, Source
+from nmt.models.transformer.stack import Stack
+
+
+class TransformerEncoder(Encoder):
+    """Layers of self-attention and feed-forward (Vaswani et al. 2017).
+
+    Parameters: ``{prefix}_l1_self_*``, ``{prefix}_l1_ffn_*``, ... and embeddings.
+    Source: Marian, ``EncoderTransformer`` in ``models/transformer.h``.
+    """
+
+    def encode(self, graph: ExpressionGraph, source: Source) -> Encoded:
+        options = self.options
+        batch, length = source.ids.shape
+        stack = Stack(
+            graph, self, dim_ffn=options.transformer_dim_ffn, ffn_depth=options.transformer_ffn_depth
+        )
+        embedded = stack.positions(self.embedding(graph)(source.ids))
+        mask = log_mask(reshape(source.mask, (batch, 1, 1, length)))
+        x = stack.bottom(embedded)
+        for depth in range(1, options.enc_depth + 1):
+            x = EncoderLayer(graph, f"{self.prefix}_l{depth}", stack.config, depth)(x, mask)
+        return Encoded(stack.top(x, embedded), source.mask)
