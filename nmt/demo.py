@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import mgraph
 from mgraph import ExpressionGraph, inits
@@ -16,16 +15,13 @@ REQUIRED_ACCURACY = 0.98
 BATCH = 50
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demo; the exit code is 1 if a gradient is wrong or too few translations are right."""
-    parser = argparse.ArgumentParser(prog="mgraph demo", description=__doc__)
-    parser.add_argument("--sentences", type=int, default=300, help="held-out numbers to translate")
-    options = parser.parse_args(argv)
+def run(sentences: int) -> bool:
+    """Run the demo with so many sentences to translate; whether all is right."""
     started = time.perf_counter()
     print(f"mgraph {mgraph.__version__}\n")
-    right = show_graph() and show_translations(options.sentences)
+    right = show_graph() and show_translations(sentences)
     print(f"\nDone in {time.perf_counter() - started:.0f} s.")
-    return 0 if right else 1
+    return right
 
 
 def show_graph() -> bool:

@@ -371,7 +371,7 @@ def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:
         ("type: s2s\ndim-vocabs: [11]", r"dim-vocabs: expected the sizes of 2 vocabularies, got \[11\]"),
         (
             YML + "tied-embeddings-src: true",
-            r"one embedding table for both sides needs equal sizes, got \[11, 13\]",
+            r"one embedding table for all sides needs equal sizes, got \[11, 13\]",
         ),
         (YML.replace("s2s", "transformer") + "transformer-heads: 2", "2 heads do not divide 5 features"),
         (

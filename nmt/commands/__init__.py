@@ -1,0 +1,6 @@
+"""The sub-commands of ``mgraph``: each module has a table of options, ``COMMAND``, and ``run(argv)``."""
+
+from __future__ import annotations
+
+NAMES = ("decode", "score", "gradcheck", "operators", "diff", "demo")
+"""The commands, in the order in which ``mgraph --help`` lists them; each is the module of its name."""

@@ -1,0 +1,57 @@
+"""What commands do alike: answer ``--help``, greet, start the device, write lines."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+from mgraph import __version__
+from nmt.config import help_text, notices
+from nmt.options import Command, Option, OptionError
+
+logger = logging.getLogger("nmt")
+
+JSON = Option("json", help="print JSON instead of a table", command=True)
+
+
+def require_texts(values: Mapping[str, Any]) -> None:
+    """OptionError unless ``--train-sets`` names a source and a target."""
+    if len(values["train_sets"]) != 2:
+        raise OptionError(
+            f"--train-sets: a source and a target file are needed, got {len(values['train_sets'])}"
+        )
+
+
+def started(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Start the device, and give back the options that are left for the Python class."""
+    from nmt import devices
+
+    devices.start(values["cpu_threads"], values["devices"])
+    left = command.python_options().keys() - {"cpu_threads", "devices"}
+    return {name: values[name] for name in left}
+
+
+def write(output: BinaryIO, text: str) -> None:
+    """Write a line, and hand it on at once."""
+    output.write(text.encode("utf-8", "surrogateescape") + b"\n")
+    output.flush()
+
+
+def greet(command: Command, argv: Sequence[str], values: Mapping[str, Any]) -> None:
+    """Log what was called, and which options change nothing."""
+    logger.info("[mgraph] %s %s %s", __version__, command.name, shlex.join(argv))
+    for notice in notices(command, values):
+        logger.warning("%s", notice)
+
+
+def asks_for_help(command: Command, argv: Sequence[str]) -> bool:
+    """Print the help or the version if the command line asks for it."""
+    if "-h" in argv or "--help" in argv:
+        print(help_text(command))
+        return True
+    if "--version" in argv:
+        print(f"mgraph {__version__}")
+        return True
+    return False

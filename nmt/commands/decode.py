@@ -1,0 +1,44 @@
+"""``mgraph decode``: translate a file, as marian-decoder does."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from nmt.commands.common import asks_for_help, greet, started, write
+from nmt.config import parse
+from nmt.lines import STANDARD_INPUT, open_input, open_output
+from nmt.log import logging_as
+from nmt.options import DECODE, OptionError, require_files
+
+logger = logging.getLogger(__name__)
+
+COMMAND = DECODE
+
+
+def run(argv: Sequence[str]) -> int | None:
+    """Translate what ``--input`` names, as marian-decoder does."""
+    if asks_for_help(DECODE, argv):
+        return None
+    values = parse(DECODE, argv)
+    require_files(values)
+    if sum(path in STANDARD_INPUT for path in values["input"]) > 1:
+        raise OptionError("--input: standard input can be read once only")
+    with logging_as(values), ExitStack() as files:
+        greet(DECODE, argv, values)
+        from nmt.translator import Translator
+
+        began = time.perf_counter()
+        translator = Translator(**started(DECODE, values))
+        translator.require_inputs(len(values["input"]))
+        inputs = [files.enter_context(open_input(path)) for path in values["input"]]
+        output = files.enter_context(open_output(values["output"]))
+        for translation in translator.translations(*inputs):
+            if not values["quiet_translation"]:
+                best = translator.format_best(translation)
+                logger.info("Best translation %d : %s", translation.line, best)
+            write(output, translator.format(translation))
+        logger.info("Total time: %.5fs wall", time.perf_counter() - began)
+    return None

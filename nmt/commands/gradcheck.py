@@ -1,0 +1,124 @@
+"""``mgraph gradcheck``: hold hand-written gradients of operators or of a model against jax.grad."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nmt.commands.common import JSON, asks_for_help, greet, require_texts
+from nmt.config import parse
+from nmt.lines import open_input
+from nmt.log import logging_as
+from nmt.options import Command, Option, OptionError, require_files
+from nmt.options.shared import DEVICES, general
+
+logger = logging.getLogger(__name__)
+
+COMMAND = Command(
+    "gradcheck",
+    "hold hand-written gradients against jax.grad; the exit code is 1 if one is wrong",
+    {
+        "Operators": (
+            Option("module", str, "", "your own operators: a Python file or the name of a module"),
+        ),
+        "Model": (
+            Option("model", str, "", "check the training loss of this model: .npz or .bin", short="m"),
+            Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
+            Option("train-sets", str, (), "source and target file", short="t", many=True),
+            Option("lines", int, 8, "pairs of lines to take", least=1),
+            Option(
+                "max-length",
+                int,
+                100,
+                "most words of a line, </s> counted; longer ones are passed over",
+                least=1,
+            ),
+            Option("label-smoothing", float, 0.0, "of the loss, as in training", least=0),
+            Option("float64", help="compare in float64 only"),
+            Option("marian-exact", help="judge Marian's own formulas where they differ from the right ones"),
+            Option("all", help="print every parameter, not only the ten worst"),
+        ),
+        "Output": (
+            JSON,
+            *(option for option in general(0) if option.name.startswith("log") or option.name == "quiet"),
+        ),
+        "Device": DEVICES,
+    },
+    operands="OPERATOR",
+    examples=(
+        ("mgraph gradcheck", "every operator"),
+        ("mgraph gradcheck layer_norm softmax", "these two"),
+        ("mgraph gradcheck --module user_ops.py", "your own"),
+        ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
+    ),
+)
+
+
+def run(argv: Sequence[str]) -> int | None:
+    """Print the report; the exit code is 1 if a gradient is wrong."""
+    if asks_for_help(COMMAND, argv):
+        return None
+    values = parse(COMMAND, argv)
+    of_model = bool(values["model"])
+    _check_combination(values, of_model)
+    with logging_as(values):
+        from nmt import devices
+
+        greet(COMMAND, argv, values)
+        devices.start(values["cpu_threads"], values["devices"])
+        report = _model_gradients(values) if of_model else _operator_gradients(values)
+    if values["json"]:
+        print(json.dumps(report.as_json(), indent=2))
+    else:
+        print(report.table() if values["all"] else report)
+    return None if report.ok else 1
+
+
+def _check_combination(values: Mapping[str, Any], of_model: bool) -> None:
+    """OptionError for what cannot go together: operators and a model are checked one at a time."""
+    foreign = COMMAND.sections["Operators" if of_model else "Model"]
+    given = [f"--{option.name}" for option in foreign if values[option.attribute] != option.default]
+    if of_model:
+        given += values["operands"]
+    if given:
+        problem = "cannot go with" if of_model else "needs"
+        raise OptionError(f"{' '.join(given)} {problem} --model")
+    if of_model:
+        require_files(values)
+        require_texts(values)
+
+
+def _operator_gradients(values: Mapping[str, Any]) -> Any:
+    from mgraph.catalogue import operations
+    from mgraph.gradcheck import check_operators
+
+    names = values["operands"]
+    if not values["module"]:
+        names = [operation for name in names for operation in operations(name)]
+    return check_operators(
+        names,
+        values["module"] or None,
+        on_row=lambda row: logger.info("%s: %s", row.operator, row.verdict),
+    )
+
+
+def _model_gradients(values: Mapping[str, Any]) -> Any:
+    from nmt.gradients import check_model_gradients, read_pairs
+    from nmt.models import load_model
+    from nmt.samples import LineEncoder, load_vocabs
+
+    model = load_model(values["model"])
+    vocabs = load_vocabs(values["vocabs"], model.dim_vocabs)
+    encoder = LineEncoder(vocabs, values["max_length"], max_length_crop=False)
+    source, target = values["train_sets"]
+    with open_input(source) as sources, open_input(target) as targets:
+        pairs = read_pairs(sources, targets, encoder, values["lines"])
+    return check_model_gradients(
+        model,
+        pairs,
+        label_smoothing=values["label_smoothing"],
+        float32=not values["float64"],
+        rule_set="marian" if values["marian_exact"] else "rules",
+    )

@@ -1,0 +1,30 @@
+"""``mgraph operators``: list every operator with its Marian name, shape rule and gradient."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from nmt.commands.common import JSON, asks_for_help
+from nmt.config import parse
+from nmt.options import Command
+
+COMMAND = Command(
+    "operators",
+    "print the page that compares Marian's operators with mgraph's, as Markdown",
+    {"Output": (JSON,)},
+)
+
+
+def run(argv: Sequence[str]) -> int | None:
+    """Print the page, or its content as JSON."""
+    if asks_for_help(COMMAND, argv):
+        return None
+    values = parse(COMMAND, argv)
+    from mgraph import catalogue
+
+    if values["json"]:
+        print(json.dumps(catalogue.as_json(), indent=2))
+    else:
+        print(catalogue.markdown(), end="")
+    return None

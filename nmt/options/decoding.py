@@ -1,0 +1,95 @@
+"""The options of ``mgraph decode`` and of `Translator`."""
+
+from __future__ import annotations
+
+from nmt.options.option import Command, Option, ignored, later
+from nmt.options.shared import (
+    DEVICES,
+    IGNORE_MODEL_CONFIG,
+    INPUT_LENGTH,
+    NUMBERS,
+    SAVED_IN_MODEL,
+    WORD_SCORES,
+    batching,
+    general,
+)
+
+TRANSLATION = (
+    Option(
+        "input",
+        str,
+        ("stdin",),
+        "files to translate, one for each source",
+        short="i",
+        many=True,
+        command=True,
+    ),
+    Option("output", str, "stdout", "file for the translations", short="o", command=True),
+    Option("vocabs", str, (), "vocabularies of the sources and the target", short="v", many=True),
+    Option("beam-size", int, 12, "hypotheses kept per sentence", short="b", least=1),
+    Option("normalize", float, 0.0, "divide a score by (words) ** X; 1 if bare", short="n", implicit="1"),
+    Option("max-length-factor", float, 3.0, "at most X words per source word", least=0),
+    Option("word-penalty", float, 0.0, "subtract X * (number of words) from a score"),
+    Option("allow-unk", help="let unknown words appear in translations"),
+    Option("allow-special", help="let special symbols appear in translations"),
+    Option("n-best", help="print a list of translations for each line"),
+    WORD_SCORES,
+    Option(
+        "alignment",
+        str,
+        "",
+        "print word alignments: soft, hard, or links with a weight above X; hard if bare",
+        implicit="1",
+    ),
+    Option("force-decode", help="the last input holds the first words of each translation"),
+    ignored("stat-freq", str, "0", command=True, help="the log shows the total time alone"),
+    Option("no-spm-decode", help="print pieces of words as SentencePiece split them"),
+    Option("no-spm-encode", help="the input is split into pieces of SentencePiece already"),
+    Option("skip-cost", help="rank by the models' logits, which are not normalised"),
+    Option(
+        "shortlist",
+        str,
+        (),
+        "lexical shortlist, text or binary: path, first words (100), best (100), threshold (0)",
+        many=True,
+    ),
+    Option("weights", float, (), "of the models of an ensemble", many=True),
+    Option(
+        "output-sampling",
+        str,
+        (),
+        "draw words: full [T], topk [K [T]], nucleus [P [T]], epsilon [E [T]]; full 1.0 if bare",
+        many=True,
+        implicit="full 1.0",
+    ),
+    Option("seed", int, 0, "of --output-sampling; 0: another one in each run"),
+    Option(
+        "marian-exact",
+        help="repeat Marian's decoder where it departs from the model that was trained",
+    ),
+    later("output-approx-knn", str, (), many=True, implicit="100 1024"),
+    later("encryption-key-path", str, ""),
+)
+
+TABS = (
+    Option("tsv", help="the input is one file of fields separated by tabs, one for each source"),
+    Option("tsv-fields", int, 0, "the number of fields; 0: as many as the models need", least=0),
+)
+
+DECODE = Command(
+    "decode",
+    "translate lines of text",
+    {
+        "General options": general(512),
+        "Model options": (
+            Option("models", str, (), "the model or models: .npz or .bin", short="m", many=True),
+            ignored("model-mmap", help="the library decides how files are read", command=True),
+            IGNORE_MODEL_CONFIG,
+            *SAVED_IN_MODEL,
+        ),
+        "Translator options": TRANSLATION,
+        "Input options": INPUT_LENGTH + TABS,
+        "Device options": DEVICES + NUMBERS,
+        "Batch options": batching(1, 1, "none"),
+    },
+)

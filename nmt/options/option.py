@@ -1,0 +1,157 @@
+"""Marian's command-line options: one table for the command line, configuration files and Python.
+
+Names, meanings and defaults are Marian's. Each option is read by the same rule wherever it comes
+from, and a known option that is not supported yet is refused by name, unless it is given its
+default (a configuration dumped by Marian holds every option there is).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from mgraph.errors import MGraphError
+
+TRUE = ("true", "on", "yes", "1")
+FALSE = ("false", "off", "no", "0")
+
+
+class OptionError(MGraphError, ValueError):
+    """An option is unknown, not supported yet, or has a value that it cannot take."""
+
+
+class Support(Enum):
+    """What becomes of an option."""
+
+    YES = "works as in Marian"
+    LATER = "is Marian's, and not supported yet"
+    IGNORED = "is accepted and changes nothing here"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One of Marian's options.
+
+    name: the long name; short: the one-letter name; kind: bool, int, float or str.
+    many: takes a list of values. implicit: the value of the bare option, without an argument.
+    least: the smallest number allowed. choices: the strings allowed.
+    command: concerns only the command line, not `Translator` and `Scorer`.
+    """
+
+    name: str
+    kind: type = bool
+    default: Any = False
+    help: str = ""
+    short: str = ""
+    many: bool = False
+    implicit: str | None = None
+    least: float | None = None
+    choices: tuple[str, ...] = ()
+    support: Support = Support.YES
+    command: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The name as a Python argument: ``beam_size`` for ``--beam-size``."""
+        return self.name.replace("-", "_")
+
+    def read(self, words: Sequence[str]) -> Any:
+        """The value that these words stand for; OptionError names the option and the word."""
+        if self.many:
+            given = () if list(words) == ["[]"] else words
+            return tuple(self._one(word) for word in given)
+        if len(words) != 1:
+            raise OptionError(f"--{self.name} takes one value, got {len(words)}")
+        return self._one(words[0])
+
+    def accept(self, value: object) -> Any:
+        """A Python value as the option's own type, by the rule of `read`."""
+        items = value if isinstance(value, list | tuple) else (value,)
+        return self.read([str(item).lower() if isinstance(item, bool) else str(item) for item in items])
+
+    def _one(self, word: str) -> Any:
+        if self.kind is bool:
+            if word.lower() not in TRUE + FALSE:
+                raise OptionError(f"--{self.name} is true or false, got '{word}'")
+            return word.lower() in TRUE
+        try:
+            value = self.kind(word)
+        except ValueError:
+            expected = "a whole number" if self.kind is int else "a number"
+            raise OptionError(f"--{self.name} takes {expected}, got '{word}'") from None
+        if self.least is not None and not value >= self.least:
+            raise OptionError(f"--{self.name} must be at least {self.least}, got {word}")
+        if self.choices and value and value not in self.choices:
+            allowed = ", ".join(self.choices)
+            raise OptionError(f"--{self.name} must be one of {allowed}; got '{word}'")
+        return value
+
+
+def later(name: str, kind: type = bool, default: Any = False, **rest: Any) -> Option:
+    """An option of Marian's that a later version will support."""
+    return Option(name, kind, default, support=Support.LATER, **rest)
+
+
+def ignored(name: str, kind: type = bool, default: Any = False, **rest: Any) -> Option:
+    """An option of Marian's that has nothing to change here."""
+    return Option(name, kind, default, support=Support.IGNORED, **rest)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and its options by section.
+
+    operands: what its words without an option are called in the help; empty if it takes none.
+    examples: lines of the help, each a command and what it is for.
+    """
+
+    name: str
+    summary: str
+    sections: Mapping[str, tuple[Option, ...]]
+    operands: str = ""
+    examples: tuple[tuple[str, str], ...] = ()
+    options: Mapping[str, Option] = field(init=False)
+
+    def __post_init__(self) -> None:
+        table = {option.name: option for section in self.sections.values() for option in section}
+        object.__setattr__(self, "options", table)
+
+    def option(self, name: str, where: str = "") -> Option:
+        """The option of that long name; OptionError with the nearest name if there is none."""
+        try:
+            return self.options[name]
+        except KeyError:
+            raise OptionError(f"{where}unknown option {nearest(name, self.options)}") from None
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All options of the command by attribute name: what is given, else the default."""
+        values = {option.attribute: option.default for option in self.options.values()}
+        values.update(given)
+        for option in self.options.values():
+            if option.support is Support.LATER and values[option.attribute] != option.default:
+                raise OptionError(f"--{option.name} {Support.LATER.value}")
+        return values
+
+    def python_options(self) -> dict[str, Option]:
+        """The options that `Translator` or `Scorer` take, by attribute name."""
+        return {o.attribute: o for o in self.options.values() if not o.command}
+
+    def python_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of `python_options` from Python arguments, checked like a command line."""
+        table = self.python_options()
+        for name in given:
+            if name not in table:
+                raise TypeError(f"unknown option {nearest(name, table, prefix='')}")
+        values = self.values({name: table[name].accept(value) for name, value in given.items()})
+        return {name: values[name] for name in table}
+
+
+def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
+    """``--beam; did you mean --beam-size?``, or just the name if none is near."""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1)
+    close = close or [other for other in known if other.startswith(name)]
+    return f"{prefix}{name}" + (f"; did you mean {prefix}{close[0]}?" if close else "")

@@ -1,0 +1,58 @@
+"""The options of ``mgraph score`` and of `Scorer`."""
+
+from __future__ import annotations
+
+from nmt.options.option import Command, Option, later
+from nmt.options.shared import (
+    DEVICES,
+    IGNORE_MODEL_CONFIG,
+    INPUT_LENGTH,
+    NUMBERS,
+    SAVED_IN_MODEL,
+    TSV,
+    WORD_SCORES,
+    batching,
+    general,
+)
+
+SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
+
+
+SCORING = (
+    Option("train-sets", str, (), "source and target file", short="t", many=True, command=True),
+    Option("output", str, "stdout", "file for the scores", short="o", command=True),
+    Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
+    Option("normalize", help="divide a score by the number of target words", short="n"),
+    Option(
+        "summary",
+        str,
+        "",
+        "print one number for all lines; cross-entropy if bare",
+        implicit="cross-entropy",
+        command=True,
+        choices=SUMMARIES,
+    ),
+    WORD_SCORES,
+    later("no-reload"),
+    later("n-best"),
+    later("n-best-feature", str, "Score"),
+    later("alignment", str, "", implicit="1"),
+)
+
+
+SCORE = Command(
+    "score",
+    "log-probabilities of given translations",
+    {
+        "General options": general(2048),
+        "Model options": (
+            Option("model", str, "model.npz", "the model: .npz or .bin", short="m"),
+            IGNORE_MODEL_CONFIG,
+            *SAVED_IN_MODEL,
+        ),
+        "Scorer options": SCORING,
+        "Input options": INPUT_LENGTH + TSV,
+        "Device options": DEVICES + NUMBERS,
+        "Batch options": batching(64, 100, "trg"),
+    },
+)
