@@ -30,8 +30,8 @@ from nmt.batches import PaddedBatch, pad
 from nmt.lines import read_lines
 from nmt.loss import cross_entropy_loss, word_count
 from nmt.models import Model
+from nmt.parallel import ParallelTextError
 from nmt.samples import LineEncoder
-from nmt.scorer import ParallelTextError
 from nmt.scoring import Pair
 
 logger = logging.getLogger(__name__)

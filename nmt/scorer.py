@@ -4,42 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
 from typing import Any
 
-from mgraph.errors import MGraphError
+import numpy as np
+
 from nmt import devices
+from nmt.alignment import alignment_field, read_alignment
 from nmt.batches import Sample, batches
-from nmt.lines import read_lines
 from nmt.models import load_model
-from nmt.options import SCORE, require_files
-from nmt.output import InOrder, score_line, significant
+from nmt.nbest import NBestRows, with_feature
+from nmt.options import SCORE, OptionError, require_files
+from nmt.output import InOrder, score_line, significant, word_scores_field
+from nmt.parallel import ParallelLines, TabSeparated
 from nmt.samples import LineEncoder, load_vocabs
+from nmt.scoring import Scored, score_and_align
 from nmt.scoring import score as score_batch
 
 BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
 
 
-class ParallelTextError(MGraphError, ValueError):
-    """Source and target do not have the same number of lines."""
-
-
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The score of one pair of lines, in natural logarithms.
+    """The score of one sentence and its translation, in natural logarithms.
 
     line: its number, from 0.
-    log_prob: the log-probability of the target given the source, ``</s>`` included; not a number
-        if the pair was not scored.
+    log_prob: the log-probability of the target given the sources, ``</s>`` included; not a number
+        if it was not scored.
     word_scores: the log-probability of each target word; they sum to `log_prob`.
-    problem: why the pair was not scored, or empty.
+    problem: why it was not scored, or empty.
+    attention: float32 ``[target word, word of the first source]``, with ``alignment`` only.
+    entry: the line of the n-best list, with ``n_best`` only.
     """
 
     line: int
     log_prob: float
     word_scores: tuple[float, ...]
     problem: str = ""
+    attention: np.ndarray | None = None
+    entry: bytes = b""
 
 
 @dataclass(slots=True)
@@ -75,43 +78,58 @@ class Total:
 
 
 class Scorer:
-    """Scores pairs of lines with one model; what it returns is what ``mgraph score`` prints.
+    """Scores translations with one model; what it returns is what ``mgraph score`` prints.
 
-    model: path of the model file. vocabs: paths of the source and the target vocabulary.
-    options: Marian's scoring options in snake_case with Marian's defaults: ``normalize,
-    word_scores, max_length=1000, max_length_crop, mini_batch=64, mini_batch_words=0,
-    maxi_batch=100, maxi_batch_sort="trg"``, and, before JAX has started, ``cpu_threads`` and
-    ``devices``.
+    model: path of the model file. vocabs: paths of the vocabularies of each source and the target.
+    options: Marian's scoring options in snake_case with Marian's defaults: ``normalize, word_scores,
+    alignment="", n_best, n_best_feature="Score", tsv, tsv_fields=0, max_length=1000, max_length_crop,
+    mini_batch=64, mini_batch_words=0, maxi_batch=100, maxi_batch_sort="trg"``, and, before JAX has started,
+    ``cpu_threads`` and ``devices``.
 
-    Raises as `Translator` does; ParallelTextError if source and target differ in length, after
-    the pairs before that.
+    Texts are given as the lines of each source, then of the target: ``score(source, target)``, or for a
+    language model ``score(target)``. With ``n_best`` the target is an n-best list, with ``tsv`` there is one
+    text with all fields.
+
+    Raises as `Translator` does; ParallelTextError if the texts differ in length, NBestListError for a line
+    that is none of an n-best list, after the scores of what is before that.
     """
 
     def __init__(self, model: Any, vocabs: Any, **options: Any) -> None:
         self.options = SCORE.python_values({"model": model, "vocabs": vocabs, **options})
         options = self.options
         require_files(options)
+        self.alignment = read_alignment(options["alignment"])
+        if options["n_best"] and options["tsv"]:
+            raise OptionError("--n-best cannot go with --tsv")
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
         self.model = load_model(options["model"])
-        vocabs = load_vocabs(options["vocabs"], self.model.dim_vocabs)
-        self.encoder = LineEncoder(vocabs, options["max_length"], options["max_length_crop"])
+        self.streams = self.model.sources + 1
+        if options["tsv"] and options["tsv_fields"] not in (0, self.streams):
+            raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options['tsv_fields']}")
+        self.encoder = LineEncoder(
+            load_vocabs(options["vocabs"], self.model.dim_vocabs),
+            options["max_length"],
+            options["max_length_crop"],
+            self.model.options.right_left,
+        )
 
-    def score(self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]) -> list[float]:
-        """The score of each pair, as ``mgraph score`` prints it: per word with ``normalize``."""
-        return [self.value(result) for result in self.scores(sources, targets)]
+    def score(self, *texts: Iterable[str | bytes]) -> list[float]:
+        """The score of each line, as ``mgraph score`` prints it: per word with ``normalize``."""
+        return [self.value(result) for result in self.scores(*texts)]
 
-    def scores(self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]) -> Iterator[Score]:
-        """The scores of a stream of pairs, in order, each as soon as it can be had."""
+    def scores(self, *texts: Iterable[str | bytes]) -> Iterator[Score]:
+        """The scores of streams of lines, in order, each as soon as it can be had."""
         finished: InOrder[Score] = InOrder()
         batching = {name: self.options[name] for name in BATCH_OPTIONS}
-        pairs = _Pairs(sources, targets)
-        samples = (self.encoder.sample(number, pair) for number, pair in enumerate(pairs))
+        rows = self._rows(texts)
+        samples = (self.encoder.sample(number, lines) for number, lines in enumerate(rows))
         for batch in batches(samples, **batching):
             for result in self._score_batch(batch):
-                finished.add(result.line, result)
+                entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""
+                finished.add(result.line, replace(result, entry=entry))
             yield from finished.take()
-        pairs.check()
+        rows.check()
 
     def value(self, result: Score) -> float:
         """`result` as one number: the log-probability, per word if ``normalize`` is set."""
@@ -120,34 +138,45 @@ class Scorer:
 
     def format(self, result: Score) -> str:
         """The text that ``mgraph score`` prints for a score, in Marian's format."""
-        word_scores = result.word_scores if self.options["word_scores"] else ()
-        return score_line(self.value(result), word_scores)
+        fields = []
+        if self.alignment is not None and result.attention is not None:
+            fields.append(alignment_field(self.alignment, result.attention.tolist()))
+        if self.options["word_scores"] and result.word_scores:
+            fields.append(word_scores_field(result.word_scores))
+        value = self.value(result)
+        if self.options["n_best"]:
+            return with_feature(
+                result.entry, f"{self.options['n_best_feature']}= {significant(value)}", fields
+            )
+        return " ||| ".join([score_line(value), *fields])
+
+    def _rows(self, texts: tuple[Iterable[str | bytes], ...]) -> ParallelLines | TabSeparated | NBestRows:
+        """The lines of all streams side by side."""
+        tsv = self.options["tsv"]
+        wanted = 1 if tsv else self.streams
+        if len(texts) != wanted:
+            needed = "one text is needed with --tsv" if tsv else f"this model needs {wanted} texts"
+            raise OptionError(f"--train-sets: {needed}, got {len(texts)}")
+        if tsv:
+            return TabSeparated(texts[0], self.streams)
+        if self.options["n_best"]:
+            return NBestRows(texts[:-1], texts[-1])
+        return ParallelLines(texts, _names(self.model.sources))
 
     def _score_batch(self, batch: list[Sample]) -> Iterator[Score]:
         if batch[0].problem:
             yield Score(batch[0].line, math.nan, (), batch[0].problem)
             return
-        pairs = [(sample.sequences[0], sample.sequences[1]) for sample in batch]
-        for sample, (total, words) in zip(batch, score_batch(self.model, pairs), strict=True):
-            yield Score(sample.line, float(total), tuple(map(float, words)))
+        streams = [sample.sequences for sample in batch]
+        found: Iterable[Scored]
+        if self.alignment is None:
+            found = (Scored(*pair, None) for pair in score_batch(self.model, streams))
+        else:
+            found = score_and_align(self.model, streams)
+        for sample, (total, words, attention) in zip(batch, found, strict=True):
+            yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)
 
 
-class _Pairs:
-    """Lines of source and target together, as long as both last."""
-
-    def __init__(self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]) -> None:
-        self._streams = zip_longest(read_lines(sources), read_lines(targets))
-        self._problem = ""
-
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        for number, (source, target) in enumerate(self._streams):
-            if source is None or target is None:
-                shorter = "source" if source is None else "target"
-                self._problem = f"the {shorter} ends after {number} lines, the other goes on"
-                return
-            yield source, target
-
-    def check(self) -> None:
-        """Raise ParallelTextError if one side had more lines than the other."""
-        if self._problem:
-            raise ParallelTextError(self._problem)
+def _names(sources: int) -> list[str]:
+    numbered = [f"source {i}" for i in range(1, sources + 1)] if sources > 1 else ["source"] * sources
+    return [*numbered, "target"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,40 +12,70 @@ from nmt.batches import batch_bucket, length_bucket, pad
 from nmt.models import Model, Source
 
 Pair = tuple[Sequence[int], Sequence[int]]
+Streams = Sequence[Sequence[int]]
+"""The ids of a sentence in every source stream, then those of its translation."""
 
 MOST_LOGITS = 1 << 27
-"""Logits computed at once, at 4 bytes each; more pairs are scored in parts."""
+"""Logits computed at once, at 4 bytes each; more sentences are scored in parts."""
 
 
-def score(model: Model, pairs: Sequence[Pair]) -> list[tuple[float, np.ndarray]]:
-    """For each pair of source and target ids the log-probability of the target given the source.
+class Scored(NamedTuple):
+    """A translation under a model; scores are natural logarithms."""
 
-    ids: ``</s>`` included on both sides, at least one on each. The result is the sum over the target words
-    and, float32 ``(words,)``, the natural logarithm of the probability of each. Pairs are padded to
-    ``length_bucket``; neither that nor the other pairs change a score.
+    log_prob: float
+    """The sum over the words."""
+    word_scores: np.ndarray
+    """Of each target word, float32 ``(words,)``."""
+    attention: np.ndarray | None
+    """To the words of the first source, float32 ``(words, source words)``; None if the model has none."""
+
+
+def score(model: Model, samples: Sequence[Streams]) -> list[tuple[float, np.ndarray]]:
+    """For each sentence the log-probability of its target ids given its source ids.
+
+    ids: ``</s>`` included in every stream, at least one in each. The result is the sum over the target words
+    and, float32 ``(words,)``, the natural logarithm of the probability of each. Sentences are padded to
+    ``length_bucket``; neither that nor the other sentences change a score.
     """
-    if not pairs:
+    return [found[:2] for found in _score(model, samples, attention=False)]
+
+
+def score_and_align(model: Model, samples: Sequence[Streams]) -> list[Scored]:
+    """As `score`, with the attention of each target word to the words of the first source."""
+    return _score(model, samples, attention=model.sources > 0)
+
+
+def _score(model: Model, samples: Sequence[Streams], *, attention: bool) -> list[Scored]:
+    if not samples:
         return []
-    for number, (source, target) in enumerate(pairs):
-        if not len(source) or not len(target):
-            raise ValueError(f"pair {number} has no ids on one side, not even </s>")
-    longest = length_bucket(max(len(target) for _, target in pairs))
-    at_once = max(1, MOST_LOGITS // (longest * model.dim_vocabs[1]))
+    for number, streams in enumerate(samples):
+        if len(streams) != model.sources + 1:
+            raise ValueError(f"sentence {number} has {len(streams)} streams, expected {model.sources + 1}")
+        if not all(map(len, streams)):
+            raise ValueError(f"sentence {number} has no ids in one stream, not even </s>")
+    longest = length_bucket(max(len(streams[-1]) for streams in samples))
+    at_once = max(1, MOST_LOGITS // (longest * model.dim_vocabs[-1]))
     while batch_bucket(at_once) > at_once:
         at_once -= 1
-    scores: list[tuple[float, np.ndarray]] = []
-    for first in range(0, len(pairs), at_once):
-        scores += _score_padded(model, pairs[first : first + at_once])
+    scores: list[Scored] = []
+    for first in range(0, len(samples), at_once):
+        scores += _score_padded(model, samples[first : first + at_once], attention)
     return scores
 
 
-def _score_padded(model: Model, pairs: Sequence[Pair]) -> list[tuple[float, np.ndarray]]:
-    source = pad([source for source, _ in pairs])
-    target = pad([target for _, target in pairs])
-    scorer = model.scorer(len(source.ids), (source.ids.shape[1],), target.ids.shape[1])
-    arguments = (model.params, [Source(source.ids, source.mask)], Source(target.ids, target.mask))
-    key = ("score", model.key, source.ids.shape, target.ids.shape)
-    label = f"scoring of {len(source.ids)} pairs, {source.ids.shape[1]} to {target.ids.shape[1]} words"
-    log_probs = np.asarray(PROGRAMS.get(key, label, scorer, arguments)(*arguments))
-    words = [row[: len(target)] for row, (_, target) in zip(log_probs, pairs, strict=False)]
-    return [(float(row.sum(dtype=np.float64)), row) for row in words]
+def _score_padded(model: Model, samples: Sequence[Streams], attention: bool) -> list[Scored]:
+    *sources, target = (Source(batch.ids, batch.mask) for batch in map(pad, zip(*samples, strict=True)))
+    batch, trg_length = target.ids.shape
+    lengths = tuple(source.ids.shape[1] for source in sources)
+    scorer = model.scorer(batch, lengths, trg_length, attention=attention)
+    arguments = (model.params, sources, target)
+    key = ("score", model.key, batch, lengths, trg_length, attention)
+    label = f"scoring of {batch} sentences, {' and '.join(map(str, lengths)) or 'no'} to {trg_length} words"
+    found = PROGRAMS.get(key, label, scorer, arguments)(*arguments)
+    log_probs, weights = map(np.asarray, found) if isinstance(found, tuple) else (np.asarray(found), None)
+    scores = []
+    for row, streams in enumerate(samples):
+        words = log_probs[row, : len(streams[-1])]
+        aligned = None if weights is None else weights[row, : len(words), : len(streams[0])]
+        scores.append(Scored(float(words.sum(dtype=np.float64)), words, aligned))
+    return scores

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-from nmt.commands.common import asks_for_help, greet, require_texts, started, write
+from nmt.commands.common import asks_for_help, greet, started, write
 from nmt.config import parse
 from nmt.lines import open_input, open_output
 from nmt.log import logging_as
@@ -23,7 +24,8 @@ def run(argv: Sequence[str]) -> int | None:
         return None
     values = parse(SCORE, argv)
     require_files(values)
-    require_texts(values)
+    if not values["train_sets"]:
+        raise OptionError("--train-sets: the files of the sources and the target are needed, got none")
     if values["summary"]:
         for name in ("normalize", "word_scores"):
             if values[name]:
@@ -34,14 +36,11 @@ def run(argv: Sequence[str]) -> int | None:
 
         began = time.perf_counter()
         scorer = Scorer(**started(SCORE, values))
-        source, target = values["train_sets"]
         total = Total()
-        with (
-            open_input(source) as sources,
-            open_input(target) as targets,
-            open_output(values["output"]) as output,
-        ):
-            for result in scorer.scores(sources, targets):
+        with ExitStack() as stack:
+            texts = [stack.enter_context(open_input(path)) for path in values["train_sets"]]
+            output = stack.enter_context(open_output(values["output"]))
+            for result in scorer.scores(*texts):
                 total.add(result)
                 if not values["summary"]:
                     write(output, scorer.format(result))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from nmt.options.option import Command, Option, later
+from nmt.options.option import Command, Option, ignored
 from nmt.options.shared import (
     DEVICES,
     IGNORE_MODEL_CONFIG,
     INPUT_LENGTH,
     NUMBERS,
     SAVED_IN_MODEL,
-    TSV,
     WORD_SCORES,
     batching,
     general,
@@ -19,9 +18,9 @@ SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity"
 
 
 SCORING = (
-    Option("train-sets", str, (), "source and target file", short="t", many=True, command=True),
+    Option("train-sets", str, (), "files: each source, then the target", short="t", many=True, command=True),
     Option("output", str, "stdout", "file for the scores", short="o", command=True),
-    Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
+    Option("vocabs", str, (), "vocabularies of each source and the target", short="v", many=True),
     Option("normalize", help="divide a score by the number of target words", short="n"),
     Option(
         "summary",
@@ -33,10 +32,15 @@ SCORING = (
         choices=SUMMARIES,
     ),
     WORD_SCORES,
-    later("no-reload"),
-    later("n-best"),
-    later("n-best-feature", str, "Score"),
-    later("alignment", str, "", implicit="1"),
+    Option("alignment", str, "", "print alignments: hard (if bare), soft, or links above X", implicit="1"),
+    Option("n-best", help="the target is an n-best list; add the scores to it"),
+    Option("n-best-feature", str, "Score", "the name of the score in the n-best list"),
+    ignored("no-reload", command=True, help="the model is always loaded"),
+)
+
+TSV = (
+    Option("tsv", help="the input is one file of fields separated by tabs: each source, the target"),
+    Option("tsv-fields", int, 0, "the number of fields; 0: as many as the model needs", least=0),
 )
 
 

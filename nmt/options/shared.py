@@ -29,6 +29,9 @@ def general(workspace: int) -> tuple[Option, ...]:
     )
 
 
+LOGGING = tuple(option for option in general(0) if option.name.startswith("log") or option.name == "quiet")
+"""For commands that only log."""
+
 # The model file holds these and overrides the command line, as in Marian.
 SAVED_IN_MODEL_NAMES = """
 type dim-vocabs dim-emb factors-dim-emb factors-combine lemma-dependency lemma-dim-emb dim-rnn
@@ -64,8 +67,6 @@ INPUT_LENGTH = (
     Option("max-length", int, 1000, "most words of a line, </s> counted; longer ones are left out", least=1),
     Option("max-length-crop", help="cut longer lines to --max-length instead"),
 )
-
-TSV = (later("tsv"), later("tsv-fields", int, 0))
 
 DEVICES = (
     Option("devices", str, ("0",), "number of the GPU to use", short="d", many=True),

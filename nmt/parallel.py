@@ -1,0 +1,63 @@
+"""Lines of several texts together: one line of each makes a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+
+from mgraph.errors import MGraphError
+from nmt.lines import read_lines
+
+
+class ParallelTextError(MGraphError, ValueError):
+    """Texts that belong together do not have the same number of lines."""
+
+
+class ParallelLines:
+    """The lines of texts side by side, as long as all of them last.
+
+    names: of the texts, for the error.
+    """
+
+    def __init__(self, texts: Iterable[Iterable[str | bytes]], names: Iterable[str]) -> None:
+        self._rows = zip_longest(*map(read_lines, texts))
+        self._names = tuple(names)
+        self._problem = ""
+
+    def __iter__(self) -> Iterator[tuple[bytes, ...]]:
+        for number, row in enumerate(self._rows):
+            ended = [name for name, line in zip(self._names, row, strict=True) if line is None]
+            if ended:
+                others = "the other goes on" if len(row) == 2 else "others go on"
+                self._problem = f"the {ended[0]} ends after {number} lines, {others}"
+                return
+            yield row
+
+    def check(self) -> None:
+        """ParallelTextError if one text had more lines than another."""
+        if self._problem:
+            raise ParallelTextError(self._problem)
+
+
+class TabSeparated:
+    """Lines of so many fields with a tab between them (``--tsv``), until one has more.
+
+    Fields that are not there are empty, as in Marian.
+    """
+
+    def __init__(self, text: Iterable[str | bytes], fields: int) -> None:
+        self._text, self._fields = text, fields
+        self._problem = ""
+
+    def __iter__(self) -> Iterator[tuple[bytes, ...]]:
+        for number, line in enumerate(read_lines(self._text), 1):
+            found = line.split(b"\t")
+            if len(found) > self._fields:
+                self._problem = f"line {number} has {len(found)} fields between tabs, expected {self._fields}"
+                return
+            yield (*found, *[b""] * (self._fields - len(found)))
+
+    def check(self) -> None:
+        """ParallelTextError if a line had too many fields."""
+        if self._problem:
+            raise ParallelTextError(self._problem)
