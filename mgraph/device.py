@@ -13,6 +13,8 @@ def find_device(number: int, kind: str) -> jax.Device:
     """The JAX device ``number`` of ``kind``; ``DeviceError`` that lists what there is."""
     if kind not in ("cpu", "gpu"):
         raise DeviceError(f'expected the device type "cpu" or "gpu", got {kind!r}')
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise DeviceError(f"expected the number of a device, got {number!r}")
     try:
         devices = jax.devices(kind)
     except RuntimeError:

@@ -22,7 +22,7 @@ class GraphSettings:
         if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
             raise ArgumentError(f"expected a seed from 0 to 2**64 - 1, got {seed!r}")
         self.seed = int(seed)
-        self.derivatives = check_rule_set(derivatives)
+        self._derivatives = check_rule_set(derivatives)
         self.device: jax.Device | None = None
         """The device set by ``set_device``; ``None`` is JAX's default device."""
         self.workspace_mb: int | None = None
@@ -32,6 +32,15 @@ class GraphSettings:
         self._inference = inference
         self._element_type = Type.float32
         self._parameters = Parameters()
+
+    @property
+    def derivatives(self) -> str:
+        """The rule set that gradients are computed with: ``"rules"``, ``"jax"`` or ``"marian"``."""
+        return self._derivatives
+
+    @derivatives.setter
+    def derivatives(self, rule_set: str) -> None:
+        self._derivatives = check_rule_set(rule_set)
 
     def set_device(self, number: int, kind: str = "cpu") -> None:
         """Run on device ``number`` of ``kind`` ``"cpu"`` or ``"gpu"``.

@@ -601,3 +601,14 @@ def test_integers_of_an_initialiser_are_kept_or_refused() -> None:
     for values in ([300, -1], [1.5, 0.0], [np.nan, 0.0]):
         with pytest.raises(mgraph.ElementTypeError, match="from_vector: uint8 cannot hold"):
             graph.constant((2,), inits.from_vector(values), "uint8")
+
+
+def test_settings_that_are_none_are_errors_at_once() -> None:
+    graph = ExpressionGraph()
+    with pytest.raises(mgraph.DeviceError, match="expected the number of a device, got '0'"):
+        graph.set_device("0")
+    with pytest.raises(mgraph.ArgumentError, match="copy_params expects an ExpressionGraph, got 3"):
+        graph.copy_params(3)
+    with pytest.raises(mgraph.ArgumentError, match="bogus"):
+        graph.derivatives = "bogus"
+    assert graph.derivatives == "rules"

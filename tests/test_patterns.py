@@ -217,3 +217,9 @@ def test_labels_are_names() -> None:
     for name in ("two words", "root", "inner"):
         with pytest.raises(ArgumentError, match="identifier"):
             Label(name)
+
+
+@pytest.mark.parametrize("name", [3, "not a name", "root"])
+def test_a_label_needs_a_name_that_a_rule_can_take(name: object) -> None:
+    with pytest.raises(mgraph.ArgumentError, match="expected an identifier"):
+        Label(name)

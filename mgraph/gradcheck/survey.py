@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import math
@@ -209,8 +210,10 @@ def _chosen(names: Sequence[str], known: Iterable[Operator]) -> list[Operator]:
     for name in names:
         found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]
         if not found:
+            close = difflib.get_close_matches(name.lower(), {c.type.lower() for c in known}, n=1)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
             raise ArgumentError(
-                f"there is no operator {name!r}; there are {', '.join(c.__name__ for c in known)}"
+                f"there is no operator {name!r}{meant}; there are {', '.join(c.__name__ for c in known)}"
             )
         chosen.update(dict.fromkeys(found))
     return list(chosen)

@@ -379,6 +379,6 @@ _RESERVED = frozenset({"root", "inner", "bindings"})
 
 
 def _checked_name(name: str) -> str:
-    if not name.isidentifier() or name in _RESERVED:
+    if not isinstance(name, str) or not name.isidentifier() or name in _RESERVED:
         raise ArgumentError(f"expected an identifier other than {sorted(_RESERVED)} as a label, got {name!r}")
     return name
