@@ -41,7 +41,7 @@ class MultiHeadAttention:
 
     Parameters: ``{prefix}_Wq``, ``_Wk``, ``_Wv``, ``_Wo``, all ``(dim, dim)``, and ``_bq``, ``_bk``,
     ``_bv``, ``_bo``, all ``(1, dim)``; without ``projection`` no ``Wo`` and ``bo``
-    (``transformer-no-projection``). ``dropout`` drops attention weights
+    (``transformer-no-projection``), without ``bias`` none of the ``b``. ``dropout`` drops attention weights
     (``transformer-dropout-attention``). ``ShapeError`` if the heads do not divide ``dim``.
     Source: Vaswani et al. 2017; Marian's ``MultiHead``.
     """
@@ -54,16 +54,16 @@ class MultiHeadAttention:
         heads: int,
         *,
         projection: bool = True,
+        bias: bool = True,
         dropout: float = 0.0,
         init: Initializer | None = None,
     ) -> None:
         if dim % heads:
             raise ShapeError(f"{prefix}: {heads} heads do not divide {dim} features")
         self.graph, self.dim, self.heads, self.dropout = graph, dim, heads, dropout
-        self.query = Affine(graph, prefix, dim, "q", init=init)
-        self.key = Affine(graph, prefix, dim, "k", init=init)
-        self.value = Affine(graph, prefix, dim, "v", init=init)
-        self.output = Affine(graph, prefix, dim, "o", init=init) if projection else None
+        parts = [Affine(graph, prefix, dim, part, init=init, bias=bias) for part in "qkvo"]
+        self.query, self.key, self.value, output = parts
+        self.output = output if projection else None
 
     def __call__(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
         """``x (batch, time, dim)`` attends to ``keys`` and ``values (batch, places, dim)``.
@@ -83,9 +83,16 @@ class MultiHeadAttention:
 
     def attend(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
         """The same for ``keys`` and ``values`` that have been mapped and split already."""
+        return self.gathered(self.weights(x, keys, mask), values)
+
+    def weights(self, x: Node, keys: Node, mask: Node) -> Node:
+        """The weights ``(batch, heads, time, places)`` of mapped and split ``keys``, before dropout."""
         query = split_heads(self.query(x), self.heads)
         scale = 1 / math.sqrt(self.dim // self.heads)
-        weights = softmax(bdot(query, keys, False, True, scale) + mask)
-        weights = dropout(weights, rate(self.graph, self.dropout))
-        joined = join_heads(bdot(weights, values))
+        return softmax(bdot(query, keys, False, True, scale) + mask)
+
+    def gathered(self, weights: Node, values: Node) -> Node:
+        """The weighted sum ``(batch, time, dim)`` of mapped and split ``values``, dropped out and mapped."""
+        dropped = dropout(weights, rate(self.graph, self.dropout))
+        joined = join_heads(bdot(dropped, values))
         return joined if self.output is None else self.output(joined)

@@ -17,9 +17,9 @@ NEMATUS_EPS = 1e-5
 class Affine:
     """``y = x W + b``.
 
-    Parameters: ``{prefix}_W{suffix} (inputs, dim)``, ``{prefix}_b{suffix} (1, dim)``. ``x`` has the shape
-    ``(..., inputs)``, ``y`` ``(..., dim)``. Source: the products inside Marian's attention and
-    feed-forward blocks (``denseInline``).
+    Parameters: ``{prefix}_W{suffix} (inputs, dim)`` and, with ``bias``, ``{prefix}_b{suffix} (1, dim)``.
+    ``x`` has the shape ``(..., inputs)``, ``y`` ``(..., dim)``. Source: the products inside Marian's
+    attention and feed-forward blocks (``denseInline``).
     """
 
     def __init__(
@@ -30,12 +30,14 @@ class Affine:
         suffix: str = "",
         *,
         init: Initializer | None = None,
+        bias: bool = True,
     ) -> None:
         self.graph, self.prefix, self.suffix, self.dim = graph, prefix, suffix, dim
-        self.init = init or inits.glorot_uniform()
+        self.init, self.biased = init or inits.glorot_uniform(), bias
 
     def __call__(self, x: Node) -> Node:
-        return affine(x, self.weight(x.shape[-1]), self.bias())
+        weight = self.weight(x.shape[-1])
+        return affine(x, weight, self.bias()) if self.biased else dot(x, weight)
 
     def weight(self, dim_input: int) -> Node:
         """``W`` for inputs of ``dim_input`` features."""

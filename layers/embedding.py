@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from mgraph import (
     dropout,
     flatten,
     inits,
+    minimum,
     reshape,
     rows,
     sin,
@@ -54,6 +56,19 @@ class Embedding:
         return dropout(words, rate(self.graph, self.dropout), axes=(self.time_axis,))
 
 
+class Positions(Protocol):
+    """What tells a model where words stand."""
+
+    def __call__(self, x: Node) -> Node:
+        """``x (..., time, dim)`` with positions, which count from 0."""
+        ...
+
+    def at(self, x: Node, position: Node) -> Node:
+        """The same for ``x`` of shape ``(..., dim)`` whose words all stand at one position, an integer node
+        of shape ``()``."""
+        ...
+
+
 class PositionEmbedding:
     """``y[..., t, :] = sqrt(dim) x[..., t, :] + P[t, :]`` with sinusoids ``P``.
 
@@ -72,8 +87,6 @@ class PositionEmbedding:
         return x * math.sqrt(self.dim) + table
 
     def at(self, x: Node, position: Node) -> Node:
-        """The same for ``x`` of shape ``(..., dim)`` whose words all stand at one position, an integer node
-        of shape ``()``."""
         sine = np.arange(self.dim) < self.dim // 2
         angles = cast(position) * self._constant(self._frequencies())
         place = sin(angles) * self._constant(sine) + cos(angles) * self._constant(~sine)
@@ -88,3 +101,38 @@ class PositionEmbedding:
         half = self.dim // 2
         step = np.log(np.float32(10000.0)) / np.float32(self.dim / 2 - 1)
         return np.exp((np.arange(self.dim) % half).astype(np.float32) * -step)
+
+
+class TrainedPositionEmbedding:
+    """``y[..., t, :] = x[..., t, :] + P[min(t, positions - 1), :]`` with a table ``P`` that is trained.
+
+    ``x`` has the shape ``(..., time, dim)``; positions count from 0, and all past the table have its last
+    row. Parameter: the table ``{name} (positions, dim)``.
+    Source: Marian, ``transformer-train-positions`` of ``transformer``, with which Marian 1.12 itself ends
+    with an error, and ``transformer-train-position-embeddings`` of ``transformer-new``, where positions past
+    the table are one.
+    """
+
+    def __init__(self, graph: ExpressionGraph, name: str, positions: int, dim: int) -> None:
+        self.table = graph.param(name, (positions, dim), inits.glorot_uniform(fan_out=True))
+
+    def __call__(self, x: Node) -> Node:
+        places = np.minimum(np.arange(x.shape[-2]), self.table.shape[0] - 1)
+        return x + rows(self.table, places.tolist())
+
+    def at(self, x: Node, position: Node) -> Node:
+        place = minimum(position, self.table.shape[0] - 1)
+        return x + flatten(rows(self.table, reshape(place, (1,))))
+
+
+class NoPositionEmbedding:
+    """``y = scale x``: words without positions (``transformer-disable-position-embeddings``)."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+
+    def __call__(self, x: Node) -> Node:
+        return x if self.scale == 1 else x * self.scale
+
+    def at(self, x: Node, position: Node) -> Node:
+        return self(x)

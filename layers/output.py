@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mgraph import ExpressionGraph, Node, affine, dot, inits
+from mgraph import ExpressionGraph, Node, affine, bdot, dot, flatten, index_select, inits, reshape, transpose
 
 
 class Output:
@@ -29,12 +29,33 @@ class Output:
         self.tied, self.omit_bias = tied, omit_bias
         self.transposed = transposed or tied is not None
 
-    def __call__(self, x: Node) -> Node:
+    def __call__(self, x: Node, shortlist: Node | None = None) -> Node:
+        """The logits of all words; with a ``shortlist (batch, candidates)`` of word ids, integers, those of
+        each sentence's candidates: ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``."""
         weight = self._weight(x.shape[-1])
-        if self.omit_bias:
+        bias = None if self.omit_bias else self._bias()
+        if shortlist is not None:
+            return self._of_candidates(x, weight, bias, shortlist)
+        if bias is None:
             return dot(x, weight, False, self.transposed)
-        bias = self.graph.param(f"{self.prefix}_b", (1, self.dim_vocab), inits.zeros())
         return affine(x, weight, bias, False, self.transposed)
+
+    def _of_candidates(self, x: Node, weight: Node, bias: Node | None, shortlist: Node) -> Node:
+        """Each sentence's rows times the columns of its own candidates."""
+        rows, dim = x.shape
+        batch, candidates = shortlist.shape
+        ids = flatten(shortlist)
+        if self.transposed:
+            chosen = reshape(index_select(weight, 0, ids), (batch, candidates, dim))
+        else:
+            chosen = transpose(reshape(index_select(weight, 1, ids), (dim, batch, candidates)), (1, 0, 2))
+        logits = bdot(reshape(x, (batch, rows // batch, dim)), chosen, False, self.transposed)
+        if bias is not None:
+            logits = logits + reshape(index_select(bias, 1, ids), (batch, 1, candidates))
+        return reshape(logits, (rows, candidates))
+
+    def _bias(self) -> Node:
+        return self.graph.param(f"{self.prefix}_b", (1, self.dim_vocab), inits.zeros())
 
     def _weight(self, dim: int) -> Node:
         if self.tied is not None:

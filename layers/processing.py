@@ -8,7 +8,7 @@ from mgraph.inits import Initializer
 from .choices import UnsupportedOptionError
 from .dense import Affine
 from .dropping import drop_features
-from .norm import LayerNorm, RMSNorm
+from .norm import LayerNorm, NormConfig, RMSNorm
 
 Norm = LayerNorm | RMSNorm
 
@@ -30,17 +30,19 @@ class PreProcess:
         operations: str,
         *,
         dropout: float = 0.0,
+        norm: NormConfig = NormConfig(),  # noqa: B008 (it is frozen)
         option: str = "transformer-preprocess",
     ) -> None:
         _check(option, operations, "d" + "".join(NORMS))
-        self.graph, self.prefix, self.operations, self.dropout = graph, prefix, operations, dropout
+        self.graph, self.prefix, self.operations = graph, prefix, operations
+        self.dropout, self.norm = dropout, norm
 
     def __call__(self, x: Node) -> Node:
         for letter in self.operations:
             if letter == "d":
                 x = drop_features(x, self.dropout)
             else:
-                x = NORMS[letter](self.graph, self.prefix, "_pre")(x)
+                x = NORMS[letter](self.graph, self.prefix, "_pre", self.norm)(x)
         return x
 
 
@@ -61,11 +63,12 @@ class PostProcess:
         *,
         dropout: float = 0.0,
         init: Initializer | None = None,
+        norm: NormConfig = NormConfig(),  # noqa: B008 (it is frozen)
         option: str = "transformer-postprocess",
     ) -> None:
         _check(option, operations, "dah" + "".join(NORMS))
         self.graph, self.prefix, self.operations = graph, prefix, operations
-        self.dropout, self.init = dropout, init
+        self.dropout, self.init, self.norm = dropout, init, norm
 
     def __call__(self, x: Node, before: Node) -> Node:
         for letter in self.operations:
@@ -77,7 +80,7 @@ class PostProcess:
                 gate = Affine(self.graph, self.prefix, x.shape[-1], "h", init=self.init)
                 x = highway(x, before, gate(before))
             else:
-                x = NORMS[letter](self.graph, self.prefix)(x)
+                x = NORMS[letter](self.graph, self.prefix, config=self.norm)(x)
         return x
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, overload
 
-from mgraph import ExpressionGraph, Node, scan
+from mgraph import ArgumentError, ExpressionGraph, Node, scan
 
 from .cells import Cell, StackedCell, State
 from .choices import choose
@@ -25,7 +26,8 @@ class Transduced:
 
     output: the top layer's, ``(time, batch, dim_state)``, or ``(batch, dim_state)`` for a step.
     states: of each layer, after the last step that it ran.
-    given: what the cell inputs of all layers gave (attended contexts), shaped like ``output``.
+    given: what the cell inputs of all layers gave, one after another (attended contexts, each with the
+        attention's weights behind it if they were asked for), led by the axes that lead ``output``.
     """
 
     output: Node
@@ -36,33 +38,82 @@ class Transduced:
 class RNN:
     """Layers of recurrent cells, each running over the output of the one below.
 
-    Sequences are time-major: ``(time, batch, features)``, masks ``(time, batch, 1)``. ``direction`` is
-    ``forward``, ``backward``, or alternates from layer to layer beginning as ``alternating-forward`` or
-    ``alternating-backward``. With ``skip`` the input of each layer but the first is added to its output,
-    with ``skip_first`` that of the first too. No parameters of its own. Source: Marian, ``rnn/rnn.h``.
+    Made of a kind of cell, ``RNN(GRU, graph, prefix, dim_input, dim_state)``, or of layers that there are,
+    ``RNN(graph, [cell1, cell2])``. Sequences are time-major: ``(time, batch, features)``, masks
+    ``(time, batch, 1)``. No parameters but those of the cells; of a kind of cell the first layer's are under
+    ``{prefix}``, the others' under ``{prefix}_l2_cell1``, ``{prefix}_l3_cell1``, ... as in Marian's encoders.
+
+    depth: number of layers. layer_normalization, dropout: for each cell, see ``Cell``.
+    direction: ``forward``, ``backward``, or it alternates from layer to layer beginning as
+        ``alternating-forward`` or ``alternating-backward``.
+    skip: whether the input of each layer but the first is added to its output; skip_first: of the first too.
+
+    ``ArgumentError`` for fewer layers than one, ``UnsupportedOptionError`` for an unknown direction, else
+    what the cells raise. Source: Marian, ``rnn/rnn.h``, and ``RNN<GRU>`` of its first versions.
     """
 
+    @overload
     def __init__(
         self,
         graph: ExpressionGraph,
         layers: Sequence[Cell | StackedCell],
+        /,
         *,
         direction: str = "forward",
         skip: bool = False,
         skip_first: bool = False,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        cell: type[Cell],
+        graph: ExpressionGraph,
+        /,
+        prefix: str,
+        dim_input: int,
+        dim_state: int,
+        *,
+        depth: int = 1,
+        layer_normalization: bool = False,
+        dropout: float = 0.0,
+        direction: str = "forward",
+        skip: bool = False,
+        skip_first: bool = False,
+    ) -> None: ...
+    def __init__(
+        self,
+        *made_of: Any,
+        direction: str = "forward",
+        skip: bool = False,
+        skip_first: bool = False,
+        **sizes: Any,
     ) -> None:
-        self.graph, self.skip, self.skip_first = graph, skip, skip_first
+        kind = made_of[0] if made_of else None
+        if isinstance(kind, type) and issubclass(kind, Cell):
+            self.graph, layers = _layers(*made_of, **sizes)
+        elif isinstance(kind, ExpressionGraph) and len(made_of) == 2 and not sizes:
+            self.graph, layers = made_of
+        else:
+            raise ArgumentError(
+                "expected RNN(cell, graph, prefix, dim_input, dim_state, ...) or RNN(graph, layers, ...), got"
+                f" {', '.join([*(type(part).__name__ for part in made_of), *sizes])}"
+            )
+        if not layers:
+            raise ArgumentError("an RNN needs at least one layer")
+        self.skip, self.skip_first = skip, skip_first
         self.layers = [StackedCell(cell) if isinstance(cell, Cell) else cell for cell in layers]
         self.reverse = choose("direction", direction, DIRECTIONS)
 
     def __call__(
         self, x: Node, mask: Node | None = None, states: Sequence[State] | None = None
     ) -> Transduced:
-        """The network over ``x (time, batch, features)``; a state is kept where the mask is 0.
+        """The network over ``x (time, batch, features)``.
 
-        ``states`` are the first states of the layers, zeros without them.
+        ``mask`` is 1 at steps that count and 0 at padding; a cell's formula says what becomes of its state
+        where it is 0. ``states`` are the first states of the layers, zeros without them. ``ArgumentError`` if
+        they are not as many nodes for each layer as its cells have.
         """
-        firsts = states if states is not None else [cell.start(x.shape[1]) for cell in self.layers]
+        firsts = [cell.start(x.shape[1]) for cell in self.layers] if states is None else self._checked(states)
         lasts: list[State] = []
         given: list[Node] = []
         for number, (cell, first) in enumerate(zip(self.layers, firsts, strict=True)):
@@ -83,15 +134,43 @@ class RNN:
         return Transduced(x, tuple(lasts), tuple(given))
 
     def step(self, x: Node, states: Sequence[State]) -> Transduced:
-        """One step for ``x (batch, features)`` from the states of the layers."""
+        """One step for ``x (batch, features)`` from the states of the layers; errors as above."""
         nexts: list[State] = []
         given: list[Node] = []
-        for number, (cell, state) in enumerate(zip(self.layers, states, strict=True)):
+        for number, (cell, state) in enumerate(zip(self.layers, self._checked(states), strict=True)):
             state, contexts = cell.step(cell.apply_input(x), state)
             x = self._joined(number, state[0], x)
             nexts.append(state)
             given.extend(contexts)
         return Transduced(x, tuple(nexts), tuple(given))
 
+    def _checked(self, states: Sequence[State]) -> Sequence[State]:
+        expected, found = [cell.states for cell in self.layers], [len(state) for state in states]
+        if found != expected:
+            raise ArgumentError(
+                f"an RNN whose layers have states of {expected} nodes got states of {found} nodes"
+            )
+        return states
+
     def _joined(self, number: int, output: Node, x: Node) -> Node:
         return output + x if self.skip and (self.skip_first or number > 0) else output
+
+
+def _layers(
+    cell: type[Cell],
+    graph: ExpressionGraph,
+    prefix: str,
+    dim_input: int,
+    dim_state: int,
+    *,
+    depth: int = 1,
+    layer_normalization: bool = False,
+    dropout: float = 0.0,
+) -> tuple[ExpressionGraph, list[Cell]]:
+    """The graph, and cells of one kind for as many layers as ``depth`` says."""
+    prefixes = [prefix, *(f"{prefix}_l{i}_cell1" for i in range(2, depth + 1))][:depth]
+    sizes = [dim_input, *(dim_state for _ in prefixes[1:])]
+    return graph, [
+        cell(graph, name, size, dim_state, layer_normalization=layer_normalization, dropout=dropout)
+        for name, size in zip(prefixes, sizes, strict=False)
+    ]

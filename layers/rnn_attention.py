@@ -19,7 +19,7 @@ from mgraph import (
 from mgraph.ops.cells import AttentionNodeOp
 
 from .cells import State
-from .dense import LAYER_NORM_EPS
+from .dense import LAYER_NORM_EPS, NEMATUS_EPS
 from .dropping import shared_mask
 
 
@@ -31,7 +31,12 @@ class GlobalAttention:
     Parameters: ``{prefix}_W_comb_att (dim_state, dim_context)`` is ``W``, ``_Wc_att (dim_context,
     dim_context)`` is ``U``, ``_U_att (dim_context, 1)`` is ``va``, ``_b_att (1, dim_context)``; with
     layer normalization ``c U`` has the gain ``_att_gamma1`` with ``b`` as bias, ``s W`` the gain
-    ``_att_gamma2``, ``(1, dim_context)`` each, eps 1e-9.
+    ``_att_gamma2``, ``(1, dim_context)`` each, eps 1e-9; with ``nematus_normalization`` too
+    ``LN(c U + b)`` has the gain ``_Wc_att_lns`` and the bias ``_Wc_att_lnb``, ``s W`` has
+    ``_W_comb_att_lns`` and ``_W_comb_att_lnb``, ``(1, dim_context)`` each, eps 1e-5.
+
+    ``dropout`` is the probability of dropping features of the ``c_i`` and of ``s`` in the energies, one mask
+    each for all words, steps and sentences (``dropout-rnn``); the ``c_i`` that are averaged are whole.
     Source: Bahdanau et al. 2015; Marian, ``rnn/attention.h``.
     """
 
@@ -43,36 +48,52 @@ class GlobalAttention:
         dim_context: int,
         *,
         layer_normalization: bool = False,
+        nematus_normalization: bool = False,
         dropout: float = 0.0,
     ) -> None:
+        self.graph, self.dropout, self.dim_state = graph, dropout, dim_state
         self.weight = graph.param(f"{prefix}_W_comb_att", (dim_state, dim_context))
         self.context_weight = graph.param(f"{prefix}_Wc_att", (dim_context, dim_context))
         self.va = graph.param(f"{prefix}_U_att", (dim_context, 1))
         self.bias = graph.param(f"{prefix}_b_att", (1, dim_context), inits.zeros())
-        self.context_gain = self.state_gain = None
+        self.layer_normalization, self.nematus = layer_normalization, nematus_normalization
+        row = (1, dim_context)
         if layer_normalization:
-            self.context_gain = graph.param(f"{prefix}_att_gamma1", (1, dim_context), inits.ones())
-            self.state_gain = graph.param(f"{prefix}_att_gamma2", (1, dim_context), inits.ones())
-        self.context_mask = shared_mask(graph, dropout, (1, dim_context))
-        self.state_mask = shared_mask(graph, dropout, (1, dim_state))
+            gains = (
+                ("Wc_att_lns", "W_comb_att_lns") if nematus_normalization else ("att_gamma1", "att_gamma2")
+            )
+            self.context_gain, self.state_gain = (
+                graph.param(f"{prefix}_{name}", row, inits.ones()) for name in gains
+            )
+        if layer_normalization and nematus_normalization:
+            self.context_shift = graph.param(f"{prefix}_Wc_att_lnb", row, inits.zeros())
+            self.state_shift = graph.param(f"{prefix}_W_comb_att_lnb", row, inits.zeros())
 
     def map_context(self, context: Node) -> Node:
         """``c U + b`` of a context ``(batch, source, dim_context)``: once per sentence."""
-        context = dropout(context, self.context_mask)
-        if self.context_gain is None:
-            return affine(context, self.context_weight, self.bias)
-        mapped = dot(context, self.context_weight)
-        return layer_norm(mapped, self.context_gain, self.bias, LAYER_NORM_EPS)
+        context = dropout(context, shared_mask(self.graph, self.dropout, (1, context.shape[-1])))
+        if self.layer_normalization and not self.nematus:
+            mapped = dot(context, self.context_weight)
+            return layer_norm(mapped, self.context_gain, self.bias, LAYER_NORM_EPS)
+        mapped = affine(context, self.context_weight, self.bias)
+        if not self.layer_normalization:
+            return mapped
+        return layer_norm(mapped, self.context_gain, self.context_shift, NEMATUS_EPS)
 
-    def over(self, context: Node, mapped: Node, mask: Node) -> AttendedContext:
+    def over(self, context: Node, mapped: Node, mask: Node, *, give_weights: bool = False) -> AttendedContext:
         """This attention over one context; ``mapped`` is its ``map_context``, ``mask (batch, source)``
         is 1 at words."""
-        return AttendedContext(self, context, mapped, mask)
+        state_mask = shared_mask(self.graph, self.dropout, (1, self.dim_state))
+        return AttendedContext(self, context, mapped, mask, state_mask, give_weights)
 
     def map_state(self, state: Node) -> Node:
         """``s W`` of states ``(..., dim_state)``."""
-        mapped = dot(dropout(state, self.state_mask), self.weight)
-        return mapped if self.state_gain is None else layer_norm(mapped, self.state_gain, eps=LAYER_NORM_EPS)
+        mapped = dot(state, self.weight)
+        if not self.layer_normalization:
+            return mapped
+        if self.nematus:
+            return layer_norm(mapped, self.state_gain, self.state_shift, NEMATUS_EPS)
+        return layer_norm(mapped, self.state_gain, eps=LAYER_NORM_EPS)
 
 
 @dataclass(frozen=True)
@@ -86,25 +107,33 @@ class AttendedContext:
     """``(batch, source, dim_context)``."""
     mask: Node
     """``(batch, source)``."""
+    state_mask: Node | None
+    """The dropout of states, ``(1, dim_state)``."""
+    give_weights: bool = False
+    """Whether ``apply`` gives the attention's weights too."""
 
     @property
     def dim_output(self) -> int:
         """``dim_context``."""
         return self.context.shape[-1]
 
-    def apply(self, state: State) -> Node:
+    def apply(self, state: State) -> Node | tuple[Node, Node]:
         """What ``state`` attends to: ``(rows, dim_context)`` for an output ``(rows, dim_state)``.
 
-        There may be several rows for a sentence, those of one sentence side by side (a beam).
+        There may be several rows for a sentence, those of one sentence side by side (a beam). With
+        ``give_weights`` the weights ``(rows, source)`` come after it.
         """
-        aligned = bdot(self.weights(state), self.context)
-        return reshape(aligned, (state[0].shape[0], self.dim_output))
+        rows = state[0].shape[0]
+        weights = self.weights(state)
+        aligned = reshape(bdot(weights, self.context), (rows, self.dim_output))
+        return (aligned, reshape(weights, (rows, weights.shape[-1]))) if self.give_weights else aligned
 
     def weights(self, state: State) -> Node:
         """The attention weights: ``(batch, rows per sentence, source)``, 1 in sum over the source."""
         batch, source, dim = self.context.shape
         beam = state[0].shape[0] // batch
-        query = reshape(self.attention.map_state(state[0]), (batch, beam, 1, dim))
+        dropped = dropout(state[0], self.state_mask)
+        query = reshape(self.attention.map_state(dropped), (batch, beam, 1, dim))
         keys = reshape(self.mapped, (batch, 1, source, dim))
         energies = AttentionNodeOp(self.attention.va, keys, query)
         mask = reshape(self.mask, (batch, 1, source))

@@ -133,6 +133,27 @@ def test_output_tied_plain_and_of_old_files() -> None:
     close(old, x @ p["old_W"] + p["old_b"])
 
 
+@pytest.mark.parametrize("kind", ["plain", "tied", "old", "bare"])
+def test_logits_of_a_shortlist_are_those_of_its_words(kind: str) -> None:
+    graph = ExpressionGraph(inference=True)
+    x = constant(graph, draw(6, 4))
+    ids = np.array([[0, 1, 5, 3, 6], [2, 1, 0, 4, 4]], np.int32)
+    output = layers.Output(
+        graph,
+        "o",
+        7,
+        tied=graph.param("Wemb", (7, 4)) if kind == "tied" else None,
+        omit_bias=kind == "bare",
+        transposed=kind != "old",
+    )
+    whole = output(x)
+    chosen = output(x, graph.constant(ids.shape, inits.from_tensor(ids), "int32"))
+    random_params(graph)
+    graph.forward()
+    expected = np.asarray(whole.val()).reshape(2, 3, 7)
+    close(chosen, np.take_along_axis(expected, ids[:, None, :], -1).reshape(6, 5))
+
+
 # ---------------------------------------------------------------- recurrent cells and networks
 
 
@@ -180,10 +201,9 @@ def test_a_cell_without_input_refuses_one() -> None:
         layers.GRU(graph, "c", 0, 5).apply_input(graph.ones((1, 4)))
 
 
-@pytest.mark.parametrize("name, problem", [("lstm", "is not supported yet"), ("gruu", "is unknown")])
-def test_cells_that_there_are_not_are_refused_by_name(name: str, problem: str) -> None:
-    with pytest.raises(layers.UnsupportedOptionError, match=f"enc-cell: '{name}' {problem}; there is 'gru'"):
-        layers.find_cell(name, "enc-cell")
+def test_cells_that_there_are_not_are_refused_by_name() -> None:
+    with pytest.raises(layers.UnsupportedOptionError, match="enc-cell: 'gruu' is unknown; there is 'gru', "):
+        layers.find_cell("gruu", "enc-cell")
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward", "alternating-forward", "alternating-backward"])
@@ -365,7 +385,7 @@ def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str
         constant(graph, np.array([[1] * 5, [1] * 3 + [0] * 2], np.float32).reshape(2, 1, 1, 5))
     )
     node = constant(graph, context)
-    attended = [layers.Context(cross.attention.keys(node), cross.attention.values(node), mask)]
+    attended = [layers.Context(cross.prepare(node), mask)]
     triangle = layers.log_mask(constant(graph, np.tril(np.ones((length, length), np.float32))))
     whole = [layer(constant(graph, x[:, b]), triangle, attended) for b in range(beam)]
     cache, steps = layer.autoregression.start(batch * beam, length + 2), []
@@ -384,7 +404,7 @@ def test_depth_scaling_and_several_encoders() -> None:
     config = layers.TransformerConfig(8, heads=2, dim_ffn=6, depth_scaling=True)
     layer = layers.DecoderLayer(graph, "l", config, 4, encoders=2)
     x, mask = graph.ones((1, 2, 8)), graph.zeros((1, 1, 1, 2))
-    contexts = [layers.Context(b.attention.keys(x), b.attention.values(x), mask) for b in layer.cross]
+    contexts = [layers.Context(block.prepare(x), mask) for block in layer.cross]
     layer(x, mask, contexts)
     params = graph.params()
     assert "l_context_Wq" in params and "l_context_enc2_Wq" in params
@@ -394,9 +414,9 @@ def test_depth_scaling_and_several_encoders() -> None:
 
 
 def test_an_autoregression_that_there_is_not_is_refused_by_name() -> None:
-    config = layers.TransformerConfig(8, heads=2, decoder_autoreg="average-attention")
+    config = layers.TransformerConfig(8, heads=2, decoder_autoreg="convolution")
     with pytest.raises(
-        layers.UnsupportedOptionError, match="transformer-decoder-autoreg: 'average-attention' is not"
+        layers.UnsupportedOptionError, match="transformer-decoder-autoreg: 'convolution' is unknown"
     ):
         layers.DecoderLayer(ExpressionGraph(), "l", config, 1)
 
@@ -426,7 +446,7 @@ def test_an_rnn_drops_the_same_features_at_every_step() -> None:
     assert cell.state_mask is not None and cell.state_mask.shape == (1, 6)
     x = np.broadcast_to(draw(2, 40), (3, 2, 40))
     (mapped,) = cell.apply_input(constant(graph, np.ascontiguousarray(x)))
-    full = mgraph.dot(constant(graph, np.ascontiguousarray(x)), cell.weight)
+    full = mgraph.dot(constant(graph, np.ascontiguousarray(x)), mgraph.concatenate(cell.weights, -1))
     graph.forward()
     np.testing.assert_array_equal(mapped.val()[0], mapped.val()[2])
     assert np.abs(np.asarray(mapped.val()) - np.asarray(full.val())).max() > 0.1
@@ -466,10 +486,9 @@ def test_gradients_of_a_decoder_layer_of_the_transformer() -> None:
     layer = layers.DecoderLayer(graph, "l", config, 1)
     x = graph.param("x", (2, 3, 4), inits.normal())
     context = graph.param("context", (2, 2, 4), inits.normal())
-    attention = layer.cross[0].attention
     mask = layers.log_mask(constant(graph, np.array([[1, 1], [1, 0]], np.float32).reshape(2, 1, 1, 2)))
     triangle = layers.log_mask(constant(graph, np.tril(np.ones((3, 3), np.float32))))
-    y = layer(x, triangle, [layers.Context(attention.keys(context), attention.values(context), mask)])
+    y = layer(x, triangle, [layers.Context(layer.cross[0].prepare(context), mask)])
     report = mgraph.check_gradients(y)
     assert report.ok, report
 

@@ -1,0 +1,129 @@
+"""What every recurrent cell is: its inputs mapped for all steps at once, then one step after another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from mgraph import ExpressionGraph, GraphError, Node, ShapeError, concatenate, dropout, inits, layer_norm
+from mgraph.inits import Initializer
+
+from ..dense import LAYER_NORM_EPS
+from ..dropping import shared_mask
+
+State = tuple[Node, ...]
+
+
+class Cell(ABC):
+    """Base of recurrent cells. Source: Marian, ``rnn/cells.h``.
+
+    dim_input: features of the input, of all inputs together where there are several; 0 for a cell without
+        input (a transition cell).
+    dim_state: features of each node of the state.
+    layer_normalization: whether the products are normalised, Marian's ``layer-normalization``.
+    dropout: probability of dropping features, one mask for all steps and sentences of a batch
+        (``dropout-rnn``).
+    final: whether this cell comes after an attention; see the cell's formula.
+
+    ``ShapeError`` for sizes that a kind of cell cannot have, ``GraphError`` for a transition cell of a kind
+    that needs an input.
+    """
+
+    states: ClassVar[int] = 1
+    """Number of nodes of a state."""
+    transition: ClassVar[bool] = True
+    """Whether there are cells of this kind without input."""
+
+    def __init__(
+        self,
+        graph: ExpressionGraph,
+        prefix: str,
+        dim_input: int,
+        dim_state: int,
+        *,
+        layer_normalization: bool = False,
+        dropout: float = 0.0,
+        final: bool = False,
+    ) -> None:
+        if not (dim_input or self.transition):
+            raise GraphError(
+                f"cell {prefix!r}: {type(self).__name__} needs an input and cannot be a transition cell"
+                " (enc-cell-depth, dec-cell-base-depth, dec-cell-high-depth)"
+            )
+        self.graph, self.prefix, self.dim_input, self.dim_state = graph, prefix, dim_input, dim_state
+        self.layer_normalization, self.final = layer_normalization, final
+        self.input_mask = shared_mask(graph, dropout, (1, dim_input)) if dim_input else None
+        self.state_mask = shared_mask(graph, dropout, (1, dim_state))
+        self.make_parameters()
+
+    @abstractmethod
+    def make_parameters(self) -> None:
+        """Ask the graph for the cell's parameters; called once."""
+
+    @abstractmethod
+    def map_input(self, x: Node) -> tuple[Node, ...]:
+        """What steps need of the input ``x (..., dim_input)``, each with the same leading axes."""
+
+    @abstractmethod
+    def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
+        """The next state, from one step of ``apply_input`` (``()`` for a cell without input).
+
+        ``mask (batch, 1)`` is 0 for sentences that have ended. Nodes of the state that the cell does not
+        have itself go through it unchanged.
+        """
+
+    def apply_input(self, *inputs: Node) -> tuple[Node, ...]:
+        """What steps need of the inputs ``(..., features)``, for all steps at once.
+
+        Several inputs are put side by side. ``GraphError`` if the cell has no input or none is given,
+        ``ShapeError`` if they do not have ``dim_input`` features together.
+        """
+        if not self.dim_input:
+            raise GraphError(f"cell {self.prefix!r} has no input: it was made with dim_input=0")
+        if not inputs:
+            raise GraphError(f"cell {self.prefix!r} has an input of {self.dim_input} features, got none")
+        x = concatenate(inputs, -1)
+        if x.shape[-1] != self.dim_input:
+            raise ShapeError(
+                f"cell {self.prefix!r}: expected an input of {self.dim_input} features, got {x.shape}"
+            )
+        return self.map_input(x)
+
+    def start(self, batch: int) -> State:
+        """The state of zeros."""
+        return (self.graph.zeros((batch, self.dim_state)),) * self.states
+
+    def param(self, name: str, rows: int, columns: int, init: Initializer | None = None) -> Node:
+        """The parameter ``{prefix}_{name}``."""
+        return self.graph.param(f"{self.prefix}_{name}", (rows, columns), init or inits.glorot_uniform())
+
+    def bias(self, name: str, columns: int) -> Node:
+        """A row that begins as zeros."""
+        return self.param(name, 1, columns, inits.zeros())
+
+    def gain(self, name: str, columns: int) -> Node | None:
+        """A gain of layer normalization, or ``None`` in a cell without."""
+        return self.param(name, 1, columns, inits.ones()) if self.layer_normalization else None
+
+    def dropped_input(self, x: Node) -> Node:
+        """``x`` with the cell's mask on the input's features."""
+        return dropout(x, self.input_mask)
+
+    def dropped_state(self, s: Node) -> Node:
+        """``s`` with the cell's mask on the state's features."""
+        return dropout(s, self.state_mask)
+
+
+def normed(x: Node, gain: Node | None, bias: Node | None = None) -> Node:
+    """``gain * (x - mean) / sqrt(var + 1e-9) + bias`` over the last axis, or ``x`` without a gain."""
+    return x if gain is None else layer_norm(x, gain, bias, LAYER_NORM_EPS)
+
+
+def kept(mask: Node | None, new: Node, old: Node) -> Node:
+    """``new`` where the mask is 1, ``old`` where it is 0."""
+    return new if mask is None else mask * new + (1 - mask) * old
+
+
+def erased(mask: Node | None, new: Node) -> Node:
+    """``new`` where the mask is 1, 0 where it is 0."""
+    return new if mask is None else mask * new

@@ -1,0 +1,66 @@
+"""Cells that one step goes through one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from mgraph import Node
+
+from .base import Cell, State
+
+
+class CellInput(Protocol):
+    """What a cell of a stack gets as input beside the state, such as an attention."""
+
+    @property
+    def dim_output(self) -> int:
+        """Features of the input."""
+        ...
+
+    def apply(self, state: State) -> Node | tuple[Node, ...]:
+        """The input ``(batch, dim_output)`` for a state; or a tuple of it and of what else there is to
+        tell of the step."""
+        ...
+
+
+class StackedCell:
+    """Cells that one step goes through one after another, with inputs computed in between.
+
+    ``first`` gets the input of the stack. Of the other ``parts``, a ``CellInput`` reads the state so far,
+    and what it gives is the input of the next cell, several side by side; other cells have none. The
+    conditional GRU of Sennrich et al. 2017 is ``StackedCell(gru1, [attention, gru2])``.
+    Source: Marian's ``rnn::StackedCell``.
+    """
+
+    def __init__(self, first: Cell, parts: Sequence[Cell | CellInput] = ()) -> None:
+        self.first, self.parts = first, tuple(parts)
+        self.states = max([first.states, *(part.states for part in self.parts if isinstance(part, Cell))])
+        """Number of nodes of a state: that of the cell with most."""
+
+    def apply_input(self, *inputs: Node) -> tuple[Node, ...]:
+        """What steps need of the inputs ``(..., features)``, for all steps at once."""
+        return self.first.apply_input(*inputs)
+
+    def step(
+        self, inputs: tuple[Node, ...], state: State, mask: Node | None = None
+    ) -> tuple[State, tuple[Node, ...]]:
+        """One step: the next state, and all that each ``CellInput`` has given."""
+        state = self.first.apply_state(inputs, state, mask)
+        given: list[Node] = []
+        waiting: list[Node] = []
+        for part in self.parts:
+            if isinstance(part, Cell):
+                mapped = part.apply_input(*waiting) if waiting else ()
+                state = part.apply_state(mapped, state, mask)
+                waiting = []
+            else:
+                found = part.apply(state)
+                nodes = found if isinstance(found, tuple) else (found,)
+                waiting.append(nodes[0])
+                given.extend(nodes)
+        return state, tuple(given)
+
+    def start(self, batch: int) -> State:
+        """The state of zeros."""
+        return (self.first.graph.zeros((batch, self.first.dim_state)),) * self.states

@@ -1,0 +1,21 @@
+"""Layers of Marian's transformer: blocks with what comes before and after each, and layers of blocks.
+
+Sentences are batch-major, ``(batch, time, dim)``. A decoder layer also does single steps, in which
+``(batch, beam, dim)`` holds the hypotheses of each sentence side by side.
+"""
+
+from __future__ import annotations
+
+from .autoregression import Autoregression as Autoregression
+from .autoregression import Cache as Cache
+from .average_attention import AverageAttention as AverageAttention
+from .blocks import AttentionBlock as AttentionBlock
+from .blocks import Context as Context
+from .blocks import FeedForwardBlock as FeedForwardBlock
+from .blocks import PoolingBlock as PoolingBlock
+from .config import TransformerConfig as TransformerConfig
+from .layers import AUTOREGRESSIONS as AUTOREGRESSIONS
+from .layers import DecoderLayer as DecoderLayer
+from .layers import EncoderLayer as EncoderLayer
+from .recurrence import Recurrence as Recurrence
+from .self_attention import SelfAttention as SelfAttention

@@ -1,0 +1,33 @@
+"""``Autoregression``: what lets a decoder layer see the words before."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mgraph import ExpressionGraph, Node
+
+from .config import TransformerConfig
+
+Cache = dict[str, Node]
+"""What a layer keeps from step to step, by name; hypotheses are axis 0."""
+
+
+class Autoregression(Protocol):
+    """A block of a decoder that runs over a whole sentence, or step by step."""
+
+    def __init__(
+        self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int
+    ) -> None: ...
+
+    def __call__(self, x: Node, mask: Node) -> Node:
+        """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that hides what comes later, for blocks that do
+        not go from left to right by themselves."""
+        ...
+
+    def start(self, rows: int, max_length: int) -> Cache:
+        """The cache of ``rows`` hypotheses before the first of at most ``max_length`` steps."""
+        ...
+
+    def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
+        """The step at ``position ()``, an integer from 0, for ``x (batch, beam, dim)``."""
+        ...

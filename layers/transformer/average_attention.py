@@ -1,0 +1,65 @@
+"""Average attention of a decoder."""
+
+from __future__ import annotations
+
+from mgraph import ExpressionGraph, Node, Type, cast, cumsum, inits, reshape, sigmoid
+
+from ..dense import Affine
+from ..dropping import drop_features
+from .autoregression import Cache
+from .blocks import Block, block_activation
+from .config import TransformerConfig
+
+
+class AverageAttention(Block):
+    """The average of the words so far instead of attention to them (AAN).
+
+    With ``m`` the mean of ``x`` up to each place and ``y = ffn(before(m))`` the result is
+    ``after(sigmoid(x Wi + bi) * x + sigmoid(y Wf + bf) * y, x)``, without gates ``after(y, x)``. ``ffn`` has
+    ``aan_depth - 1`` affine layers with activation and dropout (``transformer-dropout-ffn``), and if what
+    they give has not ``dim`` features one more without: none at all for ``aan_depth`` 1. A step keeps the
+    running mean of ``x`` and nothing else.
+
+    Parameters: ``{prefix}_aan_W1 (dim, dim_aan)``, ``_b1``, ..., ``_Wi``, ``_bi``, ``_Wf``, ``_bf``; the
+    frame's under ``{prefix}_aan_ffn``. Source: Zhang et al. 2018; Marian's ``LayerAAN``
+    (``transformer-decoder-autoreg average-attention``, ``transformer-dim-aan``, ``transformer-aan-depth``,
+    ``transformer-aan-activation``, ``transformer-aan-nogate``).
+    """
+
+    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
+        prefix = f"{prefix}_aan"
+        super().__init__(graph, f"{prefix}_ffn", config, depth)
+        self.dim, self.dropout = config.dim, config.dropout_ffn
+        self.activation = block_activation(config.aan_activation, "transformer-aan-activation")
+
+        def layer(dim: int, suffix: str) -> Affine:
+            return Affine(graph, prefix, dim, suffix, init=config.init(depth), bias=config.bias)
+
+        self.inner = [layer(config.dim_aan, str(i)) for i in range(1, config.aan_depth)]
+        widened = bool(self.inner) and config.dim_aan != config.dim
+        self.last = layer(config.dim, str(config.aan_depth)) if widened else None
+        self.gates = (layer(config.dim, "i"), layer(config.dim, "f")) if config.aan_gate else None
+
+    def __call__(self, x: Node, mask: Node) -> Node:
+        length = x.shape[1]
+        counts = self.graph.constant((length, 1), inits.range(1, length + 1))
+        return self._applied(cumsum(x, 1) / counts, x)
+
+    def start(self, rows: int, max_length: int) -> Cache:
+        return {"mean": self.graph.zeros((rows, self.dim))}
+
+    def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
+        before = cast(cast(position, Type.float32), x.value_type)
+        mean = (reshape(cache["mean"], x.shape) * before + x) / (before + 1)
+        return self._applied(mean, x), {"mean": reshape(mean, cache["mean"].shape)}
+
+    def _applied(self, mean: Node, x: Node) -> Node:
+        y = self.before(mean)
+        for layer in self.inner:
+            y = drop_features(self.activation(layer(y)), self.dropout)
+        if self.last is not None:
+            y = self.last(y)
+        if self.gates is not None:
+            of_input, of_mean = self.gates
+            y = sigmoid(of_input(x)) * x + sigmoid(of_mean(y)) * y
+        return self.after(y, x)

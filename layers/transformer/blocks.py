@@ -1,0 +1,166 @@
+"""Sub-layers of the transformer, each in its frame of operations before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from mgraph import ExpressionGraph, Node, narrow
+
+from ..activations import ACTIVATIONS, Activation
+from ..attention import MultiHeadAttention
+from ..choices import choose
+from ..dense import Affine
+from ..dropping import drop_features
+from ..processing import PostProcess, PreProcess
+from .config import TransformerConfig
+
+BLOCK_ACTIVATIONS = {name: ACTIVATIONS[name] for name in ("relu", "swish", "gelu", "sigmoid", "tanh", "")}
+"""The activations that Marian has inside of blocks."""
+
+
+class Context(NamedTuple):
+    """What a block of a decoder layer sees of one encoder."""
+
+    prepared: Mapping[str, Node]
+    """What the block has made of the encoder's output, by its ``prepare``."""
+    mask: Node
+    """A ``log_mask``, ``(batch, 1, 1, source)``."""
+
+
+class Block:
+    """A sub-layer's frame: ``after(sublayer(before(x)), x)`` with the options of the stack.
+
+    The parameters of ``before`` and ``after`` are under ``prefix``, those of ``before`` under
+    ``before_prefix`` if that is given.
+    """
+
+    def __init__(
+        self,
+        graph: ExpressionGraph,
+        prefix: str,
+        config: TransformerConfig,
+        depth: int,
+        before_prefix: str | None = None,
+    ) -> None:
+        self.graph = graph
+        self.before = PreProcess(
+            graph,
+            prefix if before_prefix is None else before_prefix,
+            config.preprocess,
+            dropout=config.dropout,
+            norm=config.norm,
+        )
+        self.after = PostProcess(
+            graph,
+            prefix,
+            config.postprocess,
+            dropout=config.dropout,
+            init=config.init(depth),
+            norm=config.norm,
+        )
+
+
+class CrossBlock(Protocol):
+    """What lets a decoder layer see an encoder."""
+
+    prefix: str
+
+    def prepare(self, context: Node) -> dict[str, Node]:
+        """What the block needs of an encoder's output ``(batch, source, dim)``, once per sentence."""
+        ...
+
+    def cross_attend(self, x: Node, context: Context) -> tuple[Node, Node | None]:
+        """The block for ``x (batch, time, dim)``, and the weights ``(batch, heads, time, source)`` of the
+        source, dropout not counted; ``None`` if it has none."""
+        ...
+
+
+class AttentionBlock(Block):
+    """Multi-head attention in its frame; attention under ``prefix``, the frame under ``{prefix}_Wo``.
+
+    Source: Marian's ``LayerAttention``.
+    """
+
+    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
+        super().__init__(graph, f"{prefix}_Wo", config, depth)
+        self.prefix = prefix
+        self.attention = MultiHeadAttention(
+            graph,
+            prefix,
+            config.dim,
+            config.heads,
+            projection=config.projection,
+            bias=config.bias,
+            dropout=config.dropout_attention,
+            init=config.init(depth),
+        )
+
+    def prepare(self, context: Node) -> dict[str, Node]:
+        """Keys and values of an encoder's output."""
+        return {"keys": self.attention.keys(context), "values": self.attention.values(context)}
+
+    def cross_attend(self, x: Node, context: Context) -> tuple[Node, Node | None]:
+        """``x (batch, time, dim)`` attends to a context; the result, and the weights
+        ``(batch, heads, time, source)`` before dropout."""
+        weights = self.attention.weights(self.before(x), context.prepared["keys"], context.mask)
+        return self.after(self.attention.gathered(weights, context.prepared["values"]), x), weights
+
+    def self_attend(self, x: Node, mask: Node) -> Node:
+        """``x (batch, time, dim)`` attends to itself; keys and values are pre-processed as queries are."""
+        y = self.before(x)
+        return self.after(self.attention(y, y, y, mask), x)
+
+
+class PoolingBlock:
+    """``after(v Wo + bo, x)`` with ``v`` the encoder's first state, in the place of cross-attention.
+
+    Nothing comes before, and ``d`` after it drops nothing. Parameters: ``{prefix}_Wo (dim, dim)``,
+    ``{prefix}_bo (1, dim)``, neither without projection; what comes after under ``{prefix}_Wo``.
+    Source: Marian's ``LayerPooling`` (``transformer-pool``).
+    """
+
+    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
+        init = config.init(depth)
+        self.prefix = prefix
+        self.output = Affine(graph, prefix, config.dim, "o", init=init) if config.projection else None
+        self.after = PostProcess(graph, f"{prefix}_Wo", config.postprocess, init=init)
+
+    def prepare(self, context: Node) -> dict[str, Node]:
+        """The first state ``(batch, 1, dim)``, mapped."""
+        first = narrow(context, 1, 0, 1)
+        return {"pooled": first if self.output is None else self.output(first)}
+
+    def cross_attend(self, x: Node, context: Context) -> tuple[Node, Node | None]:
+        """The block for ``x (batch, time, dim)``; it has no weights."""
+        return self.after(context.prepared["pooled"], x), None
+
+
+class FeedForwardBlock(Block):
+    """``depth`` affine layers, an activation and dropout after each but the last, in their frame.
+
+    Parameters: ``{prefix}_W1 (dim, dim_ffn)``, ``{prefix}_b1``, ..., the last ``(dim_ffn, dim)``; the frame's
+    under ``{prefix}_ffn``. Source: Marian's ``LayerFFN``.
+    """
+
+    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
+        super().__init__(graph, f"{prefix}_ffn", config, depth)
+        sizes = [config.dim_ffn] * (config.ffn_depth - 1) + [config.dim]
+        self.layers = [
+            Affine(graph, prefix, size, str(i), init=config.init(depth), bias=config.bias)
+            for i, size in enumerate(sizes, 1)
+        ]
+        self.activation = block_activation(config.ffn_activation, "transformer-ffn-activation")
+        self.dropout = config.dropout_ffn
+
+    def __call__(self, x: Node) -> Node:
+        *inner, last = self.layers
+        y = self.before(x)
+        for layer in inner:
+            y = drop_features(self.activation(layer(y)), self.dropout)
+        return self.after(last(y), x)
+
+
+def block_activation(name: str, option: str) -> Activation:
+    """An activation inside of blocks; ``UnsupportedOptionError`` that names ``option`` without one."""
+    return choose(option, name, BLOCK_ACTIVATIONS)

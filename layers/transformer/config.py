@@ -1,0 +1,55 @@
+"""What the layers of one stack have in common."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from mgraph import inits
+from mgraph.inits import Initializer
+
+from ..norm import NormConfig
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Sizes and options of a stack of layers; the names are Marian's without ``transformer-``.
+
+    Dropout counts in training graphs only.
+
+    bias: whether affine maps in layers have a bias (not ``transformer-no-bias``).
+    dec_cell, layer_normalization, dropout_rnn: of the cells, where ``decoder_autoreg`` is ``rnn``.
+    pool: whether decoder layers see an encoder's first state instead of attending to all.
+    marian_exact: whether single steps repeat Marian's where those depart from the trained model.
+    """
+
+    dim: int
+    heads: int = 8
+    dim_ffn: int = 2048
+    ffn_depth: int = 2
+    ffn_activation: str = "swish"
+    preprocess: str = ""
+    postprocess: str = "dan"
+    projection: bool = True
+    depth_scaling: bool = False
+    norm: NormConfig = field(default_factory=NormConfig)
+    bias: bool = True
+    decoder_autoreg: str = "self-attention"
+    dim_aan: int = 2048
+    aan_depth: int = 2
+    aan_activation: str = "swish"
+    aan_gate: bool = True
+    dec_cell: str = "ssru"
+    layer_normalization: bool = False
+    rnn_projection: bool = False
+    pool: bool = False
+    marian_exact: bool = False
+    dropout: float = 0.0
+    dropout_attention: float = 0.0
+    dropout_ffn: float = 0.0
+    dropout_rnn: float = 0.0
+
+    def init(self, depth: int) -> Initializer:
+        """The initialiser of matrices in layer ``depth``, from 1."""
+        scale = 1 / math.sqrt(depth) if self.depth_scaling else 1.0
+        return inits.glorot_uniform(True, True, scale)

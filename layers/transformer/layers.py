@@ -1,0 +1,70 @@
+"""Layers of the transformer's encoder and decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mgraph import ExpressionGraph, Node, checkpoint
+
+from ..choices import choose
+from .autoregression import Autoregression, Cache
+from .average_attention import AverageAttention
+from .blocks import AttentionBlock, Context, CrossBlock, FeedForwardBlock, PoolingBlock
+from .config import TransformerConfig
+from .recurrence import Recurrence
+from .self_attention import SelfAttention
+
+AUTOREGRESSIONS: dict[str, type[Autoregression]] = {
+    "self-attention": SelfAttention,
+    "average-attention": AverageAttention,
+    "rnn": Recurrence,
+}
+"""By the value of Marian's option ``transformer-decoder-autoreg``."""
+
+
+class EncoderLayer:
+    """Self-attention ``{prefix}_self``, then feed-forward ``{prefix}_ffn``; its result is a checkpoint."""
+
+    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
+        self.attention = AttentionBlock(graph, f"{prefix}_self", config, depth)
+        self.feed_forward = FeedForwardBlock(graph, f"{prefix}_ffn", config, depth)
+
+    def __call__(self, x: Node, mask: Node) -> Node:
+        """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that fits ``(batch, heads, time, time)``."""
+        return checkpoint(self.feed_forward(self.attention.self_attend(x, mask)))
+
+
+class DecoderLayer:
+    """Autoregression, a block for each encoder, then feed-forward.
+
+    Parameters: under ``{prefix}_self``, ``{prefix}_aan`` or ``{prefix}_rnn``, ``{prefix}_context``
+    (``{prefix}_context_enc2`` and so on for further encoders), ``{prefix}_ffn``.
+    """
+
+    def __init__(
+        self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int, encoders: int = 1
+    ) -> None:
+        kind = choose("transformer-decoder-autoreg", config.decoder_autoreg, AUTOREGRESSIONS)
+        self.autoregression = kind(graph, prefix, config, depth)
+        names = [f"{prefix}_context", *(f"{prefix}_context_enc{i}" for i in range(2, encoders + 1))]
+        cross = PoolingBlock if config.pool else AttentionBlock
+        self.cross: list[CrossBlock] = [cross(graph, name, config, depth) for name in names[:encoders]]
+        self.feed_forward = FeedForwardBlock(graph, f"{prefix}_ffn", config, depth)
+
+    def __call__(self, x: Node, mask: Node, contexts: Sequence[Context]) -> Node:
+        """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that hides what comes later."""
+        return self.after_autoregression(self.autoregression(x, mask), contexts)[0]
+
+    def step(self, x: Node, cache: Cache, position: Node, contexts: Sequence[Context]) -> tuple[Node, Cache]:
+        """The step at ``position ()``, an integer from 0, for ``x (batch, beam, dim)``."""
+        x, cache = self.autoregression.step(x, cache, position)
+        return self.after_autoregression(x, contexts)[0], cache
+
+    def after_autoregression(self, x: Node, contexts: Sequence[Context]) -> tuple[Node, Node | None]:
+        """What follows on ``autoregression``: the layer's result, and the weights ``(batch, heads, time,
+        source)`` of the first encoder's states, ``None`` without attention to one."""
+        first: Node | None = None
+        for number, (block, context) in enumerate(zip(self.cross, contexts, strict=True)):
+            x, weights = block.cross_attend(x, context)
+            first = weights if number == 0 else first
+        return checkpoint(self.feed_forward(x)), first

@@ -1,0 +1,55 @@
+"""A recurrent cell in the place of a decoder's self-attention."""
+
+from __future__ import annotations
+
+from mgraph import ExpressionGraph, Node, reshape, transpose
+
+from ..cells import find_cell
+from ..dense import Affine
+from ..rnn import RNN
+from .autoregression import Cache
+from .blocks import Block
+from .config import TransformerConfig
+
+
+class Recurrence(Block):
+    """``after(rnn(before(x)), x)`` with one layer of a recurrent cell over the words.
+
+    Parameters: the cell's under ``{prefix}_rnn``, with ``rnn_projection`` also ``{prefix}_rnn_Wo`` and
+    ``_bo``; what comes before under ``{prefix}_rnn``, what comes after under ``{prefix}_rnn_ffn``. A step
+    keeps the state of the cell. Source: Kim et al. 2019; Marian's ``DecoderLayerRNN``
+    (``transformer-decoder-autoreg rnn``, ``dec-cell``, ``transformer-rnn-projection``, ``dropout-rnn``).
+    """
+
+    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
+        prefix, dim = f"{prefix}_rnn", config.dim
+        super().__init__(graph, f"{prefix}_ffn", config, depth, before_prefix=prefix)
+        self.cell = find_cell(config.dec_cell)(
+            graph,
+            prefix,
+            dim,
+            dim,
+            layer_normalization=config.layer_normalization,
+            dropout=config.dropout_rnn,
+        )
+        self.rnn = RNN(graph, [self.cell])
+        self.output: Affine | None = None
+        if config.rnn_projection:
+            self.output = Affine(graph, prefix, dim, "o", init=config.init(depth), bias=config.bias)
+
+    def __call__(self, x: Node, mask: Node) -> Node:
+        sequence = transpose(self.before(x), (1, 0, 2))
+        return self._framed(transpose(self.rnn(sequence).output, (1, 0, 2)), x)
+
+    def start(self, rows: int, max_length: int) -> Cache:
+        return {f"state{i}": node for i, node in enumerate(self.cell.start(rows))}
+
+    def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
+        batch, beam, dim = x.shape
+        rows = reshape(self.before(x), (batch * beam, dim))
+        done = self.rnn.step(rows, [tuple(cache[f"state{i}"] for i in range(self.cell.states))])
+        after = {f"state{i}": node for i, node in enumerate(done.states[0])}
+        return self._framed(reshape(done.output, x.shape), x), after
+
+    def _framed(self, y: Node, x: Node) -> Node:
+        return self.after(y if self.output is None else self.output(y), x)
