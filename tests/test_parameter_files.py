@@ -49,9 +49,10 @@ def test_a_graph_keeps_marians_npz_byte_for_byte(tmp_path: Path, model: Path) ->
 
 @pytest.mark.parametrize("call", [ExpressionGraph.load, ExpressionGraph.save])
 def test_the_name_says_the_format(tmp_path: Path, call: Callable[..., None]) -> None:
-    for name in ("model.safetensors", "model", "npz", "model.NPZ"):
+    for name in ("model.pt", "model", "npz", "model.NPZ"):
         with pytest.raises(
-            ModelFileError, match=rf"{name}: expected a model file that ends in \.npz or \.bin"
+            ModelFileError,
+            match=rf"{name}: expected a model file that ends in \.npz, \.bin or \.safetensors",
         ):
             call(ExpressionGraph(), tmp_path / name)
 

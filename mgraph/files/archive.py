@@ -134,9 +134,14 @@ class ZipArchive:
         if at + _END.size + comment != len(tail):
             raise self.error("cut short or damaged in its last bytes (zip end record)")
         end = start + at
-        if count == _FULL16 or size == _FULL32 or offset == _FULL32:
+        if count == _FULL16 or size == _FULL32 or offset == _FULL32 or self._is_zip64(end):
             return self._end_record64(end)
         return end, count, size, offset
+
+    def _is_zip64(self, end: int) -> bool:
+        """Whether there are Zip64 records before the end record, as PyTorch writes them in any file."""
+        where = end - _END64_LOCATOR.size
+        return where >= 0 and self._bytes(where, 4, "the Zip64 locator") == b"PK\6\7"
 
     def _end_record64(self, end: int) -> tuple[int, int, int, int]:
         where = end - _END64_LOCATOR.size

@@ -27,10 +27,12 @@ from numpy.typing import ArrayLike
 from ..errors import ModelFileError
 from ..shape import Shape
 from .archive import MAX_MEMBERS, MAX_NAME_BYTES
-from .intgemm import PACKINGS
+from .intgemm import GEMM_TYPES, PACKINGS
 from .items import MAX_EXTENT, MAX_RANK, PADDING, replacing, storable
 
 VERSION, ENCRYPTED = 1, 2
+FLOAT32 = "float32"
+"""The value of Marian's option ``gemm-type`` that quantises nothing."""
 
 _CODES = {
     "i1": 0x101, "i2": 0x102, "i4": 0x104, "i8": 0x108,
@@ -57,10 +59,15 @@ def read_bin(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return BinaryItems(data, os.fspath(path)).arrays()
 
 
-def write_bin(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> None:
+def write_bin(
+    path: str | os.PathLike[str], items: Mapping[str, ArrayLike], *, gemm_type: str = FLOAT32
+) -> None:
     """Writes ``items``, in their order, as the ``.bin`` file that Marian would write; all or nothing.
 
-    Element types and names as for ``write_npz``; ``ModelFileError`` before ``path`` is touched.
+    Element types and names as for ``write_npz``. ``gemm_type`` is ``float32`` or one of
+    ``mgraph.files.intgemm.GEMM_TYPES``: then the matrices that Marian quantises, by their names, are
+    quantised, but for those whose sizes are no multiples of 16 (for some kinds 32 or 64), which Marian
+    would garble. ``ModelFileError`` before ``path`` is touched.
     """
     arrays = storable(path, items)
     for item, array in arrays.items():
@@ -68,10 +75,15 @@ def write_bin(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> N
             raise ModelFileError(
                 f"{os.fspath(path)}: item {item!r} of shape {array.shape} is too long for .bin"
             )
+    kinds = _kinds(path, arrays, gemm_type)
     names = [name.encode() + b"\0" for name in arrays]
+    sizes = [
+        PACKINGS[code].size(array.shape) if code in PACKINGS else array.nbytes
+        for code, array in zip(kinds, arrays.values(), strict=True)
+    ]
     entries = (
-        struct.pack("<4Q", len(name), _CODES[array.dtype.str[1:]], array.ndim, _padded(array.nbytes))
-        for name, array in zip(names, arrays.values(), strict=True)
+        struct.pack("<4Q", len(name), code, array.ndim, _padded(size))
+        for name, code, array, size in zip(names, kinds, arrays.values(), sizes, strict=True)
     )
     shapes = (struct.pack(f"<{array.ndim}i", *array.shape) for array in arrays.values())
     header = b"".join([struct.pack("<2Q", VERSION, len(arrays)), *entries, *names, *shapes])
@@ -79,9 +91,25 @@ def write_bin(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> N
     padding = PADDING - (len(header) + 8) % PADDING
     with replacing(path) as file:
         file.write(header + struct.pack("<Q", padding) + bytes(padding))
-        for array in arrays.values():
-            file.write(array.reshape(-1).view(np.uint8).data)
-            file.write(bytes(_padded(array.nbytes) - array.nbytes))
+        for code, array, size in zip(kinds, arrays.values(), sizes, strict=True):
+            packed = code in PACKINGS
+            file.write(PACKINGS[code].quantize(array) if packed else array.reshape(-1).view(np.uint8).data)
+            file.write(bytes(_padded(size) - size))
+
+
+def _kinds(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], gemm_type: str) -> list[int]:
+    """The codes of the types that the items have in a file of ``gemm_type``."""
+    plain = [_CODES[array.dtype.str[1:]] for array in arrays.values()]
+    if gemm_type == FLOAT32:
+        return plain
+    if gemm_type not in GEMM_TYPES:
+        known = ", ".join([FLOAT32, *GEMM_TYPES])
+        raise ModelFileError(f"{os.fspath(path)}: gemm-type: expected one of {known}, got {gemm_type!r}")
+    code = GEMM_TYPES[gemm_type]
+    return [
+        code if kind == _CODES["f4"] and PACKINGS[code].fits(name, array) else kind
+        for kind, (name, array) in zip(plain, arrays.items(), strict=True)
+    ]
 
 
 class Entry(NamedTuple):

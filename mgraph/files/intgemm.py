@@ -1,4 +1,4 @@
-"""Matrices of 8-bit and 16-bit integers in Marian's binary models, back to float32.
+"""Matrices of 8-bit and 16-bit integers in Marian's binary models, from float32 and back.
 
 A matrix ``w`` of shape ``(k, n)`` is kept as ``round(w * m)``, transposed to ``(n, k)``, with the float32
 multiplier ``m`` behind the last integer: ``m = 127 / max|w|`` for 8 bits, 1024 for 16 bits. What is made
@@ -6,7 +6,10 @@ for one kind of processor is also cut into registers: eight rows of the transpos
 register of each in turn.
 
 Marian v1.12 garbles what it quantises if ``k`` or ``n`` is not a multiple of 16; such a matrix is read as
-it stands. Source: Marian, ``common/types.h``, ``tensors/cpu/integer_common.h``; intgemm, ``interleave.h``.
+it stands. What it would garble, or multiply wrongly, stays float32 where we write, which Marian reads too:
+there ``k`` must also fill whole registers, and ``decoder_ff_logit_out_Wt`` is transposed, which its integer
+product does not know. Source: Marian, ``common/types.h``, ``tensors/cpu/integer_common.h``,
+``tensors/cpu/expression_graph_packable.h``, ``tensors/cpu/intgemm_interface.h``; intgemm, ``interleave.h``.
 """
 
 from __future__ import annotations
@@ -20,6 +23,16 @@ from ..errors import ModelFileError
 from ..shape import Shape
 
 _ROWS = 8
+_TILE = 16
+_WIDEST_REGISTER = 64
+_FIXED_MULTIPLIER = 1024
+_TRANSPOSED = "_Wt"
+
+
+def is_quantized(name: str) -> bool:
+    """Whether Marian quantises the parameter ``name``: its first ``_W`` ends it, but for one letter."""
+    at = name.find("_W")
+    return at >= 0 and len(name) - at <= 3
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,30 @@ class Packing:
         with np.errstate(over="ignore"):
             return np.divide(matrix, multiplier, dtype=np.float32, order="C")
 
+    def fits(self, name: str, matrix: np.ndarray) -> bool:
+        """Whether Marian would quantise the parameter ``name`` and then use it rightly."""
+        if not is_quantized(name) or name.endswith(_TRANSPOSED) or matrix.ndim != 2:
+            return False
+        k, n = matrix.shape
+        lanes = (self.register or _WIDEST_REGISTER) // self.width
+        return not (k % max(lanes, _TILE) or n % _TILE) and 0 < np.abs(matrix).max(initial=0) < np.inf
+
+    def quantize(self, matrix: np.ndarray) -> bytes:
+        """The bytes of a float32 matrix that ``fits``: integers rounded to the nearest, even ones of two
+        that are as near, cut to the range of the type, and the multiplier."""
+        greatest = 127 if self.width == 1 else 2**15 - 1
+        multiplier = (
+            np.float32(127) / np.abs(matrix).max() if self.width == 1 else np.float32(_FIXED_MULTIPLIER)
+        )
+        least = -greatest if self.width == 1 else -greatest - 1
+        integers = np.clip(np.rint(matrix * multiplier), least, greatest).astype(f"<i{self.width}").T
+        if self.register:
+            n, k = integers.shape
+            lanes = self.register // self.width
+            strips = integers.reshape(n // _ROWS, _ROWS, k).swapaxes(0, 1)
+            integers = strips.reshape(_ROWS, -1, lanes).swapaxes(0, 1)
+        return integers.tobytes() + multiplier.tobytes()
+
     def _transposed(self, integers: np.ndarray, shape: Shape) -> np.ndarray:
         """The integers as ``(n, k)``, where ``n`` is the last axis and ``k`` all others."""
         n = shape[-1] if shape else 1
@@ -78,3 +115,6 @@ PACKINGS = {
     0x4102: Packing("intgemm16", 2, keeps_embeddings=True),
 }
 """By the code of the type in a binary model."""
+
+GEMM_TYPES = {p.name: code for code, p in PACKINGS.items() if not p.keeps_embeddings}
+"""Codes of what Marian writes, by the values of its option ``gemm-type``."""

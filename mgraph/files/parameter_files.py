@@ -13,28 +13,37 @@ from .. import inits
 from ..errors import ModelFileError
 from ..leaves import ParamNode
 from ..types import Type, as_type
-from .binary_items import read_bin, write_bin
+from .binary_items import FLOAT32, read_bin, write_bin
 from .items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
+from .safetensors import read_items_of_safetensors, write_items_as_safetensors
 
 if TYPE_CHECKING:
     from ..graph import ExpressionGraph
 
 Path = str | os.PathLike[str]
 
-_READERS = {".npz": read_npz, ".bin": read_bin}
-_WRITERS = {".npz": write_npz, ".bin": write_bin}
+_READERS = {".npz": read_npz, ".bin": read_bin, ".safetensors": read_items_of_safetensors}
+_WRITERS = {".npz": write_npz, ".bin": write_bin, ".safetensors": write_items_as_safetensors}
 # Marian's order of element types in a file.
 _KINDS = ("i", "u", "f")
 
 
 def read_items(path: Path) -> dict[str, np.ndarray]:
-    """All items of a model file, ``.npz`` or ``.bin`` by its name; see ``read_npz`` and ``read_bin``."""
+    """All items of a model file, ``.npz``, ``.bin`` or ``.safetensors`` by its name; see ``read_npz``,
+    ``read_bin`` and ``read_safetensors``."""
     return _by_suffix(path, _READERS)(path)
 
 
-def write_items(path: Path, items: Mapping[str, ArrayLike]) -> None:
-    """Writes ``items`` as ``.npz`` or ``.bin``, by the name of ``path``; see ``write_npz``, ``write_bin``."""
-    _by_suffix(path, _WRITERS)(path, items)
+def write_items(path: Path, items: Mapping[str, ArrayLike], *, gemm_type: str = FLOAT32) -> None:
+    """Writes ``items`` as ``.npz``, ``.bin`` or ``.safetensors``, by the name of ``path``; see ``write_npz``,
+    ``write_bin`` and ``write_safetensors``. Only ``.bin`` can hold another ``gemm_type`` than float32."""
+    write = _by_suffix(path, _WRITERS)
+    if gemm_type == FLOAT32:
+        write(path, items)
+    elif write is write_bin:
+        write_bin(path, items, gemm_type=gemm_type)
+    else:
+        raise ModelFileError(f"{os.fspath(path)}: gemm-type: {gemm_type} is for models that end in .bin")
 
 
 def load_parameters(path: Path, type_: Type) -> tuple[dict[str, np.ndarray], str | None]:
@@ -48,9 +57,11 @@ def load_parameters(path: Path, type_: Type) -> tuple[dict[str, np.ndarray], str
     return values, model_yml(items)
 
 
-def save_parameters(path: Path, values: Mapping[str, Any], meta: str | None) -> None:
+def save_parameters(
+    path: Path, values: Mapping[str, Any], meta: str | None, *, gemm_type: str = FLOAT32
+) -> None:
     """Write parameters sorted by type, then by name, floating point ones as float32, with ``meta`` as
-    ``special:model.yml``; atomically.
+    ``special:model.yml``; atomically. ``gemm_type``: see ``write_bin``.
 
     ``ModelFileError`` for a ``bool`` parameter, which no model file can hold.
     """
@@ -63,7 +74,7 @@ def save_parameters(path: Path, values: Mapping[str, Any], meta: str | None) -> 
     items = dict(sorted(arrays.items(), key=lambda item: _type_order(item[1].dtype)))
     if meta is not None:
         items[MODEL_YML] = with_model_yml(meta)
-    write_items(path, items)
+    write_items(path, items, gemm_type=gemm_type)
 
 
 def copy_params(graph: ExpressionGraph, other: ExpressionGraph) -> None:
@@ -97,4 +108,9 @@ def _by_suffix(path: Path, choices: Mapping[str, Callable[..., Any]]) -> Callabl
     for suffix, choice in choices.items():
         if name.endswith(suffix):
             return choice
-    raise ModelFileError(f"{name}: expected a model file that ends in .npz or .bin")
+    raise ModelFileError(f"{name}: expected a model file that ends in {_listed(choices)}")
+
+
+def _listed(choices: Mapping[str, Any]) -> str:
+    *suffixes, last = choices
+    return f"{', '.join(suffixes)} or {last}"
