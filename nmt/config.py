@@ -16,6 +16,11 @@ from nmt.options import Command, Option, OptionError, Support, nearest
 
 PATHS = ("models", "model", "vocabs", "input", "output", "train-sets", "log")
 OBSOLETE = ("version", "special-vocab", "num-devices")  # in files of older versions of Marian
+# Of the Marian that Bergamot forked; they change speed, rounding and what splits text into lines.
+BERGAMOTS = """
+bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thresholds quality
+source-language ssplit-mode ssplit-prefix-file target-language
+""".split()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,7 +64,7 @@ def read_config(command: Command, path: str) -> dict[str, Any]:
         raise OptionError(f"configuration file {path} does not hold options (name: value)")
     values = {}
     for name, value in content.items():
-        if name in OBSOLETE:
+        if name in OBSOLETE or name in BERGAMOTS:
             continue
         words = value if isinstance(value, list) else [value]
         if not all(isinstance(word, str) for word in words):
@@ -137,13 +142,24 @@ def _read_command_line(command: Command, argv: Sequence[str]) -> tuple[dict[str,
             parser.add_argument(*names, dest=option.name, action="append", nargs="?", const=bare)
         else:
             parser.add_argument(*names, dest=option.name, action="append")
-    namespace, rest = parser.parse_known_args(argv)
+    namespace, rest = parser.parse_known_args(_with_options_as_values(argv))
     operands = tuple(word for word in rest if not word.startswith("-")) if command.operands else ()
     if len(operands) < len(rest):
         raise OptionError(_unexpected(command, rest))
     given = {command.options[name]: words for name, words in vars(namespace).items() if words is not None}
     values = {option.name: option.read(words or [option.implicit or ""]) for option, words in given.items()}
     return values, operands
+
+
+def _with_options_as_values(argv: Sequence[str]) -> list[str]:
+    """`argv` where ``--sentencepiece-options --name=value`` is one word: its value looks like an option."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] == "--sentencepiece-options":
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
 
 
 def _unexpected(command: Command, words: Sequence[str]) -> str:
@@ -157,7 +173,9 @@ def _unexpected(command: Command, words: Sequence[str]) -> str:
 
 def _with_paths(values: Mapping[str, Any], change: Any) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
-        if name in PATHS and isinstance(value, tuple):
+        if name == "shortlist" and value:  # a path and numbers
+            yield name, (_changed(value[0], change), *value[1:])
+        elif name in PATHS and isinstance(value, tuple):
             yield name, tuple(_changed(path, change) for path in value)
         elif name in PATHS:
             yield name, _changed(value, change)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from nmt.batches import Sample
 from nmt.lines import is_utf8
 from nmt.options import OptionError
-from nmt.vocab import Vocab, load_vocab
+from nmt.vocab import Vocab, VocabError, load_segmented, load_vocab
 
 logger = logging.getLogger(__name__)
 
@@ -21,11 +22,13 @@ class LineEncoder:
     vocabs: one vocabulary for each stream.
     max_length: the longest sequence in words, ``</s>`` counted; a longer line is a problem, or
         with `max_length_crop` is cut, keeping ``</s>``.
+    right_left: the words of every stream are reversed, but ``</s>`` (Marian's ``--right-left``).
     """
 
     vocabs: Sequence[Vocab]
     max_length: int
     max_length_crop: bool
+    right_left: bool = False
 
     def sample(self, number: int, lines: Sequence[bytes]) -> Sample:
         """The sample of line `number` (from 0), given its bytes in each stream."""
@@ -33,24 +36,57 @@ class LineEncoder:
         for line, vocab in zip(lines, self.vocabs, strict=True):
             if not is_utf8(line):
                 logger.warning("line %d is not valid UTF-8: such words are unknown", number + 1)
-            words = vocab.encode(line)
+            try:
+                words = vocab.encode(line)
+            except VocabError as error:  # a label that a class vocabulary does not have
+                words = []
+                problems.append(str(error))
             if len(words) > self.max_length and self.max_length_crop:
-                words = [*words[: self.max_length - 1], vocab.eos_id]
+                words = words[: self.max_length]
+                if vocab.eos_id >= 0:
+                    words[-1] = vocab.eos_id
             if len(words) > self.max_length:
                 problems.append(f"{len(words)} words with </s>, --max-length is {self.max_length}")
-            sequences.append(words)
+            sequences.append([*words[-2::-1], *words[-1:]] if self.right_left else words)
         if problems:
             logger.warning("line %d is left out: %s", number + 1, "; ".join(problems))
         return Sample(number, tuple(sequences), "; ".join(problems))
 
 
-def load_vocabs(paths: Sequence[str], dims: Sequence[int]) -> list[Vocab]:
-    """The vocabularies of source and target; one file in one size is read once.
+def load_vocabs(
+    paths: Sequence[str],
+    dims: Sequence[int],
+    *,
+    pieces: Sequence[str] = (),
+    input_types: Sequence[str] = (),
+    no_spm_encode: bool = False,
+    no_spm_decode: bool = False,
+) -> list[Vocab]:
+    """The vocabularies of the streams, sources first; one file read in one way is read once.
 
     dims: the number of words that the model knows of each (``dim-vocabs``).
+    pieces: SentencePiece models that split the raw text of each stream, as with OPUS-MT's models.
+    input_types, no_spm_encode, no_spm_decode: Marian's options, see `load_vocab`.
     """
     if len(paths) != len(dims):
         raise OptionError(f"--vocabs: this model has {len(dims)} vocabularies, got {len(paths)} path(s)")
-    wanted = list(zip(paths, dims, strict=True))
-    loaded = {key: load_vocab(*key) for key in dict.fromkeys(wanted)}
-    return [loaded[key] for key in wanted]
+    if pieces and len(pieces) != len(paths):
+        raise OptionError(f"pieces: one SentencePiece model for each vocabulary is needed, got {len(pieces)}")
+    if pieces and (no_spm_encode or no_spm_decode):
+        raise OptionError("--no-spm-encode and --no-spm-decode are for vocabularies that end in .spm")
+
+    @cache
+    def loaded(path: str, dim: int, model: str, input_type: str) -> Vocab:
+        if model:
+            return load_segmented(path, model, dim)
+        return load_vocab(
+            path,
+            dim,
+            input_type=input_type,
+            no_spm_encode=no_spm_encode,
+            no_spm_decode=no_spm_decode,
+        )
+
+    models = pieces or [""] * len(paths)
+    types = [*input_types, *["sequence"] * (len(paths) - len(input_types))]
+    return [loaded(*key) for key in zip(paths, dims, models, types[: len(paths)], strict=True)]

@@ -7,15 +7,25 @@ import os
 from nmt.lines import open_input
 from nmt.vocabs.base import Vocab as Vocab
 from nmt.vocabs.base import VocabError as VocabError
+from nmt.vocabs.default import ClassVocab as ClassVocab
 from nmt.vocabs.default import DefaultVocab as DefaultVocab
 from nmt.vocabs.default import read_default
+from nmt.vocabs.segmented import SegmentedVocab as SegmentedVocab
 from nmt.vocabs.sentence_piece import SentencePieceVocab as SentencePieceVocab
-from nmt.vocabs.sentence_piece import read_sentence_piece
+from nmt.vocabs.sentence_piece import load_processor, read_sentence_piece
 
 MAX_BYTES = 1 << 28
+INPUT_TYPES = ("sequence", "class")
 
 
-def load_vocab(path: str | os.PathLike[str], dim: int = 0) -> Vocab:
+def load_vocab(
+    path: str | os.PathLike[str],
+    dim: int = 0,
+    *,
+    input_type: str = "sequence",
+    no_spm_encode: bool = False,
+    no_spm_decode: bool = False,
+) -> Vocab:
     """The vocabulary in the file `path`.
 
     `.spm` is a SentencePiece model, `.yml`, `.yaml` and `.json` map words to ids, any other name
@@ -24,6 +34,8 @@ def load_vocab(path: str | os.PathLike[str], dim: int = 0) -> Vocab:
     dim: how many ids the model has (one of its `dim-vocabs`), 0 for as many as the file. Words
     with ids at or above it are unknown words, as in Marian; a SentencePiece model must have
     exactly as many pieces.
+    input_type: `class` for a list of labels without special words (``--input-types``).
+    no_spm_encode, no_spm_decode: Marian's options; they concern SentencePiece models alone.
 
     Raises VocabError, which names the file, what was expected and what was got; OSError where the
     file cannot be read.
@@ -36,10 +48,32 @@ def load_vocab(path: str | os.PathLike[str], dim: int = 0) -> Vocab:
         )
     if dim < 0:
         raise VocabError(f"{path}: expected a number of ids (dim-vocabs), 0 for all, got {dim}")
+    if input_type not in INPUT_TYPES:
+        raise VocabError(f"{path}: input-types are {' and '.join(INPUT_TYPES)}, got {input_type!r}")
+    data = read_file(path)
+    if path.endswith(".spm"):
+        return read_sentence_piece(data, path, dim, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode)
+    return read_default(data, path, dim, input_type=input_type)
+
+
+def load_segmented(
+    path: str | os.PathLike[str], pieces: str | os.PathLike[str], dim: int = 0
+) -> SegmentedVocab:
+    """The vocabulary of words in `path`, for raw text that the SentencePiece model `pieces` splits.
+
+    That is how OPUS-MT models are made: see `SegmentedVocab`. `dim` and errors as in `load_vocab`.
+    """
+    words = load_vocab(path, dim)
+    if not isinstance(words, DefaultVocab):
+        raise VocabError(f"{os.fspath(path)}: is SentencePiece itself, and needs no {os.fspath(pieces)}")
+    name = os.fspath(pieces)
+    return SegmentedVocab(words, load_processor(read_file(name), name))
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a vocabulary file; VocabError if there are too many."""
     with open_input(path) as stream:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise VocabError(f"{path}: too large for a vocabulary (at most {MAX_BYTES} bytes are read)")
-    if path.endswith(".spm"):
-        return read_sentence_piece(data, path, dim)
-    return read_default(data, path, dim)
+    return data

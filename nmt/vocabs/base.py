@@ -25,7 +25,7 @@ class Vocab(ABC):
     Attributes:
         path: the file it came from.
         eos_id, unk_id: the ids of the end of a sentence and of unknown words; they come from the
-            file, not by convention.
+            file, not by convention. A class vocabulary without them has -1.
         control_ids: ids of the byte pieces `<0x00>` to `<0x1F>`, which translation must not print.
     """
 
@@ -63,6 +63,19 @@ class Vocab(ABC):
     @abstractmethod
     def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
         """The ids of one line of text, without its line end; `eos_id` after them if `add_eos`."""
+
+    def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
+        """The ids of one way to split a line, drawn at random: subword regularisation (Kudo 2018).
+
+        Only vocabularies of pieces know more than one way; others return `encode`. For training
+        (``--sentencepiece-alphas``), with one `alpha` for each stream.
+
+        alpha: 0 for the best way, as `encode`; a unigram model draws a way with the probability
+            ``p(way) ** alpha`` over their sum; of a BPE model each merge is left out with
+            probability `alpha` (Provilkov et al. 2020).
+        seed: the same line with the same seed is split in the same way.
+        """
+        return self.encode(line, add_eos)
 
     @abstractmethod
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:

@@ -92,11 +92,36 @@ class DefaultVocab(Vocab):
         return " ".join(words.get(i, "") for i in ids if not (ignore_eos and i == self.eos_id))
 
 
-def read_default(data: bytes, path: str, dim: int = 0) -> DefaultVocab:
-    """The vocabulary in `data`: `word: id` if `path` says .yml, .yaml or .json, else a list."""
+class ClassVocab(DefaultVocab):
+    """Labels of a classifier's stream (Marian: `ClassVocab`, ``--input-types class``).
+
+    There are no special words: `eos_id` and `unk_id` are -1, no end is added to a line, and a
+    label that is not in the list is an error.
+    """
+
+    def _special_id(self, word: str, nematus: bool, dim: int) -> int:
+        return -1
+
+    def _id_of(self, word: str | bytes) -> int:
+        text = as_text(word)
+        if text not in self._ids:
+            known = ", ".join(list(self._ids)[:10])
+            raise VocabError(f"{self.path}: {text!r} is none of the {len(self._ids)} classes ({known})")
+        return self._ids[text]
+
+    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+        return [self._id_of(word) for word in as_text(line).split(" ") if word]
+
+
+def read_default(data: bytes, path: str, dim: int = 0, *, input_type: str = "sequence") -> DefaultVocab:
+    """The vocabulary in `data`: `word: id` if `path` says .yml, .yaml or .json, else a list.
+
+    input_type: ``class`` for a `ClassVocab`.
+    """
+    kind = ClassVocab if input_type == "class" else DefaultVocab
     if path.endswith((".yml", ".yaml", ".json")):
-        return DefaultVocab(parse_word_ids(data, path), path, dim, nematus=True)
-    return DefaultVocab(_listed_words(data, path), path, dim)
+        return kind(parse_word_ids(data, path), path, dim, nematus=True)
+    return kind(_listed_words(data, path), path, dim)
 
 
 def _listed_words(data: bytes, path: str) -> dict[str, int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nmt.lines import as_bytes
+from nmt.lines import as_bytes, is_utf8
 
 from .base import Vocab, VocabError
 
@@ -23,11 +23,23 @@ class SentencePieceVocab(Vocab):
         processor: the loaded model.
         path: where it comes from.
         dim: how many ids the translation model has (`dim-vocabs`); 0 for as many as there are.
+        no_spm_encode: lines are pieces already, with spaces between (``--no-spm-encode``).
+        no_spm_decode: print pieces with spaces between, not text (``--no-spm-decode``).
     """
 
-    def __init__(self, processor: SentencePieceProcessor, path: str, dim: int = 0):
+    def __init__(
+        self,
+        processor: SentencePieceProcessor,
+        path: str,
+        dim: int = 0,
+        *,
+        no_spm_encode: bool = False,
+        no_spm_decode: bool = False,
+    ):
         self.path = path
         self._processor = processor
+        self._takes_pieces = no_spm_encode
+        self._prints_pieces = no_spm_decode
         self._size = processor.get_piece_size()
         if dim and dim != self._size:
             raise VocabError(
@@ -48,24 +60,55 @@ class SentencePieceVocab(Vocab):
         return self._size
 
     def _id_of(self, word: str | bytes) -> int:
-        return self._processor.piece_to_id(as_bytes(word).decode("utf-8", "replace"))
+        piece = as_bytes(word)
+        return self._processor.piece_to_id(piece.decode()) if is_utf8(piece) else self.unk_id
 
     def _word_of(self, number: int) -> str:
         return self._processor.id_to_piece(number)
 
     def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
-        sentence: list[int] = self._processor.encode(as_bytes(line), out_type=int)
+        sentence: list[int] = (
+            self._piece_ids(line) if self._takes_pieces else self._processor.encode(as_bytes(line))
+        )
+        if add_eos:
+            sentence.append(self.eos_id)
+        return sentence
+
+    def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
+        if not alpha or self._takes_pieces:
+            return self.encode(line, add_eos)
+        sentence: list[int] = sampled(self._processor, as_bytes(line), alpha, seed, int)
         if add_eos:
             sentence.append(self.eos_id)
         return sentence
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The text of `ids`, its pieces joined and the spaces put back."""
-        return self._processor.decode([int(i) for i in ids if not (ignore_eos and i == self.eos_id)])
+        kept = [int(i) for i in ids if not (ignore_eos and i == self.eos_id)]
+        if self._prints_pieces:
+            return " ".join(map(self._processor.id_to_piece, kept))
+        return self._processor.decode(kept)
+
+    def _piece_ids(self, line: str | bytes) -> list[int]:
+        return [self._id_of(piece) for piece in as_bytes(line).split(b" ") if piece]
 
 
-def read_sentence_piece(data: bytes, path: str, dim: int = 0) -> SentencePieceVocab:
-    """The vocabulary in `data`, a serialised SentencePiece model."""
+def sampled(processor: SentencePieceProcessor, line: bytes, alpha: float, seed: int, kind: type) -> list[Any]:
+    """One way to split `line` (see `Vocab.sample`), as ids (`kind` int) or pieces (str).
+
+    SentencePiece has one generator for the whole process, so `seed` is set before each draw.
+    """
+    from sentencepiece import set_random_generator_seed
+
+    set_random_generator_seed(seed & 0xFFFFFFFF)
+    pieces: list[Any] = processor.encode(
+        line, out_type=kind, enable_sampling=True, alpha=alpha, nbest_size=-1
+    )
+    return pieces
+
+
+def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
+    """The SentencePiece model serialised in `data`; VocabError with `path` if there is none."""
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor()
@@ -73,4 +116,12 @@ def read_sentence_piece(data: bytes, path: str, dim: int = 0) -> SentencePieceVo
         processor.LoadFromSerializedProto(data)
     except RuntimeError as error:
         raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
-    return SentencePieceVocab(processor, path, dim)
+    return processor
+
+
+def read_sentence_piece(
+    data: bytes, path: str, dim: int = 0, *, no_spm_encode: bool = False, no_spm_decode: bool = False
+) -> SentencePieceVocab:
+    """The vocabulary in `data`, a serialised SentencePiece model; see `SentencePieceVocab`."""
+    processor = load_processor(data, path)
+    return SentencePieceVocab(processor, path, dim, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode)

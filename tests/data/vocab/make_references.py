@@ -40,6 +40,16 @@ SPELT = (
     *("<0xF0> <0x9F> <0x98>", "▁ <0x41> <0x00> s"),
 )
 
+NO_SPM = ("--no-spm-encode", "--no-spm-decode")
+PLAIN = ("the sea", "  she  sells é", "shore")
+PIECES = ("▁the ▁se a", "▁the  <unk> zz ll", "▁ \xe9 s", "the sea")
+# Words that come often, equally often, and look like the special ones; then what YAML must quote, or cannot.
+COUNTED = (
+    b"the sea the a  sea the \nb a c </s> </s> </s> <unk> x: :x - -- ? #a a#b \t a\tb\n\n",
+    b"caf\xe9 \xe9: \xff: \xc2: \x7f: \x0c: \r \r: \x00 \xc2\x85 \xef\xbb\xbfz \xef\xbf\xbf: \xed\xa0\x80:\n",
+    b'\xc3\xa9 \xf0\x9f\x98\x80 \xc2\xa0 \xc2\xa0: \xe2\x80\xa8 null ~ no a&b &a "q" \\ \\: \b: 1 0x1 end',
+)
+
 
 def marian(*words: str, text: bytes = b"", cwd: str | None = None) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["pymarian", *words], input=text, cwd=cwd, capture_output=True, check=False)
@@ -86,11 +96,19 @@ def ids(vocab: bytes | Path, ending: str, lines: list[bytes], dim: int) -> list[
     return [[round(-(float(score) + total) / STEP) for score in line.split()] for line in scores]
 
 
-def texts(vocab: Path, pieces: list[bytes], dim: int) -> list[bytes]:
-    """What Marian prints for each line of pieces."""
-    words = ("--force-decode", "--no-spm-encode", "--allow-unk", "--allow-special", "-b", "1")
-    words += ("--max-length-factor", "50")
-    return with_model("decode", vocab, "spm", pieces, dim, *words).stdout.split(b"\n")[:-1]
+def texts(vocab: Path, lines: list[bytes], dim: int, *options: str) -> list[bytes]:
+    """What Marian prints for each line, of pieces with `--no-spm-encode`."""
+    words = ("--force-decode", "--allow-unk", "--allow-special", "-b", "1", "--max-length-factor", "50")
+    return with_model("decode", vocab, "spm", lines, dim, *words, *options).stdout.split(b"\n")[:-1]
+
+
+def created() -> list[dict[str, Any]]:
+    """The vocabularies that Marian makes of texts."""
+    found = []
+    for text, size in [*((b"".join(COUNTED), size) for size in (0, 1, 2, 5)), (b"", 0), (b"\n \n", 0)]:
+        data = marian("vocab", "--max-size", str(size), text=text).stdout
+        found.append({"text": text.decode("latin-1"), "size": size, "data": data.decode("latin-1")})
+    return found
 
 
 def train_pieces(path: Path, size: int, *options: str) -> None:
@@ -110,15 +128,19 @@ def train_pieces(path: Path, size: int, *options: str) -> None:
 
 
 def pieces_references(name: str, size: int, *options: str) -> dict[str, Any]:
-    train_pieces(HERE / name, size, *options)
+    if not (HERE / name).exists():  # SentencePiece learns other pieces each time
+        train_pieces(HERE / name, size, *options)
     lines = [line.encode() if isinstance(line, str) else line for line in LINES]
     spelt = [line.encode() for line in SPELT if "byte" in name or "<0x" not in line]
+    split, plain = [line.encode() for line in PIECES], [line.encode() for line in PLAIN]
     return {
         "size": size,
         "lines": [line.decode("latin-1") for line in lines],
         "ids": ids(HERE / name, "spm", lines, size),
         "spelt": [line.decode() for line in spelt],
-        "texts": [text.decode("latin-1") for text in texts(HERE / name, spelt, size)],
+        "texts": [text.decode("latin-1") for text in texts(HERE / name, spelt, size, NO_SPM[0])],
+        "pieces": [text.decode("latin-1") for text in texts(HERE / name, split, size, *NO_SPM)],
+        "encoded": [text.decode("latin-1") for text in texts(HERE / name, plain, size, NO_SPM[1])],
     }
 
 
@@ -144,6 +166,7 @@ def main() -> None:
     references = {
         "marian": marian("--version").stdout.decode().strip(),
         "files": files,
+        "created": created(),
         "words.spm": pieces_references("words.spm", 36),
         "bytes.spm": pieces_references("bytes.spm", 292, "--byte_fallback=true"),
     }
