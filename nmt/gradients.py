@@ -32,7 +32,7 @@ from nmt.loss import cross_entropy_loss, word_count
 from nmt.models import Model
 from nmt.parallel import ParallelTextError
 from nmt.samples import LineEncoder
-from nmt.scoring import Pair
+from nmt.scoring import Pair, Streams
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ class ModelGradientReport:
 
 def check_model_gradients(
     model: Model,
-    pairs: Sequence[Pair],
+    pairs: Sequence[Streams],
     *,
     label_smoothing: float = 0.0,
     float32: bool = True,
@@ -204,7 +204,7 @@ def check_model_gradients(
     """Hold every parameter's gradient of the loss of ``pairs`` against ``jax.grad`` of the same forward.
 
     The loss is ``cross_entropy_loss``: without dropout, summed over the target words. ``pairs`` are ids of
-    source and target, ``</s>`` included on both sides. The module's page says what is compared;
+    every source stream and of the target, ``</s>`` included. The module's page says what is compared;
     ``float32=False`` leaves out float32. ``rule_set="marian"`` judges Marian's own formulas instead.
     Matrix products are computed in full float32, also on devices where JAX would round their operands.
 
@@ -214,7 +214,8 @@ def check_model_gradients(
         raise ArgumentError("expected at least one pair of sentences to differentiate the loss of")
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"expected a label smoothing from 0 to 1, got {label_smoothing}")
-    loss = _Loss(model, pad([s for s, _ in pairs]), pad([t for _, t in pairs]), label_smoothing)
+    *sources, target = (pad(list(stream)) for stream in zip(*pairs, strict=True))
+    loss = _Loss(model, sources, target, label_smoothing)
     value, expected = loss.gradients(Type.float64, "jax")
     wide = _differences(loss.gradients(Type.float64, rule_set)[1], expected)
     whole = max(filter(math.isfinite, map(_largest, expected.values())), default=0.0)
@@ -267,7 +268,7 @@ class _Loss:
     """The loss of one batch as a function of the parameters."""
 
     model: Model
-    source: PaddedBatch
+    sources: Sequence[PaddedBatch]
     target: PaddedBatch
     label_smoothing: float
 
@@ -276,7 +277,7 @@ class _Loss:
         began = time.perf_counter()
         graph = ExpressionGraph()
         graph.set_default_element_type(kind)
-        node = cross_entropy_loss(graph, self.model, self.source, self.target, self.label_smoothing)
+        node = cross_entropy_loss(graph, self.model, self.sources, self.target, self.label_smoothing)
         function = graph.function(node, derivatives=rule_set)
         with jax.enable_x64(kind is Type.float64), jax.default_matmul_precision("highest"):
             params = {name: np.asarray(p).astype(kind.dtype) for name, p in self.model.params.items()}

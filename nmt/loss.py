@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, inits, reshape, sum
@@ -12,14 +14,15 @@ from nmt.models import Model, Source
 def cross_entropy_loss(
     graph: ExpressionGraph,
     model: Model,
-    source: PaddedBatch,
+    sources: Sequence[PaddedBatch],
     target: PaddedBatch,
     label_smoothing: float = 0.0,
 ) -> Node:
     """The cross entropy of all target words, ``</s>`` included, summed, in nats; shape (1,).
 
-    The model is recorded in ``graph``, in the graph's element type. Padding counts nothing, nor do rows
-    after the first ``size``. Divide by ``word_count(target)`` for the mean of a word.
+    The model is recorded in ``graph``, in the graph's element type, with one batch of ``sources`` for each of
+    its source streams. Padding counts nothing, nor do rows after the first ``size``. Divide by
+    ``word_count(target)`` for the mean of a word.
 
     Source: Marian, ``--cost-type ce-sum`` and ``--label-smoothing``.
     """
@@ -28,8 +31,9 @@ def cross_entropy_loss(
         return graph.constant(array.shape, inits.from_tensor(array), kind)
 
     ids = constant(target.ids, Type.int32)
-    mask = constant(source.mask, graph.default_element_type)
-    encoded = model.encode(graph, [Source(constant(source.ids, Type.int32), mask)])
+    kind = graph.default_element_type
+    words = [Source(constant(s.ids, Type.int32), constant(s.mask, kind)) for s in sources]
+    encoded = model.encode(graph, words)
     costs = cross_entropy(model.logits(graph, encoded, ids), flatten(ids), label_smoothing)
     counted = constant(_counted(target), costs.value_type)
     return sum(flatten(reshape(costs, target.ids.shape) * counted))

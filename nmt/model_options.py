@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,8 @@ _WORDS |= {"false": False, "no": False, "off": False, "n": False}
 _BOOLS = {write(word): value for word, value in _WORDS.items() for write in (str, str.upper, str.capitalize)}
 _INT = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# What needs no quotes.
+_PLAIN = re.compile(r"[\w./][\w.+/-]*(?:[ :][\w.+/-]+)*", re.ASCII)
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
@@ -44,7 +47,7 @@ class ModelOptions:
     `options.dim_emb` and `options["dim-emb"]` are the same. A field that the model does not
     mention has the default of Marian's command line. Options of other model types, which have no
     field here, are in `extra` under Marian's names; `text` is what was read, for saving the model
-    as it came.
+    as it came, and `given` the names of the options that it has a value for.
     """
 
     type: str = "amun"
@@ -107,6 +110,7 @@ class ModelOptions:
     factors_dim_emb: int = 0
     extra: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
+    given: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __getitem__(self, name: str) -> Value:
         if name in _FIELDS:
@@ -125,7 +129,7 @@ class ModelOptions:
         return name in _FIELDS or name in self.extra
 
 
-_FIELDS = {f.name.replace("_", "-"): f.name for f in fields(ModelOptions) if f.name not in ("extra", "text")}
+_FIELDS = {f.name.replace("_", "-"): f.name for f in fields(ModelOptions) if f.name not in ("extra", "text", "given")}
 _TYPES = typing.get_type_hints(ModelOptions)
 
 
@@ -158,7 +162,30 @@ def parse_model_options(text: str, path: str) -> ModelOptions:
                 known[_FIELDS[name]] = _converted(node, _TYPES[_FIELDS[name]], name)
     except (_Unreadable, yaml.YAMLError, ValueError, OverflowError) as error:
         raise ModelFileError(f"{path}: {MODEL_YML}: {' '.join(str(error).split())}") from None
-    return ModelOptions(**known, extra=MappingProxyType(extra), text=text)
+    given = frozenset(name for name, field_name in _FIELDS.items() if field_name in known)
+    return ModelOptions(**known, extra=MappingProxyType(extra), text=text, given=given)
+
+
+def yaml_of(options: ModelOptions) -> str:
+    """``options`` as the text of ``special:model.yml``, laid out as Marian does."""
+    return "\n".join(f"{name}:{_block(options[name])}" for name in sorted(options))
+
+
+def _block(value: Value) -> str:
+    """A value behind its name: a list has a line for each of its elements."""
+    if isinstance(value, tuple):
+        return "".join(f"\n  - {_flow(element)}" for element in value) or "\n  []"
+    return f" {_flow(value)}"
+
+
+def _flow(value: Value) -> str:
+    """A value within a line."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_flow, value))}]"
+    if value is None or isinstance(value, bool):
+        return "~" if value is None else str(value).lower()
+    written = str(value)
+    return written if _PLAIN.fullmatch(written) else json.dumps(written, ensure_ascii=False)
 
 
 class _Unreadable(Exception):

@@ -22,8 +22,8 @@ from nmt.gradients import ModelGradientReport, check_model_gradients, read_pairs
 from nmt.loss import cross_entropy_loss, word_count
 from nmt.model_options import ModelOptions
 from nmt.models import Model, create_model, load_model
+from nmt.parallel import ParallelTextError
 from nmt.samples import LineEncoder, load_vocabs
-from nmt.scorer import ParallelTextError
 
 DATA = Path(__file__).parent / "data" / "numbers"
 SHIPPED = Path(__file__).parent.parent / "nmt" / "numbers" / "model"
@@ -103,7 +103,7 @@ def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
     small = varied(replace(TRANSFORMER, dim_emb=4, transformer_dim_ffn=3))
     graph = small.new_graph(inference=False)
     source, target = (pad(list(side)) for side in zip(*PAIRS[:1], strict=True))
-    loss = cross_entropy_loss(graph, small, source, target, 0.1)
+    loss = cross_entropy_loss(graph, small, [source], target, 0.1)
     chosen = {"encoder_Wemb", "encoder_l1_self_bq", "decoder_l1_context_Wo_ln_scale"}
     for name in small.params.keys() - chosen:
         graph.params()[name].set_trainable(False)

@@ -12,4 +12,5 @@ from nmt.models.model import Model as Model
 from nmt.models.parts import Decoded as Decoded
 from nmt.models.parts import Source as Source
 from nmt.models.parts import Step as Step
+from nmt.models.saving import save_model as save_model
 from nmt.models.types import TYPES as TYPES

@@ -3,76 +3,77 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from mgraph import ExpressionGraph, MGraphError, ModelFileError, ParameterError, Type
+from mgraph import MGraphError, ModelFileError
+from mgraph.files.items import MODEL_YML
 from mgraph.files.parameter_files import read_items
+from nmt import architecture
+from nmt.architecture import check_values, completed, initial_values
 from nmt.model_options import ModelOptions, model_options
 from nmt.models.model import Model
-from nmt.models.parts import Source
-from nmt.models.support import check_options
+from nmt.models.support import check_options, find_type
 
 
-def load_model(path: str | os.PathLike[str]) -> Model:
+def load_model(
+    path: str | os.PathLike[str], *, options: ModelOptions | None = None, marian_exact: bool = False
+) -> Model:
     """The model in the file ``path``, an ``.npz`` or ``.bin`` that Marian made.
 
-    The configuration comes from the file (``special:model.yml``). ``ModelFileError`` if the file is damaged
-    or has no configuration, ``ParameterError`` if its parameters are not just those that the configuration
-    needs, in the same shapes; it lists every one. ``UnsupportedOptionError`` for a type or an option that
-    is unknown or not supported yet. ``OSError`` if the file cannot be read. Every message names the file.
+    The configuration comes from the file (``special:model.yml``); ``options`` are those of a file that has
+    none, as old ones do. Sizes that the file does not say are told by its parameters. ``marian_exact``
+    repeats Marian's decoder where it departs from the model that was trained. ``ModelFileError`` if the file
+    is damaged or has no configuration, ``ParameterError`` if its parameters are not just those that the
+    configuration needs, in the same shapes; it lists every one. ``UnsupportedOptionError`` for a type or an
+    option that is unknown or not supported yet. ``OSError`` if the file cannot be read. Every message names
+    the file.
     """
     name = os.fspath(path)
-    items = read_items(path)
-    options = model_options(items, name)
-    items = {item: array for item, array in items.items() if not _is_extra(item)}
+    options, params = read_parameters(path, options)
     try:
         check_options(options)
-        model = Model(options, _parameters(items))
+        model = Model(options, params, marian_exact=marian_exact)
         check_parameters(model)
     except MGraphError as error:
         raise type(error)(f"{name}: {error}") from None
     return model
 
 
+def read_parameters(
+    path: str | os.PathLike[str], options: ModelOptions | None = None
+) -> tuple[ModelOptions, dict[str, np.ndarray]]:
+    """The options and the parameters in a model file, under the names that graphs have for them; whether they
+    fit together is not checked. Arguments and errors are those of ``load_model``."""
+    name = os.fspath(path)
+    items = read_items(path)
+    if options is None or MODEL_YML in items:
+        options = model_options(items, name)
+    items = {item: array for item, array in items.items() if not _is_extra(item)}
+    try:
+        kind = find_type(options.type)
+        check_values(options)
+        params = _parameters(kind.names.in_graph(items, options))
+        return completed(options, _shapes(params)), params
+    except MGraphError as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
 def create_model(options: ModelOptions, *, seed: int = 1) -> Model:
     """A model with the parameters that ``options`` ask for, drawn as Marian initialises them."""
     check_options(options)
-    graph = _declared(Model(options, {}), seed)
-    return Model(options, graph.params().vals())
+    return Model(options, initial_values(options, seed))
 
 
 def check_parameters(model: Model) -> None:
     """``ParameterError`` that lists all parameters that are missing, unknown or wrongly shaped."""
-    needed = {name: node.shape for name, node in _declared(model).params().items()}
-    found = {name: tuple(value.shape) for name, value in model.params.items()}
-    problems = [
-        *_listed("missing", (f"{n} {s}" for n, s in needed.items() if n not in found)),
-        *_listed("not used", (f"{n} {s}" for n, s in found.items() if n not in needed)),
-        *_listed(
-            "of another shape",
-            (f"{n} {found[n]}, expected {s}" for n, s in needed.items() if n in found and found[n] != s),
-        ),
-    ]
-    if problems:
-        raise ParameterError(
-            f"the parameters are not those of a {model.type} model with these options{''.join(problems)}"
-        )
+    architecture.check_parameters(model.options, _shapes(model.params))
 
 
-def _listed(problem: str, lines: Iterable[str]) -> list[str]:
-    lines = list(lines)
-    return [f"\n  {len(lines)} {problem}:", *(f"\n    {line}" for line in lines)] if lines else []
-
-
-def _declared(model: Model, seed: int = 1) -> ExpressionGraph:
-    """A graph with all parameters that the model asks for, none of them computed."""
-    graph = ExpressionGraph(inference=True, seed=seed)
-    ids = graph.input("ids", (1, 2), Type.int32)
-    source = Source(ids, graph.input("mask", (1, 2)))
-    model.logits(graph, model.encode(graph, [source] * model.sources), ids)
-    return graph
+def _shapes(params: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in params.items()}
 
 
 def _is_extra(item: str) -> bool:

@@ -13,7 +13,7 @@ from mgraph import ExpressionGraph, Node
 from nmt.model_options import ModelOptions
 from nmt.models.dropouts import Dropouts
 from nmt.models.functions import Encoder, PairScorer, Stepper
-from nmt.models.parts import Decoded, Nodes, Setup, Source, Step
+from nmt.models.parts import Decoded, Encoded, Nodes, Setup, Source, Step
 from nmt.models.support import find_type
 
 T = TypeVar("T")
@@ -51,7 +51,8 @@ class Model:
         self.options, self.dropouts, self.marian_exact = options, dropouts, marian_exact
         self.params: dict[str, jax.Array] = {name: jax.device_put(params[name]) for name in sorted(params)}
         """The parameters in the order of their names, on JAX's default device."""
-        setup = Setup(options, dropouts, self.params.keys(), marian_exact)
+        shapes = {name: value.shape for name, value in self.params.items()}
+        setup = Setup(options, dropouts, shapes, marian_exact)
         kind = find_type(options.type)
         self._encoders = [make(setup, prefix, i) for i, (make, prefix) in enumerate(kind.encoders)]
         self._decoder = kind.decoder(setup, "decoder", len(self._encoders))
@@ -88,6 +89,10 @@ class Model:
         """
         parts = zip(self._encoders, sources, strict=True)
         return self._decoder.prepare(graph, [encoder.encode(graph, source) for encoder, source in parts])
+
+    def context(self, graph: ExpressionGraph, source: Source, stream: int = 0) -> Encoded:
+        """What the encoder of the source stream number ``stream`` makes of its sentences."""
+        return self._encoders[stream].encode(graph, source)
 
     def start(
         self, graph: ExpressionGraph, encoder_state: Nodes, batch: int, beam: int, max_length: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -57,13 +57,14 @@ class Decoded(NamedTuple):
 class Setup:
     """What the parts of a model know of it.
 
-    names: the names of the parameters that there are: old files name some differently.
+    shapes: of the parameters that there are, by name: old files name some differently, and the size of some
+        is no option.
     marian_exact: whether to repeat Marian's decoder where it departs from the model that was trained.
     """
 
     options: ModelOptions
     dropouts: Dropouts
-    names: Collection[str]
+    shapes: Mapping[str, tuple[int, ...]]
     marian_exact: bool = False
 
 
@@ -154,5 +155,5 @@ class Decoder(Part, ABC):
             options.dim_vocabs[self.stream],
             tied=self.embedding(graph).table if tied else None,
             omit_bias=options.output_omit_bias,
-            transposed=f"{self.output_prefix}_W" not in self.setup.names,
+            transposed=f"{self.output_prefix}_W" not in self.setup.shapes,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from layers import UnsupportedOptionError, choose
+from nmt.architecture import check_values
 from nmt.model_options import ModelOptions
 from nmt.models.types import TYPES, ModelType
 
@@ -33,40 +34,20 @@ MARIAN_TYPES = (
 """Marian's values of ``type``."""
 
 PLAIN = {
-    "right-left": False,
     "ulr": False,
     "lemma-dim-emb": 0,
     "lemma-dependency": "",
-    "transformer-pool": False,
-    "transformer-train-positions": False,
-    "transformer-disable-position-embeddings": False,
     "transformer-attention-mask": "default",
     "original-type": "",
 }
 """Options that change what a model computes, and the only value of each that is supported yet."""
 
-MOST_LAYERS = 256
-LARGEST = 1 << 20
-BOUNDS = {
-    "dim-emb": (1, LARGEST),
-    "dim-rnn": (1, LARGEST),
-    "enc-depth": (1, MOST_LAYERS),
-    "enc-cell-depth": (1, MOST_LAYERS),
-    "dec-depth": (1, MOST_LAYERS),
-    "dec-cell-base-depth": (1, MOST_LAYERS),
-    "dec-cell-high-depth": (1, MOST_LAYERS),
-    "transformer-heads": (1, LARGEST),
-    "transformer-dim-ffn": (1, LARGEST),
-    "transformer-ffn-depth": (1, MOST_LAYERS),
-    "transformer-decoder-dim-ffn": (0, LARGEST),
-    "transformer-decoder-ffn-depth": (0, MOST_LAYERS),
-}
-"""The least and the greatest value of sizes: a model file may ask for anything."""
-
 
 def check_options(options: ModelOptions) -> None:
     """``UnsupportedOptionError`` for the first option that no model here can follow."""
-    streams = len(find_type(options.type).encoders) + 1
+    kind = find_type(options.type)
+    streams = len(kind.encoders) + 1
+    check_values(options)
     for name, plain in PLAIN.items():
         if name in options and options[name] not in (plain, None):
             raise UnsupportedOptionError(
@@ -76,10 +57,12 @@ def check_options(options: ModelOptions) -> None:
         raise UnsupportedOptionError(
             f"input-types: {list(options.input_types)} is not supported yet; there is 'sequence'"
         )
-    for name, (least, greatest) in BOUNDS.items():
-        value = options[name]
-        if not isinstance(value, int) or not least <= value <= greatest:
-            raise UnsupportedOptionError(f"{name}: expected a number from {least} to {greatest}, got {value}")
+    for name, only in kind.only.items():
+        if options[name] != only:
+            raise UnsupportedOptionError(
+                f"{name}: type {options.type} allows only {only!r}, got {options[name]!r}; type s2s has no"
+                " such limit"
+            )
     sizes = options.dim_vocabs
     if len(sizes) != streams or min(sizes) < 1:
         raise UnsupportedOptionError(

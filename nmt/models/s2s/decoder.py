@@ -10,11 +10,12 @@ from layers import (
     Dense,
     GlobalAttention,
     StackedCell,
-    Transduced,
     UnsupportedOptionError,
+    find_cell,
 )
 from layers.cells import State
 from mgraph import (
+    ArgumentError,
     ExpressionGraph,
     Node,
     concatenate,
@@ -65,8 +66,8 @@ class S2SDecoder(Decoder):
         dim = self.options.dim_rnn
         rows = repeat(reshape(self._first(graph, encoder_state, batch), (batch, 1, dim)), beam, 1)
         first = reshape(rows, (batch * beam, dim))
-        decoder = self._rnn(graph, encoder_state)
-        return _named([(first,) * cell.first.states for cell in decoder.layers])
+        states = find_cell(self.options.dec_cell, "dec-cell").states
+        return _named([(first,) * states] * self.options.dec_depth)
 
     def step(
         self,
@@ -81,19 +82,23 @@ class S2SDecoder(Decoder):
         attention: bool,
     ) -> Step:
         embedded = self.previous(graph, words, position)
-        decoder = self._rnn(graph, encoder_state)
+        decoder = self._rnn(graph, encoder_state, attention)
         done = decoder.step(embedded, _states(decoder, decoder_state))
-        return Step(self.output(graph)(self._hidden(graph, embedded, done)), _named(done.states))
+        contexts, weights = _apart(done.given, attention)
+        hidden = self._hidden(graph, embedded, done.output, contexts)
+        return Step(self.output(graph)(hidden, shortlist), _named(done.states), weights)
 
     def decode(
         self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool
     ) -> Decoded:
         embedded = shift(self.embedding(graph, time_axis=0)(transpose(target_ids)), (1, 0, 0))
-        decoder = self._rnn(graph, encoder_state)
+        decoder = self._rnn(graph, encoder_state, attention)
         start = self._first(graph, encoder_state, target_ids.shape[0])
-        done = decoder(embedded, states=[(start,) * cell.first.states for cell in decoder.layers])
-        hidden = self._hidden(graph, embedded, done)
-        return Decoded(self.output(graph)(transpose(hidden, (1, 0, 2))))
+        done = decoder(embedded, states=[(start,) * layer.states for layer in decoder.layers])
+        contexts, weights = _apart(done.given, attention)
+        hidden = self._hidden(graph, embedded, done.output, contexts)
+        logits = self.output(graph)(transpose(hidden, (1, 0, 2)))
+        return Decoded(logits, None if weights is None else transpose(weights, (1, 0, 2)))
 
     def _first(self, graph: ExpressionGraph, encoder_state: Nodes, batch: int) -> Node:
         """The first state of every layer, ``(batch, dim_rnn)``."""
@@ -113,24 +118,35 @@ class S2SDecoder(Decoder):
                 self.options.dim_rnn,
                 dim,
                 layer_normalization=self.options.layer_normalization,
+                nematus_normalization=self._nematus,
                 dropout=self.setup.dropouts.rnn,
             )
             for name, dim in zip(names, dims, strict=True)
         ]
 
-    def _attended(self, graph: ExpressionGraph, encoder_state: Nodes) -> list[AttendedContext]:
+    def _attended(
+        self, graph: ExpressionGraph, encoder_state: Nodes, give_weights: bool
+    ) -> list[AttendedContext]:
+        """The contexts with their attentions, of which the first can give its weights too."""
         suffixes = [suffix for suffix in _SUFFIXES if f"context{suffix}" in encoder_state]
         contexts = [encoder_state[f"context{suffix}"] for suffix in suffixes]
         attentions = self._attentions(graph, [context.shape[-1] for context in contexts])
         return [
-            attention.over(context, encoder_state[f"mapped_context{suffix}"], encoder_state[f"mask{suffix}"])
+            attention.over(
+                context,
+                encoder_state[f"mapped_context{suffix}"],
+                encoder_state[f"mask{suffix}"],
+                give_weights=give_weights and suffix == _SUFFIXES[0],
+            )
             for suffix, attention, context in zip(suffixes, attentions, contexts, strict=True)
         ]
 
-    def _rnn(self, graph: ExpressionGraph, encoder_state: Nodes) -> RNN:
+    def _rnn(self, graph: ExpressionGraph, encoder_state: Nodes, give_weights: bool) -> RNN:
         """The conditional cell with its attentions, and the layers above it."""
         options = self.options
-        attended = self._attended(graph, encoder_state)
+        attended = self._attended(graph, encoder_state, give_weights)
+        if give_weights and not attended:
+            raise ArgumentError(f"a model of type {options.type} reads no source, so it has no attention")
         width = sum(context.dim_output for context in attended)
         transitions = [
             cell(self, graph, "dec-cell", f"{self.prefix}_cell{i}", width if i == 2 else 0, final=True)
@@ -144,10 +160,10 @@ class S2SDecoder(Decoder):
             upper.append(deep_cell(self, graph, "dec-cell", names, options.dim_rnn))
         return RNN(graph, [conditional, *upper], skip=options.skip)
 
-    def _hidden(self, graph: ExpressionGraph, embedded: Node, done: Transduced) -> Node:
+    def _hidden(self, graph: ExpressionGraph, embedded: Node, state: Node, contexts: Sequence[Node]) -> Node:
         """The layer below the output layer: ``tanh(word W0 + state W1 + contexts W2 + b)``."""
-        contexts = [concatenate(done.given, -1)] if done.given else []
-        return self._dense(graph, "ff_logit_l1", self.options.dim_emb)(embedded, done.output, *contexts)
+        beside = [concatenate(contexts, -1)] if contexts else []
+        return self._dense(graph, "ff_logit_l1", self.options.dim_emb)(embedded, state, *beside)
 
     def _dense(self, graph: ExpressionGraph, name: str, dim: int) -> Dense:
         return Dense(
@@ -156,11 +172,24 @@ class S2SDecoder(Decoder):
             dim,
             activation="tanh",
             layer_normalization=self.options.layer_normalization,
+            nematus_normalization=self._nematus,
         )
+
+    @property
+    def _nematus(self) -> bool:
+        """Whether layers outside of cells are normalised as in Nematus; cells are where they are of its
+        kind."""
+        return self.options.type == "nematus"
 
 
 _SUFFIXES = ("", "_enc2", "_enc3", "_enc4")
 """What tells the states of the sources apart."""
+
+
+def _apart(given: Sequence[Node], weights: bool) -> tuple[list[Node], Node | None]:
+    """The contexts that the attentions gave, and the first one's weights if it gave them."""
+    contexts = list(given)
+    return contexts, contexts.pop(1) if weights else None
 
 
 def _named(states: Sequence[State]) -> Nodes:
@@ -171,6 +200,5 @@ def _named(states: Sequence[State]) -> Nodes:
 def _states(decoder: RNN, named: Nodes) -> list[State]:
     """The inverse of ``_named``."""
     return [
-        tuple(named[f"l{i}_{j}"] for j in range(cell.first.states))
-        for i, cell in enumerate(decoder.layers, 1)
+        tuple(named[f"l{i}_{j}"] for j in range(layer.states)) for i, layer in enumerate(decoder.layers, 1)
     ]

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from layers import AttentionBlock, Context, DecoderLayer, UnsupportedOptionError, log_mask
-from mgraph import ExpressionGraph, Node, inits, le, reshape, shift
-from nmt.models.parts import Decoded, Decoder, Encoded, Nodes, Part, Step
+from layers import Context, DecoderLayer, UnsupportedOptionError, log_mask
+from mgraph import ArgumentError, ExpressionGraph, Node, inits, le, narrow, reshape, shift
+from nmt.models.parts import Decoded, Decoder, Encoded, Nodes, Setup, Step
+from nmt.models.transformer.config import decoder_config, layer_numbers
 from nmt.models.transformer.stack import Stack
 
 
 class TransformerDecoder(Decoder):
     """Layers of autoregression, attention to each source, and feed-forward (Vaswani et al. 2017).
 
-    Parameters: ``{prefix}_l1_self_*``, ``{prefix}_l1_context_*`` (``{prefix}_l1_context_enc2_*`` for the
-    second source), ``{prefix}_l1_ffn_*``, ..., ``{prefix}_ff_logit_out_*`` and embeddings. The decoder is
-    causal, so the padding of targets needs no mask. In single steps too, keys and values are pre-processed
-    as queries are; Marian leaves that out there (``transformer-preprocess``).
+    Parameters: ``{prefix}_l1_self_*`` (``{prefix}_l1_aan_*``, ``{prefix}_l1_rnn_*``),
+    ``{prefix}_l1_context_*`` (``{prefix}_l1_context_enc2_*`` for the second source), ``{prefix}_l1_ffn_*``,
+    ..., ``{prefix}_ff_logit_out_*`` and embeddings. The decoder is causal, so the padding of targets needs
+    no mask. Its attention is that of the first head of the layer ``transformer-guided-alignment-layer``.
+
+    In single steps too, keys and values are pre-processed as queries are; Marian leaves that out there
+    (``transformer-preprocess``), which ``marian_exact`` repeats.
     Source: Marian, ``DecoderTransformer`` in ``models/transformer.h``.
     """
+
+    def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
+        super().__init__(setup, prefix, stream)
+        self.config = decoder_config(setup)
+        self.numbers = layer_numbers(setup.options)
 
     @property
     def output_prefix(self) -> str:  # type: ignore[override]
@@ -26,10 +35,10 @@ class TransformerDecoder(Decoder):
 
     def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:
         state = {f"mask{i}": mask for i, (_, mask) in enumerate(encoded)}
-        for layer in _DecoderStack(graph, self, len(encoded)).layers:
+        for layer in _DecoderStack(graph, self, len(encoded)).distinct:
             for block, (context, _) in zip(layer.cross, encoded, strict=True):
-                state[f"{block.prefix}_keys"] = block.attention.keys(context)
-                state[f"{block.prefix}_values"] = block.attention.values(context)
+                prepared = block.prepare(context)
+                state |= {f"{block.prefix}:{part}": node for part, node in prepared.items()}
         return state
 
     def start(
@@ -38,7 +47,7 @@ class TransformerDecoder(Decoder):
         state = {}
         for depth, layer in enumerate(_DecoderStack(graph, self, self.stream).layers, 1):
             for part, node in layer.autoregression.start(batch * beam, max_length).items():
-                state[f"l{depth}_{part}"] = node
+                state[f"l{depth}:{part}"] = node
         return state
 
     def step(
@@ -59,14 +68,20 @@ class TransformerDecoder(Decoder):
         embedded = reshape(embedded, (rows // beam, beam, self.options.dim_emb))
         embedded = stack.positions.at(embedded, position)
         x = stack.bottom(embedded)
-        after = {}
+        after: Nodes = {}
+        weights = []
         for depth, layer in enumerate(stack.layers, 1):
-            prefix = f"l{depth}_"
-            cache = {k.removeprefix(prefix): n for k, n in decoder_state.items() if k.startswith(prefix)}
-            x, cache = layer.step(x, cache, position, _contexts(layer, encoder_state))
-            after.update({prefix + part: node for part, node in cache.items()})
+            cache = _under(f"l{depth}", decoder_state)
+            x, cache = layer.autoregression.step(x, cache, position)
+            x, of_source = layer.after_autoregression(x, _contexts(layer, encoder_state))
+            after |= {f"l{depth}:{part}": node for part, node in cache.items()}
+            weights.append(of_source)
         x = reshape(stack.top(x, embedded), (rows, self.options.dim_emb))
-        return Step(self.output(graph)(x), after)
+        found = None
+        if attention:
+            found = self._attention(weights)
+            found = reshape(found, (rows, found.shape[-1]))
+        return Step(self.output(graph)(x, shortlist), after, found)
 
     def decode(
         self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool
@@ -77,44 +92,64 @@ class TransformerDecoder(Decoder):
         places = graph.constant((1, length), inits.range(0, length))
         mask = log_mask(le(places, reshape(places, (length, 1))))
         x = stack.bottom(embedded)
+        weights = []
         for layer in stack.layers:
-            x = layer(x, mask, _contexts(layer, encoder_state))
-        return Decoded(self.output(graph)(stack.top(x, embedded)))
+            x = layer.autoregression(x, mask)
+            x, of_source = layer.after_autoregression(x, _contexts(layer, encoder_state))
+            weights.append(of_source)
+        found = self._attention(weights) if attention else None
+        return Decoded(self.output(graph)(stack.top(x, embedded)), found)
+
+    def _attention(self, weights: Sequence[Node | None]) -> Node:
+        """The first head's weights ``(batch, time, source)`` of the layer that the options choose, out of
+        each layer's ``(batch, heads, time, source)``."""
+        chosen = weights[self._attention_layer()]
+        if chosen is None:
+            problem = (
+                "reads its sources without attention (transformer-pool)" if self.stream else "reads no source"
+            )
+            raise ArgumentError(f"a model of type {self.options.type} {problem}, so it has no attention")
+        batch, _, time, source = chosen.shape
+        return reshape(narrow(chosen, 1, 0, 1), (batch, time, source))
+
+    def _attention_layer(self) -> int:
+        """The number of the layer whose attention is the model's, from 0."""
+        layer, depth = self.options.transformer_guided_alignment_layer, self.options.dec_depth
+        if layer == "last":
+            return depth - 1
+        if not (layer.isascii() and layer.isdigit() and 1 <= int(layer) <= depth):
+            raise UnsupportedOptionError(
+                f"transformer-guided-alignment-layer: expected 'last' or a number from 1 to {depth}, got"
+                f" {layer!r}"
+            )
+        return int(layer) - 1
 
 
 class _DecoderStack(Stack):
-    """The decoder's layers; tied layers share a prefix, and so their parameters."""
+    """The decoder's layers; tied layers are one."""
 
-    def __init__(self, graph: ExpressionGraph, part: Part, sources: int) -> None:
-        options = part.options
-        super().__init__(
-            graph,
-            part,
-            dim_ffn=options.transformer_decoder_dim_ffn or options.transformer_dim_ffn,
-            ffn_depth=options.transformer_decoder_ffn_depth or options.transformer_ffn_depth,
-        )
-        depths = range(1, options.dec_depth + 1)
-        numbers = options.transformer_tied_layers or depths
-        if len(numbers) != len(depths):
-            raise UnsupportedOptionError(
-                f"transformer-tied-layers: expected a number for each of the {len(depths)} layers of the "
-                f"decoder, got {list(numbers)}"
-            )
-        self.layers = [
-            DecoderLayer(graph, f"{part.prefix}_l{number}", self.config, depth, sources)
-            for depth, number in zip(depths, numbers, strict=True)
-        ]
+    def __init__(self, graph: ExpressionGraph, decoder: TransformerDecoder, sources: int) -> None:
+        super().__init__(graph, decoder, decoder.config, decoder.options.dec_depth)
+        made: dict[int, DecoderLayer] = {}
+        for depth, number in enumerate(decoder.numbers, 1):
+            if number not in made:
+                prefix = f"{decoder.prefix}_l{number}"
+                made[number] = DecoderLayer(graph, prefix, decoder.config, depth, sources)
+        self.distinct = list(made.values())
+        self.layers = [made[number] for number in decoder.numbers]
 
 
 def _contexts(layer: DecoderLayer, encoder_state: Nodes) -> list[Context]:
-    """What a decoder layer attends to, out of an encoder state."""
-    return [_context(block, encoder_state, f"mask{i}") for i, block in enumerate(layer.cross)]
+    """What a decoder layer sees of the encoders, out of an encoder state."""
+    contexts = []
+    for i, block in enumerate(layer.cross):
+        mask = encoder_state[f"mask{i}"]
+        log = log_mask(reshape(mask, (mask.shape[0], 1, 1, mask.shape[1])))
+        contexts.append(Context(_under(block.prefix, encoder_state), log))
+    return contexts
 
 
-def _context(block: AttentionBlock, encoder_state: Nodes, mask_name: str) -> Context:
-    mask = encoder_state[mask_name]
-    return Context(
-        encoder_state[f"{block.prefix}_keys"],
-        encoder_state[f"{block.prefix}_values"],
-        log_mask(reshape(mask, (mask.shape[0], 1, 1, mask.shape[1]))),
-    )
+def _under(prefix: str, state: Nodes) -> Nodes:
+    """The part of a state whose names begin with ``prefix``, without it."""
+    start = f"{prefix}:"
+    return {name.removeprefix(start): node for name, node in state.items() if name.startswith(start)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from layers import EncoderLayer, log_mask
 from mgraph import ExpressionGraph, reshape
-from nmt.models.parts import Encoded, Encoder, Source
+from nmt.models.parts import Encoded, Encoder, Setup, Source
+from nmt.models.transformer.config import encoder_config
 from nmt.models.transformer.stack import Stack
 
 
@@ -15,15 +16,16 @@ class TransformerEncoder(Encoder):
     Source: Marian, ``EncoderTransformer`` in ``models/transformer.h``.
     """
 
+    def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
+        super().__init__(setup, prefix, stream)
+        self.config = encoder_config(setup)
+
     def encode(self, graph: ExpressionGraph, source: Source) -> Encoded:
-        options = self.options
         batch, length = source.ids.shape
-        stack = Stack(
-            graph, self, dim_ffn=options.transformer_dim_ffn, ffn_depth=options.transformer_ffn_depth
-        )
+        stack = Stack(graph, self, self.config, self.options.enc_depth)
         embedded = stack.positions(self.embedding(graph)(source.ids))
         mask = log_mask(reshape(source.mask, (batch, 1, 1, length)))
         x = stack.bottom(embedded)
-        for depth in range(1, options.enc_depth + 1):
-            x = EncoderLayer(graph, f"{self.prefix}_l{depth}", stack.config, depth)(x, mask)
+        for depth in range(1, self.options.enc_depth + 1):
+            x = EncoderLayer(graph, f"{self.prefix}_l{depth}", self.config, depth)(x, mask)
         return Encoded(stack.top(x, embedded), source.mask)

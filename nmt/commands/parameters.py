@@ -1,0 +1,86 @@
+"""``mgraph parameters``: list a model's parameters, or what parameters every type of model has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nmt.commands.common import JSON, asks_for_help
+from nmt.config import parse
+from nmt.options import Command, Option, OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nmt.architecture import Parameter
+
+COMMAND = Command(
+    "parameters",
+    "list the parameters of a model with their shapes, or those that models may have, by type and option",
+    {
+        "Model": (Option("model", str, "", "list those of this model: .npz or .bin", short="m"),),
+        "Output": (
+            JSON,
+            Option("markdown", help='print the page "Model parameters" instead', command=True),
+        ),
+    },
+    examples=(
+        ("mgraph parameters -m model.npz", "name, shape, size, block, and the options that it exists with"),
+        ("mgraph parameters --markdown", "the page of all model types"),
+    ),
+)
+
+
+def run(argv: Sequence[str]) -> int | None:
+    """Print the list, or the page."""
+    if asks_for_help(COMMAND, argv):
+        return None
+    values = parse(COMMAND, argv)
+    if bool(values["model"]) == values["markdown"]:
+        raise OptionError("either --model or --markdown is needed")
+    if values["markdown"]:
+        from nmt.architecture.page import markdown
+
+        print(markdown(), end="")
+        return None
+    from nmt.architecture import parameters
+    from nmt.models.loading import read_parameters
+
+    options, params = read_parameters(values["model"])
+    rows = _rows(params, parameters(options, params))
+    print(json.dumps(rows, indent=2) if values["json"] else _table(options.type, rows))
+    return None
+
+
+def _rows(params: Mapping[str, np.ndarray], table: Mapping[str, Parameter]) -> list[dict[str, Any]]:
+    """What to say of each parameter; the block is empty for one that the table does not have."""
+    return [
+        {
+            "name": name,
+            "shape": list(value.shape),
+            "size": value.size,
+            "block": table[name].block if name in table else "",
+            "options": list(table[name].when) if name in table else [],
+        }
+        for name, value in sorted(params.items())
+    ]
+
+
+def _table(model_type: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows in columns, and their total."""
+    columns = [("parameter", "shape", "size", "block", "exists with")]
+    columns += [
+        (
+            row["name"],
+            "x".join(map(str, row["shape"])),
+            f"{row['size']:,}",
+            row["block"] or "unknown",
+            ", ".join(row["options"]),
+        )
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
+    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in columns]
+    total = sum(row["size"] for row in rows)
+    return "\n".join([*lines, "", f"{model_type}: {len(rows)} parameters, {total:,} numbers"])
