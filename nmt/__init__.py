@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nmt.options import OptionError as OptionError
     from nmt.scorer import Score as Score
     from nmt.scorer import Scorer as Scorer
-    from nmt.translator import Translation as Translation
+    from nmt.translation import Translation as Translation
     from nmt.translator import Translator as Translator
     from nmt.vocab import load_vocab as load_vocab
 
@@ -23,7 +23,7 @@ HOMES = {
     "OptionError": "nmt.options",
     "Score": "nmt.scorer",
     "Scorer": "nmt.scorer",
-    "Translation": "nmt.translator",
+    "Translation": "nmt.translation",
     "Translator": "nmt.translator",
     "load_model": "nmt.models",
     "load_vocab": "nmt.vocab",

@@ -9,7 +9,7 @@ infinity. The host reads nothing before the loop ends; what it did is recorded i
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
@@ -171,11 +171,11 @@ class BeamLoop:
         def extend(carry: tuple[Beam, Trellis]) -> tuple[Beam, Trellis]:
             beam, trellis = carry
             parts = zip(self.steppers, params, encoded, beam.decoders, strict=True)
-            steps = [
+            made = [
                 stepper.step(own, source, state, beam.words.reshape(-1), beam.step, sentences.candidates)
                 for stepper, own, source, state in parts
             ]
-            extended, column = self._extended(weights, sentences, beam, steps)
+            extended, column = self._extended(weights, sentences, beam, made)
             return extended, jax.tree.map(
                 lambda all, new: lax.dynamic_update_index_in_dim(all, new, beam.step - shape.done, 0),
                 trellis,
@@ -207,7 +207,7 @@ class BeamLoop:
         number = beam.step + 1
         ended = (words == rules.eos) | (number >= sentences.limits)[:, None]
         living = jnp.where(ended, NONE, paths)
-        # Where a word is forced there is but one hypothesis, yet the beam stays as wide for the words after it.
+        # Where a word is forced there is but one hypothesis, yet the beam stays as wide for what follows.
         left = beam.slots - jnp.sum(ended & (paths != NONE), axis=1, dtype=jnp.int32)
         slots = jnp.where(jnp.any(living != NONE, axis=1), left, 0)
         chosen = (rows * width + origins).reshape(-1)

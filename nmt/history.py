@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from nmt.beam import Sentences, Trellis
 from nmt.hypothesis import Hypothesis
+from nmt.trellis import Sentences, Trellis
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ def join(parts: Sequence[tuple[np.ndarray, Trellis]], batch: int) -> Trellis:
         whole[:, rows] = array[:, : len(rows)]
         return whole
 
-    empty = Trellis(0, 0, -np.inf, 0)
+    attention = None if parts[0][1].attention is None else 0
+    empty = Trellis(0, 0, -np.inf, 0, attention)
     placed_parts = (
         jax.tree.map(lambda array, value, rows=rows: placed(rows, array, value), part, empty)
         for rows, part in parts
@@ -55,10 +56,11 @@ def best_hypotheses(
 ) -> list[list[Hypothesis]]:
     """The `count` best hypotheses of each sentence; of equals the one that ended first.
 
-    A hypothesis ends with ``</s>``, or where the length limit of its sentence cuts it off.
-    All arrays are NumPy's.
+    A hypothesis ends with ``</s>``, or where the length limit of its sentence cuts it off. All arrays are
+    NumPy's. With attention each hypothesis has that of its words to the words of the first source.
     """
     words, paths = trellis.words, trellis.paths
+    sizes = sentences.sources[0][1].sum(axis=1).astype(int)
     lengths = np.arange(1, len(words) + 1)[:, None]
     cut = (lengths == sentences.limits)[:, :, None]
     ends = (paths != -np.inf) & ((words == eos) | cut)
@@ -67,14 +69,18 @@ def best_hypotheses(
         step, place = np.nonzero(ends[:, sentence])
         scores = ranking.scores(paths[step, sentence, place], step + 1)
         order = np.argsort(-scores, kind="stable")[:count]
+        size = sizes[sentence]
         found.append(
-            [_trace_back(trellis, sentence, step[i], place[i], float(scores[i]), eos) for i in order]
+            [_traced_back(trellis, sentence, step[i], place[i], float(scores[i]), eos, size) for i in order]
         )
     return found
 
 
-def _trace_back(trellis: Trellis, sentence: int, last: int, place: int, score: float, eos: int) -> Hypothesis:
-    """The hypothesis that is in `place` of its beam after step `last`, counted from 0."""
+def _traced_back(
+    trellis: Trellis, sentence: int, last: int, place: int, score: float, eos: int, size: int
+) -> Hypothesis:
+    """The hypothesis that is in `place` of its beam after step `last`, counted from 0; its source has `size`
+    words."""
     origins = trellis.origins[:, sentence]
     places = [place]
     for step in range(last, 0, -1):
@@ -83,6 +89,7 @@ def _trace_back(trellis: Trellis, sentence: int, last: int, place: int, score: f
     path = np.arange(last + 1), sentence, places
     words = trellis.words[path].tolist()
     paths = trellis.paths[path]
+    attention = None if trellis.attention is None else trellis.attention[path][:, :size]
     return Hypothesis(
         words=tuple(words),
         word_scores=tuple(np.diff(paths, prepend=np.float32(0)).tolist()),
@@ -90,4 +97,5 @@ def _trace_back(trellis: Trellis, sentence: int, last: int, place: int, score: f
         score=score,
         scorer_scores=tuple(trellis.scores[last, sentence, place].tolist()),
         finished=words[-1] == eos,
+        alignment=None if attention is None else tuple(map(tuple, attention.tolist())),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
+from nmt.alignment import alignment_field
 from nmt.hypothesis import Hypothesis
 
 Item = TypeVar("Item")
@@ -20,22 +21,44 @@ def word_scores_field(scores: Sequence[float]) -> str:
     return "WordScores=" + "".join(f" {score:.5f}" for score in scores)
 
 
-def best_line(text: str, hypothesis: Hypothesis, *, word_scores: bool = False) -> str:
-    """What ``mgraph decode`` prints of a line: ``text[ ||| WordScores= ...]``."""
-    return f"{text} ||| {word_scores_field(hypothesis.word_scores)}" if word_scores else text
+def best_line(
+    text: str,
+    hypothesis: Hypothesis,
+    *,
+    alignment: str | float | None = None,
+    word_scores: bool = False,
+) -> str:
+    """What ``mgraph decode`` prints of a line: ``text[ ||| 0-0 1-1][ ||| WordScores= ...]``.
+
+    alignment: how to print the alignment, see `read_alignment`; None not to.
+    """
+    return " ||| ".join([text, *_details(hypothesis, alignment, word_scores)])
 
 
-def n_best_line(line: int, text: str, hypothesis: Hypothesis, *, word_scores: bool = False) -> str:
-    """One entry of an n-best list: ``3 ||| text ||| WordScores= ... ||| F0= v F1= v ||| score``.
+def n_best_line(
+    line: int,
+    text: str,
+    hypothesis: Hypothesis,
+    *,
+    alignment: str | float | None = None,
+    word_scores: bool = False,
+) -> str:
+    """One entry of an n-best list: ``3 ||| text ||| 0-0 ||| WordScores= ... ||| F0= v F1= v ||| score``.
 
-    line: the number of the input line, from 0.
+    line: the number of the input line, from 0. alignment: as in `best_line`.
     F0, F1, ...: the unweighted score by each model; the last field is the normalised score.
     """
     features = " ".join(f"F{i}= {significant(score)}" for i, score in enumerate(hypothesis.scorer_scores))
-    fields = [str(line), text, features, significant(hypothesis.score)]
+    details = _details(hypothesis, alignment, word_scores)
+    return " ||| ".join([str(line), text, *details, features, significant(hypothesis.score)])
+
+
+def _details(hypothesis: Hypothesis, alignment: str | float | None, word_scores: bool) -> Iterator[str]:
+    """The fields that options ask for."""
+    if alignment is not None:
+        yield alignment_field(alignment, hypothesis.alignment or ())
     if word_scores:
-        fields.insert(2, word_scores_field(hypothesis.word_scores))
-    return " ||| ".join(fields)
+        yield word_scores_field(hypothesis.word_scores)
 
 
 def score_line(score: float, word_scores: Sequence[float] = ()) -> str:

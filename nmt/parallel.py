@@ -37,27 +37,3 @@ class ParallelLines:
         """ParallelTextError if one text had more lines than another."""
         if self._problem:
             raise ParallelTextError(self._problem)
-
-
-class TabSeparated:
-    """Lines of so many fields with a tab between them (``--tsv``), until one has more.
-
-    Fields that are not there are empty, as in Marian.
-    """
-
-    def __init__(self, text: Iterable[str | bytes], fields: int) -> None:
-        self._text, self._fields = text, fields
-        self._problem = ""
-
-    def __iter__(self) -> Iterator[tuple[bytes, ...]]:
-        for number, line in enumerate(read_lines(self._text), 1):
-            found = line.split(b"\t")
-            if len(found) > self._fields:
-                self._problem = f"line {number} has {len(found)} fields between tabs, expected {self._fields}"
-                return
-            yield (*found, *[b""] * (self._fields - len(found)))
-
-    def check(self) -> None:
-        """ParallelTextError if a line had too many fields."""
-        if self._problem:
-            raise ParallelTextError(self._problem)

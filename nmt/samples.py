@@ -52,6 +52,18 @@ class LineEncoder:
             logger.warning("line %d is left out: %s", number + 1, "; ".join(problems))
         return Sample(number, tuple(sequences), "; ".join(problems))
 
+    def sample_of_fields(self, number: int, line: bytes) -> Sample:
+        """The sample of a line with all streams, a tab between them (``--tsv``).
+
+        Streams that are not there are empty, as in Marian; a line with too many is a problem.
+        """
+        fields, needed = line.split(b"\t"), len(self.vocabs)
+        if len(fields) > needed:
+            problem = f"{len(fields)} fields separated by tabs, {needed} are expected"
+            logger.warning("line %d is left out: %s", number + 1, problem)
+            return Sample(number, (), problem)
+        return self.sample(number, [*fields, *[b""] * (needed - len(fields))])
+
 
 def load_vocabs(
     paths: Sequence[str],

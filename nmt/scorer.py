@@ -16,7 +16,7 @@ from nmt.models import load_model
 from nmt.nbest import NBestRows, with_feature
 from nmt.options import SCORE, OptionError, require_files
 from nmt.output import InOrder, score_line, significant, word_scores_field
-from nmt.parallel import ParallelLines, TabSeparated
+from nmt.parallel import ParallelLines
 from nmt.samples import LineEncoder, load_vocabs
 from nmt.scoring import Scored, score_and_align
 from nmt.scoring import score as score_batch
@@ -123,7 +123,7 @@ class Scorer:
         finished: InOrder[Score] = InOrder()
         batching = {name: self.options[name] for name in BATCH_OPTIONS}
         rows = self._rows(texts)
-        samples = (self.encoder.sample(number, lines) for number, lines in enumerate(rows))
+        samples = (self._sample(number, lines) for number, lines in enumerate(rows))
         for batch in batches(samples, **batching):
             for result in self._score_batch(batch):
                 entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""
@@ -150,18 +150,21 @@ class Scorer:
             )
         return " ||| ".join([score_line(value), *fields])
 
-    def _rows(self, texts: tuple[Iterable[str | bytes], ...]) -> ParallelLines | TabSeparated | NBestRows:
+    def _rows(self, texts: tuple[Iterable[str | bytes], ...]) -> ParallelLines | NBestRows:
         """The lines of all streams side by side."""
         tsv = self.options["tsv"]
         wanted = 1 if tsv else self.streams
         if len(texts) != wanted:
             needed = "one text is needed with --tsv" if tsv else f"this model needs {wanted} texts"
             raise OptionError(f"--train-sets: {needed}, got {len(texts)}")
-        if tsv:
-            return TabSeparated(texts[0], self.streams)
         if self.options["n_best"]:
             return NBestRows(texts[:-1], texts[-1])
-        return ParallelLines(texts, _names(self.model.sources))
+        return ParallelLines(texts, ["text"] if tsv else _names(self.model.sources))
+
+    def _sample(self, number: int, lines: tuple[bytes, ...]) -> Sample:
+        if self.options["tsv"]:
+            return self.encoder.sample_of_fields(number, lines[0])
+        return self.encoder.sample(number, lines)
 
     def _score_batch(self, batch: list[Sample]) -> Iterator[Score]:
         if batch[0].problem:

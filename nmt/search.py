@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,15 +12,21 @@ import jax
 import numpy as np
 
 from mgraph.running.programs import PROGRAMS
-from nmt.batches import pad
-from nmt.beam import BeamLoop, BeamShape, SearchModel, Sentences, Trellis
+from nmt.batches import length_bucket, pad
+from nmt.beam import BeamLoop, BeamShape, SearchModel
+from nmt.choice import Rules
 from nmt.history import Ranking, best_hypotheses, join
 from nmt.hypothesis import Hypothesis
+from nmt.options import OptionError
+from nmt.sampling import Sampling
+from nmt.shortlist import MULTIPLE, Shortlist
+from nmt.trellis import FREE, Sentences, Trellis
 from nmt.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps
 SMALL_CACHE = 512  # hypotheses times steps
 NO_LIMIT = 1e6  # target words for each source word
+SEEDS = 1 << 32
 
 
 class BeamSearch:
@@ -36,15 +43,22 @@ class BeamSearch:
     - They are ranked by ``(path_score - word_penalty * m) / m ** normalize``, where ``m`` counts
       the target words, ``</s>`` included. Of equals the one found first is better.
     - A source without words becomes ``</s>`` with score 0, `beam_size` times.
+    - Where the first words of a translation are given (``--force-decode``) the beam has only these, and is
+      as wide as ever from there on. They may be unknown words; their scores are the models'.
+    - With a shortlist the probabilities of a sentence's candidates are normalised among themselves.
+    - With sampling a path score is the sum of the noisy, normalised scores that words were drawn by.
 
-    models: with the same target vocabulary. weights: of their log-probabilities; 1 each if None.
+    models: with the same target vocabulary; each reads as many of the source streams as it has sources.
+    weights: of their log-probabilities; 1 each if None.
     source_vocab, target_vocab: say which ids are ``</s>``, unknown and control characters.
     allow_unk, allow_special: without them unknown words and control characters are never chosen;
         the probabilities of the other words stay what they are.
+    skip_cost: rank by the models' logits, which are not normalised.
     n_best: return `beam_size` hypotheses of each sentence instead of one.
+    shortlist: chooses the target words that each sentence may have, by its first source.
+    sampling: how words are drawn. seed: of its noise; 0 for another one in each process.
 
-    Raises ValueError for options out of range, models that do not fit together and sources
-    without ids.
+    Raises OptionError, a ValueError, for options out of range and models that do not fit together.
     """
 
     def __init__(
@@ -60,7 +74,11 @@ class BeamSearch:
         allow_unk: bool = False,
         allow_special: bool = False,
         max_length_factor: float = 3.0,
+        skip_cost: bool = False,
         n_best: bool = False,
+        shortlist: Shortlist | None = None,
+        sampling: Sampling | None = None,
+        seed: int = 0,
     ) -> None:
         _check(models, weights, beam_size, max_length_factor)
         self.models = tuple(models)
@@ -70,42 +88,108 @@ class BeamSearch:
         self.max_length_factor = np.float32(min(max_length_factor, NO_LIMIT))
         self.count = beam_size if n_best else 1
         self.source_eos = source_vocab.eos_id
-        self.eos = target_vocab.eos_id
+        self.shortlist = shortlist
+        self.seed = (seed or time.time_ns()) % SEEDS
+        self.streams = max(1, *(model.sources for model in self.models))
         unwanted = {
             *(() if allow_unk else (target_vocab.unk_id,)),
             *(() if allow_special else target_vocab.control_ids),
         }
         dim = self.models[0].dim_vocabs[-1]
-        self.suppressed = tuple(sorted(word for word in unwanted if 0 <= word < dim))
+        suppressed = tuple(sorted(word for word in unwanted if 0 <= word < dim))
+        self.rules = Rules(dim, target_vocab.eos_id, suppressed, skip_cost, sampling)
 
-    def search(self, sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, best first.
+    def search(
+        self,
+        *streams: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]] | None = None,
+        numbers: Sequence[int] | None = None,
+        attention: bool = False,
+        count: int | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each sentence, best first.
 
-        sources: word ids, each ending in ``</s>``. They are searched together as one batch,
-            padded to `length_bucket` and `batch_bucket`; for a bucket that was seen before,
-            nothing is compiled.
+        streams: for each source of the models (at least one) the sentences' word ids, each ending in
+            ``</s>``. They are searched together as one batch, padded to `length_bucket` and
+            `batch_bucket`; for a bucket that was seen before, nothing is compiled.
+        prefixes: the first words of each translation; ``</s>`` leaves the word in its place free.
+        numbers: of the sentences, from which with the seed their noise is drawn; 0, 1, ... if None.
+        attention: whether hypotheses have the first model's attention to the words of the first source.
+        count: the most hypotheses of each; those of `n_best` if None.
+
+        Raises OptionError for streams that do not fit the models or each other, and for attention of a
+        model without sources; ValueError for sources without ids.
         """
-        if not sources:
+        self._check_streams(streams, prefixes, attention)
+        if not streams[0]:
             return []
-        for number, source in enumerate(sources):
-            if not len(source):
-                raise ValueError(f"source {number} has no ids, not even </s>")
-        sentences = self._sentences(sources)
-        trellis = self._run(sentences)
-        found = best_hypotheses(trellis, sentences, self.ranking, self.eos, self.count)
-        return found[: len(sources)]
+        sentences = self._sentences(streams, prefixes, numbers)
+        trellis = self._run(sentences, attention)
+        count = self.count if count is None else count
+        found = best_hypotheses(trellis, sentences, self.ranking, self.rules.eos, count)
+        return found[: len(streams[0])]
 
     def limit(self, length: int) -> int:
         """The most target words for a source of `length` words, computed in float32 as Marian."""
         return max(1, math.ceil(self.max_length_factor * np.float32(length)))
 
-    def _sentences(self, sources: Sequence[Sequence[int]]) -> Sentences:
-        batch = pad(sources)
-        limits = np.zeros(len(batch.ids), np.int32)
-        limits[: batch.size] = [self.limit(len(source)) for source in sources]
-        return Sentences(((batch.ids, batch.mask),), limits, batch.ids[:, 0] == self.source_eos)
+    def _check_streams(
+        self,
+        streams: Sequence[Sequence[Sequence[int]]],
+        prefixes: Sequence[Sequence[int]] | None,
+        attention: bool,
+    ) -> None:
+        if len(streams) != self.streams:
+            raise OptionError(f"the models need {self.streams} source stream(s), got {len(streams)}")
+        sizes = {len(stream) for stream in [*streams, *([] if prefixes is None else [prefixes])]}
+        if len(sizes) > 1:
+            raise OptionError(f"streams of as many sentences are expected, got {sorted(sizes)}")
+        for stream in streams:
+            for number, source in enumerate(stream):
+                if not len(source):
+                    raise ValueError(f"source {number} has no ids, not even </s>")
+        if attention:
+            self.require_attention()
+        if prefixes is not None:
+            self.require_prefixes()
 
-    def _run(self, sentences: Sentences) -> Trellis:
+    def require_attention(self) -> None:
+        """OptionError if there is no attention to have."""
+        if not self.models[0].sources:
+            raise OptionError("--alignment: the first model has no source, and so no attention")
+
+    def require_prefixes(self) -> None:
+        """OptionError if translations cannot be made to begin with given words."""
+        if self.shortlist is not None:
+            raise OptionError("--force-decode cannot go with --shortlist, as in Marian")
+
+    def _sentences(
+        self,
+        streams: Sequence[Sequence[Sequence[int]]],
+        prefixes: Sequence[Sequence[int]] | None,
+        numbers: Sequence[int] | None,
+    ) -> Sentences:
+        first, *_ = padded = [pad(stream) for stream in streams]
+        limits = np.zeros(len(first.ids), np.int32)
+        limits[: first.size] = [self.limit(len(source)) for source in streams[0]]
+        sentences = Sentences(
+            tuple((batch.ids, batch.mask) for batch in padded), limits, first.ids[:, 0] == self.source_eos
+        )
+        if prefixes is not None:
+            forced, _ = _table(prefixes, len(limits), FREE)
+            sentences = replace(sentences, prefixes=np.where(forced == self.rules.eos, FREE, forced))
+        if self.shortlist is not None:
+            lists = [self.shortlist.candidates(source).tolist() for source in streams[0]]
+            most = -(-self.rules.words // MULTIPLE) * MULTIPLE
+            candidates, counts = _table(lists, len(limits), 0, most)
+            sentences = replace(sentences, candidates=candidates, counts=counts)
+        if self.rules.sampling is not None:
+            own = np.resize(np.arange(first.size) if numbers is None else numbers, len(limits))
+            keys = np.stack([np.full_like(own, self.seed), own], axis=1)
+            sentences = replace(sentences, keys=keys.astype(np.uint32))
+        return sentences
+
+    def _run(self, sentences: Sentences, attention: bool) -> Trellis:
         """Search on the device; what was found, as NumPy arrays.
 
         Caches grow in stages, so that the first words do not pay for the longest translation
@@ -115,7 +199,8 @@ class BeamSearch:
         lengths = tuple(length for _, length in shapes)
         rows = kept = np.arange(batch, dtype=np.int32)
         params = tuple(model.params for model in self.models)
-        shape = BeamShape(batch, self.beam_size, lengths, 0, 0, self.eos, self.suppressed)
+        candidates = 0 if sentences.candidates is None else sentences.candidates.shape[1]
+        shape = BeamShape(batch, self.beam_size, lengths, candidates, 0, 0, attention, self.rules)
         state: tuple[Any, ...] = ()
         parts = []
         for capacity in capacities(batch * self.beam_size, self.limit(length)):
@@ -139,7 +224,8 @@ class BeamSearch:
             return getattr(BeamLoop(self.models, shape), name)(*arguments)
 
         models = tuple(model.key for model in self.models)
-        shapes = tuple(a.shape for a in jax.tree.leaves(arguments))
+        leaves, structure = jax.tree.flatten(arguments)
+        shapes = structure, *(a.shape for a in leaves)
         label = f"beam search, {name}: {shape}"
         key = ("beam search", name, models, shape, shapes)
         return PROGRAMS.get(key, label, function, arguments)(*arguments)
@@ -167,17 +253,31 @@ def _filled_up(kept: np.ndarray, slots: np.ndarray) -> np.ndarray:
     return np.concatenate([kept, done.astype(np.int32)])
 
 
+def _table(
+    rows: Sequence[Sequence[int]], count: int, filling: int, most: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """`rows` as int32 ``[count, length_bucket]``, at most `most` long, and their lengths; the first row is
+    repeated."""
+    rows = [*rows, *[rows[0]] * (count - len(rows))]
+    lengths = np.array([len(row) for row in rows], np.int32)
+    length = length_bucket(int(lengths.max()))
+    table = np.full((count, length if most is None else min(length, most)), filling, np.int32)
+    for place, row in zip(table, rows, strict=True):
+        place[: len(row)] = row
+    return table, lengths
+
+
 def _check(
     models: Sequence[SearchModel], weights: Sequence[float] | None, beam_size: int, factor: float
 ) -> None:
     if not models:
-        raise ValueError("beam search needs at least one model")
+        raise OptionError("beam search needs at least one model")
     if weights is not None and len(weights) != len(models):
-        raise ValueError(f"{len(models)} model(s) need as many weights, got {len(weights)}")
+        raise OptionError(f"{len(models)} model(s) need as many weights, got {len(weights)}")
     dims = [model.dim_vocabs[-1] for model in models]
     if len(set(dims)) > 1:
-        raise ValueError(f"models of one ensemble need the same target vocabulary, got {dims} words")
+        raise OptionError(f"models of one ensemble need the same target vocabulary, got {dims} words")
     if beam_size < 1:
-        raise ValueError(f"beam_size is at least 1, got {beam_size}")
+        raise OptionError(f"beam_size is at least 1, got {beam_size}")
     if not 0 <= factor < math.inf:
-        raise ValueError(f"max_length_factor is a number from 0, got {factor}")
+        raise OptionError(f"max_length_factor is a number from 0, got {factor}")

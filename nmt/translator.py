@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from nmt import devices
+from nmt.alignment import read_alignment
 from nmt.batches import Sample, batches
 from nmt.config import read_config
+from nmt.directories import read_directory
+from nmt.encoding import States, encode_sentences
 from nmt.hypothesis import Hypothesis
 from nmt.lines import read_lines
-from nmt.models import load_model
-from nmt.options import DECODE, require_files
+from nmt.models import Model, load_model
+from nmt.options import DECODE, OptionError, require_files
 from nmt.output import InOrder, best_line, n_best_line
+from nmt.parallel import ParallelLines
 from nmt.samples import LineEncoder, load_vocabs
+from nmt.sampling import read_sampling
 from nmt.search import BeamSearch
+from nmt.shortlist import load_shortlist
+from nmt.translation import Attention, Translation
+
+logger = logging.getLogger(__name__)
+
+Lines = Iterable[str | bytes]
 
 BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
 SEARCH_OPTIONS = (
@@ -25,40 +39,29 @@ SEARCH_OPTIONS = (
     "allow_unk",
     "allow_special",
     "max_length_factor",
+    "skip_cost",
     "n_best",
+    "seed",
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """What became of one line.
-
-    line: its number, from 0.
-    texts: the translations, best first; only the best one without ``n_best``.
-    hypotheses: their word ids and scores, in the same order.
-    problem: why the line was not translated, or empty; its only text is then empty, its scores
-        are not numbers.
-    """
-
-    line: int
-    texts: tuple[str, ...]
-    hypotheses: tuple[Hypothesis, ...]
-    problem: str = ""
-
-    @property
-    def text(self) -> str:
-        """The best translation."""
-        return self.texts[0]
-
-
 class Translator:
-    """Translates lines with one model; what it returns is what ``mgraph decode`` prints.
+    """Translates lines with one or several models; what it returns is what ``mgraph decode`` prints.
 
-    models: path of the model file. vocabs: paths of the source and the target vocabulary.
+    models: path of the model file, or paths of several with the same target vocabulary (an ensemble).
+    vocabs: paths of the vocabularies of the sources and, last, of the target.
+    pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary,
+    where vocabularies are lists of pieces (OPUS-MT).
     options: Marian's decoding options in snake_case with Marian's defaults: ``beam_size=12,
-    normalize=0, word_penalty=0, allow_unk, allow_special, n_best, word_scores, max_length=1000,
-    max_length_crop, max_length_factor=3, mini_batch=1, mini_batch_words=0, maxi_batch=1,
-    maxi_batch_sort="none"``, and, before JAX has started, ``cpu_threads`` and ``devices``.
+    normalize=0, word_penalty=0, allow_unk, allow_special, skip_cost, n_best, word_scores, alignment="",
+    weights, force_decode, shortlist=[path, first, best, threshold], output_sampling=[method, ...], seed=0,
+    no_spm_encode, no_spm_decode, tsv, tsv_fields, max_length=1000, max_length_crop, max_length_factor=3,
+    mini_batch=1, mini_batch_words=0, maxi_batch=1, maxi_batch_sort="none"``; ``marian_exact``; and, before
+    JAX has started, ``cpu_threads`` and ``devices``.
+
+    Wherever lines are taken, that is one text for each source of the models (one for a language model, too:
+    only the number of its words counts), and with ``force_decode`` one more, of the first words of the
+    translations. With ``tsv`` it is one text whose lines hold all that, separated by tabs.
 
     Files are read once, here; a second call reads none, and compiles nothing for lengths and
     batch sizes of a bucket that it has seen.
@@ -67,21 +70,33 @@ class Translator:
     others derived from MGraphError for files that cannot be used, OSError for missing ones.
     """
 
-    def __init__(self, models: Any, vocabs: Any, **options: Any) -> None:
+    def __init__(self, models: Any, vocabs: Any, *, pieces: Sequence[str] = (), **options: Any) -> None:
         self.options = DECODE.python_values({"models": models, "vocabs": vocabs, **options})
         options = self.options
         require_files(options)
+        self.alignment = read_alignment(options["alignment"])
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
-        self.models = [load_model(path) for path in options["models"]]
-        source, self.target_vocab = load_vocabs(options["vocabs"], self.models[0].dim_vocabs)
-        self.encoder = LineEncoder([source], options["max_length"], options["max_length_crop"])
-        self.search = BeamSearch(
-            self.models,
-            source_vocab=source,
-            target_vocab=self.target_vocab,
-            **{name: options[name] for name in SEARCH_OPTIONS},
+        self.models = [load_model(path, marian_exact=options["marian_exact"]) for path in options["models"]]
+        dims = _dims(self.models)
+        *self.source_vocabs, self.target_vocab = load_vocabs(
+            options["vocabs"],
+            dims,
+            pieces=pieces,
+            no_spm_encode=options["no_spm_encode"],
+            no_spm_decode=options["no_spm_decode"],
         )
+        self.right_left = _right_left(self.models)
+        forced = [self.target_vocab] if options["force_decode"] else []
+        self.encoder = LineEncoder(
+            [*self.source_vocabs, *forced],
+            options["max_length"],
+            options["max_length_crop"],
+            self.right_left,
+        )
+        self.search = self._search(dims[-1])
+        self._check_combinations()
+        self._seen = 0
 
     @classmethod
     def from_config(cls, path: str, **options: Any) -> Translator:
@@ -91,46 +106,201 @@ class Translator:
         kept = {name: found[name] for name in DECODE.python_options() if name in found}
         return cls(**(kept | options))
 
-    def translate(self, lines: Iterable[str | bytes]) -> list[str]:
+    @classmethod
+    def from_dir(cls, path: str, config: str = "", **options: Any) -> Translator:
+        """The translator of a directory as OPUS-MT, Firefox Translations or Marian's training make it.
+
+        config: its configuration to take, where there are several; `options` override what it says.
+        See `nmt.directories` for the layouts, and for the errors `read_directory`.
+        """
+        return cls(**read_directory(path, config, **options))
+
+    def translate(
+        self,
+        *texts: Lines,
+        return_attention: bool = False,
+        return_scores: bool = False,
+        n_best: int | None = None,
+    ) -> list[Any]:
         """What ``mgraph decode`` prints for each line: as many strings as lines, in their order.
 
-        That is the best translation, with its word scores if ``word_scores`` is set; or, if
-        ``n_best`` is set, the whole list as one string with a line for each entry.
-        """
-        return [self.format(translation) for translation in self.translations(lines)]
+        That is the best translation, with alignment and word scores if ``alignment`` and ``word_scores``
+        are set; or, if ``n_best`` is set, the whole list as one string with a line for each entry.
 
-    def translations(self, lines: Iterable[str | bytes]) -> Iterator[Translation]:
-        """The translations of a stream of lines, in order, each as soon as it can be had."""
+        With any of the arguments it returns a `Translation` for each line instead: with its scores, the
+        `n_best` best translations (at most ``beam_size``; else those of the option), and if
+        `return_attention` the attention that they paid to the words of the first source.
+        """
+        found = self.translations(*texts, return_attention=return_attention, n_best=n_best)
+        if return_attention or return_scores or n_best is not None:
+            return list(found)
+        return [self.format(translation) for translation in found]
+
+    def translations(
+        self, *texts: Lines, return_attention: bool = False, n_best: int | None = None
+    ) -> Iterator[Translation]:
+        """The translations of a stream of lines, in order, each as soon as it can be had.
+
+        The arguments are those of `translate`. ParallelTextError if one text has fewer lines than another,
+        after the lines before that.
+        """
+        self.require_inputs(len(texts))
+        if n_best is not None and not 1 <= n_best <= self.options["beam_size"]:
+            raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best}")
         finished: InOrder[Translation] = InOrder()
-        batching = {name: self.options[name] for name in BATCH_OPTIONS}
-        for batch in batches(self._samples(lines), **batching):
-            for translation in self._translate_batch(batch):
+        rows = ParallelLines(texts, self._names()[: len(texts)])
+        samples = (self._sample(number, row) for number, row in enumerate(rows))
+        before = self._seen
+        for batch in batches(samples, **{name: self.options[name] for name in BATCH_OPTIONS}):
+            numbers = [before + sample.line for sample in batch]
+            self._seen = max(self._seen, 1 + max(numbers))
+            for translation in self._translate_batch(batch, numbers, return_attention, n_best):
                 finished.add(translation.line, translation)
             yield from finished.take()
+        rows.check()
+
+    def encode(self, lines: Lines, *, source: int = 0, model: int = 0) -> States:
+        """The states that the encoder gives the words of lines, and their mask.
+
+        source: the number of the source stream that the lines belong to. model: of the ensemble.
+        Returns ``states [line, word, dim]`` and ``mask [line, word]``, float32, padded with zeros.
+        OptionError for a model that has no such source, and for lines that are too long.
+        """
+        chosen = self.models[model]
+        if not 0 <= source < chosen.sources:
+            raise OptionError(f"the model has {chosen.sources} source(s), so none of number {source}")
+        encoder = replace(self.encoder, vocabs=[self.source_vocabs[source]])
+        samples = [encoder.sample(number, [line]) for number, line in enumerate(read_lines(lines))]
+        for sample in samples:
+            if sample.problem:
+                raise OptionError(f"line {sample.line + 1}: {sample.problem}")
+        if not samples:
+            raise OptionError("encode needs at least one line")
+        return encode_sentences(chosen, [sample.sequences[0] for sample in samples], source)
 
     def format(self, translation: Translation) -> str:
         """The text that ``mgraph decode`` prints for a translation, in Marian's format."""
-        word_scores = self.options["word_scores"]
         if not self.options["n_best"]:
-            return best_line(translation.text, translation.hypotheses[0], word_scores=word_scores)
+            return self.format_best(translation)
+        word_scores = self.options["word_scores"]
         return "\n".join(
-            n_best_line(translation.line, text, hypothesis, word_scores=word_scores)
+            n_best_line(translation.line, text, hypothesis, alignment=self.alignment, word_scores=word_scores)
             for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True)
         )
 
-    def _samples(self, lines: Iterable[str | bytes]) -> Iterator[Sample]:
-        for number, line in enumerate(read_lines(lines)):
-            yield self.encoder.sample(number, [line])
+    def format_best(self, translation: Translation) -> str:
+        """The text for the best translation alone, which is also what the log says."""
+        return best_line(
+            translation.text,
+            translation.hypotheses[0],
+            alignment=self.alignment,
+            word_scores=self.options["word_scores"],
+        )
 
-    def _translate_batch(self, batch: list[Sample]) -> Iterator[Translation]:
+    def require_inputs(self, number: int) -> None:
+        """OptionError unless lines come in so many texts."""
+        names = self._names()
+        needed = 1 if self.options["tsv"] else len(names)
+        if number != needed:
+            what = "fields separated by tabs" if self.options["tsv"] else ", ".join(names)
+            raise OptionError(f"--input: {needed} text(s) are needed ({what}), got {number}")
+
+    def _names(self) -> list[str]:
+        """What the texts, or the fields of a line, are."""
+        sources = len(self.source_vocabs)
+        names = ["source"] if sources == 1 else [f"source {number + 1}" for number in range(sources)]
+        return [*names, "prefix"] if self.options["force_decode"] else names
+
+    def _search(self, dim: int) -> BeamSearch:
+        options = self.options
+        shortlist = None
+        if options["shortlist"]:
+            shared = options["vocabs"][0] == options["vocabs"][-1]
+            vocabs = self.source_vocabs[0], self.target_vocab
+            shortlist = load_shortlist(options["shortlist"], *vocabs, size=dim, shared=shared)
+        return BeamSearch(
+            self.models,
+            options["weights"] or None,
+            source_vocab=self.source_vocabs[0],
+            target_vocab=self.target_vocab,
+            shortlist=shortlist,
+            sampling=read_sampling(options["output_sampling"]),
+            **{name: options[name] for name in SEARCH_OPTIONS},
+        )
+
+    def _check_combinations(self) -> None:
+        options = self.options
+        fields = options["tsv_fields"]
+        if options["tsv"] and fields not in (0, len(self._names())):
+            raise OptionError(f"--tsv-fields: {len(self._names())} are needed, got {fields}")
+        if self.alignment is not None:
+            self.search.require_attention()
+        if options["force_decode"]:
+            self.search.require_prefixes()
+        if options["output_sampling"] and options["beam_size"] > 1:
+            logger.warning(
+                "--output-sampling with --beam-size %d is a stochastic beam search; 1 draws translations",
+                options["beam_size"],
+            )
+
+    def _sample(self, number: int, row: Sequence[bytes]) -> Sample:
+        if self.options["tsv"]:
+            return self.encoder.sample_of_fields(number, row[0])
+        return self.encoder.sample(number, row)
+
+    def _translate_batch(
+        self, batch: list[Sample], numbers: list[int], attention: bool, n_best: int | None
+    ) -> Iterator[Translation]:
+        """The translations of a batch; `numbers` tell its lines from all others ever translated."""
         if batch[0].problem:
             yield Translation(batch[0].line, ("",), (self._no_hypothesis(),), batch[0].problem)
             return
-        found = self.search.search([sample.sequences[0] for sample in batch])
+        streams = list(zip(*(sample.sequences for sample in batch), strict=True))
+        prefixes = streams.pop() if self.options["force_decode"] else None
+        found = self.search.search(
+            *streams,
+            prefixes=prefixes,
+            numbers=numbers,
+            attention=attention or self.alignment is not None,
+            count=n_best,
+        )
         for sample, hypotheses in zip(batch, found, strict=True):
-            texts = tuple(self.target_vocab.decode(h.words) for h in hypotheses)
-            yield Translation(sample.line, texts, tuple(hypotheses))
+            texts = tuple(self._text(hypothesis) for hypothesis in hypotheses)
+            attentions = tuple(self._attention(sample, h) for h in hypotheses) if attention else ()
+            yield Translation(sample.line, texts, tuple(hypotheses), "", attentions)
+
+    def _text(self, hypothesis: Hypothesis) -> str:
+        words = hypothesis.words
+        return self.target_vocab.decode(words[::-1] if self.right_left else words)
+
+    def _attention(self, sample: Sample, hypothesis: Hypothesis) -> Attention:
+        return Attention(
+            np.array(hypothesis.alignment, np.float32),
+            tuple(self.source_vocabs[0][word] for word in sample.sequences[0]),
+            tuple(self.target_vocab[word] for word in hypothesis.words),
+        )
 
     def _no_hypothesis(self) -> Hypothesis:
         unknown = float("nan")
         return Hypothesis((), (), unknown, unknown, (unknown,) * len(self.models), finished=False)
+
+
+def _dims(models: Sequence[Model]) -> list[int]:
+    """The sizes of the vocabularies of the sources and the target; 0 for a source that no model reads."""
+    dims = []
+    for stream in range(max(1, *(model.sources for model in models))):
+        sizes = {model.dim_vocabs[stream] for model in models if model.sources > stream}
+        if len(sizes) > 1:
+            raise OptionError(
+                f"--models: those of an ensemble need the same source vocabulary, got {sorted(sizes)} words"
+            )
+        dims.append(sizes.pop() if sizes else 0)
+    return [*dims, models[0].dim_vocabs[-1]]
+
+
+def _right_left(models: Sequence[Model]) -> bool:
+    """Whether the models read and write from right to left."""
+    directions = {bool(model.options.right_left) for model in models}
+    if len(directions) > 1:
+        raise OptionError("--models: left-to-right and right-to-left models cannot go together")
+    return directions.pop()

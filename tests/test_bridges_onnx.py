@@ -117,7 +117,7 @@ def test_greedy_search_by_onnxruntime_is_marians(name: str, tmp_path: Path) -> N
     sources = [translator.encoder.sample(0, [line]).sequences[0] for line in lines]
     found: list[str] = []
     for batch in (sources[:1], sources[1:8], sources[8:]):
-        words = exported.greedy(batch, search.eos, suppressed=search.suppressed)
+        words = exported.greedy(batch, search.rules.eos, suppressed=search.rules.suppressed)
         found += [translator.target_vocab.decode(ids) for ids in words]
     assert found == (DATA / folder / "beam1.txt").read_text().split("\n")[:-1]
 

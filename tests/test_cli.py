@@ -19,6 +19,7 @@ import nmt
 import nmt.numbers
 from mgraph import ExpressionGraph, __version__, compile_stats, inits
 from nmt.cli import main
+from nmt.commands import NAMES
 
 DATA = Path(__file__).parent / "data"
 SHIPPED = Path(nmt.numbers.__file__).parent / "model"
@@ -315,19 +316,20 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        ([], 2, "mgraph: error: which command? (commands: decode, score, gradcheck, operators, diff, demo)"),
+        ([], 2, f"mgraph: error: which command? (commands: {', '.join(NAMES)})"),
         (["decoed"], 2, "mgraph: error: unknown command decoed; did you mean decode?"),
         (["decode", "--beam", "3"], 2, "mgraph decode: error: unknown option --beam; did you mean"),
-        (["decode"], 2, "mgraph decode: error: --models: one model is needed, got 0"),
-        (["decode", *SMALL, "-m", "b.npz"], 2, "error: --models: one model is needed, got 2; ensembles"),
-        (["decode", *SMALL[:-1]], 2, "error: --vocabs: source and target vocabulary are needed, got 1"),
-        (["decode", *SMALL, "-i", "a", "b"], 2, "error: --input: one file is needed, got 2"),
-        (["decode", *SMALL, "--alignment"], 2, "error: --alignment is Marian's, and not supported yet"),
+        (["decode"], 2, "mgraph decode: error: --models: at least one model is needed, got 0"),
+        (["decode", *SMALL, "-m", "b.npz"], 1, "error: b.npz: No such file or directory"),
+        (["decode", *SMALL[:-1]], 2, "error: --vocabs: this model has 2 vocabularies, got 1 path(s)"),
+        (["decode", *SMALL, "-i", "a", "b"], 2, "error: --input: 1 text(s) are needed (source), got 2"),
+        (["decode", *SMALL, "-i", "-", "stdin"], 2, "error: --input: standard input can be read once only"),
+        (["decode", *SMALL, "--alignment", "strong"], 2, "error: --alignment is soft, hard or a number"),
         (["decode", *SMALL, "-i", "no-such-file"], 1, "error: no-such-file: No such file or directory"),
         (["decode", *SMALL, "-o", "no/such/folder"], 1, "error: no/such/folder: No such file"),
         (["decode", "-m", "no.npz", "-v", VOCAB, VOCAB], 1, "error: no.npz: No such file or directory"),
         (["decode", "-m", VOCAB, "-v", VOCAB, VOCAB], 1, "mgraph decode: error: "),
-        (["score", *SMALL], 2, "error: --train-sets: a source and a target file are needed, got 0"),
+        (["score", *SMALL], 2, "error: --train-sets: the files of the sources and the target are needed, got none"),
         (
             ["score", *SMALL, "--summary", "-n", "-t", "a", "b"],
             2,

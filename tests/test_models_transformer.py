@@ -21,7 +21,7 @@ from mgraph.files.items import with_model_yml, write_npz
 from nmt import Translator, load_vocab
 from nmt.gradients import check_model_gradients
 from nmt.model_options import ModelOptions
-from nmt.models import Dropouts, Model, Source, create_model, load_model, save_model
+from nmt.models import Model, Source, create_model, load_model, save_model
 
 DATA = Path(__file__).parent / "data" / "models-transformer"
 TEXT = DATA.parent / "options"
@@ -301,79 +301,6 @@ def test_average_attention_is_its_formula() -> None:
     ffn = np.maximum(mean @ p["W1"] + p["b1"], 0) @ p["W2"] + p["b2"]
     gates = [1 / (1 + np.exp(-(v @ p[f"W{g}"] + p[f"b{g}"]))) for v, g in ((x, "i"), (ffn, "f"))]
     np.testing.assert_allclose(y.val(), gates[0] * x + gates[1] * ffn + x, rtol=1e-4, atol=1e-5)
-
-
-# ---------------------------------------------------------------- dropout
-
-
-class Masks(ExpressionGraph):
-    """A graph that keeps a list of the masks asked for: probability and shape."""
-
-    def __init__(self, inference: bool = False) -> None:
-        super().__init__(inference)
-        self.masks: list[tuple[float, tuple[int, ...]]] = []
-
-    def dropout_mask(self, p: float, shape: Any, type: Any = None) -> mgraph.ConstantNode:
-        self.masks.append((p, tuple(shape)))
-        return super().dropout_mask(p, shape, type)
-
-
-def masks(options: ModelOptions, dropouts: Dropouts, inference: bool = False) -> list[Any]:
-    """The masks of a batch of 2 sentences, 4 source words and 3 target words."""
-    graph = Masks(inference)
-    model = Model(options, {}, dropouts)
-    source, target = (graph.input(name, (2, n), Type.int32) for name, n in (("source", 4), ("target", 3)))
-    encoded = model.encode(graph, [Source(source, graph.input("mask", (2, 4)))])
-    model.logits(graph, encoded, target)
-    return graph.masks
-
-
-def test_dropout_masks_have_the_shapes_and_places_of_marians() -> None:
-    options = SMALL
-    src, trg, emb_src, emb_trg = (1, 4, 1), (1, 3, 1), (1, 4, 6), (1, 3, 6)
-    assert masks(options, Dropouts(src=0.1)) == [(0.1, src)], "whole words, alike in all sentences"
-    assert masks(options, Dropouts(trg=0.1)) == [(0.1, trg)]
-    # Embeddings, then after each block: two in the encoder, three in the decoder; one mask for all sentences.
-    assert masks(options, Dropouts(transformer=0.2)) == [(0.2, emb_src)] * 3 + [(0.2, emb_trg)] * 4
-    assert masks(options, Dropouts(transformer_ffn=0.3)) == [(0.3, (1, 4, 5)), (0.3, (1, 3, 5))]
-    # Attention drops each weight of its own: heads, queries and keys.
-    assert masks(options, Dropouts(transformer_attention=0.4)) == [
-        (0.4, (2, 2, queries, keys)) for queries, keys in ((4, 4), (3, 3), (3, 4))
-    ]
-    assert masks(options, Dropouts(rnn=0.5)) == []
-    rnn = replace(options, dec_depth=2, transformer_decoder_autoreg="rnn")
-    tied = replace(rnn, transformer_tied_layers=(1, 1))
-    for kind, count in ((rnn, 2), (tied, 1)):
-        found = masks(kind, Dropouts(rnn=0.5))
-        assert {shape for _, shape in found} == {(1, 6)}, "one mask for all steps and sentences"
-        assert len(found) % count == 0 and len(found) == count * len(masks(tied, Dropouts(rnn=0.5)))
-    aan = replace(options, transformer_decoder_autoreg="average-attention")
-    assert masks(aan, Dropouts(transformer_ffn=0.3)) == [(0.3, (1, 4, 5)), (0.3, (1, 3, 7)), (0.3, (1, 3, 5))]
-    everywhere = Dropouts(0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
-    for kind in (options, rnn, aan, replace(options, transformer_pool=True)):
-        assert masks(kind, everywhere, inference=True) == []
-
-
-@cache
-def logits_with(dropouts: Dropouts, inference: bool) -> np.ndarray:
-    """The logits of a batch by one small model."""
-    options = replace(SMALL, transformer_decoder_autoreg="rnn")
-    model = Model(options, random_model(options).params, dropouts)
-    graph = model.new_graph(inference)
-    ids, mask = (constant(graph, value) for value in drawn(0, [4, 2], 11))
-    encoded = model.encode(graph, [Source(ids, mask)])
-    found = model.logits(graph, encoded, constant(graph, drawn(1, [3, 3], 13).ids))
-    graph.forward()
-    return np.asarray(found.val())
-
-
-@pytest.mark.parametrize(
-    "name", ["rnn", "src", "trg", "transformer", "transformer_attention", "transformer_ffn"]
-)
-def test_each_dropout_changes_training_and_not_inference(name: str) -> None:
-    plain, dropping = Dropouts(), Dropouts(**{name: 0.5})
-    np.testing.assert_array_equal(logits_with(dropping, True), logits_with(plain, True))
-    assert np.abs(logits_with(dropping, False) - logits_with(plain, False)).max() > 1e-3
 
 
 # ---------------------------------------------------------------- gradients, files, refusals

@@ -104,10 +104,9 @@ def test_lists_grow_when_repeated() -> None:
         ("--maxi-batch-sort length", "--maxi-batch-sort must be one of none, src, trg; got"),
         ("--log-level loud", "--log-level must be one of trace, debug,"),
         ("--cpu-threads -1", "--cpu-threads must be at least 0, got -1"),
-        ("--shortlist lex.s2t 100 100", "--shortlist is Marian's, and not supported yet"),
-        ("--alignment", "--alignment is Marian's, and not supported yet"),
-        ("--output-sampling full 0.5", "--output-sampling is Marian's, and not supported yet"),
-        ("--output-sampling -b 2", "--output-sampling is Marian's, and not supported yet"),
+        ("--shortlist -b 2", "expected at least one argument"),
+        ("--output-approx-knn", "--output-approx-knn is Marian's, and not supported yet"),
+        ("--output-approx-knn 10 100 -b 2", "--output-approx-knn is Marian's, and not supported yet"),
         ("-m -b 2", "expected at least one argument"),
         ("--fp16", "--fp16 is Marian's, and not supported yet"),
         ("-c no-such.yml", "cannot read configuration file no-such.yml: No such file"),
@@ -156,6 +155,19 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
+def test_options_of_the_search() -> None:
+    values = decode("--alignment --output-sampling -b 2 --shortlist lex.s2t 50 --weights 1 0.5 --seed 3")
+    assert values["alignment"] == "1" and values["output_sampling"] == ("full 1.0",)
+    assert values["shortlist"] == ("lex.s2t", "50") and values["weights"] == (1.0, 0.5)
+    assert values["seed"] == 3 and not values["force_decode"]
+
+
+def test_of_a_shortlist_the_first_word_is_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "decoder.yml"
+    path.write_text("relative-paths: true\nshortlist:\n  - lex.s2t.bin\n  - 0\n")
+    assert decode(f"-c {path}")["shortlist"] == (str(tmp_path / "lex.s2t.bin"), "0")
+
+
 def test_a_configuration_file(config: Path) -> None:
     values = decode(f"-c {config}")
     folder = str(config.parent)
@@ -182,7 +194,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
         ("beam-size: [2, 3]", "--beam-size takes one value, got 2"),
         ("beam-size: {a: 1}", "--beam-size takes a value or a list of values"),
         ("beam-size: x", "--beam-size takes a whole number, got 'x'"),
-        ("shortlist: [lex, 50, 50]", "--shortlist is Marian's, and not supported yet"),
+        ("output-approx-knn: [10, 100]", "--output-approx-knn is Marian's, and not supported yet"),
         ("- a\n- b", "does not hold options"),
         ("models: [a", "is not valid YAML"),
         ("!!python/object/apply:os.system ['exit 1']", "does not hold options"),
@@ -223,8 +235,8 @@ def test_python_values_follow_the_same_rules() -> None:
         DECODE.python_values({"beam": 3})
     with pytest.raises(OptionError, match="--beam-size must be at least 1"):
         DECODE.python_values({"beam_size": 0})
-    with pytest.raises(OptionError, match="--alignment is Marian's"):
-        DECODE.python_values({"alignment": "hard"})
+    with pytest.raises(OptionError, match="--fp16 is Marian's"):
+        DECODE.python_values({"fp16": True})
 
 
 @pytest.mark.parametrize("command", [DECODE, SCORE])

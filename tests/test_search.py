@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mgraph
-from nmt.beam import best_candidates
+from nmt.choice import best_candidates
 from nmt.hypothesis import Hypothesis
 from nmt.models import Step
 from nmt.search import BeamSearch
+from nmt.shortlist import Lexicon, Shortlist
 
 EOS, UNK, CONTROL = 2, 4, 1
 VOCAB = SimpleNamespace(eos_id=EOS, unk_id=UNK, control_ids=(CONTROL,))
@@ -32,6 +33,7 @@ class ToyModel:
     """
 
     rows = 257
+    sources = 1
 
     def __init__(self, seed: int, dim: int, eos: float = 0.0) -> None:
         table = np.random.default_rng(seed).normal(size=(self.rows, dim)).astype(np.float32) * 2
@@ -51,20 +53,23 @@ class ToyModel:
 
         return encode
 
-    def stepper(self, batch, beam, lengths, max_length):
+    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0):
         hypotheses = batch * beam
 
         def start(params, encoded):
             prefix = jnp.zeros((hypotheses, max_length), jnp.int32)
             return {"prefix": prefix, "running": jnp.repeat(encoded["code"], beam)}
 
-        def step(params, encoded, state, words, position):
+        def step(params, encoded, state, words, position, shortlist=None):
             words = jnp.where(position == 0, 0, words + 1)
             prefix = state["prefix"].at[:, position].set(words)
             running = (state["running"] * 5 + words) % 1009
             weights = 2 * jnp.arange(max_length) + 3
             code = jnp.sum(prefix * weights, 1) + running + jnp.repeat(encoded["code"], beam)
-            return Step(params["table"][code % self.rows], {"prefix": prefix, "running": running})
+            logits = params["table"][code % self.rows]
+            if shortlist is not None:
+                logits = jnp.take_along_axis(logits, jnp.repeat(shortlist, beam, axis=0), axis=1)
+            return Step(logits, {"prefix": prefix, "running": running})
 
         return SimpleNamespace(start=start, step=step)
 
@@ -87,6 +92,11 @@ class Path:
     scores: list[np.float32]
 
 
+def among(log_probs, listed):
+    """Log-probabilities normalised over some of the words."""
+    return log_probs if listed is None else log_probs - np.logaddexp.reduce(log_probs[listed])
+
+
 def plain_search(
     models,
     weights,
@@ -99,24 +109,28 @@ def plain_search(
     allow_special=False,
     max_length_factor=3.0,
     n_best=False,
+    prefix=(),
+    listed=None,
 ):
     """Marian's `BeamSearch::search` and `History::nBest` for a batch of one sentence."""
-    suppressed = [UNK] * (not allow_unk) + [CONTROL] * (not allow_special)
-    beam = [Path([], [], [np.float32(0)] * len(models))] * beam_size
-    found = []
-    step = 0
+    suppressed = {word for word, kept in ((UNK, allow_unk), (CONTROL, allow_special)) if not kept}
+    beam = [Path([], [], [np.float32(0)] * len(models))]
+    slots, found, step = beam_size, [], 0
     while beam:
         step += 1
+        forced = prefix[step - 1] if step <= len(prefix) and (step > 1 or source[0] != EOS) else EOS
         candidates = []
-        for path in beam[:1] if step == 1 else beam:
-            log_probs = [model.next_log_probs(source, path.words) for model in models]
+        for path in beam:
+            log_probs = [among(model.next_log_probs(source, path.words), listed) for model in models]
             total = sum(np.float32(w) * lp for w, lp in zip(weights, log_probs, strict=True))
             extended = (path.paths[-1] if path.paths else np.float32(0)) + total
-            extended[suppressed] = LOWEST
-            candidates += [(path, word, score, log_probs) for word, score in enumerate(extended)]
+            for word in range(len(total)) if listed is None else listed:
+                if forced in (EOS, word):
+                    score = LOWEST if word in suppressed and forced == EOS else extended[word]
+                    candidates.append((path, word, score, log_probs))
         candidates.sort(key=lambda candidate: -candidate[2])
         extended_beam = []
-        for path, word, score, log_probs in candidates[: len(beam)]:
+        for path, word, score, log_probs in candidates[:slots]:
             if source[0] == EOS and step == 1:
                 word, score = EOS, np.float32(0)
             scores = [old + lp[word] for old, lp in zip(path.scores, log_probs, strict=True)]
@@ -128,6 +142,7 @@ def plain_search(
                 score = path.paths[-1] - np.float32(word_penalty) * length
                 found.append((path, score / length ** np.float32(normalize)))
         beam = [] if last else [path for path in extended_beam if path.words[-1] != EOS]
+        slots -= len(extended_beam) - len(beam)
     found.sort(key=lambda result: -result[1])
     return [
         Hypothesis(
@@ -180,6 +195,37 @@ def test_finds_what_the_plain_search_finds(seed, eos, sources, allow, **options)
     assert len(found) == len(sources)
     for source, hypotheses in zip(sources, found, strict=True):
         assert_same(hypotheses, plain_search([model], [1.0], source, **options))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    sources=st.lists(sentences, min_size=3, max_size=4),
+    prefixes=st.lists(st.lists(st.integers(0, 10), max_size=5), min_size=4, max_size=4),
+    allow=st.booleans(),
+)
+def test_forced_words_narrow_a_beam_only_while_they_last(seed, sources, prefixes, allow):
+    """Words in a prefix may be suppressed ones; ``</s>`` in it leaves the word free."""
+    options = {"beam_size": 4, "n_best": True, "allow_unk": allow, "allow_special": allow}
+    model, prefixes = ToyModel(seed, 11), prefixes[: len(sources)]
+    found = beam_search([model], **options).search(sources, prefixes=[[*words, EOS] for words in prefixes])
+    for source, words, hypotheses in zip(sources, prefixes, found, strict=True):
+        assert_same(hypotheses, plain_search([model], [1.0], source, prefix=words, **options))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    sources=st.lists(sentences, min_size=3, max_size=4),
+    first=st.sampled_from([0, 3, 9]),
+)
+def test_only_what_is_listed_is_found(seed, sources, first):
+    random = np.random.default_rng(seed)
+    lexicon = Lexicon(np.arange(21), random.integers(0, 21, 20).astype(np.int32), first, 1)
+    shortlist, model = Shortlist(lexicon, 21), ToyModel(seed, 21, 2.0)
+    options = {"beam_size": 4, "n_best": True}
+    found = beam_search([model], shortlist=shortlist, **options).search(sources)
+    for source, hypotheses in zip(sources, found, strict=True):
+        listed = shortlist.candidates(source)
+        assert_same(hypotheses, plain_search([model], [1.0], source, listed=listed, **options))
 
 
 @given(

@@ -2,5 +2,16 @@
 
 from __future__ import annotations
 
-NAMES = ("decode", "score", "gradcheck", "operators", "diff", "demo")
+NAMES = (
+    "decode",
+    "score",
+    "vocab",
+    "convert",
+    "export",
+    "gradcheck",
+    "operators",
+    "parameters",
+    "diff",
+    "demo",
+)
 """The commands, in the order in which ``mgraph --help`` lists them; each is the module of its name."""

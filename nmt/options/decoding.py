@@ -38,10 +38,10 @@ TRANSLATION = (
         "alignment",
         str,
         "",
-        "print word alignments: soft, hard, or links with a weight above X; hard if bare",
+        "print word alignments: soft, hard or links above X",
         implicit="1",
     ),
-    Option("force-decode", help="the last input holds the first words of each translation"),
+    Option("force-decode", help="the last input has the first words of translations"),
     ignored("stat-freq", str, "0", command=True, help="the log shows the total time alone"),
     Option("no-spm-decode", help="print pieces of words as SentencePiece split them"),
     Option("no-spm-encode", help="the input is split into pieces of SentencePiece already"),
@@ -50,7 +50,7 @@ TRANSLATION = (
         "shortlist",
         str,
         (),
-        "lexical shortlist, text or binary: path, first words (100), best (100), threshold (0)",
+        "lexical shortlist: path, first=100, best=100, threshold=0",
         many=True,
     ),
     Option("weights", float, (), "of the models of an ensemble", many=True),
@@ -58,22 +58,22 @@ TRANSLATION = (
         "output-sampling",
         str,
         (),
-        "draw words: full [T], topk [K [T]], nucleus [P [T]], epsilon [E [T]]; full 1.0 if bare",
+        "draw words: full, topk K, nucleus P, epsilon E [temperature]",
         many=True,
         implicit="full 1.0",
     ),
     Option("seed", int, 0, "of --output-sampling; 0: another one in each run"),
     Option(
         "marian-exact",
-        help="repeat Marian's decoder where it departs from the model that was trained",
+        help="decode as Marian where it departs from its training",
     ),
     later("output-approx-knn", str, (), many=True, implicit="100 1024"),
     later("encryption-key-path", str, ""),
 )
 
 TABS = (
-    Option("tsv", help="the input is one file of fields separated by tabs, one for each source"),
-    Option("tsv-fields", int, 0, "the number of fields; 0: as many as the models need", least=0),
+    Option("tsv", help="the input is one file of fields separated by tabs"),
+    Option("tsv-fields", int, 0, "number of fields; 0: as many as the models need", least=0),
 )
 
 DECODE = Command(

@@ -39,7 +39,7 @@ SCORING = (
 )
 
 TSV = (
-    Option("tsv", help="the input is one file of fields separated by tabs: each source, the target"),
+    Option("tsv", help="one file of fields separated by tabs: each source, the target"),
     Option("tsv-fields", int, 0, "the number of fields; 0: as many as the model needs", least=0),
 )
 

@@ -1,0 +1,150 @@
+"""The choice of a step of beam search: which words extend which hypotheses.
+
+The order is Marian's: scores of the models, their weighted sum, forced words, sampling, suppressed words,
+the best of all extensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from nmt.sampling import Sampling, gumbel
+from nmt.trellis import FREE, NONE, Beam, Sentences
+
+LOWEST = float(np.finfo(np.float32).min)
+FEW_CANDIDATES = 4096
+KEYS = "threefry2x32"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for every sentence.
+
+    words: how many there are in the target vocabulary. eos: the id of ``</s>``.
+    suppressed: the ids of words that are chosen only where they are forced, or where there are no others.
+    skip_cost: scores are the models' logits, not log-probabilities.
+    sampling: how words are drawn; None to take the best.
+    """
+
+    words: int
+    eos: int
+    suppressed: tuple[int, ...] = ()
+    skip_cost: bool = False
+    sampling: Sampling | None = None
+
+    def scores(self, sentences: Sentences, logits: jax.Array) -> jax.Array:
+        """The scores of a model's words, float32 ``[batch, beam, columns]``.
+
+        A column is a word, or a candidate of the sentence where there are shortlists.
+        """
+        batch = len(sentences.limits)
+        logits = logits.astype(jnp.float32).reshape(batch, -1, logits.shape[-1])
+        if sentences.candidates is not None:
+            logits = jnp.where(_listed(sentences), logits, NONE)
+        return logits if self.skip_cost else jax.nn.log_softmax(logits)
+
+    def best(
+        self, sentences: Sentences, beam: Beam, scores: Sequence[jax.Array], weights: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Column, origin and path score, each ``[batch, beam]``, of the best extensions.
+
+        scores: of each model. An origin is a place in the beam.
+        """
+        total = weights[0] * scores[0]
+        for i, other in enumerate(scores[1:], start=1):
+            total = total + weights[i] * other
+        batch, count, columns = total.shape
+        open_, free = self._open(sentences, beam.step, columns)
+        total = jnp.where(open_, total, NONE)
+        if self.sampling is not None:
+            total = self.sampling.drawn(total, self._noise(sentences, beam.step, count))
+        paths = beam.paths[:, :, None]
+        # What sampling has pruned is the worst there is, but it is there: a beam keeps its width.
+        extended = jnp.maximum(paths + total, LOWEST)
+        extended = jnp.where(self._suppressed(sentences, columns) & free, LOWEST, extended)
+        extended = jnp.where(open_ & (paths != NONE), extended, NONE)
+        if count == 1:
+            column = jnp.argmax(extended[:, 0], axis=-1, keepdims=True).astype(jnp.int32)
+            return column, jnp.zeros_like(column), jnp.take_along_axis(extended[:, 0], column, axis=-1)
+        best, places = best_candidates(extended.reshape(batch, -1), count)
+        return places % columns, places // columns, best
+
+    def column_of_eos(self, sentences: Sentences) -> jax.Array:
+        """The column of ``</s>``, int32 ``[batch, 1]``."""
+        if sentences.candidates is None:
+            return jnp.full((len(sentences.limits), 1), self.eos, jnp.int32)
+        before = _listed(sentences)[:, 0] & (sentences.candidates < self.eos)
+        return jnp.sum(before, axis=1, keepdims=True, dtype=jnp.int32)
+
+    def _open(self, sentences: Sentences, step: jax.Array, columns: int) -> tuple[jax.Array, jax.Array]:
+        """Which columns may be chosen, and in which sentences no word is forced; both ``[batch, 1, ...]``."""
+        batch = len(sentences.limits)
+        open_ = jnp.ones((batch, 1, 1), bool)
+        if sentences.candidates is not None:
+            open_ = _listed(sentences)
+        if sentences.prefixes is None:
+            return open_, jnp.ones((batch, 1, 1), bool)
+        steps = sentences.prefixes.shape[1]
+        word = sentences.prefixes[:, jnp.minimum(step, steps - 1), None, None]
+        free = (word == FREE) | (step >= steps) | (sentences.empty[:, None, None] & (step == 0))
+        return open_ & (free | (jnp.arange(columns) == word)), free
+
+    def _suppressed(self, sentences: Sentences, columns: int) -> jax.Array:
+        """Which columns are of suppressed words, ``[columns]`` or ``[batch, 1, columns]``."""
+        if sentences.candidates is None:
+            suppressed = np.zeros(columns, bool)
+            suppressed[list(self.suppressed)] = True
+            return jnp.asarray(suppressed)
+        words = np.asarray(self.suppressed, np.int32)
+        return jnp.any(sentences.candidates[:, None, :, None] == words, axis=-1)
+
+    def _noise(self, sentences: Sentences, step: jax.Array, count: int) -> jax.Array:
+        """Noise ``[batch, beam, columns]``; that of a word is the same whatever is listed with it."""
+
+        def of_sentence(key: jax.Array) -> jax.Array:
+            key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=KEYS), step)
+            return gumbel(key, (count, self.words))
+
+        noise = jax.vmap(of_sentence)(sentences.keys)
+        if sentences.candidates is None:
+            return noise
+        return jnp.take_along_axis(noise, sentences.candidates[:, None, :], axis=-1)
+
+
+def best_candidates(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """The `count` highest of each row, descending, and their places, int32; of equals any.
+
+    scores: float32 ``[rows, candidates]``. A row with fewer than `count` is filled up with minus
+        infinity.
+
+    Many candidates are first cut into blocks: the best `count` lie in the `count` blocks with
+    the highest maxima, so that all others need only be passed over once. On a CPU with 4 beams of
+    32,000 words this takes a tenth of the time of a plain top-k.
+    """
+    rows, candidates = scores.shape
+    if candidates < FEW_CANDIDATES:
+        filling = max(0, count - candidates)
+        return lax.top_k(jnp.pad(scores, ((0, 0), (0, filling)), constant_values=NONE), count)
+    block = 1 << round(math.log2(candidates / count) / 2)
+    blocks = -(-candidates // block)
+    filling = block * blocks - candidates
+    filled = jnp.pad(scores, ((0, 0), (0, filling)), constant_values=NONE)
+    # Block b has the places b, b + blocks, b + 2 * blocks, ...: its maximum is over axis 1.
+    cut = filled.reshape(rows, block, blocks)
+    _, promising = lax.top_k(jnp.max(cut, axis=1), count)
+    kept = jnp.take_along_axis(cut, promising[:, None, :], axis=2)
+    best, places = lax.top_k(kept.reshape(rows, -1), count)
+    return best, places // count * blocks + jnp.take_along_axis(promising, places % count, axis=1)
+
+
+def _listed(sentences: Sentences) -> jax.Array:
+    """Which columns are candidates and no padding, ``[batch, 1, candidates]``."""
+    columns = jnp.arange(sentences.candidates.shape[1])
+    return (columns < sentences.counts[:, None])[:, None, :]

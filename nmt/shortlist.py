@@ -1,0 +1,254 @@
+"""Lexical shortlists: the few target words that each source sentence may become (Marian's ``--shortlist``).
+
+Text files are read in `read_text`, Marian's binary files in `read_binary`; `write_binary` writes these,
+byte for byte as ``marian-conv --shortlist`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgraph.errors import MGraphError
+from nmt.lines import open_input
+from nmt.options import OptionError
+from nmt.vocabs.base import Vocab
+
+MAGIC = 0xF11A48D5013417F5
+QUICKSAND_MAGIC = 1234567890
+HEADER = struct.Struct("<6Q")
+"""Of a binary file: magic, checksum, first, best, number of offsets, number of target words."""
+MULTIPLE = 8
+"""Marian fills a sentence's candidates up to a multiple of this, and the added words take part."""
+ADDED = 0x9E3779B9
+ALL_BITS = (1 << 64) - 1
+
+
+class ShortlistError(MGraphError, ValueError):
+    """A shortlist cannot be read, or does not fit the vocabularies."""
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Target words for every source word.
+
+    offsets: int64 ``[source words + 1]``; ``words[offsets[s]:offsets[s + 1]]`` are those of word `s`.
+    words: int32, target words.
+    first: so many of the first words of the target vocabulary are candidates for every sentence.
+    best: the most target words that a source word was allowed when the lexicon was made.
+    """
+
+    offsets: np.ndarray
+    words: np.ndarray
+    first: int
+    best: int
+
+    def of(self, word: int) -> np.ndarray:
+        """The target words of a source word; none for a word that the lexicon does not know."""
+        if word + 1 >= len(self.offsets):
+            return self.words[:0]
+        return self.words[self.offsets[word] : self.offsets[word + 1]]
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Chooses the candidates of a sentence.
+
+    size: of the target vocabulary.
+    shared: source and target have one vocabulary, so that the source words themselves are candidates.
+    """
+
+    lexicon: Lexicon
+    size: int
+    shared: bool = False
+
+    def candidates(self, source: Sequence[int]) -> np.ndarray:
+        """The candidates for these source words (ids, with ``</s>``) as sorted ids, int32.
+
+        They are the first words of the vocabulary, the lexicon's words for each source word, the source
+        words if `shared`, and as many of the next words of the vocabulary as make the number a multiple
+        of eight, as far as there are any.
+        """
+        chosen = np.zeros(self.size, bool)
+        first = self.lexicon.first
+        chosen[:first] = True
+        for word in set(source):
+            chosen[self.lexicon.of(word)] = True
+            if self.shared and word < self.size:
+                chosen[word] = True
+        missing = -int(chosen.sum()) % MULTIPLE
+        free = np.flatnonzero(~chosen[first:])[:missing] + first
+        chosen[free] = True
+        return np.flatnonzero(chosen).astype(np.int32)
+
+
+def load_shortlist(
+    values: Sequence[str], source_vocab: Vocab, target_vocab: Vocab, *, size: int, shared: bool
+) -> Shortlist:
+    """The shortlist of the option ``--shortlist path [first [best [threshold]]]``.
+
+    values: the option's words. For a text file `first` and `best` are 100 and `threshold` is 0 if they are
+        not given. For a binary file there may be one more word: 0 to leave its checksum unchecked.
+    size: of the model's target vocabulary. shared: see `Shortlist`.
+
+    Raises ShortlistError for a file that is damaged, of another kind or for other vocabularies; OptionError
+    for values that are no numbers; OSError for a file that cannot be read.
+    """
+    path, *rest = values
+    with open_input(path) as stream:
+        data = stream.read()
+    if len(data) >= 8 and int.from_bytes(data[:8], "little") == MAGIC:
+        lexicon = read_binary(data, path, size, check=_flag(rest))
+    elif path.endswith(".bin"):
+        kind = "Microsoft's Quicksand shortlist" if _is_quicksand(data) else "no shortlist of Marian's"
+        raise ShortlistError(f"{path}: a binary shortlist is expected, this is {kind}")
+    else:
+        lexicon = read_text(data, path, source_vocab, target_vocab, *_limits(rest))
+    return Shortlist(lexicon, size, shared)
+
+
+def convert_shortlist(
+    values: Sequence[str], source_vocab: Vocab, target_vocab: Vocab, target: str | os.PathLike[str]
+) -> None:
+    """Write the text that ``values``, those of the option ``--shortlist``, name as the binary ``target``."""
+    path, *rest = values
+    with open_input(path) as stream:
+        data = stream.read()
+    limits = _limits(rest)
+    write_binary(target, read_text(data, path, source_vocab, target_vocab, *limits, converting=True))
+
+
+def read_text(
+    data: bytes,
+    path: str,
+    source_vocab: Vocab,
+    target_vocab: Vocab,
+    first: int = 100,
+    best: int = 100,
+    threshold: float = 0.0,
+    *,
+    converting: bool = False,
+) -> Lexicon:
+    """The lexicon in a text of triples ``target source probability``.
+
+    Pairs with the word ``NULL`` are passed over. Each source word keeps the `best` most probable target
+    words whose probability is above `threshold`; where a pair is repeated the last one counts, of equal
+    probabilities the higher id. `converting` follows Marian's converter, for which the highest of repeated
+    pairs counts, and a probability at the threshold is enough (there Marian compares the threshold with the
+    word's id instead, which shows only above 0).
+    """
+    fields = data.split()
+    if len(fields) % 3:
+        raise ShortlistError(f"{path}: triples 'target source probability' are expected, the last is cut off")
+    source_ids, target_ids = _Ids(source_vocab), _Ids(target_vocab)
+    pairs: dict[tuple[int, int], np.float32] = {}
+    for target, source, number in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
+        if source == b"NULL" or target == b"NULL":
+            continue
+        try:
+            probability = np.float32(number)
+        except ValueError:
+            text = b" ".join((target, source, number)).decode("utf-8", "replace")
+            raise ShortlistError(f"{path}: 'target source probability' is expected, got '{text}'") from None
+        pair = source_ids[source], target_ids[target]
+        if converting:
+            probability = max(probability, pairs.get(pair, np.float32(0)))
+        pairs[pair] = probability
+    least = np.float32(threshold)
+    kept = {pair: p for pair, p in pairs.items() if p > least or (converting and p == least)}
+    return _lexicon(kept, len(source_vocab), first, best)
+
+
+class _Ids(dict[bytes, int]):
+    """Ids of words, each looked up once."""
+
+    def __init__(self, vocab: Vocab) -> None:
+        self.vocab = vocab
+
+    def __missing__(self, word: bytes) -> int:
+        self[word] = found = self.vocab[word]
+        return found
+
+
+def _lexicon(pairs: Mapping[tuple[int, int], np.float32], sources: int, first: int, best: int) -> Lexicon:
+    ids = np.array(list(pairs), np.int64).reshape(-1, 2)
+    source, target = ids[:, 0], ids[:, 1]
+    order = np.lexsort((-target, -np.array(list(pairs.values()), np.float32), source))
+    source, target = source[order], target[order]
+    begin = np.searchsorted(source, np.arange(sources + 1))
+    kept = np.arange(len(source)) - begin[source] < best
+    source, target = source[kept], target[kept]
+    order = np.lexsort((target, source))
+    offsets = np.searchsorted(source, np.arange(sources + 1))
+    return Lexicon(offsets.astype(np.int64), target[order].astype(np.int32), first, best)
+
+
+def read_binary(data: bytes, path: str, size: int, *, check: bool = True) -> Lexicon:
+    """The lexicon in the bytes of Marian's binary file.
+
+    size: of the target vocabulary; a target word beyond it is an error. check: whether to verify the
+    checksum; offsets and words are verified in any case.
+    """
+    if len(data) < HEADER.size:
+        raise ShortlistError(f"{path}: a header of {HEADER.size} bytes is expected, got {len(data)} bytes")
+    magic, checksum, first, best, offsets_size, words_size = HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise ShortlistError(f"{path}: the magic number of a binary shortlist is expected, got {magic:#x}")
+    expected = HEADER.size + 8 * offsets_size + 4 * words_size
+    if expected != len(data):
+        raise ShortlistError(f"{path}: by its header {expected} bytes are expected, got {len(data)}")
+    if check and checksum != _checksum(data):
+        raise ShortlistError(f"{path}: the checksum does not match, so the file is damaged")
+    offsets = np.frombuffer(data, "<u8", offsets_size, HEADER.size)
+    words = np.frombuffer(data, "<u4", words_size, HEADER.size + 8 * offsets_size)
+    if not offsets_size or offsets[-1] != words_size or np.any(offsets[:-1] > offsets[1:]):
+        raise ShortlistError(f"{path}: its offsets are not in order, so the file is damaged")
+    if words_size and int(words.max()) >= size:
+        raise ShortlistError(f"{path}: it holds target word {words.max()}, the model has {size} words")
+    return Lexicon(offsets.astype(np.int64), words.astype(np.int32), first, best)
+
+
+def write_binary(path: str | os.PathLike[str], lexicon: Lexicon) -> None:
+    """Write Marian's binary file, as ``marian-conv --shortlist ... --dump-shortlist path`` does."""
+    sizes = lexicon.first, lexicon.best, len(lexicon.offsets), len(lexicon.words)
+    body = lexicon.offsets.astype("<u8").tobytes() + lexicon.words.astype("<u4").tobytes()
+    checksum = _checksum(HEADER.pack(MAGIC, 0, *sizes) + body)
+    with open(path, "wb") as stream:
+        stream.write(HEADER.pack(MAGIC, checksum, *sizes) + body)
+
+
+def _checksum(data: bytes) -> int:
+    """Of all whole groups of eight bytes after the checksum itself: `hash_combine` of their values."""
+    found = 0
+    for value in np.frombuffer(data, "<u8", len(data) // 8 - 2, 16).tolist():
+        found ^= (value + ADDED + (found << 6) + (found >> 2)) & ALL_BITS
+    return found
+
+
+def _limits(words: Sequence[str]) -> tuple[int, int, float]:
+    """Of ``first best threshold``."""
+    if len(words) > 3:
+        raise OptionError(f"--shortlist takes a path, first, best and threshold, got also {words[3:]}")
+    given = [*words, *("100", "100", "0")[len(words) :]]
+    try:
+        first, best, threshold = int(given[0]), int(given[1]), float(given[2])
+    except ValueError:
+        raise OptionError(
+            f"--shortlist: first and best are whole numbers, threshold is a number; got {' '.join(given)}"
+        ) from None
+    if first < 0 or best < 0:
+        raise OptionError(f"--shortlist: first and best are at least 0, got {first} {best}")
+    return first, best, threshold
+
+
+def _flag(words: Sequence[str]) -> bool:
+    """Whether to check a binary file."""
+    return not words or words[0].lower() not in ("0", "false")
+
+
+def _is_quicksand(data: bytes) -> bool:
+    return int.from_bytes(data[:4], "little") == QUICKSAND_MAGIC

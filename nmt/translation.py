@@ -1,0 +1,96 @@
+"""What became of a line: its translations with their scores, and the attention that made them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mgraph.errors import MGraphError
+from nmt.hypothesis import Hypothesis
+
+
+class AttentionError(MGraphError):
+    """Attention was not asked for, or cannot be drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """How much each target word of a translation attended to each source word.
+
+    weights: float32 ``[target word, source word]``; rows sum to 1.
+    source, target: the words, or pieces of words, ``</s>`` included, in the order of the weights. That is
+        the model's: a right-to-left model reads and writes backwards.
+    """
+
+    weights: np.ndarray
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the weights as a heatmap, source words across and target words down.
+
+        axes: matplotlib's, to draw into; None for a new figure. Returns the axes. Needs matplotlib (the
+        extra ``plot``); AttentionError if it is not installed.
+        """
+        if axes is None:
+            try:
+                from matplotlib import pyplot
+            except ImportError:
+                raise AttentionError("a plot needs matplotlib: pip install 'mgraph[plot]'") from None
+            height, width = self.weights.shape
+            _, axes = pyplot.subplots(figsize=(1.5 + 0.4 * width, 1 + 0.4 * height), layout="constrained")
+        axes.imshow(self.weights, cmap="Greys", vmin=0.0, vmax=1.0, aspect="equal")
+        axes.set_xticks(range(len(self.source)), self.source, rotation=90)
+        axes.set_yticks(range(len(self.target)), self.target)
+        axes.xaxis.tick_top()
+        return axes
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What became of one line.
+
+    line: its number, from 0.
+    texts: the translations, best first; only the best one without ``n_best``.
+    hypotheses: their word ids and scores, in the same order.
+    problem: why the line was not translated, or empty; its only text is then empty, its scores
+        are not numbers.
+    attentions: of the hypotheses, in the same order; empty if they were not asked for.
+    """
+
+    line: int
+    texts: tuple[str, ...]
+    hypotheses: tuple[Hypothesis, ...]
+    problem: str = ""
+    attentions: tuple[Attention, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.texts[0]
+
+    @property
+    def score(self) -> float:
+        """The score that the best translation was ranked by."""
+        return self.hypotheses[0].score
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The scores of all `texts`."""
+        return tuple(hypothesis.score for hypothesis in self.hypotheses)
+
+    @property
+    def attention(self) -> Attention:
+        """Of the best translation; AttentionError if attention was not asked for."""
+        if not self.attentions:
+            raise AttentionError(
+                f"line {self.line + 1} has no attention: {self.problem or 'it was not asked for'} "
+                "(translate(..., return_attention=True))"
+            )
+        return self.attentions[0]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the attention of the best translation; see `Attention.plot`."""
+        return self.attention.plot(axes)
