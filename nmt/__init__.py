@@ -9,17 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.hypothesis import Hypothesis as Hypothesis
     from nmt.models import load_model as load_model
     from nmt.options import OptionError as OptionError
     from nmt.scorer import Score as Score
     from nmt.scorer import Scorer as Scorer
+    from nmt.search.hypothesis import Hypothesis as Hypothesis
     from nmt.translation import Translation as Translation
     from nmt.translator import Translator as Translator
     from nmt.vocab import load_vocab as load_vocab
 
 HOMES = {
-    "Hypothesis": "nmt.hypothesis",
+    "Hypothesis": "nmt.search.hypothesis",
     "OptionError": "nmt.options",
     "Score": "nmt.scorer",
     "Scorer": "nmt.scorer",

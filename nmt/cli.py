@@ -11,7 +11,7 @@ from jax.errors import JaxRuntimeError
 
 from mgraph import MGraphError, __version__
 from nmt.commands import NAMES
-from nmt.lines import silence_standard_output
+from nmt.data.lines import silence_standard_output
 from nmt.options import OptionError, nearest
 
 USAGE_ERROR = 2

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from typing import Any
 
-from nmt.config import read_config
 from nmt.options import DECODE, Command, OptionError
+from nmt.options.config import read_config
 
 # A configuration of the decoder names models and vocabularies; one of training has `model:`.
 _CONFIG = re.compile(rb"^models:[ \t]*(?:\r?$|\[)", re.MULTILINE)

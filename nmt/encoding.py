@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph import ExpressionGraph, Type
 from mgraph.running.programs import PROGRAMS
-from nmt.batches import pad
+from nmt.data.batches import pad
 from nmt.models import Model, Source
 
 

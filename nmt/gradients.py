@@ -26,12 +26,12 @@ import jax
 import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, Type
-from nmt.batches import PaddedBatch, pad
-from nmt.lines import read_lines
+from nmt.data.batches import PaddedBatch, pad
+from nmt.data.lines import read_lines
+from nmt.data.parallel import ParallelTextError
+from nmt.data.samples import LineEncoder
 from nmt.loss import cross_entropy_loss, word_count
 from nmt.models import Model
-from nmt.parallel import ParallelTextError
-from nmt.samples import LineEncoder
 from nmt.scoring import Pair, Streams
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, inits, reshape, sum
-from nmt.batches import PaddedBatch
+from nmt.data.batches import PaddedBatch
 from nmt.models import Model, Source
 
 

@@ -129,7 +129,9 @@ class ModelOptions:
         return name in _FIELDS or name in self.extra
 
 
-_FIELDS = {f.name.replace("_", "-"): f.name for f in fields(ModelOptions) if f.name not in ("extra", "text", "given")}
+_FIELDS = {
+    f.name.replace("_", "-"): f.name for f in fields(ModelOptions) if f.name not in ("extra", "text", "given")
+}
 _TYPES = typing.get_type_hints(ModelOptions)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from nmt import devices
-from nmt.alignment import alignment_field, read_alignment
-from nmt.batches import Sample, batches
+from nmt.data.alignment import alignment_field, read_alignment
+from nmt.data.batches import Sample, batches
+from nmt.data.nbest import NBestRows, with_feature
+from nmt.data.output import InOrder, score_line, significant, word_scores_field
+from nmt.data.parallel import ParallelLines
+from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.models import load_model
-from nmt.nbest import NBestRows, with_feature
 from nmt.options import SCORE, OptionError, require_files
-from nmt.output import InOrder, score_line, significant, word_scores_field
-from nmt.parallel import ParallelLines
-from nmt.samples import LineEncoder, load_vocabs
 from nmt.scoring import Scored, score_and_align
 from nmt.scoring import score as score_batch
 

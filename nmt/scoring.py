@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mgraph.running.programs import PROGRAMS
-from nmt.batches import batch_bucket, length_bucket, pad
+from nmt.data.batches import batch_bucket, length_bucket, pad
 from nmt.models import Model, Source
 
 Pair = tuple[Sequence[int], Sequence[int]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import MGraphError
-from nmt.hypothesis import Hypothesis
+from nmt.search.hypothesis import Hypothesis
 
 
 class AttentionError(MGraphError):

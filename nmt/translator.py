@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from nmt import devices
-from nmt.alignment import read_alignment
-from nmt.batches import Sample, batches
-from nmt.config import read_config
+from nmt.data.alignment import read_alignment
+from nmt.data.batches import Sample, batches
+from nmt.data.lines import read_lines
+from nmt.data.output import InOrder, best_line, n_best_line
+from nmt.data.parallel import ParallelLines
+from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.directories import read_directory
 from nmt.encoding import States, encode_sentences
-from nmt.hypothesis import Hypothesis
-from nmt.lines import read_lines
 from nmt.models import Model, load_model
 from nmt.options import DECODE, OptionError, require_files
-from nmt.output import InOrder, best_line, n_best_line
-from nmt.parallel import ParallelLines
-from nmt.samples import LineEncoder, load_vocabs
-from nmt.sampling import read_sampling
-from nmt.search import BeamSearch
-from nmt.shortlist import load_shortlist
+from nmt.options.config import read_config
+from nmt.search.beam_search import BeamSearch
+from nmt.search.hypothesis import Hypothesis
+from nmt.search.sampling import read_sampling
+from nmt.search.shortlist import load_shortlist
 from nmt.translation import Attention, Translation
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nmt.lines import open_input
+from nmt.data.lines import open_input
 from nmt.vocabs.base import Vocab as Vocab
 from nmt.vocabs.base import VocabError as VocabError
 from nmt.vocabs.default import ClassVocab as ClassVocab

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from nmt.alignment import alignment_field, links, read_alignment
-from nmt.hypothesis import Hypothesis
+from nmt.data.alignment import alignment_field, links, read_alignment
+from nmt.data.output import best_line, n_best_line
 from nmt.options import OptionError
-from nmt.output import best_line, n_best_line
+from nmt.search.hypothesis import Hypothesis
 from nmt.translation import Attention, AttentionError, Translation
 
 # Marian v1.12.42, decode -b 2 --alignment soft, hard and 0.3 of "six" by a model of number words.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.batches import Sample, batch_bucket, batches, length_bucket, pad
+from nmt.data.batches import Sample, batch_bucket, batches, length_bucket, pad
 
 
 def samples(*lengths: int) -> list[Sample]:

@@ -18,10 +18,10 @@ from mgraph.bridges import BridgeError, UnsupportedOperatorError, export_onnx, f
 from mgraph.bridges.onnx import exporting
 from mgraph.gradcheck.survey import own_operators
 from nmt import Translator, numbers
+from nmt.data.lines import read_lines
+from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.export import OnnxModel, export_model
-from nmt.lines import read_lines
 from nmt.models import Source, load_model
-from nmt.samples import LineEncoder, load_vocabs
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")

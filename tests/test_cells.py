@@ -10,7 +10,7 @@ import layers
 import mgraph
 from layers.cells import CELLS, Cell, State
 from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, ShapeError, inits
-from nmt.samples import LineEncoder, load_vocabs
+from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.scoring import score
 
 KEEPING = ("gru", "gru-nematus", "mgru")

@@ -329,7 +329,11 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
         (["decode", *SMALL, "-o", "no/such/folder"], 1, "error: no/such/folder: No such file"),
         (["decode", "-m", "no.npz", "-v", VOCAB, VOCAB], 1, "error: no.npz: No such file or directory"),
         (["decode", "-m", VOCAB, "-v", VOCAB, VOCAB], 1, "mgraph decode: error: "),
-        (["score", *SMALL], 2, "error: --train-sets: the files of the sources and the target are needed, got none"),
+        (
+            ["score", *SMALL],
+            2,
+            "error: --train-sets: the sources and the target are needed, got none",
+        ),
         (
             ["score", *SMALL, "--summary", "-n", "-t", "a", "b"],
             2,

@@ -17,13 +17,13 @@ from mgraph import ArgumentError, ExpressionGraph, GradientError, rules
 from mgraph.ops.norm import LayerNormalizationOp
 from mgraph.ops.product import AffineNodeOp
 from mgraph.ops.softmax import CrossEntropyNodeOp, SoftmaxNodeOp
-from nmt.batches import pad
+from nmt.data.batches import pad
+from nmt.data.parallel import ParallelTextError
+from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.gradients import ModelGradientReport, check_model_gradients, read_pairs
 from nmt.loss import cross_entropy_loss, word_count
 from nmt.model_options import ModelOptions
 from nmt.models import Model, create_model, load_model
-from nmt.parallel import ParallelTextError
-from nmt.samples import LineEncoder, load_vocabs
 
 DATA = Path(__file__).parent / "data" / "numbers"
 SHIPPED = Path(__file__).parent.parent / "nmt" / "numbers" / "model"

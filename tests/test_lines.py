@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.lines import as_bytes, is_utf8, open_input, open_output, read_lines, without_end
+from nmt.data.lines import as_bytes, is_utf8, open_input, open_output, read_lines, without_end
 
 
 def split(data: bytes) -> list[bytes]:

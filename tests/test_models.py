@@ -372,7 +372,10 @@ def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:
             YML + "tied-embeddings-src: true",
             r"one embedding table for all sides needs equal sizes, got \[11, 13\]",
         ),
-        (YML.replace("s2s", "transformer") + "transformer-heads: 2", "transformer-heads to divide dim-emb, got 2 and 5"),
+        (
+            YML.replace("s2s", "transformer") + "transformer-heads: 2",
+            "transformer-heads to divide dim-emb, got 2 and 5",
+        ),
         (
             YML.replace("s2s", "transformer") + "transformer-heads: 0",
             "transformer-heads: expected a number from 1",

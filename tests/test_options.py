@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import help_text, notices, parse
 from nmt.options import DECODE, SCORE, OptionError, Support
+from nmt.options.config import help_text, notices, parse
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
 DECODE_DEFAULTS = {

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.hypothesis import Hypothesis
-from nmt.output import InOrder, best_line, n_best_line, score_line, significant, word_scores_field
+from nmt.data.output import InOrder, best_line, n_best_line, score_line, significant, word_scores_field
+from nmt.search.hypothesis import Hypothesis
 
 # float32 values as `std::ostream << x`, as `std::fixed` with precision 5, and by std::to_string
 # (g++ 12, x86-64): what Marian prints in `F0=`, in `WordScores=` and as a sentence score.

@@ -10,8 +10,8 @@ import pytest
 
 from nmt.models import Step
 from nmt.options import OptionError
-from nmt.sampling import Sampling, read_sampling
-from nmt.search import BeamSearch
+from nmt.search.beam_search import BeamSearch
+from nmt.search.sampling import Sampling, read_sampling
 
 PROBS = np.array([0.30, 0.05, 0.02, 0.25, 0.01, 0.20, 0.17])
 EOS, UNK = 0, 1

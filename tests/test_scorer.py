@@ -12,7 +12,7 @@ import pytest
 
 from nmt import OptionError, Scorer
 from nmt.cli import main
-from nmt.nbest import NBestListError
+from nmt.data.nbest import NBestListError
 
 DATA = Path(__file__).parent / "data" / "scorer"
 NUMBERS = Path(__file__).parent.parent / "nmt" / "numbers" / "model"

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mgraph
-from nmt.choice import best_candidates
-from nmt.hypothesis import Hypothesis
 from nmt.models import Step
-from nmt.search import BeamSearch
-from nmt.shortlist import Lexicon, Shortlist
+from nmt.search.beam_search import BeamSearch
+from nmt.search.choice import best_candidates
+from nmt.search.hypothesis import Hypothesis
+from nmt.search.shortlist import Lexicon, Shortlist
 
 EOS, UNK, CONTROL = 2, 4, 1
 VOCAB = SimpleNamespace(eos_id=EOS, unk_id=UNK, control_ids=(CONTROL,))

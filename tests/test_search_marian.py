@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import nmt.numbers
-from nmt.hypothesis import Hypothesis
 from nmt.models import load_model
-from nmt.search import BeamSearch
+from nmt.search.beam_search import BeamSearch
+from nmt.search.hypothesis import Hypothesis
 from nmt.vocab import load_vocab
 
 DATA = Path(__file__).parent / "data"

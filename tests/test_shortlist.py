@@ -9,7 +9,7 @@ import pytest
 
 import nmt.numbers
 from nmt.options import OptionError
-from nmt.shortlist import (
+from nmt.search.shortlist import (
     HEADER,
     Lexicon,
     Shortlist,

@@ -11,7 +11,7 @@ import pytest
 import nmt.numbers
 from nmt import OptionError, Translator
 from nmt.cli import main
-from nmt.parallel import ParallelTextError
+from nmt.data.parallel import ParallelTextError
 from nmt.translation import AttentionError
 
 DATA = Path(__file__).parent / "data"

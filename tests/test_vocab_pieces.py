@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.options import OptionError
-from nmt.samples import LineEncoder, load_vocabs
 from nmt.vocab import ClassVocab, SegmentedVocab, VocabError, load_segmented, load_vocab
 from nmt.vocabs.default import read_default
 from nmt.vocabs.punctuation import normalized

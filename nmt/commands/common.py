@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 from mgraph import __version__
-from nmt.config import help_text, notices
 from nmt.options import Command, Option, OptionError
+from nmt.options.config import help_text, notices
 
 logger = logging.getLogger("nmt")
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nmt.commands.common import asks_for_help, greet
-from nmt.config import parse
 from nmt.log import logging_as
 from nmt.options import Command, Option, OptionError, later
+from nmt.options.config import parse
 from nmt.options.shared import LOGGING
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ def _convert_model(values: Mapping[str, Any]) -> None:
 
 
 def _convert_shortlist(values: Mapping[str, Any]) -> None:
-    from nmt.shortlist import convert_shortlist
+    from nmt.search.shortlist import convert_shortlist
     from nmt.vocab import load_vocab
 
     source, target = (load_vocab(path) for path in values["vocabs"])

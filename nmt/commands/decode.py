@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from nmt.commands.common import asks_for_help, greet, started, write
-from nmt.config import parse
-from nmt.lines import STANDARD_INPUT, open_input, open_output
+from nmt.data.lines import STANDARD_INPUT, open_input, open_output
 from nmt.log import logging_as
 from nmt.options import DECODE, OptionError, require_files
+from nmt.options.config import parse
 
 logger = logging.getLogger(__name__)
 

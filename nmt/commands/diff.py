@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmt.commands.common import asks_for_help
-from nmt.config import parse
 from nmt.options import Command, Option, OptionError
+from nmt.options.config import parse
 
 COMMAND = Command(
     "diff",

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 
 from nmt.commands.common import asks_for_help, greet
-from nmt.config import parse
 from nmt.log import logging_as
 from nmt.options import Command, Option
+from nmt.options.config import parse
 from nmt.options.shared import LOGGING
 
 logger = logging.getLogger(__name__)

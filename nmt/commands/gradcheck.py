@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nmt.commands.common import JSON, asks_for_help, greet, require_texts
-from nmt.config import parse
-from nmt.lines import open_input
+from nmt.data.lines import open_input
 from nmt.log import logging_as
 from nmt.options import Command, Option, OptionError, require_files
+from nmt.options.config import parse
 from nmt.options.shared import DEVICES, general
 
 logger = logging.getLogger(__name__)
@@ -105,9 +105,9 @@ def _operator_gradients(values: Mapping[str, Any]) -> Any:
 
 
 def _model_gradients(values: Mapping[str, Any]) -> Any:
+    from nmt.data.samples import LineEncoder, load_vocabs
     from nmt.gradients import check_model_gradients, read_pairs
     from nmt.models import load_model
-    from nmt.samples import LineEncoder, load_vocabs
 
     model = load_model(values["model"])
     vocabs = load_vocabs(values["vocabs"], model.dim_vocabs)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from nmt.commands.common import JSON, asks_for_help
-from nmt.config import parse
 from nmt.options import Command
+from nmt.options.config import parse
 
 COMMAND = Command(
     "operators",

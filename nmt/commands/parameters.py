@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nmt.commands.common import JSON, asks_for_help
-from nmt.config import parse
 from nmt.options import Command, Option, OptionError
+from nmt.options.config import parse
 
 if TYPE_CHECKING:
     import numpy as np

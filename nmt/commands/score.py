@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from nmt.commands.common import asks_for_help, greet, started, write
-from nmt.config import parse
-from nmt.lines import open_input, open_output
+from nmt.data.lines import open_input, open_output
 from nmt.log import logging_as
 from nmt.options import SCORE, OptionError, require_files
+from nmt.options.config import parse
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def run(argv: Sequence[str]) -> int | None:
     values = parse(SCORE, argv)
     require_files(values)
     if not values["train_sets"]:
-        raise OptionError("--train-sets: the files of the sources and the target are needed, got none")
+        raise OptionError("--train-sets: the sources and the target are needed, got none")
     if values["summary"]:
         for name in ("normalize", "word_scores"):
             if values[name]:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 
 from nmt.commands.common import asks_for_help, greet
-from nmt.config import parse
-from nmt.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_output
+from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_output
 from nmt.log import logging_as
 from nmt.options import Command, Option
+from nmt.options.config import parse
 from nmt.options.shared import general
 from nmt.vocabs.creation import create_vocab, word_vocab
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from nmt.lines import as_bytes
+from nmt.data.lines import as_bytes
 
 from .base import EOS_WORD, UNK_WORD, VocabError
 from .yaml_words import word_ids_yaml

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from nmt.lines import as_bytes
+from nmt.data.lines import as_bytes
 
 from .base import Vocab, as_text
 from .default import DefaultVocab

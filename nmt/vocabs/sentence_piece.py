@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from nmt.lines import as_bytes, is_utf8
+from nmt.data.lines import as_bytes, is_utf8
 
 from .base import Vocab, VocabError
 

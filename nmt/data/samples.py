@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from nmt.batches import Sample
-from nmt.lines import is_utf8
+from nmt.data.batches import Sample
+from nmt.data.lines import is_utf8
 from nmt.options import OptionError
 from nmt.vocab import Vocab, VocabError, load_segmented, load_vocab
 

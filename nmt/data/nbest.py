@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from mgraph.errors import MGraphError
-from nmt.lines import read_lines
+from nmt.data.lines import read_lines
 
 SEPARATOR = b" ||| "
 LEAST_FIELDS = 4  # number, text, features, score

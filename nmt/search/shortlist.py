@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mgraph.errors import MGraphError
-from nmt.lines import open_input
+from nmt.data.lines import open_input
 from nmt.options import OptionError
 from nmt.vocabs.base import Vocab
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from nmt.lines import STANDARD_INPUT, STANDARD_OUTPUT
+from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt.options import Command, Option, OptionError, Support, nearest
 
 PATHS = ("models", "model", "vocabs", "input", "output", "train-sets", "log")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
-from nmt.alignment import alignment_field
-from nmt.hypothesis import Hypothesis
+from nmt.data.alignment import alignment_field
+from nmt.search.hypothesis import Hypothesis
 
 Item = TypeVar("Item")
 

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from nmt.sampling import Sampling, gumbel
-from nmt.trellis import FREE, NONE, Beam, Sentences
+from nmt.search.sampling import Sampling, gumbel
+from nmt.search.trellis import FREE, NONE, Beam, Sentences
 
 LOWEST = float(np.finfo(np.float32).min)
 FEW_CANDIDATES = 4096

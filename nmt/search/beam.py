@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nmt.choice import Rules
-from nmt.trellis import NONE, Arrays, Beam, Sentences, Trellis
+from nmt.search.choice import Rules
+from nmt.search.trellis import NONE, Arrays, Beam, Sentences, Trellis
 
 
 class Stepper(Protocol):

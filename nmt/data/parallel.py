@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 from mgraph.errors import MGraphError
-from nmt.lines import read_lines
+from nmt.data.lines import read_lines
 
 
 class ParallelTextError(MGraphError, ValueError):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from nmt.hypothesis import Hypothesis
-from nmt.trellis import Sentences, Trellis
+from nmt.search.hypothesis import Hypothesis
+from nmt.search.trellis import Sentences, Trellis
 
 
 @dataclass(frozen=True)

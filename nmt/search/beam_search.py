@@ -12,15 +12,15 @@ import jax
 import numpy as np
 
 from mgraph.running.programs import PROGRAMS
-from nmt.batches import length_bucket, pad
-from nmt.beam import BeamLoop, BeamShape, SearchModel
-from nmt.choice import Rules
-from nmt.history import Ranking, best_hypotheses, join
-from nmt.hypothesis import Hypothesis
+from nmt.data.batches import length_bucket, pad
 from nmt.options import OptionError
-from nmt.sampling import Sampling
-from nmt.shortlist import MULTIPLE, Shortlist
-from nmt.trellis import FREE, Sentences, Trellis
+from nmt.search.beam import BeamLoop, BeamShape, SearchModel
+from nmt.search.choice import Rules
+from nmt.search.history import Ranking, best_hypotheses, join
+from nmt.search.hypothesis import Hypothesis
+from nmt.search.sampling import Sampling
+from nmt.search.shortlist import MULTIPLE, Shortlist
+from nmt.search.trellis import FREE, Sentences, Trellis
 from nmt.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps

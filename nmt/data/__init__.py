@@ -1,0 +1,1 @@
+"""Text in and out: lines, samples and batches of them, Marian's output formats."""
