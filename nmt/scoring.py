@@ -42,7 +42,7 @@ def score(model: Model, samples: Sequence[Streams]) -> list[tuple[float, np.ndar
 
 def score_and_align(model: Model, samples: Sequence[Streams]) -> list[Scored]:
     """As `score`, with the attention of each target word to the words of the first source."""
-    return _score(model, samples, attention=model.sources > 0)
+    return _score(model, samples, attention=model.attends)
 
 
 def _score(model: Model, samples: Sequence[Streams], *, attention: bool) -> list[Scored]:

@@ -13,6 +13,8 @@ import pytest
 from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.data.nbest import NBestListError
+from nmt.models import load_model
+from nmt.scoring import score_and_align
 
 DATA = Path(__file__).parent / "data" / "scorer"
 NUMBERS = Path(__file__).parent.parent / "nmt" / "numbers" / "model"
@@ -122,3 +124,12 @@ def test_the_command_scores_lists_and_summaries(
     assert main([*model, "--tsv", "--summary", "ce-sum", "-t", str(DATA / "both.tsv")]) == 0
     expected = -sum(map(float, lines("tsv.txt")))
     assert float(capfdbinary.readouterr().out) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_model_without_attention_is_scored_without_alignments() -> None:
+    data = DATA.parent / "models-transformer"
+    assert load_model(data / "multi.npz").attends
+    pool = load_model(data / "pool.npz")
+    assert not pool.attends
+    (found,) = score_and_align(pool, [([2, 0], [2, 0])])
+    assert found.attention is None and len(found.word_scores) == 2

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from mgraph import ExpressionGraph, Node
+from mgraph import ArgumentError, ExpressionGraph, Node
 from nmt.model_options import ModelOptions
 from nmt.models.dropouts import Dropouts
 from nmt.models.functions import Encoder, PairScorer, Stepper
@@ -69,6 +69,11 @@ class Model:
         return len(self._encoders)
 
     @property
+    def attends(self) -> bool:
+        """Whether attention can be asked for: not of language models, nor with ``transformer-pool``."""
+        return self._decoder.attends
+
+    @property
     def dim_vocabs(self) -> tuple[int, ...]:
         """The number of words of each source and of the target."""
         return self.options.dim_vocabs
@@ -85,8 +90,13 @@ class Model:
     def encode(self, graph: ExpressionGraph, sources: Sequence[Source]) -> Nodes:
         """The encoder state of sentences, with all that the decoder needs once per sentence.
 
-        ``sources`` has one element for each source stream; their lengths may differ.
+        ``sources`` has one element for each source stream; their lengths may differ. ``ArgumentError`` for
+        another number of them.
         """
+        if len(sources) != self.sources:
+            raise ArgumentError(
+                f"a model of type {self.type} reads {self.sources} sources, got {len(sources)}"
+            )
         parts = zip(self._encoders, sources, strict=True)
         return self._decoder.prepare(graph, [encoder.encode(graph, source) for encoder, source in parts])
 

@@ -104,6 +104,11 @@ class Decoder(Part, ABC):
     output_prefix: str
     """The prefix of the output layer's parameters."""
 
+    @property
+    def attends(self) -> bool:
+        """Whether there is attention to a source, to be asked for."""
+        return self.stream > 0
+
     @abstractmethod
     def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:
         """The encoder state: all that the decoder needs once per sentence."""

@@ -33,6 +33,10 @@ class TransformerDecoder(Decoder):
     def output_prefix(self) -> str:  # type: ignore[override]
         return f"{self.prefix}_ff_logit_out"
 
+    @property
+    def attends(self) -> bool:
+        return self.stream > 0 and not self.options.transformer_pool
+
     def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:
         state = {f"mask{i}": mask for i, (_, mask) in enumerate(encoded)}
         for layer in _DecoderStack(graph, self, len(encoded)).distinct:
