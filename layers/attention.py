@@ -6,7 +6,17 @@ import math
 
 import jax.numpy as jnp
 
-from mgraph import ExpressionGraph, Node, ShapeError, bdot, dropout, reshape, softmax, transpose
+from mgraph import (
+    ElementTypeError,
+    ExpressionGraph,
+    Node,
+    ShapeError,
+    bdot,
+    dropout,
+    reshape,
+    softmax,
+    transpose,
+)
 from mgraph.inits import Initializer
 
 from .dense import Affine
@@ -17,8 +27,10 @@ def log_mask(mask: Node) -> Node:
     """0 where ``mask`` is 1, and where it is 0 a number so low that softmax gives nothing there.
 
     ``(1 - mask) * max(lowest / 2, -99999999)`` with the lowest number of the mask's element type, as in
-    Marian's transformer.
+    Marian's transformer. ``ElementTypeError`` for a mask of integers.
     """
+    if not jnp.issubdtype(mask.value_type.dtype, jnp.floating):
+        raise ElementTypeError(f"log_mask: expected a mask of floating point, got {mask.value_type}")
     lowest = float(jnp.finfo(mask.value_type.dtype).min)
     return (1 - mask) * max(lowest / 2, -99999999.0)
 
@@ -58,7 +70,7 @@ class MultiHeadAttention:
         dropout: float = 0.0,
         init: Initializer | None = None,
     ) -> None:
-        if dim % heads:
+        if heads < 1 or dim % heads:
             raise ShapeError(f"{prefix}: {heads} heads do not divide {dim} features")
         self.graph, self.dim, self.heads, self.dropout = graph, dim, heads, dropout
         parts = [Affine(graph, prefix, dim, part, init=init, bias=bias) for part in "qkvo"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import add
 
-from mgraph import ExpressionGraph, Node, affine, dot, inits, layer_norm
+from mgraph import ArgumentError, ExpressionGraph, Node, affine, dot, inits, layer_norm
 from mgraph.inits import Initializer
 
 from .activations import activation as find_activation
@@ -55,7 +55,7 @@ class Dense:
     ``{prefix}_W0``, ``{prefix}_b0``, ``{prefix}_W1``, ... With ``layer_normalization`` each term is
     ``LN(x_i W_i)`` with the gain ``{prefix}_gamma{i}`` and ``b_i`` as bias (eps 1e-9); with
     ``nematus_normalization`` too it is ``LN(x_i W_i + b_i)`` with ``{prefix}_ln_s{i}``, ``{prefix}_ln_b{i}``
-    (eps 1e-5). Source: Marian's ``mlp::Dense``.
+    (eps 1e-5). ``ArgumentError`` without an input. Source: Marian's ``mlp::Dense``.
     """
 
     def __init__(
@@ -74,6 +74,8 @@ class Dense:
         self.nematus_normalization = nematus_normalization
 
     def __call__(self, *inputs: Node) -> Node:
+        if not inputs:
+            raise ArgumentError(f"layer {self.prefix!r} has at least one input, got none")
         numbers = [""] if len(inputs) == 1 else [str(i) for i in range(len(inputs))]
         terms = [self._term(x, number) for x, number in zip(inputs, numbers, strict=True)]
         return self.activation(reduce(add, terms))

@@ -73,7 +73,7 @@ class PositionEmbedding:
     """``y[..., t, :] = sqrt(dim) x[..., t, :] + P[t, :]`` with sinusoids ``P``.
 
     ``x`` has the shape ``(..., time, dim)``; positions count from 0. No parameters. ``ShapeError`` for fewer
-    than 3 features, for which the sinusoids are not defined.
+    than 3 features, for which the sinusoids are not defined, and for ``x`` with others than ``dim``.
     Source: Marian's transformer; ``mgraph.inits.sinusoidal_position_embeddings``.
     """
 
@@ -83,6 +83,8 @@ class PositionEmbedding:
         self.graph, self.dim = graph, dim
 
     def __call__(self, x: Node) -> Node:
+        if len(x.shape) < 2 or x.shape[-1] != self.dim:
+            raise ShapeError(f"position embeddings of {self.dim} features for (..., time, dim) {x.shape}")
         table = self.graph.constant(x.shape[-2:], inits.sinusoidal_position_embeddings())
         return x * math.sqrt(self.dim) + table
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from mgraph import ExpressionGraph, Node, affine, bdot, dot, flatten, index_select, inits, reshape, transpose
+from mgraph import (
+    ExpressionGraph,
+    Node,
+    ShapeError,
+    affine,
+    bdot,
+    dot,
+    flatten,
+    index_select,
+    inits,
+    reshape,
+    transpose,
+)
 
 
 class Output:
@@ -31,7 +43,8 @@ class Output:
 
     def __call__(self, x: Node, shortlist: Node | None = None) -> Node:
         """The logits of all words; with a ``shortlist (batch, candidates)`` of word ids, integers, those of
-        each sentence's candidates: ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``."""
+        each sentence's candidates: ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``, and
+        ``ShapeError`` for other shapes."""
         weight = self._weight(x.shape[-1])
         bias = None if self.omit_bias else self._bias()
         if shortlist is not None:
@@ -42,6 +55,11 @@ class Output:
 
     def _of_candidates(self, x: Node, weight: Node, bias: Node | None, shortlist: Node) -> Node:
         """Each sentence's rows times the columns of its own candidates."""
+        if len(x.shape) != 2 or len(shortlist.shape) != 2 or x.shape[0] % max(shortlist.shape[0], 1):
+            raise ShapeError(
+                "expected (batch * beam, dim) and a shortlist (batch, candidates), got"
+                f" {x.shape} and {shortlist.shape}"
+            )
         rows, dim = x.shape
         batch, candidates = shortlist.shape
         ids = flatten(shortlist)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from mgraph import ArgumentError, ExpressionGraph, Node, scan
+from mgraph import ArgumentError, ExpressionGraph, Node, ShapeError, scan
 
 from .cells import Cell, StackedCell, State
 from .choices import choose
@@ -48,8 +48,9 @@ class RNN:
         ``alternating-forward`` or ``alternating-backward``.
     skip: whether the input of each layer but the first is added to its output; skip_first: of the first too.
 
-    ``ArgumentError`` for fewer layers than one, ``UnsupportedOptionError`` for an unknown direction, else
-    what the cells raise. Source: Marian, ``rnn/rnn.h``, and ``RNN<GRU>`` of its first versions.
+    ``ArgumentError`` for fewer layers than one or what is no layer, ``UnsupportedOptionError`` for an unknown
+    direction, else what the cells raise.
+    Source: Marian, ``rnn/rnn.h``, and ``RNN<GRU>`` of its first versions.
     """
 
     @overload
@@ -98,6 +99,10 @@ class RNN:
                 "expected RNN(cell, graph, prefix, dim_input, dim_state, ...) or RNN(graph, layers, ...), got"
                 f" {', '.join([*(type(part).__name__ for part in made_of), *sizes])}"
             )
+        if not isinstance(layers, Sequence) or not all(isinstance(c, Cell | StackedCell) for c in layers):
+            raise ArgumentError(
+                f"the layers of an RNN are a list of cells and stacks of cells, got {layers!r}"
+            )
         if not layers:
             raise ArgumentError("an RNN needs at least one layer")
         self.skip, self.skip_first = skip, skip_first
@@ -111,8 +116,10 @@ class RNN:
 
         ``mask`` is 1 at steps that count and 0 at padding; a cell's formula says what becomes of its state
         where it is 0. ``states`` are the first states of the layers, zeros without them. ``ArgumentError`` if
-        they are not as many nodes for each layer as its cells have.
+        they are not as many nodes for each layer as its cells have, ``ShapeError`` for ``x`` of other axes.
         """
+        if len(x.shape) != 3:
+            raise ShapeError(f"an RNN runs over (time, batch, features), got {x.shape}")
         firsts = [cell.start(x.shape[1]) for cell in self.layers] if states is None else self._checked(states)
         lasts: list[State] = []
         given: list[Node] = []

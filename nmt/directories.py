@@ -110,7 +110,7 @@ class _Directory:
         found = {command.options[key].attribute: value for key, value in read}
         found = {key: value for key, value in found.items() if key in python}
         for key in ("models", "vocabs"):
-            found[key] = tuple(map(self._present, found.get(key, ())))
+            found[key] = tuple(map(self._present, filter(None, found.get(key, ()))))
         if found.get("shortlist"):
             table, *numbers = found["shortlist"]
             found["shortlist"] = (self._present(table), *map(_as_number, numbers))

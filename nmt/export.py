@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from mgraph import ExpressionGraph, Node, Type
+from mgraph import ArgumentError, ExpressionGraph, Node, Type
 from mgraph.bridges import export_onnx
 from mgraph.bridges.onnx.axes import distinct_primes
 from mgraph.bridges.onnx.extras import extra
 from nmt.models import Model, Source
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
-STEPS = "steps"
+BATCH, STEPS = "batch", "steps"
 
 
 def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1, opset: int = 18) -> None:
@@ -25,32 +25,50 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
 
     encoder: ``source_ids`` int32 and ``source_mask`` float32, both (batch, length), the mask 1 at words,
     ``</s>`` included, to ``encoder.*``, the encoder state, and ``decoder.*``, the decoder state before the
-    first step. Transformers take ``steps`` too, an int64 scalar, the most steps there will be: the size of
-    the caches.
+    first step. A second source is ``source2_ids`` and ``source2_mask``, of a length of its own; without
+    sources, in a language model, there is ``batch`` instead, an int64 scalar. Transformers take ``steps``
+    too, an int64 scalar, the most steps there will be: the size of the caches.
 
     decoder: ``encoder.*``, ``decoder.*``, ``words`` int32 (batch * beam), the words chosen last, and
     ``position`` int32 (), the number of the step from 0, to ``logits`` (batch * beam, vocabulary), not
-    normalised, and ``next.*``, the decoder state after the step. At position 0 words are ignored.
+    normalised, and ``next.*``, the decoder state after the step. At position 0 words are ignored. Without
+    sources it takes ``batch`` too if the beam is not 1.
 
-    Batch, length and steps are open: any size up to the recorded one, about 2,000 words, as positions are
-    looked up in a table. ``beam`` is fixed: hypotheses of a sentence lie side by side. Errors are those of
-    ``mgraph.bridges.export_onnx``.
+    Batch, lengths and steps are open: any size up to the recorded one, about 2,000 words, as positions are
+    looked up in a table. ``beam`` is fixed: hypotheses of a sentence lie side by side. ``ArgumentError`` for
+    a beam below 1, else the errors of ``mgraph.bridges.export_onnx``.
     """
+    if beam < 1:
+        raise ArgumentError(f"expected a beam of at least 1, got {beam}")
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
+    names = _source_names(model.sources)
     sizes = {n for value in model.params.values() for n in value.shape} | {beam}
-    axes = dict(zip(("batch", "length", STEPS), distinct_primes(3, sizes), strict=True))
+    lengths = [f"{name}_length" for name in names]
+    open_axes = [BATCH, *lengths, STEPS]
+    axes = dict(zip(open_axes, distinct_primes(len(open_axes), sizes), strict=True))
     graph = model.new_graph()
-    shape = (axes["batch"], axes["length"])
-    sentences = Source(
-        graph.input("source_ids", shape, Type.int32), graph.input("source_mask", shape, Type.float32)
-    )
-    encoded = model.encode(graph, [sentences])
-    start = model.start(graph, encoded, axes["batch"], beam, axes[STEPS])
+    sentences = [
+        _sentences(graph, name, axes[BATCH], axes[length])
+        for name, length in zip(names, lengths, strict=True)
+    ]
+    encoded = model.encode(graph, sentences)
+    start = model.start(graph, encoded, axes[BATCH], beam, axes[STEPS])
     needed = axes if _has(start, axes[STEPS]) else {k: v for k, v in axes.items() if k != STEPS}
     outputs = {**_prefixed("encoder", encoded), **_prefixed("decoder", start)}
-    export_onnx(graph, outputs, list(sentences), path / ENCODER, opset=opset, axes=needed)
+    inputs = [node for sentence in sentences for node in sentence]
+    export_onnx(graph, outputs, inputs, path / ENCODER, opset=opset, axes=needed)
     _export_step(model, encoded, start, beam, path / DECODER, opset, needed)
+
+
+def _source_names(sources: int) -> list[str]:
+    """What the names of each source's inputs begin with."""
+    return ["source", *(f"source{i}" for i in range(2, sources + 1))][:sources]
+
+
+def _sentences(graph: ExpressionGraph, name: str, batch: int, length: int) -> Source:
+    ids = graph.input(f"{name}_ids", (batch, length), Type.int32)
+    return Source(ids, graph.input(f"{name}_mask", (batch, length), Type.float32))
 
 
 def _export_step(
@@ -65,7 +83,7 @@ def _export_step(
     graph = model.new_graph()
     before = _inputs(graph, "encoder", encoded)
     state = _inputs(graph, "decoder", start)
-    words = graph.input("words", (axes["batch"] * beam,), Type.int32)
+    words = graph.input("words", (axes[BATCH] * beam,), Type.int32)
     position = graph.input("position", (), Type.int32)
     step = model.step(graph, before, state, words, position, beam)
     outputs = {"logits": step.logits, **_prefixed("next", step.state)}
@@ -99,13 +117,25 @@ class OnnxModel:
             runtime.InferenceSession(os.path.join(folder, name), providers=providers)
             for name in (ENCODER, DECODER)
         )
-        self._needed = [i.name for i in self.decoder.get_inputs()]
+        self._taken, self._needed = (
+            [i.name for i in session.get_inputs()] for session in (self.encoder, self.decoder)
+        )
+        self.sources = sum(name.endswith("_ids") for name in self._taken)
+        """The number of source streams."""
 
-    def encode(self, source_ids: np.ndarray, source_mask: np.ndarray, steps: int) -> dict[str, np.ndarray]:
-        """The encoder state and the first decoder state, by the names of their outputs."""
-        inputs = {"source_ids": source_ids, "source_mask": source_mask, STEPS: np.array(steps, np.int64)}
-        taken = {i.name for i in self.encoder.get_inputs()}
-        return _run(self.encoder, {name: value for name, value in inputs.items() if name in taken})
+    def encode(self, sources: Sequence[Source], steps: int, *, batch: int = 1) -> dict[str, np.ndarray]:
+        """The encoder state and the first decoder state, by the names of their outputs.
+
+        ``sources`` are the ids and the mask of each source stream; where there is none, ``batch`` says for
+        how many sentences the states are. ``ArgumentError`` for another number of sources.
+        """
+        if len(sources) != self.sources:
+            raise ArgumentError(f"these files are of a model of {self.sources} sources, got {len(sources)}")
+        inputs = {BATCH: np.array(batch, np.int64), STEPS: np.array(steps, np.int64)}
+        for name, (ids, mask) in zip(_source_names(self.sources), sources, strict=True):
+            inputs |= {f"{name}_ids": ids, f"{name}_mask": mask}
+        found = _run(self.encoder, {name: inputs[name] for name in self._taken})
+        return {**found, BATCH: inputs[BATCH]} if BATCH in self._needed else found
 
     def step(self, state: Mapping[str, Any], words: np.ndarray, position: int) -> dict[str, np.ndarray]:
         """``logits`` and the decoder state for the next step, under the names of the decoder's inputs."""
@@ -123,16 +153,16 @@ class OnnxModel:
     ) -> list[list[int]]:
         """The most likely next word, again and again, until ``</s>``, which is included.
 
-        ``sources`` are word ids that end in ``</s>``, translated as one batch by files of beam 1; a sentence
-        of n words gets at most ``max_length_factor * n``, one without words becomes ``</s>``. Words in
-        ``suppressed`` are never chosen.
+        ``sources`` are word ids that end in ``</s>``, translated as one batch by files of beam 1 and of a
+        model of one source; a sentence of n words gets at most ``max_length_factor * n``, one without words
+        becomes ``</s>``. Words in ``suppressed`` are never chosen.
         """
         lengths = [len(source) for source in sources]
         ids, mask = np.zeros((len(sources), max(lengths)), np.int32), np.zeros((len(sources), max(lengths)))
         for row, source in enumerate(sources):
             ids[row, : len(source)], mask[row, : len(source)] = source, 1
         limits = [max(1, math.ceil(np.float32(max_length_factor) * np.float32(n))) for n in lengths]
-        state = self.encode(ids, mask.astype(np.float32), max(limits))
+        state = self.encode([Source(ids, mask.astype(np.float32))], max(limits))
         words = np.zeros(len(sources), np.int32)
         found = [[eos_id] if n == 1 else [] for n in lengths]
         for position in range(max(limits)):

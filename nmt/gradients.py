@@ -19,7 +19,6 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -27,12 +26,11 @@ import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, Type
 from nmt.data.batches import PaddedBatch, pad
-from nmt.data.lines import read_lines
-from nmt.data.parallel import ParallelTextError
+from nmt.data.parallel import ParallelLines, source_names
 from nmt.data.samples import LineEncoder
 from nmt.loss import cross_entropy_loss, word_count
 from nmt.models import Model
-from nmt.scoring import Pair, Streams
+from nmt.scoring import Streams
 
 logger = logging.getLogger(__name__)
 
@@ -195,26 +193,32 @@ class ModelGradientReport:
 
 def check_model_gradients(
     model: Model,
-    pairs: Sequence[Streams],
+    samples: Sequence[Streams],
     *,
     label_smoothing: float = 0.0,
     float32: bool = True,
     rule_set: str = "rules",
 ) -> ModelGradientReport:
-    """Hold every parameter's gradient of the loss of ``pairs`` against ``jax.grad`` of the same forward.
+    """Hold every parameter's gradient of the loss of ``samples`` against ``jax.grad`` of the same forward.
 
-    The loss is ``cross_entropy_loss``: without dropout, summed over the target words. ``pairs`` are ids of
+    The loss is ``cross_entropy_loss``: without dropout, summed over the target words. Samples are ids of
     every source stream and of the target, ``</s>`` included. The module's page says what is compared;
     ``float32=False`` leaves out float32. ``rule_set="marian"`` judges Marian's own formulas instead.
     Matrix products are computed in full float32, also on devices where JAX would round their operands.
 
-    ``ArgumentError`` for no pairs or a label smoothing outside of 0 to 1.
+    ``ArgumentError`` for no samples, other streams than the model's, or a label smoothing outside of 0 to 1.
     """
-    if not pairs:
-        raise ArgumentError("expected at least one pair of sentences to differentiate the loss of")
+    if not samples:
+        raise ArgumentError("expected at least one sample to differentiate the loss of")
+    streams = {len(sample) for sample in samples}
+    if streams != {model.sources + 1}:
+        raise ArgumentError(
+            f"expected the ids of {model.sources} sources and a target in each sample, got"
+            f" {' or '.join(map(str, sorted(streams)))} streams"
+        )
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"expected a label smoothing from 0 to 1, got {label_smoothing}")
-    *sources, target = (pad(list(stream)) for stream in zip(*pairs, strict=True))
+    *sources, target = (pad(list(stream)) for stream in zip(*samples, strict=True))
     loss = _Loss(model, sources, target, label_smoothing)
     value, expected = loss.gradients(Type.float64, "jax")
     wide = _differences(loss.gradients(Type.float64, rule_set)[1], expected)
@@ -231,7 +235,7 @@ def check_model_gradients(
     ]
     rows.sort(key=lambda row: (not row.ok, row.worst), reverse=True)
     return ModelGradientReport(
-        tuple(rows), value, word_count(loss.target), len(pairs), float(label_smoothing)
+        tuple(rows), value, word_count(loss.target), len(samples), float(label_smoothing)
     )
 
 
@@ -306,31 +310,29 @@ def _finite(value: float | None) -> float | None:
     return value if value is None or math.isfinite(value) else None
 
 
-def read_pairs(
-    sources: Iterable[str | bytes], targets: Iterable[str | bytes], encoder: LineEncoder, lines: int
-) -> list[Pair]:
-    """The first ``lines`` pairs of lines as ids; fewer if the texts are shorter.
+def read_samples(texts: Sequence[Iterable[str | bytes]], encoder: LineEncoder, lines: int) -> list[Streams]:
+    """The first ``lines`` lines as ids, of each source and then of the target; fewer if texts are shorter.
 
-    Lines that are empty on one side, and those that ``encoder`` finds too long, are passed over with a
-    warning. ``ParallelTextError`` if one text ends before the other, ``ArgumentError`` if no pair is left.
+    Lines that are empty in one of the texts, and those that ``encoder`` finds too long, are passed over with
+    a warning. ``ParallelTextError`` if one text ends before another, ``ArgumentError`` if no line is left.
     """
-    pairs: list[Pair] = []
-    both = zip_longest(read_lines(sources), read_lines(targets))
-    for number, (source, target) in enumerate(both):
-        if len(pairs) == lines:
+    samples: list[Streams] = []
+    names = [*source_names(len(texts) - 1), "target"]
+    rows = ParallelLines(texts, names)
+    for number, row in enumerate(rows):
+        if len(samples) == lines:
             break
-        if source is None or target is None:
-            shorter = "source" if source is None else "target"
-            raise ParallelTextError(f"the {shorter} ends after {number} lines, the other goes on")
-        empty = [side for side, line in (("source", source), ("target", target)) if not line.strip()]
+        empty = [name for name, line in zip(names, row, strict=True) if not line.strip()]
         if empty:
             logger.warning("line %d is left out: its %s is empty", number + 1, " and ".join(empty))
             continue
-        sample = encoder.sample(number, (source, target))
+        sample = encoder.sample(number, row)
         if not sample.problem:
-            pairs.append((sample.sequences[0], sample.sequences[1]))
-    if not pairs:
+            samples.append(sample.sequences)
+    if len(samples) < lines:
+        rows.check()
+    if not samples:
         raise ArgumentError(
-            f"the texts have no pair of lines that both hold words, at most {encoder.max_length} with </s>"
+            f"there is no line with words in each text, at most {encoder.max_length} with </s>"
         )
-    return pairs
+    return samples

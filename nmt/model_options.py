@@ -6,12 +6,13 @@ import json
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 
 import numpy as np
 import yaml
 
+from mgraph import __version__
 from mgraph.errors import ModelFileError
 from mgraph.files.items import MODEL_YML, model_yml
 
@@ -112,6 +113,10 @@ class ModelOptions:
     text: str = ""
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
+    def __post_init__(self) -> None:
+        if self.type == "transformer-new":
+            object.__setattr__(self, "transformer_tied_layers", _tied_places(self.transformer_tied_layers))
+
     def __getitem__(self, name: str) -> Value:
         if name in _FIELDS:
             value: Value = getattr(self, _FIELDS[name])
@@ -168,9 +173,28 @@ def parse_model_options(text: str, path: str) -> ModelOptions:
     return ModelOptions(**known, extra=MappingProxyType(extra), text=text, given=given)
 
 
+def _tied_places(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """The layers whose parameters the layers of a ``transformer-new`` have, from 1.
+
+    A number of ``transformer-tied-layers`` is there the place of a layer, which may be tied itself, so that
+    1, 1, 2 is one layer three times; in a ``transformer`` it is the name of one.
+    """
+    places: list[int] = []
+    for place, number in enumerate(numbers, 1):
+        places.append(places[number - 1] if 1 <= number < place else number)
+    return tuple(places)
+
+
 def yaml_of(options: ModelOptions) -> str:
     """``options`` as the text of ``special:model.yml``, laid out as Marian does."""
     return "\n".join(f"{name}:{_block(options[name])}" for name in sorted(options))
+
+
+def text_of(options: ModelOptions) -> str:
+    """The text that the options were read from, if they are still the same; else their own."""
+    if options.text and parse_model_options(options.text, MODEL_YML) == options:
+        return options.text
+    return yaml_of(replace(options, version=options.version or f"mgraph {__version__}"))
 
 
 def _block(value: Value) -> str:

@@ -14,7 +14,7 @@ from nmt.data.alignment import alignment_field, read_alignment
 from nmt.data.batches import Sample, batches
 from nmt.data.nbest import NBestRows, with_feature
 from nmt.data.output import InOrder, score_line, significant, word_scores_field
-from nmt.data.parallel import ParallelLines
+from nmt.data.parallel import ParallelLines, source_names
 from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.models import load_model
 from nmt.options import SCORE, OptionError, require_files
@@ -148,7 +148,7 @@ class Scorer:
             return with_feature(
                 result.entry, f"{self.options['n_best_feature']}= {significant(value)}", fields
             )
-        return " ||| ".join([score_line(value), *fields])
+        return score_line(value, fields)
 
     def _rows(self, texts: tuple[Iterable[str | bytes], ...]) -> ParallelLines | NBestRows:
         """The lines of all streams side by side."""
@@ -157,9 +157,10 @@ class Scorer:
         if len(texts) != wanted:
             needed = "one text is needed with --tsv" if tsv else f"this model needs {wanted} texts"
             raise OptionError(f"--train-sets: {needed}, got {len(texts)}")
+        names = ["text"] if tsv else [*source_names(self.model.sources), "target"]
         if self.options["n_best"]:
             return NBestRows(texts[:-1], texts[-1])
-        return ParallelLines(texts, ["text"] if tsv else _names(self.model.sources))
+        return ParallelLines(texts, names)
 
     def _sample(self, number: int, lines: tuple[bytes, ...]) -> Sample:
         if self.options["tsv"]:
@@ -178,8 +179,3 @@ class Scorer:
             found = score_and_align(self.model, streams)
         for sample, (total, words, attention) in zip(batch, found, strict=True):
             yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)
-
-
-def _names(sources: int) -> list[str]:
-    numbered = [f"source {i}" for i in range(1, sources + 1)] if sources > 1 else ["source"] * sources
-    return [*numbered, "target"]

@@ -11,7 +11,6 @@ from mgraph.running.programs import PROGRAMS
 from nmt.data.batches import batch_bucket, length_bucket, pad
 from nmt.models import Model, Source
 
-Pair = tuple[Sequence[int], Sequence[int]]
 Streams = Sequence[Sequence[int]]
 """The ids of a sentence in every source stream, then those of its translation."""
 

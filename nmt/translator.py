@@ -14,7 +14,7 @@ from nmt.data.alignment import read_alignment
 from nmt.data.batches import Sample, batches
 from nmt.data.lines import read_lines
 from nmt.data.output import InOrder, best_line, n_best_line
-from nmt.data.parallel import ParallelLines
+from nmt.data.parallel import ParallelLines, source_names
 from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.directories import read_directory
 from nmt.encoding import States, encode_sentences
@@ -145,8 +145,8 @@ class Translator:
         after the lines before that.
         """
         self.require_inputs(len(texts))
-        if n_best is not None and not 1 <= n_best <= self.options["beam_size"]:
-            raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best}")
+        if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options["beam_size"]):
+            raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best!r}")
         finished: InOrder[Translation] = InOrder()
         rows = ParallelLines(texts, self._names()[: len(texts)])
         samples = (self._sample(number, row) for number, row in enumerate(rows))
@@ -164,8 +164,10 @@ class Translator:
 
         source: the number of the source stream that the lines belong to. model: of the ensemble.
         Returns ``states [line, word, dim]`` and ``mask [line, word]``, float32, padded with zeros.
-        OptionError for a model that has no such source, and for lines that are too long.
+        OptionError for a model that there is not or has no such source, and for lines that are too long.
         """
+        if not 0 <= model < len(self.models):
+            raise OptionError(f"there are {len(self.models)} model(s), so none of number {model}")
         chosen = self.models[model]
         if not 0 <= source < chosen.sources:
             raise OptionError(f"the model has {chosen.sources} source(s), so none of number {source}")
@@ -207,8 +209,7 @@ class Translator:
 
     def _names(self) -> list[str]:
         """What the texts, or the fields of a line, are."""
-        sources = len(self.source_vocabs)
-        names = ["source"] if sources == 1 else [f"source {number + 1}" for number in range(sources)]
+        names = source_names(len(self.source_vocabs))
         return [*names, "prefix"] if self.options["force_decode"] else names
 
     def _search(self, dim: int) -> BeamSearch:
@@ -237,7 +238,7 @@ class Translator:
             self.search.require_attention()
         if options["force_decode"]:
             self.search.require_prefixes()
-        if options["output_sampling"] and options["beam_size"] > 1:
+        if self.search.rules.sampling is not None and options["beam_size"] > 1:
             logger.warning(
                 "--output-sampling with --beam-size %d is a stochastic beam search; 1 draws translations",
                 options["beam_size"],

@@ -275,6 +275,7 @@ def test_every_option_has_a_meaning_and_a_default_that_it_allows() -> None:
     "values, problem",
     [
         ({"dec_depth": 10**9}, "dec-depth: expected a number from 1 to 256, got 1000000000"),
+        ({"dim_emb": "5"}, "dim-emb: expected a number from 1 to 1048576, got '5'"),
         ({"enc_cell": "slow"}, "enc-cell: 'slow' is unknown; there is 'gru', 'gru-nematus', "),
         ({"transformer_postprocess": "dax"}, "transformer-postprocess: 'dax' has the unknown operation 'x'"),
         ({"transformer_preprocess": "a"}, "transformer-preprocess: 'a' has the unknown operation 'a'"),

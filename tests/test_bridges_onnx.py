@@ -21,7 +21,8 @@ from nmt import Translator, numbers
 from nmt.data.lines import read_lines
 from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.export import OnnxModel, export_model
-from nmt.models import Source, load_model
+from nmt.model_options import ModelOptions
+from nmt.models import Model, Source, create_model, load_model
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
@@ -141,23 +142,43 @@ def test_models_of_europarl_give_marians_translations(name: str, fixtures: Path,
     "name", ["alternating", "bi-unidirectional", "deep", "highway", "prenorm", "tied-layers"]
 )
 def test_models_with_other_options(name: str, tmp_path: Path) -> None:
-    """Logits of some steps, two hypotheses for each sentence, the states passed on."""
-    model = load_model(DATA / "options" / f"{name}.npz")
-    export_model(model, tmp_path, beam=2)
-    exported = OnnxModel(tmp_path)
+    hold_steps(load_model(DATA / "options" / f"{name}.npz"), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["lm", "lm-transformer", "multi-s2s", "shared-multi-transformer"])
+def test_models_of_no_source_and_of_two(kind: str, tmp_path: Path) -> None:
+    streams = 1 if kind.startswith("lm") else 3
+    options = ModelOptions(type=kind, dim_vocabs=(11,) * streams, dim_emb=8, dim_rnn=6, transformer_heads=2)
+    exported = hold_steps(create_model(options), tmp_path)
+    with pytest.raises(ArgumentError, match=f"a model of {streams - 1} sources, got 1"):
+        exported.encode([Source(np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32))], 4)
+
+
+def hold_steps(model: Model, folder: Path) -> OnnxModel:
+    """Export a model, and compare logits of some steps, two hypotheses for each sentence, the states passed
+    on."""
+    export_model(model, folder, beam=2)
+    exported = OnnxModel(folder)
     random = np.random.default_rng(0)
-    ids = random.integers(0, model.dim_vocabs[0], (3, 5)).astype(np.int32)
-    mask = np.array([[1] * 5, [1] * 3 + [0] * 2, [1] * 4 + [0]], np.float32)
-    stepper = model.stepper(3, 2, (5,), 4)
-    encoded = jax.jit(model.encoder(3, (5,)))(model.params, [Source(ids, mask)])
-    state, theirs = stepper.start(model.params, encoded), exported.encode(ids, mask, 4)
+    lengths = (5, 7)[: model.sources]
+    sources = [
+        Source(
+            random.integers(0, model.dim_vocabs[0], (3, n)).astype(np.int32),
+            (np.arange(n) < [[n], [3], [4]]).astype(np.float32),
+        )
+        for n in lengths
+    ]
+    stepper = model.stepper(3, 2, lengths, 4)
+    encoded = jax.jit(model.encoder(3, lengths))(model.params, sources)
+    state, theirs = stepper.start(model.params, encoded), exported.encode(sources, 4, batch=3)
     step = jax.jit(stepper.step)
     for position in range(3):
-        words = random.integers(0, model.dim_vocabs[1], 6).astype(np.int32)
+        words = random.integers(0, model.dim_vocabs[-1], 6).astype(np.int32)
         logits, state, _ = step(model.params, encoded, state, words, np.int32(position))
         after = exported.step(theirs, words, position)
         np.testing.assert_allclose(after.pop("logits"), logits, rtol=1e-4, atol=2e-5)
         theirs.update(after)
+    return exported
 
 
 def test_a_model_comes_back(tmp_path: Path) -> None:

@@ -320,6 +320,8 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
         (["decoed"], 2, "mgraph: error: unknown command decoed; did you mean decode?"),
         (["decode", "--beam", "3"], 2, "mgraph decode: error: unknown option --beam; did you mean"),
         (["decode"], 2, "mgraph decode: error: --models: at least one model is needed, got 0"),
+        (["decode", "-m", "", "-v", VOCAB, VOCAB], 2, "error: --models: at least one model is needed, got 0"),
+        (["score", "-m", "", "-v", VOCAB, VOCAB], 2, "error: --model: at least one model is needed, got 0"),
         (["decode", *SMALL, "-m", "b.npz"], 1, "error: b.npz: No such file or directory"),
         (["decode", *SMALL[:-1]], 2, "error: --vocabs: this model has 2 vocabularies, got 1 path(s)"),
         (["decode", *SMALL, "-i", "a", "b"], 2, "error: --input: 1 text(s) are needed (source), got 2"),
@@ -339,6 +341,12 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
             2,
             "error: --normalize cannot go with --summary",
         ),
+        (
+            ["score", *SMALL, "--summary", "--alignment", "-t", "a", "b"],
+            2,
+            "error: --alignment cannot go with --summary",
+        ),
+        (["score", *SMALL, "-t", "-", "-"], 2, "error: --train-sets: standard input can be read once only"),
     ],
 )
 def test_errors_are_one_line(mgraph, words, code, reason) -> None:
@@ -346,6 +354,16 @@ def test_errors_are_one_line(mgraph, words, code, reason) -> None:
     assert result.code == code
     assert reason in result.err and result.err.count("\n") == 1
     assert result.out == b""
+
+
+def test_what_is_read_is_not_written_over(mgraph, tmp_path) -> None:
+    text = tmp_path / "text"
+    text.write_bytes(b"six\n")
+    commands = {"--input": ["decode", "-i", str(text)], "--train-sets": ["score", "-t", str(text), str(text)]}
+    for option, command in commands.items():
+        result = mgraph(*command, *SMALL, "-o", f"{tmp_path}/../{tmp_path.name}/text")
+        assert result.code == 2 and f"text is read by {option}" in result.err
+    assert text.read_bytes() == b"six\n"
 
 
 def test_diff_names_the_first_node_that_differs(mgraph, tmp_path) -> None:

@@ -169,6 +169,13 @@ def test_a_directory_of_marians_training_that_was_moved(files: Files) -> None:
     assert found["beam_size"] == 3 and found["skip_cost"] is False
 
 
+def test_an_empty_list_of_a_configuration_is_looked_for(files: Files) -> None:
+    folder = files("a.npz", "vocab.spm", config_yml="models:\nvocabs:\nbeam-size: 2\n")
+    found = read_directory(folder)
+    assert found["models"] == (str(folder / "a.npz"),) and found["beam_size"] == 2
+    assert found["vocabs"] == (str(folder / "vocab.spm"),) * 2
+
+
 def test_what_the_caller_says_is_not_looked_for(files: Files) -> None:
     folder = files("a.npz", "b.npz", "v.yml", "w.yml")
     given = {"models": [str(folder / "a.npz")], "vocabs": ["v", "w"]}

@@ -12,6 +12,9 @@ import pytest
 
 from mgraph import check_operators
 from nmt.cli import main
+from nmt.model_options import ModelOptions
+from nmt.models import create_model, save_model
+from nmt.vocab import load_vocab
 
 DATA = Path(__file__).parent / "data" / "numbers"
 SHIPPED = Path(__file__).parent.parent / "nmt" / "numbers" / "model"
@@ -84,12 +87,14 @@ def test_the_command_without_a_model_checks_operators(
         (["sin", "-m", "a.npz"], 2, "sin cannot go with --model"),
         (["--module", "mine.py", "-m", "a.npz"], 2, "--module cannot go with --model"),
         (["--lines", "3", "--all"], 2, "--lines --all needs --model"),
-        (["-m", "a.npz"], 2, "--vocabs: source and target vocabulary are needed, got 0 path(s)"),
+        (["-m", "a.npz"], 2, "--vocabs: the vocabularies of the sources and the target are needed, got none"),
         (
-            ["-m", "a.npz", "-v", "a", "b", "-t", "c"],
+            ["-m", "a.npz", "-v", "a", "b"],
             2,
-            "--train-sets: a source and a target file are needed",
+            "--train-sets: the sources and the target are needed, got none",
         ),
+        (["-m", "a.npz", "-v", "a", "b", "-t", "-", "-"], 2, "--train-sets: standard input can be read once"),
+        ([*FILES, TEXTS[0]], 2, "--train-sets: this model needs 2 texts, got 1"),
         (["-m", "a.npz", "-v", "a", "b", "-t", "c", "d"], 1, "a.npz: No such file or directory"),
         ([*FILES, TEXTS[0], "no-such-file"], 1, "no-such-file: No such file or directory"),
         (["--lnes", "3"], 2, "unknown option --lnes; did you mean --lines?"),
@@ -111,6 +116,17 @@ def test_texts_of_unequal_length(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert main([*COMMAND, str(tmp_path / "en"), str(tmp_path / "de")]) == 1
     error = "mgraph gradcheck: error: the target ends after 1 lines, the other goes on\n"
     assert capsys.readouterr() == ("", error)
+
+
+def test_a_language_model_needs_the_target_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "lm.npz")
+    size = len(load_vocab(VOCAB))
+    save_model(create_model(ModelOptions(type="lm", dim_vocabs=(size,), dim_emb=3, dim_rnn=4)), path)
+    words = ["gradcheck", "--quiet", "-m", path, "-v", VOCAB, "--lines", "2", "--float64", "-t"]
+    assert main([*words, TEXTS[1]]) == 0
+    assert capsys.readouterr().out.startswith("17 parameters, 2 sentences, ")
+    assert main([*words, *TEXTS]) == 2
+    assert "this model needs 1 texts, got 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", [False, True])

@@ -20,7 +20,7 @@ from mgraph.ops.softmax import CrossEntropyNodeOp, SoftmaxNodeOp
 from nmt.data.batches import pad
 from nmt.data.parallel import ParallelTextError
 from nmt.data.samples import LineEncoder, load_vocabs
-from nmt.gradients import ModelGradientReport, check_model_gradients, read_pairs
+from nmt.gradients import ModelGradientReport, check_model_gradients, read_samples
 from nmt.loss import cross_entropy_loss, word_count
 from nmt.model_options import ModelOptions
 from nmt.models import Model, create_model, load_model
@@ -59,10 +59,10 @@ def model() -> Model:
     return varied(TRANSFORMER)
 
 
-def pairs_of(model: Model, vocabs: list[str], texts: list[str], lines: int) -> list:
+def samples_of(model: Model, vocabs: list[str], texts: list[str], lines: int) -> list:
     encoder = LineEncoder(load_vocabs(vocabs, model.dim_vocabs), 100, False)
     with open(texts[0], "rb") as source, open(texts[1], "rb") as target:
-        return read_pairs(source, target, encoder, lines)
+        return read_samples([source, target], encoder, lines)
 
 
 def verdicts(report: ModelGradientReport) -> dict[str, str]:
@@ -74,7 +74,7 @@ def verdicts(report: ModelGradientReport) -> dict[str, str]:
 
 def test_the_shipped_model() -> None:
     model = load_model(SHIPPED / "model.npz")
-    report = check_model_gradients(model, pairs_of(model, [VOCAB, VOCAB], TEXTS, 8))
+    report = check_model_gradients(model, samples_of(model, [VOCAB, VOCAB], TEXTS, 8))
     assert report.ok and report.sentences == 8
     assert {row.name for row in report.rows} == set(model.params)
     scores = [float(line) for line in (DATA / "scores.txt").read_text().split()[:8]]
@@ -89,7 +89,7 @@ def test_models_of_europarl(fixtures: Path, name: str) -> None:
     model = load_model(fixtures / "marian" / name / "model.npz")
     vocabs = [str(fixtures / "data" / vocab) for vocab in EUROPARL[name]]
     texts = [str(fixtures / "data" / text) for text in ("test.de", "test.en")]
-    report = check_model_gradients(model, pairs_of(model, vocabs, texts, 8), label_smoothing=0.1)
+    report = check_model_gradients(model, samples_of(model, vocabs, texts, 8), label_smoothing=0.1)
     assert report.ok and "rounding" not in verdicts(report).values()
     assert report.worst("float64").float64 < 1e-12
     assert report.worst("float32").float32 < 2e-6
@@ -97,6 +97,14 @@ def test_models_of_europarl(fixtures: Path, name: str) -> None:
 
 def test_a_small_recurrent_model() -> None:
     assert check_model_gradients(varied(S2S), PAIRS, label_smoothing=0.1).ok
+
+
+@pytest.mark.parametrize("kind", ["lm", "shared-multi-transformer"])
+def test_models_of_no_source_and_of_two(kind: str) -> None:
+    model = varied(replace(TRANSFORMER, type=kind, dim_rnn=3, dim_vocabs=(11,) * (1 if kind == "lm" else 3)))
+    sources = [[3, 4, 9, 0], [2, 0]][: model.sources]
+    report = check_model_gradients(model, [(*sources, [5, 6, 0])], float32=False)
+    assert report.ok and {row.name for row in report.rows} == set(model.params)
 
 
 def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
@@ -221,7 +229,7 @@ def test_padding_counts_nothing_in_the_loss(model: Model) -> None:
     def loss(pairs: list) -> tuple[float, int]:
         source, target = (pad(list(side)) for side in zip(*pairs, strict=True))
         graph = model.new_graph()
-        node = cross_entropy_loss(graph, model, source, target)
+        node = cross_entropy_loss(graph, model, [source], target)
         graph.forward()
         assert node.shape == (1,)
         return node.scalar(), word_count(target)
@@ -237,15 +245,17 @@ def test_the_loss_is_recorded_in_the_type_of_the_graph(model: Model, kind: str) 
     graph = ExpressionGraph()
     graph.set_default_element_type(kind)
     source, target = (pad(list(side)) for side in zip(*PAIRS, strict=True))
-    loss = cross_entropy_loss(graph, model, source, target, 0.1)
+    loss = cross_entropy_loss(graph, model, [source], target, 0.1)
     assert str(loss.value_type) == ("float64" if kind == "float64" else "float32")
 
 
 def test_arguments_that_cannot_be(model: Model) -> None:
-    with pytest.raises(ArgumentError, match="at least one pair"):
+    with pytest.raises(ArgumentError, match="at least one sample"):
         check_model_gradients(model, [])
     with pytest.raises(ArgumentError, match="label smoothing from 0 to 1, got 2"):
         check_model_gradients(model, PAIRS, label_smoothing=2)
+    with pytest.raises(ArgumentError, match="1 sources and a target in each sample, got 1 or 2 streams"):
+        check_model_gradients(model, [*PAIRS, ([5, 0],)])
 
 
 def test_lines_that_cannot_be_taken_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -254,16 +264,16 @@ def test_lines_that_cannot_be_taken_are_passed_over(caplog: pytest.LogCaptureFix
     source = ["six", "", "one " * 9, "seven", "eight"]
     target = ["sechs", "null", "eins", "sieben", " "]
     with caplog.at_level(logging.WARNING):
-        pairs = read_pairs(source, target, encoder, 3)
-        assert read_pairs(source, target, encoder, 1) == pairs[:1]
-    assert pairs == [
+        samples = read_samples([source, target], encoder, 3)
+        assert read_samples([source, target], encoder, 1) == samples[:1]
+    assert samples == [
         (vocabs[0].encode(s), vocabs[1].encode(t)) for s, t in (("six", "sechs"), ("seven", "sieben"))
     ]
     assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [
         f"line {n} is left out" for n in (2, 3, 5)
     ]
     with pytest.raises(ParallelTextError, match="the target ends after 2 lines"):
-        read_pairs(source, target[:2], encoder, 3)
+        read_samples([source, target[:2]], encoder, 3)
     for texts in ([], []), (["", "six"], ["null", ""]):
-        with pytest.raises(ArgumentError, match="no pair of lines that both hold words, at most 9 with"):
-            read_pairs(*texts, encoder, 3)
+        with pytest.raises(ArgumentError, match="no line with words in each text, at most 9 with"):
+            read_samples(texts, encoder, 3)

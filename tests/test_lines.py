@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mgraph.errors import ArgumentError
 from nmt.data.lines import as_bytes, is_utf8, open_input, open_output, read_lines, without_end
 
 
@@ -44,6 +45,18 @@ def test_n_lines_in_n_lines_out(lines: list[bytes]) -> None:
 
 def test_strings_are_lines_too() -> None:
     assert list(read_lines(["ä\n", "b", b"c\r\n"])) == ["ä".encode(), b"b", b"c"]
+
+
+@pytest.mark.parametrize("text", ["six", b"six", None, 3])
+def test_one_line_is_no_text(text) -> None:
+    with pytest.raises(ArgumentError, match=r"a text is a list, a file .*, got (b?'six'|None|3)"):
+        read_lines(text)
+
+
+@pytest.mark.parametrize("line", [None, 3, ["six"]])
+def test_what_is_no_line_is_named(line) -> None:
+    with pytest.raises(ArgumentError, match=r"a line is str or bytes, got (None|3|\['six'\]) \("):
+        list(read_lines(["six", line]))
 
 
 def test_bytes_survive_a_string_and_back() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from matrix import draws, rows
+from matrix import draws, marian, rows
 from matrix.check import check
 from matrix.comparison import Different, compare
 from matrix.small import SMALL
+
+from nmt import Scorer, Translator
 
 DATA = Path(__file__).parent / "data" / "matrix"
 NAMED = """
@@ -46,6 +48,24 @@ def test_a_row_is_as_marians(row):
     assert found.scores < 2e-5 and found.attention < 2e-6 and not found.ties
 
 
+def test_the_decoder_agrees_with_the_scorer_unless_marians_does_not():
+    """A pre-norm model's translations score as they were found, but for what Marian finds."""
+    row = next(row for row in SMALL if row.name == "prenorm")
+    given = (str(DATA / row.name / "model.npz"), marian.vocabs(row, DATA / "corpus"))
+    lines = [line for line in (DATA / "corpus" / "test.english").read_text().splitlines() if line]
+    gaps = {}
+    for exact in (False, True):
+        translator = Translator(*given, beam_size=4, marian_exact=exact, mini_batch=len(lines))
+        found = list(translator.translations(lines))
+        scores = Scorer(*given).scores(lines, [translation.text for translation in found])
+        gaps[exact] = max(
+            abs(translation.hypotheses[0].path_score - score.log_prob)
+            for translation, score in zip(found, scores, strict=True)
+            if translation.hypotheses[0].finished
+        )
+    assert gaps[False] < 1e-4 and gaps[True] > 0.1
+
+
 def test_every_value_is_in_a_row():
     options = [row.options.split() for row in rows.ROWS]
     for line in NAMED.strip().replace("\n    ", " ").splitlines():
@@ -71,6 +91,13 @@ def test_a_tie_is_no_difference():
     assert compare("hard.nbest", LIST, [LIST[1], LIST[0], LIST[2]]).ties == 2
     cut = [LIST[0], LIST[1].replace("Haus", "Pferd")]
     assert compare("hard.nbest", LIST[:2], cut).ties == 1
+
+
+def test_words_attended_to_alike_are_a_tie():
+    soft = ["0 ||| das Buch ||| 0.7,0.3 0.499999,0.500001 ||| F0= -1.68057 ||| -0.573543"]
+    assert compare("hard.nbest", LIST[:1], [LIST[0].replace("1-1", "0-1")], soft).ties == 1
+    with pytest.raises(Different):
+        compare("hard.nbest", LIST[:1], [LIST[0].replace("0-0", "1-0")], soft)
 
 
 @pytest.mark.parametrize(

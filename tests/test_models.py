@@ -14,11 +14,11 @@ import pytest
 
 import mgraph
 from layers import UnsupportedOptionError
-from mgraph import ExpressionGraph, ModelFileError, ParameterError, Type
+from mgraph import ArgumentError, ExpressionGraph, ModelFileError, ParameterError, Type
 from mgraph.files.items import with_model_yml, write_npz
 from nmt import scoring
 from nmt.model_options import ModelOptions
-from nmt.models import Model, Source, create_model, load_model
+from nmt.models import TYPES, Model, Source, create_model, load_model, save_model
 from nmt.scoring import score
 from nmt.vocab import load_vocab
 
@@ -331,6 +331,26 @@ def test_a_saved_model_loads_as_it_was(tmp_path: Path) -> None:
     assert again.key == load_model(tmp_path / "a.npz").key
     for name, value in model.params.items():
         np.testing.assert_array_equal(again.params[name], value)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_new_model_of_every_type_is_saved_and_loaded(tmp_path: Path, kind: str) -> None:
+    cell = "gru-nematus" if kind == "nematus" else "gru"
+    streams = len(TYPES[kind].encoders) + 1
+    sizes = {"dim_emb": 8, "dim_rnn": 6, "transformer_heads": 2, "transformer_dim_ffn": 5}
+    model = create_model(
+        ModelOptions(type=kind, dim_vocabs=(11,) * streams, enc_cell=cell, dec_cell=cell, **sizes)
+    )
+    save_model(model, tmp_path / "model.npz")
+    save_model(model, tmp_path / "model.bin")
+    model.new_graph().save(tmp_path / "graph.npz")
+    for name in ("model.npz", "model.bin", "graph.npz"):
+        again = load_model(tmp_path / name)
+        assert again.key == model.key
+        for parameter, value in model.params.items():
+            np.testing.assert_array_equal(again.params[parameter], value, err_msg=parameter)
+    with pytest.raises(ArgumentError, match=f"type {kind} reads {streams - 1} sources, got 7"):
+        model.encode(model.new_graph(), [Source(None, None)] * 7)
 
 
 def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:

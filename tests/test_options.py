@@ -101,6 +101,8 @@ def test_lists_grow_when_repeated() -> None:
         ("-b", "expected one argument"),
         ("--n-best maybe", "--n-best is true or false, got 'maybe'"),
         ("--normalize abc", "--normalize takes a number, got 'abc'"),
+        ("--normalize nan", "--normalize takes a number, got 'nan'"),
+        ("--max-length-factor inf", "--max-length-factor takes a number, got 'inf'"),
         ("--maxi-batch-sort length", "--maxi-batch-sort must be one of none, src, trg; got"),
         ("--log-level loud", "--log-level must be one of trace, debug,"),
         ("--cpu-threads -1", "--cpu-threads must be at least 0, got -1"),

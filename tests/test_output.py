@@ -99,7 +99,8 @@ def test_best_line() -> None:
 @pytest.mark.parametrize("line", SCORES)
 def test_score_lines_as_marian_prints_them(line: str) -> None:
     score, _, words = line.partition(" ||| WordScores=")
-    assert score_line(float(score), numbers(words)) == line
+    fields = [word_scores_field(numbers(words))] if words else []
+    assert score_line(float(score), fields) == line
 
 
 def test_whole_n_best_lists_of_marian(fixtures: Path) -> None:

@@ -78,6 +78,7 @@ def test_the_next_number_of_an_n_best_list_is_the_next_source() -> None:
     [
         (b"1 ||| no more fields", "line 3 of the n-best list: expected 'number \\|\\|\\| text"),
         (b"one ||| drei ||| F0= -1 ||| -1", "got 'one \\|\\|\\| drei"),
+        (b"9" * 5000 + b" ||| drei ||| F0= -1 ||| -1", "got '9999"),
         (b"99 ||| drei ||| F0= -1 ||| -1", "line 3 of the n-best list: the source has ended before it"),
     ],
 )

@@ -50,8 +50,9 @@ def test_results_with_scores_and_attention(plain) -> None:
             np.testing.assert_allclose(attention.weights.sum(axis=1), 1, rtol=1e-5)
     assert found[2].attention.source == ("a", "<unk>", "sleeps", "</s>")
     assert found[0].scores[0] >= found[0].scores[1]
-    with pytest.raises(OptionError, match="n_best is from 1 to beam_size=2, got 3"):
-        plain.translate(LINES, n_best=3)
+    for count in 3, 0, True, 2.0:
+        with pytest.raises(OptionError, match=f"n_best is from 1 to beam_size=2, got {count}"):
+            plain.translate(LINES, n_best=count)
 
 
 def test_states_of_the_encoder_do_not_depend_on_the_batch(plain) -> None:
@@ -62,6 +63,8 @@ def test_states_of_the_encoder_do_not_depend_on_the_batch(plain) -> None:
     np.testing.assert_allclose(alone[0], states[2, :4], atol=1e-6)
     with pytest.raises(OptionError, match="the model has 1 source.s., so none of number 1"):
         plain.encode(LINES, source=1)
+    with pytest.raises(OptionError, match="there are 1 model.s., so none of number 1"):
+        plain.encode(LINES, model=1)
 
 
 def test_several_texts_and_fields_of_one_are_the_same() -> None:
@@ -118,7 +121,10 @@ def test_a_seed_gives_the_same_draws_once_in_a_translator() -> None:
 def test_sampling_with_a_beam_warns(caplog) -> None:
     with caplog.at_level(logging.WARNING):
         translator("left-right", output_sampling=["full"])
-    assert "--output-sampling with --beam-size 2 is a stochastic beam search" in caplog.text
+        assert "--output-sampling with --beam-size 2 is a stochastic beam search" in caplog.text
+        caplog.clear()
+        translator("left-right", output_sampling=["0"])
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgraph.errors import MGraphError
+from mgraph.errors import ArgumentError, MGraphError
 from nmt.vocab import DefaultVocab, SentencePieceVocab, Vocab, VocabError, load_vocab
 from nmt.vocabs.default import read_default
 
@@ -84,6 +84,11 @@ def test_reads_back_what_marian_wrote() -> None:
     for word in words:
         number = vocab[word]
         assert vocab[number].encode("utf-8", "surrogateescape") == word
+
+
+def test_what_is_no_line_is_named() -> None:
+    with pytest.raises(ArgumentError, match="a line is str or bytes, got None"):
+        yml("a: 2").encode(None)  # type: ignore[arg-type]
 
 
 def test_words_are_split_at_spaces_only() -> None:

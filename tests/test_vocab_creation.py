@@ -91,10 +91,17 @@ def test_pieces_are_learnt_from_a_sample() -> None:
     assert [sampled["a"], whole["x"]] == [1, 1] and whole["a"] > 1
 
 
-@pytest.mark.parametrize("options", ["byte_fallback", "--", "--eos_id=3"])
+@pytest.mark.parametrize(
+    "options", ["byte_fallback", "--", "--eos_id=3", "--input=a", "--model_writer=a", "'open"]
+)
 def test_options_of_sentencepiece(options: str) -> None:
     with pytest.raises(VocabError, match=r"^v\.spm: --sentencepiece-options"):
         piece_vocab(SENTENCES, "v.spm", 20, options=options)
+
+
+def test_wrong_values_of_sentencepieces_options() -> None:
+    with pytest.raises(VocabError, match=r"v\.spm: .*cannot parse .abc. as int"):
+        piece_vocab(SENTENCES, "v.spm", 20, options="--vocab_size=abc")
 
 
 def test_too_many_pieces_are_refused_with_the_limit() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mgraph import Node
+from mgraph import Node, ShapeError
 
 from .base import Cell, State
 
@@ -29,14 +29,29 @@ class StackedCell:
 
     ``first`` gets the input of the stack. Of the other ``parts``, a ``CellInput`` reads the state so far,
     and what it gives is the input of the next cell, several side by side; other cells have none. The
-    conditional GRU of Sennrich et al. 2017 is ``StackedCell(gru1, [attention, gru2])``.
+    conditional GRU of Sennrich et al. 2017 is ``StackedCell(gru1, [attention, gru2])``. ``ShapeError`` for a
+    cell that was made for another input than it gets here.
     Source: Marian's ``rnn::StackedCell``.
     """
 
     def __init__(self, first: Cell, parts: Sequence[Cell | CellInput] = ()) -> None:
         self.first, self.parts = first, tuple(parts)
+        self._check_inputs()
         self.states = max([first.states, *(part.states for part in self.parts if isinstance(part, Cell))])
         """Number of nodes of a state: that of the cell with most."""
+
+    def _check_inputs(self) -> None:
+        given = 0
+        for part in self.parts:
+            if not isinstance(part, Cell):
+                given += part.dim_output
+                continue
+            if part.dim_input != given:
+                raise ShapeError(
+                    f"cell {part.prefix!r} has an input of {part.dim_input} features, and gets {given} from"
+                    " what is before it in the stack"
+                )
+            given = 0
 
     def apply_input(self, *inputs: Node) -> tuple[Node, ...]:
         """What steps need of the inputs ``(..., features)``, for all steps at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mgraph import ExpressionGraph, Node, checkpoint
+from mgraph import ArgumentError, ExpressionGraph, Node, checkpoint
 
 from ..choices import choose
 from .autoregression import Autoregression, Cache
@@ -62,7 +62,12 @@ class DecoderLayer:
 
     def after_autoregression(self, x: Node, contexts: Sequence[Context]) -> tuple[Node, Node | None]:
         """What follows on ``autoregression``: the layer's result, and the weights ``(batch, heads, time,
-        source)`` of the first encoder's states, ``None`` without attention to one."""
+        source)`` of the first encoder's states, ``None`` without attention to one.
+
+        ``ArgumentError`` for another number of contexts than of encoders.
+        """
+        if len(contexts) != len(self.cross):
+            raise ArgumentError(f"this layer sees {len(self.cross)} encoders, got {len(contexts)} contexts")
         first: Node | None = None
         for number, (block, context) in enumerate(zip(self.cross, contexts, strict=True)):
             x, weights = block.cross_attend(x, context)

@@ -31,8 +31,10 @@ class Option:
 
     def problem(self, value: Any) -> str:
         """What is wrong with ``value``; empty if nothing is."""
-        if self.least is not None and not self.least <= value <= (self.greatest or 0):
-            return f"expected a number from {self.least} to {self.greatest}, got {value}"
+        if self.least is not None and not (
+            isinstance(value, int) and self.least <= value <= (self.greatest or 0)
+        ):
+            return f"expected a number from {self.least} to {self.greatest}, got {value!r}"
         if self.choices and value not in self.choices:
             return f"{value!r} is unknown; there is {', '.join(map(repr, self.choices))}"
         unknown = [letter for letter in value if letter not in self.letters] if self.letters else []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 from mgraph import __version__
+from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt.options import Command, Option, OptionError
 from nmt.options.config import help_text, notices
 
@@ -16,12 +18,15 @@ logger = logging.getLogger("nmt")
 JSON = Option("json", help="print JSON instead of a table", command=True)
 
 
-def require_texts(values: Mapping[str, Any]) -> None:
-    """OptionError unless ``--train-sets`` names a source and a target."""
-    if len(values["train_sets"]) != 2:
-        raise OptionError(
-            f"--train-sets: a source and a target file are needed, got {len(values['train_sets'])}"
-        )
+def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
+    """OptionError if standard input is read twice, or the output would empty a file before it is read."""
+    if sum(path in STANDARD_INPUT for path in inputs) > 1:
+        raise OptionError(f"{option}: standard input can be read once only")
+    if output in STANDARD_OUTPUT or not os.path.isfile(output):
+        return
+    for path in inputs:
+        if path not in STANDARD_INPUT and os.path.isfile(path) and os.path.samefile(path, output):
+            raise OptionError(f"--output: {output} is read by {option}, and would be empty before it is")
 
 
 def started(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:

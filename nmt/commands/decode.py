@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from nmt.commands.common import asks_for_help, greet, started, write
-from nmt.data.lines import STANDARD_INPUT, open_input, open_output
+from nmt.commands.common import asks_for_help, greet, require_distinct, started, write
+from nmt.data.lines import open_input, open_output
 from nmt.log import logging_as
-from nmt.options import DECODE, OptionError, require_files
+from nmt.options import DECODE, require_files
 from nmt.options.config import parse
 
 logger = logging.getLogger(__name__)
@@ -24,8 +24,7 @@ def run(argv: Sequence[str]) -> int | None:
         return None
     values = parse(DECODE, argv)
     require_files(values)
-    if sum(path in STANDARD_INPUT for path in values["input"]) > 1:
-        raise OptionError("--input: standard input can be read once only")
+    require_distinct("--input", values["input"], values["output"])
     with logging_as(values), ExitStack() as files:
         greet(DECODE, argv, values)
         from nmt.translator import Translator

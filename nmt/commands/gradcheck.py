@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from nmt.commands.common import JSON, asks_for_help, greet, require_texts
-from nmt.data.lines import open_input
+from nmt.commands.common import JSON, asks_for_help, greet, require_distinct
+from nmt.data.lines import STANDARD_OUTPUT, open_input
 from nmt.log import logging_as
 from nmt.options import Command, Option, OptionError, require_files
 from nmt.options.config import parse
@@ -24,10 +25,16 @@ COMMAND = Command(
             Option("module", str, "", "your own operators: a Python file or the name of a module"),
         ),
         "Model": (
-            Option("model", str, "", "check the training loss of this model: .npz or .bin", short="m"),
-            Option("vocabs", str, (), "source and target vocabulary: .yml or .spm", short="v", many=True),
-            Option("train-sets", str, (), "source and target file", short="t", many=True),
-            Option("lines", int, 8, "pairs of lines to take", least=1),
+            Option(
+                "model",
+                str,
+                "",
+                "check the training loss of this model: .npz, .bin or .safetensors",
+                short="m",
+            ),
+            Option("vocabs", str, (), "vocabularies of each source and the target", short="v", many=True),
+            Option("train-sets", str, (), "files: each source, then the target", short="t", many=True),
+            Option("lines", int, 8, "lines to take", least=1),
             Option(
                 "max-length",
                 int,
@@ -87,7 +94,9 @@ def _check_combination(values: Mapping[str, Any], of_model: bool) -> None:
         raise OptionError(f"{' '.join(given)} {problem} --model")
     if of_model:
         require_files(values)
-        require_texts(values)
+        if not values["train_sets"]:
+            raise OptionError("--train-sets: the sources and the target are needed, got none")
+        require_distinct("--train-sets", values["train_sets"], STANDARD_OUTPUT[0])
 
 
 def _operator_gradients(values: Mapping[str, Any]) -> Any:
@@ -106,18 +115,22 @@ def _operator_gradients(values: Mapping[str, Any]) -> Any:
 
 def _model_gradients(values: Mapping[str, Any]) -> Any:
     from nmt.data.samples import LineEncoder, load_vocabs
-    from nmt.gradients import check_model_gradients, read_pairs
+    from nmt.gradients import check_model_gradients, read_samples
     from nmt.models import load_model
 
     model = load_model(values["model"])
     vocabs = load_vocabs(values["vocabs"], model.dim_vocabs)
-    encoder = LineEncoder(vocabs, values["max_length"], max_length_crop=False)
-    source, target = values["train_sets"]
-    with open_input(source) as sources, open_input(target) as targets:
-        pairs = read_pairs(sources, targets, encoder, values["lines"])
+    if len(values["train_sets"]) != len(vocabs):
+        raise OptionError(
+            f"--train-sets: this model needs {len(vocabs)} texts, got {len(values['train_sets'])}"
+        )
+    encoder = LineEncoder(vocabs, values["max_length"], False, model.options.right_left)
+    with ExitStack() as stack:
+        texts = [stack.enter_context(open_input(path)) for path in values["train_sets"]]
+        samples = read_samples(texts, encoder, values["lines"])
     return check_model_gradients(
         model,
-        pairs,
+        samples,
         label_smoothing=values["label_smoothing"],
         float32=not values["float64"],
         rule_set="marian" if values["marian_exact"] else "rules",

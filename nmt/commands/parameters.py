@@ -19,7 +19,9 @@ COMMAND = Command(
     "parameters",
     "list the parameters of a model with their shapes, or those that models may have, by type and option",
     {
-        "Model": (Option("model", str, "", "list those of this model: .npz or .bin", short="m"),),
+        "Model": (
+            Option("model", str, "", "list those of this model: .npz, .bin or .safetensors", short="m"),
+        ),
         "Output": (
             JSON,
             Option("markdown", help='print the page "Model parameters" instead', command=True),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from nmt.commands.common import asks_for_help, greet, started, write
+from nmt.commands.common import asks_for_help, greet, require_distinct, started, write
 from nmt.data.lines import open_input, open_output
 from nmt.log import logging_as
 from nmt.options import SCORE, OptionError, require_files
@@ -26,8 +26,9 @@ def run(argv: Sequence[str]) -> int | None:
     require_files(values)
     if not values["train_sets"]:
         raise OptionError("--train-sets: the sources and the target are needed, got none")
+    require_distinct("--train-sets", values["train_sets"], values["output"])
     if values["summary"]:
-        for name in ("normalize", "word_scores"):
+        for name in ("normalize", "word_scores", "alignment"):
             if values[name]:
                 raise OptionError(f"--{name.replace('_', '-')} cannot go with --summary")
     with logging_as(values):

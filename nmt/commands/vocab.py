@@ -10,7 +10,7 @@ from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_out
 from nmt.log import logging_as
 from nmt.options import Command, Option
 from nmt.options.config import parse
-from nmt.options.shared import general
+from nmt.options.shared import LOGGING
 from nmt.vocabs.creation import create_vocab, word_vocab
 
 COMMAND = Command(
@@ -34,9 +34,7 @@ COMMAND = Command(
             ),
             Option("seed", int, 1, "of the sample"),
         ),
-        "Log": tuple(
-            option for option in general(0) if option.name.startswith("log") or option.name == "quiet"
-        ),
+        "Log": LOGGING,
     },
     operands="FILE",
     examples=(

@@ -72,11 +72,6 @@ def import_huggingface(
             stream.write(content)
 
 
-def is_huggingface(path: Path) -> bool:
-    """Whether ``path`` is a folder that holds a checkpoint."""
-    return os.path.isdir(path) and os.path.exists(_at(path, CONFIG))
-
-
 def _dim_vocabs(model: Path) -> tuple[int, ...]:
     _, text = load_parameters(model, Type.float32)
     return parse_model_options(text or "{}", os.fspath(model)).dim_vocabs

@@ -25,7 +25,7 @@ def read_alignment(value: str) -> str | float | None:
     except ValueError:
         threshold = -1.0
     if not threshold > 0:
-        raise OptionError(f"--alignment is soft, hard or a number above 0 and up to 1, got '{value}'")
+        raise OptionError(f"--alignment is soft, hard or a number above 0, got '{value}'")
     return threshold
 
 

@@ -53,11 +53,6 @@ class PaddedBatch:
     mask: np.ndarray
     size: int
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """The number of words in each row, int32 ``[rows]``."""
-        return self.mask.sum(axis=1).astype(np.int32)
-
 
 def pad(sequences: Sequence[Sequence[int]], *, largest: int | None = None) -> PaddedBatch:
     """`sequences` of word ids padded to `length_bucket` and `batch_bucket`.

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
+from mgraph.errors import ArgumentError
+
 STANDARD_INPUT = ("stdin", "-")
 STANDARD_OUTPUT = ("stdout", "-")
 
@@ -25,9 +27,11 @@ def without_end(line: bytes) -> bytes:
 
 
 def as_bytes(line: str | bytes) -> bytes:
-    """UTF-8 of a line; surrogate escapes become the bytes they stand for."""
+    """UTF-8 of a line; surrogate escapes become the bytes they stand for. ArgumentError for no text."""
     if isinstance(line, bytes):
         return line
+    if not isinstance(line, str):
+        raise ArgumentError(f"a line is str or bytes, got {line!r:.80} ({type(line).__name__})")
     try:
         return line.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -46,10 +50,12 @@ def is_utf8(line: bytes) -> bool:
 def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
     """The lines of a binary stream or of any iterable of lines, as bytes without their ends.
 
-    Each line is handed on as soon as it is read, so a pipe is answered line by line.
+    Each line is handed on as soon as it is read, so a pipe is answered line by line. ArgumentError for one
+    line instead of several, whose characters would each be one.
     """
-    for line in stream:
-        yield without_end(as_bytes(line))
+    if isinstance(stream, str | bytes) or not isinstance(stream, Iterable):
+        raise ArgumentError(f"a text is a list, a file or another iterable of lines, got {stream!r:.80}")
+    return (without_end(as_bytes(line)) for line in stream)
 
 
 @contextmanager

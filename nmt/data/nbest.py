@@ -9,6 +9,7 @@ from nmt.data.lines import read_lines
 
 SEPARATOR = b" ||| "
 LEAST_FIELDS = 4  # number, text, features, score
+MOST_DIGITS = 20  # of the number
 
 
 class NBestListError(MGraphError, ValueError):
@@ -69,4 +70,4 @@ def with_feature(entry: bytes, feature: str, fields: Sequence[str] = ()) -> str:
 
 
 def _is_number(field: bytes) -> bool:
-    return field.strip().isdigit()
+    return field.strip().isdigit() and len(field) <= MOST_DIGITS

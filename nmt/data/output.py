@@ -61,10 +61,9 @@ def _details(hypothesis: Hypothesis, alignment: str | float | None, word_scores:
         yield word_scores_field(hypothesis.word_scores)
 
 
-def score_line(score: float, word_scores: Sequence[float] = ()) -> str:
-    """What ``mgraph score`` prints of a pair: ``-21.095358[ ||| WordScores= ...]``."""
-    line = f"{score:.6f}"
-    return f"{line} ||| {word_scores_field(word_scores)}" if word_scores else line
+def score_line(score: float, fields: Sequence[str] = ()) -> str:
+    """What ``mgraph score`` prints of a pair: ``-21.095358[ ||| 0-0 1-1][ ||| WordScores= ...]``."""
+    return " ||| ".join([f"{score:.6f}", *fields])
 
 
 class InOrder(Generic[Item]):

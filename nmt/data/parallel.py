@@ -13,6 +13,11 @@ class ParallelTextError(MGraphError, ValueError):
     """Texts that belong together do not have the same number of lines."""
 
 
+def source_names(sources: int) -> list[str]:
+    """What the texts of so many source streams are called in messages."""
+    return ["source"] if sources == 1 else [f"source {number + 1}" for number in range(sources)]
+
+
 class ParallelLines:
     """The lines of texts side by side, as long as all of them last.
 

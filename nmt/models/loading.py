@@ -21,7 +21,7 @@ from nmt.models.support import check_options, find_type
 def load_model(
     path: str | os.PathLike[str], *, options: ModelOptions | None = None, marian_exact: bool = False
 ) -> Model:
-    """The model in the file ``path``, an ``.npz`` or ``.bin`` that Marian made.
+    """The model in the file ``path``, an ``.npz`` or ``.bin`` that Marian made, or a ``.safetensors``.
 
     The configuration comes from the file (``special:model.yml``); ``options`` are those of a file that has
     none, as old ones do. Sizes that the file does not say are told by its parameters. ``marian_exact``

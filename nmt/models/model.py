@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, Node
-from nmt.model_options import ModelOptions
+from nmt.model_options import ModelOptions, text_of
 from nmt.models.dropouts import Dropouts
 from nmt.models.functions import Encoder, PairScorer, Stepper
 from nmt.models.parts import Decoded, Encoded, Nodes, Setup, Source, Step
@@ -101,7 +101,14 @@ class Model:
         return self._decoder.prepare(graph, [encoder.encode(graph, source) for encoder, source in parts])
 
     def context(self, graph: ExpressionGraph, source: Source, stream: int = 0) -> Encoded:
-        """What the encoder of the source stream number ``stream`` makes of its sentences."""
+        """What the encoder of the source stream number ``stream``, from 0, makes of its sentences.
+
+        ``ArgumentError`` if there is no such stream.
+        """
+        if not 0 <= stream < self.sources:
+            raise ArgumentError(
+                f"a model of type {self.type} reads {self.sources} sources, so none of number {stream}"
+            )
         return self._encoders[stream].encode(graph, source)
 
     def start(
@@ -159,7 +166,7 @@ class Model:
         for name, value in self.params.items():
             graph.param(name, value.shape).set_value(value)
         graph.reloaded = True
-        graph.model_yml = self.options.text
+        graph.model_yml = text_of(self.options)
         return graph
 
     # -- pure functions

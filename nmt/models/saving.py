@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import numpy as np
 
-from mgraph import __version__
 from mgraph.files.items import MODEL_YML, with_model_yml
 from mgraph.files.parameter_files import write_items
-from nmt.model_options import ModelOptions, parse_model_options, yaml_of
+from nmt.model_options import text_of
 from nmt.models.model import Model
 from nmt.models.support import find_type
 
@@ -24,11 +22,4 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """
     params = {name: np.asarray(model.params[name], np.float32) for name in sorted(model.params)}
     items = find_type(model.type).names.in_file(params, model.options)
-    write_items(path, {**items, MODEL_YML: with_model_yml(_text(model.options))})
-
-
-def _text(options: ModelOptions) -> str:
-    """The text that the options were read from, if they are still the same; else their own."""
-    if options.text and parse_model_options(options.text, MODEL_YML) == options:
-        return options.text
-    return yaml_of(replace(options, version=options.version or f"mgraph {__version__}"))
+    write_items(path, {**items, MODEL_YML: with_model_yml(text_of(model.options))})

@@ -9,6 +9,7 @@ from nmt.options.shared import (
     INPUT_LENGTH,
     NUMBERS,
     SAVED_IN_MODEL,
+    TSV,
     WORD_SCORES,
     batching,
     general,
@@ -71,24 +72,21 @@ TRANSLATION = (
     later("encryption-key-path", str, ""),
 )
 
-TABS = (
-    Option("tsv", help="the input is one file of fields separated by tabs"),
-    Option("tsv-fields", int, 0, "number of fields; 0: as many as the models need", least=0),
-)
-
 DECODE = Command(
     "decode",
     "translate lines of text",
     {
         "General options": general(512),
         "Model options": (
-            Option("models", str, (), "the model or models: .npz or .bin", short="m", many=True),
+            Option(
+                "models", str, (), "the model or models: .npz, .bin or .safetensors", short="m", many=True
+            ),
             ignored("model-mmap", help="the library decides how files are read", command=True),
             IGNORE_MODEL_CONFIG,
             *SAVED_IN_MODEL,
         ),
         "Translator options": TRANSLATION,
-        "Input options": INPUT_LENGTH + TABS,
+        "Input options": INPUT_LENGTH + TSV,
         "Device options": DEVICES + NUMBERS,
         "Batch options": batching(1, 1, "none"),
     },

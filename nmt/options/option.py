@@ -8,6 +8,7 @@ default (a configuration dumped by Marian holds every option there is).
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -79,6 +80,8 @@ class Option:
             return word.lower() in TRUE
         try:
             value = self.kind(word)
+            if self.kind is float and not math.isfinite(value):
+                raise ValueError
         except ValueError:
             expected = "a whole number" if self.kind is int else "a number"
             raise OptionError(f"--{self.name} takes {expected}, got '{word}'") from None

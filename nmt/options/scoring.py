@@ -9,6 +9,7 @@ from nmt.options.shared import (
     INPUT_LENGTH,
     NUMBERS,
     SAVED_IN_MODEL,
+    TSV,
     WORD_SCORES,
     batching,
     general,
@@ -38,11 +39,6 @@ SCORING = (
     ignored("no-reload", command=True, help="the model is always loaded"),
 )
 
-TSV = (
-    Option("tsv", help="one file of fields separated by tabs: each source, the target"),
-    Option("tsv-fields", int, 0, "the number of fields; 0: as many as the model needs", least=0),
-)
-
 
 SCORE = Command(
     "score",
@@ -50,7 +46,7 @@ SCORE = Command(
     {
         "General options": general(2048),
         "Model options": (
-            Option("model", str, "model.npz", "the model: .npz or .bin", short="m"),
+            Option("model", str, "model.npz", "the model: .npz, .bin or .safetensors", short="m"),
             IGNORE_MODEL_CONFIG,
             *SAVED_IN_MODEL,
         ),

@@ -68,6 +68,11 @@ INPUT_LENGTH = (
     Option("max-length-crop", help="cut longer lines to --max-length instead"),
 )
 
+TSV = (
+    Option("tsv", help="the input is one file of fields separated by tabs"),
+    Option("tsv-fields", int, 0, "number of fields; 0: as many as the models need", least=0),
+)
+
 DEVICES = (
     Option("devices", str, ("0",), "number of the GPU to use", short="d", many=True),
     Option("cpu-threads", int, 0, "use the CPU, N threads; 0: a GPU if any", implicit="1", least=0),

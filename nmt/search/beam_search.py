@@ -26,6 +26,7 @@ from nmt.vocabs.base import Vocab
 FIRST_CAPACITY = 48  # steps
 SMALL_CACHE = 512  # hypotheses times steps
 NO_LIMIT = 1e6  # target words for each source word
+MOST_WORDS = 1 << 30  # of a translation, counted as int32
 SEEDS = 1 << 32
 
 
@@ -131,7 +132,7 @@ class BeamSearch:
 
     def limit(self, length: int) -> int:
         """The most target words for a source of `length` words, computed in float32 as Marian."""
-        return max(1, math.ceil(self.max_length_factor * np.float32(length)))
+        return min(max(1, math.ceil(self.max_length_factor * np.float32(length))), MOST_WORDS)
 
     def _check_streams(
         self,

@@ -93,7 +93,7 @@ def read_sampling(words: Sequence[str]) -> Sampling | None:
     temperature, *more = given or [1.0]
     if more:
         raise OptionError(f"--output-sampling {method}: too many numbers: {' '.join(words[1:])}")
-    if method == TOPK and (value < 1 or value != int(value)):
+    if method == TOPK and not (value >= 1 and value.is_integer()):
         raise OptionError(f"--output-sampling topk takes a whole number from 1, got {value:g}")
     if method in (NUCLEUS, EPSILON) and not 0 < value <= 1:
         raise OptionError(f"--output-sampling {method} takes a probability above 0, got {value:g}")

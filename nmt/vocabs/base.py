@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import overload
 
 from mgraph.errors import MGraphError
+from nmt.data.lines import as_bytes
 
 EOS_WORD = "</s>"
 UNK_WORD = "<unk>"
@@ -84,4 +85,4 @@ class Vocab(ABC):
 
 def as_text(line: str | bytes) -> str:
     """A line as `str`; what is not UTF-8 becomes surrogate escapes."""
-    return line if isinstance(line, str) else line.decode("utf-8", "surrogateescape")
+    return line if isinstance(line, str) else as_bytes(line).decode("utf-8", "surrogateescape")

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from mgraph.files.items import replacing
 from nmt.data.lines import as_bytes
 
 from .base import EOS_WORD, UNK_WORD, VocabError
@@ -23,6 +24,7 @@ DEFAULT_PIECES = 32000
 MAX_LINE = 2048  # bytes; longer lines teach SentencePiece nothing, as in Marian
 SPECIAL_IDS = {"bos_id": "-1", "eos_id": "0", "unk_id": "1"}
 QUIET = {"minloglevel": "1"}
+FILES = ("input", "model_prefix", "sentence_iterator", "model_writer")
 
 
 def counted_words(lines: Iterable[bytes]) -> list[bytes]:
@@ -92,7 +94,7 @@ def piece_vocab(
     logger.info("%s: learning %s pieces from %d lines", path, arguments["vocab_size"], len(text))
     try:
         SentencePieceTrainer.Train(sentence_iterator=iter(text), model_writer=model, **arguments)
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         raise VocabError(
             f"{path}: SentencePiece learns no pieces from these {len(text)} lines: {error}"
         ) from None
@@ -128,10 +130,8 @@ def create_vocab(
         data = class_vocab(text, name, max_size)
     else:
         data = word_vocab(text, max_size)
-    partial = f"{name}.partial"
-    with open(partial, "wb") as stream:
+    with replacing(name) as stream:
         stream.write(data)
-    os.replace(partial, name)
 
 
 def _sample(lines: Iterable[bytes], size: int, seed: int) -> list[bytes]:
@@ -153,11 +153,19 @@ def _sample(lines: Iterable[bytes], size: int, seed: int) -> list[bytes]:
 def _trainer_options(options: str, path: str) -> dict[str, str]:
     """``--name=value`` options as a dictionary; without a value they are true."""
     arguments = {}
-    for word in shlex.split(options):
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise VocabError(f"{path}: --sentencepiece-options: {error}: {options}") from None
+    for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or not name:
             raise VocabError(f"{path}: --sentencepiece-options takes --name=value options, got {word!r}")
         if name in SPECIAL_IDS:
             raise VocabError(f"{path}: --sentencepiece-options cannot set --{name}: Marian's ids are fixed")
+        if name in FILES:
+            raise VocabError(
+                f"{path}: --sentencepiece-options cannot set --{name}: the text and the file are given"
+            )
         arguments[name] = value if equals else "true"
     return arguments

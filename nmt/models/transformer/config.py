@@ -86,6 +86,11 @@ def layer_numbers(options: ModelOptions) -> tuple[int, ...]:
             f"transformer-tied-layers: expected a number for each of the {depth} layers of the decoder, got"
             f" {list(numbers)}"
         )
+    if is_new(options) and any(number > place for place, number in enumerate(numbers, 1)):
+        raise UnsupportedOptionError(
+            "transformer-tied-layers: in transformer-new no layer is tied to one above it, got"
+            f" {list(numbers)}"
+        )
     return numbers or tuple(range(1, depth + 1))
 
 

@@ -35,7 +35,7 @@ class TransformerDecoder(Decoder):
 
     @property
     def attends(self) -> bool:
-        return self.stream > 0 and not self.options.transformer_pool
+        return self.stream > 0 and not self.config.pool
 
     def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:
         state = {f"mask{i}": mask for i, (_, mask) in enumerate(encoded)}
