@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from toy_vocab import ToyVocab
 
 from nmt.models import Step
 from nmt.options import OptionError
@@ -15,7 +16,7 @@ from nmt.search.sampling import Sampling, read_sampling
 
 PROBS = np.array([0.30, 0.05, 0.02, 0.25, 0.01, 0.20, 0.17])
 EOS, UNK = 0, 1
-VOCAB = SimpleNamespace(eos_id=EOS, unk_id=UNK, control_ids=())
+VOCAB = ToyVocab(EOS, UNK)
 DRAWS = 6000
 
 

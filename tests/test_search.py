@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_vocab import ToyVocab
 
 import mgraph
 from nmt.models import Step
@@ -21,7 +22,7 @@ from nmt.search.hypothesis import Hypothesis
 from nmt.search.shortlist import Lexicon, Shortlist
 
 EOS, UNK, CONTROL = 2, 4, 1
-VOCAB = SimpleNamespace(eos_id=EOS, unk_id=UNK, control_ids=(CONTROL,))
+VOCAB = ToyVocab(EOS, UNK, (CONTROL,))
 LOWEST = np.finfo(np.float32).min
 
 
@@ -160,7 +161,7 @@ def plain_search(
 
 
 def beam_search(models, weights=None, **options):
-    return BeamSearch(models, weights, source_vocab=VOCAB, target_vocab=VOCAB, **options)
+    return BeamSearch(models, weights, **{"source_vocab": VOCAB, "target_vocab": VOCAB} | options)
 
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
@@ -369,3 +370,12 @@ def test_a_source_without_ids_is_an_error_and_no_sources_are_not():
     assert search.search([]) == []
     with pytest.raises(ValueError, match="source 1"):
         search.search([[EOS], []])
+
+
+def test_words_that_the_vocabulary_does_not_have_are_never_chosen() -> None:
+    model, size = ToyModel(3, 40), 12
+    sources = [[5, 6, EOS], [7, EOS]]
+    known = beam_search([model], None, target_vocab=ToyVocab(EOS, UNK, (CONTROL,), size)).search(sources)
+    every = beam_search([model], None).search(sources)
+    assert all(word < size for hypotheses in known for h in hypotheses for word in h.words)
+    assert any(word >= size for hypotheses in every for h in hypotheses for word in h.words)

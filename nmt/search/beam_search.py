@@ -92,11 +92,12 @@ class BeamSearch:
         self.shortlist = shortlist
         self.seed = (seed or time.time_ns()) % SEEDS
         self.streams = max(1, *(model.sources for model in self.models))
+        dim = self.models[0].dim_vocabs[-1]
         unwanted = {
             *(() if allow_unk else (target_vocab.unk_id,)),
             *(() if allow_special else target_vocab.control_ids),
+            *range(len(target_vocab), dim),  # a model may have room for more words than there are
         }
-        dim = self.models[0].dim_vocabs[-1]
         suppressed = tuple(sorted(word for word in unwanted if 0 <= word < dim))
         self.rules = Rules(dim, target_vocab.eos_id, suppressed, skip_cost, sampling)
 
