@@ -176,8 +176,6 @@ class ExpressionGraph(GraphSettings):
         ``ShapeError`` or ``ElementTypeError`` if a value does not fit; then nothing is changed.
         Source: Marian, ``copyParams``.
         """
-        if not isinstance(other, ExpressionGraph):
-            raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
         parameter_files.copy_params(self, other)
 
     def _full_name(self, name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import inits
-from ..errors import ModelFileError
+from ..errors import ArgumentError, ModelFileError
 from ..leaves import ParamNode
 from ..types import Type, as_type
 from .binary_items import FLOAT32, read_bin, write_bin
@@ -86,6 +86,8 @@ def copy_params(graph: ExpressionGraph, other: ExpressionGraph) -> None:
     parameter; then ``graph`` keeps all that it had. Source: Marian's ``copyParams``, which leaves
     parameters that exist as they are.
     """
+    if not isinstance(other, type(graph)):
+        raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
     prefix = graph._full_name("")
     params = graph.params()
     for name, node in other.params().items():

@@ -20,3 +20,6 @@ class Dropouts:
     transformer: float = 0.0
     transformer_attention: float = 0.0
     transformer_ffn: float = 0.0
+
+
+NO_DROPOUT = Dropouts()

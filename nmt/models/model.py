@@ -11,7 +11,7 @@ import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, Node
 from nmt.model_options import ModelOptions, text_of
-from nmt.models.dropouts import Dropouts
+from nmt.models.dropouts import NO_DROPOUT, Dropouts
 from nmt.models.functions import Encoder, PairScorer, Stepper
 from nmt.models.parts import Decoded, Encoded, Nodes, Setup, Source, Step
 from nmt.models.support import find_type
@@ -44,7 +44,7 @@ class Model:
         self,
         options: ModelOptions,
         params: Mapping[str, Any],
-        dropouts: Dropouts = Dropouts(),  # noqa: B008 (it is frozen)
+        dropouts: Dropouts = NO_DROPOUT,
         *,
         marian_exact: bool = False,
     ) -> None:

@@ -35,6 +35,9 @@ class FileNames:
         return dict(params)
 
 
+AS_IN_GRAPHS = FileNames()
+
+
 class OldNames(FileNames):
     """The names of Nematus, by a table of names in graphs by names in files.
 

@@ -101,8 +101,10 @@ class Encoder(Part, ABC):
 class Decoder(Part, ABC):
     """Predicts target words, over whole sentences or step by step; ``Model`` explains the arguments."""
 
-    output_prefix: str
-    """The prefix of the output layer's parameters."""
+    @property
+    @abstractmethod
+    def output_prefix(self) -> str:
+        """The prefix of the output layer's parameters."""
 
     @property
     def attends(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nmt.model_options import Value
-from nmt.models.names import AMUN, NEMATUS, FileNames
+from nmt.models.names import AMUN, AS_IN_GRAPHS, NEMATUS, FileNames
 from nmt.models.parts import Decoder, Encoder
 from nmt.models.s2s import S2SDecoder, S2SEncoder
 from nmt.models.transformer import NewNames, TransformerDecoder, TransformerEncoder
@@ -24,7 +24,7 @@ class ModelType:
     encoders: tuple[tuple[type[Encoder], str], ...]
     decoder: type[Decoder]
     only: Mapping[str, Value] = field(default_factory=dict)
-    names: FileNames = FileNames()  # noqa: RUF009 (it has no state)
+    names: FileNames = AS_IN_GRAPHS
 
 
 ONLY_AMUN: Mapping[str, Value] = {

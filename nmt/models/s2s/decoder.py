@@ -42,7 +42,7 @@ class S2SDecoder(Decoder):
     """
 
     @property
-    def output_prefix(self) -> str:  # type: ignore[override]
+    def output_prefix(self) -> str:
         return f"{self.prefix}_ff_logit_l2"
 
     def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:

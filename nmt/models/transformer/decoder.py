@@ -30,7 +30,7 @@ class TransformerDecoder(Decoder):
         self.numbers = layer_numbers(setup.options)
 
     @property
-    def output_prefix(self) -> str:  # type: ignore[override]
+    def output_prefix(self) -> str:
         return f"{self.prefix}_ff_logit_out"
 
     @property
