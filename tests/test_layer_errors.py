@@ -49,6 +49,8 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         ),
         "sees 1 encoders, got 0 contexts",
     ),
+    (lambda g: layers.TransformerConfig(8, ffn_depth=0), "ffn_depth: expected a number from 1, got 0"),
+    (lambda g: layers.TransformerConfig(8, dropout_ffn=2.0), "dropout_ffn: expected a probability"),
 ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import mgraph
 from mgraph import ExpressionGraph, Type
@@ -90,3 +91,9 @@ def test_dropout_changes_training_and_not_inference() -> None:
     np.testing.assert_array_equal(logits(EVERYWHERE, True), plain)
     np.testing.assert_allclose(logits(Dropouts(), False), plain, atol=1e-5)
     assert np.abs(logits(EVERYWHERE, False) - plain).max() > 1e-2
+
+
+@pytest.mark.parametrize("value", [7.0, -0.1, "x", float("nan")])
+def test_a_dropout_is_a_probability(value: object) -> None:
+    with pytest.raises(mgraph.ArgumentError, match="dropout rnn: expected a probability from 0 to 1"):
+        Dropouts(rnn=value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from mgraph import inits
+from mgraph import ArgumentError, inits
 from mgraph.inits import Initializer
 
 from ..norm import NormConfig
@@ -15,7 +15,7 @@ from ..norm import NormConfig
 class TransformerConfig:
     """Sizes and options of a stack of layers; the names are Marian's without ``transformer-``.
 
-    Dropout counts in training graphs only.
+    Dropout counts in training graphs only. ``ArgumentError`` for sizes below 1 and no probabilities.
 
     bias: whether affine maps in layers have a bias (not ``transformer-no-bias``).
     dec_cell, layer_normalization, dropout_rnn: of the cells, where ``decoder_autoreg`` is ``rnn``.
@@ -48,6 +48,14 @@ class TransformerConfig:
     dropout_attention: float = 0.0
     dropout_ffn: float = 0.0
     dropout_rnn: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "heads", "dim_ffn", "ffn_depth", "dim_aan", "aan_depth"):
+            if getattr(self, name) < 1:
+                raise ArgumentError(f"{name}: expected a number from 1, got {getattr(self, name)}")
+        for name in ("dropout", "dropout_attention", "dropout_ffn", "dropout_rnn"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ArgumentError(f"{name}: expected a probability from 0 to 1, got {getattr(self, name)}")
 
     def init(self, depth: int) -> Initializer:
         """The initialiser of matrices in layer ``depth``, from 1."""

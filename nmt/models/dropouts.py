@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mgraph import ArgumentError
+
 
 @dataclass(frozen=True)
 class Dropouts:
@@ -11,7 +13,8 @@ class Dropouts:
 
     Each is a probability from 0 to 1: ``rnn`` is Marian's ``dropout-rnn``, ``src`` and ``trg`` (whole words)
     ``dropout-src`` and ``dropout-trg``, ``transformer`` ``transformer-dropout``, ``transformer_attention``
-    ``transformer-dropout-attention``, ``transformer_ffn`` ``transformer-dropout-ffn``.
+    ``transformer-dropout-attention``, ``transformer_ffn`` ``transformer-dropout-ffn``. ``ArgumentError`` for
+    any other value.
     """
 
     rnn: float = 0.0
@@ -20,6 +23,11 @@ class Dropouts:
     transformer: float = 0.0
     transformer_attention: float = 0.0
     transformer_ffn: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise ArgumentError(f"dropout {name}: expected a probability from 0 to 1, got {value!r}")
 
 
 NO_DROPOUT = Dropouts()
