@@ -66,9 +66,15 @@ def test_samples_are_drawn_by_their_probability() -> None:
     assert len(weights) > 3
     drawn = Counter(tuple(vocab.sample("sell", alpha, seed, add_eos=False)) for seed in range(count))
     assert drawn.keys() <= weights.keys()
-    for way, weight in weights.items():
-        share = weight / sum(weights.values())
-        assert abs(drawn[way] / count - share) < 4 * math.sqrt(share * (1 - share) / count), way
+    # The library's draws differ from process to process: ways that few draws would fall on count as one, for
+    # which the normal distribution holds, and a deviation of 6 is one in 10 ** 8.
+    shares = {way: weight / sum(weights.values()) for way, weight in weights.items()}
+    common = {way: share for way, share in shares.items() if share * count >= 25}
+    assert len(common) > 3
+    rest = sum(number for way, number in drawn.items() if way not in common)
+    observed = [*((drawn[way], share) for way, share in common.items()), (rest, 1 - sum(common.values()))]
+    for number, share in observed:
+        assert abs(number / count - share) < 6 * math.sqrt(share * (1 - share) / count), (number, share)
 
 
 def test_samples_repeat_with_their_seed() -> None:
