@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from mgraph import ExpressionGraph, Node, inits, layer_norm, rms_norm
@@ -19,21 +20,29 @@ class NormConfig:
     rms_bias: bool = False
 
 
-class LayerNorm:
+MARIAN_NORM = NormConfig()
+"""That of Marian's ``transformer``."""
+
+
+class Norm(ABC):
+    """Base of normalizations over the last axis of ``x (..., dim)``; their parameters begin with ``prefix``
+    and end with ``suffix``."""
+
+    def __init__(
+        self, graph: ExpressionGraph, prefix: str, suffix: str = "", config: NormConfig = MARIAN_NORM
+    ) -> None:
+        self.graph, self.prefix, self.suffix, self.config = graph, prefix, suffix, config
+
+    @abstractmethod
+    def __call__(self, x: Node) -> Node: ...
+
+
+class LayerNorm(Norm):
     """``y = scale * (x - mean) / sqrt(var + eps) + bias`` over the last axis.
 
     ``x`` has the shape ``(..., dim)``. Parameters: ``{prefix}_ln_scale{suffix}``,
     ``{prefix}_ln_bias{suffix}``, both ``(1, dim)``. Source: Ba et al. 2016; Marian's operation ``n``.
     """
-
-    def __init__(
-        self,
-        graph: ExpressionGraph,
-        prefix: str,
-        suffix: str = "",
-        config: NormConfig = NormConfig(),
-    ) -> None:
-        self.graph, self.prefix, self.suffix, self.config = graph, prefix, suffix, config
 
     def __call__(self, x: Node) -> Node:
         shape = (1, x.shape[-1])
@@ -42,7 +51,7 @@ class LayerNorm:
         return layer_norm(x, scale, bias, self.config.eps)
 
 
-class RMSNorm:
+class RMSNorm(Norm):
     """``y = scale * x / sqrt(mean(x^2) + eps)`` over the last axis, ``+ bias`` if it has one.
 
     ``x`` has the shape ``(..., dim)``. Parameters: ``{prefix}_rms_scale{suffix} (1, dim)`` and, with
@@ -50,15 +59,6 @@ class RMSNorm:
     Source: Zhang and Sennrich 2019; Marian's operation ``r``, which has a bias in models of the type
     ``transformer-new``.
     """
-
-    def __init__(
-        self,
-        graph: ExpressionGraph,
-        prefix: str,
-        suffix: str = "",
-        config: NormConfig = NormConfig(),
-    ) -> None:
-        self.graph, self.prefix, self.suffix, self.config = graph, prefix, suffix, config
 
     def __call__(self, x: Node) -> Node:
         shape = (1, x.shape[-1])

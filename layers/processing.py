@@ -8,9 +8,7 @@ from mgraph.inits import Initializer
 from .choices import UnsupportedOptionError
 from .dense import Affine
 from .dropping import drop_features
-from .norm import LayerNorm, NormConfig, RMSNorm
-
-Norm = LayerNorm | RMSNorm
+from .norm import MARIAN_NORM, LayerNorm, Norm, NormConfig, RMSNorm
 
 NORMS: dict[str, type[Norm]] = {"n": LayerNorm, "r": RMSNorm}
 """Normalisations by their letter."""
@@ -30,7 +28,7 @@ class PreProcess:
         operations: str,
         *,
         dropout: float = 0.0,
-        norm: NormConfig = NormConfig(),  # noqa: B008 (it is frozen)
+        norm: NormConfig = MARIAN_NORM,
         option: str = "transformer-preprocess",
     ) -> None:
         _check(option, operations, "d" + "".join(NORMS))
@@ -63,7 +61,7 @@ class PostProcess:
         *,
         dropout: float = 0.0,
         init: Initializer | None = None,
-        norm: NormConfig = NormConfig(),  # noqa: B008 (it is frozen)
+        norm: NormConfig = MARIAN_NORM,
         option: str = "transformer-postprocess",
     ) -> None:
         _check(option, operations, "dah" + "".join(NORMS))

@@ -11,17 +11,14 @@ import numpy as np
 
 from nmt import devices
 from nmt.data.alignment import alignment_field, read_alignment
-from nmt.data.batches import Sample, batches
+from nmt.data.batches import BATCH_OPTIONS, Sample, batches
 from nmt.data.nbest import NBestRows, with_feature
 from nmt.data.output import InOrder, score_line, significant, word_scores_field
 from nmt.data.parallel import ParallelLines, source_names
 from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.models import load_model
 from nmt.options import SCORE, OptionError, require_files
-from nmt.scoring import Scored, score_and_align
-from nmt.scoring import score as score_batch
-
-BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
+from nmt.scoring import score_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +109,7 @@ class Scorer:
             options["max_length"],
             options["max_length_crop"],
             self.model.options.right_left,
+            options["tsv"],
         )
 
     def score(self, *texts: Iterable[str | bytes]) -> list[float]:
@@ -123,7 +121,7 @@ class Scorer:
         finished: InOrder[Score] = InOrder()
         batching = {name: self.options[name] for name in BATCH_OPTIONS}
         rows = self._rows(texts)
-        samples = (self._sample(number, lines) for number, lines in enumerate(rows))
+        samples = (self.encoder.sample(number, lines) for number, lines in enumerate(rows))
         for batch in batches(samples, **batching):
             for result in self._score_batch(batch):
                 entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""
@@ -162,20 +160,11 @@ class Scorer:
             return NBestRows(texts[:-1], texts[-1])
         return ParallelLines(texts, names)
 
-    def _sample(self, number: int, lines: tuple[bytes, ...]) -> Sample:
-        if self.options["tsv"]:
-            return self.encoder.sample_of_fields(number, lines[0])
-        return self.encoder.sample(number, lines)
-
     def _score_batch(self, batch: list[Sample]) -> Iterator[Score]:
         if batch[0].problem:
             yield Score(batch[0].line, math.nan, (), batch[0].problem)
             return
         streams = [sample.sequences for sample in batch]
-        found: Iterable[Scored]
-        if self.alignment is None:
-            found = (Scored(*pair, None) for pair in score_batch(self.model, streams))
-        else:
-            found = score_and_align(self.model, streams)
+        found = score_streams(self.model, streams, attention=self.alignment is not None)
         for sample, (total, words, attention) in zip(batch, found, strict=True):
             yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)

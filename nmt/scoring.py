@@ -26,7 +26,8 @@ class Scored(NamedTuple):
     word_scores: np.ndarray
     """Of each target word, float32 ``(words,)``."""
     attention: np.ndarray | None
-    """To the words of the first source, float32 ``(words, source words)``; None if the model has none."""
+    """To the words of the first source, float32 ``(words, source words)``; None if it was not asked for, or
+    the model has none."""
 
 
 def score(model: Model, samples: Sequence[Streams]) -> list[tuple[float, np.ndarray]]:
@@ -36,15 +37,11 @@ def score(model: Model, samples: Sequence[Streams]) -> list[tuple[float, np.ndar
     and, float32 ``(words,)``, the natural logarithm of the probability of each. Sentences are padded to
     ``length_bucket``; neither that nor the other sentences change a score.
     """
-    return [found[:2] for found in _score(model, samples, attention=False)]
+    return [found[:2] for found in score_streams(model, samples)]
 
 
-def score_and_align(model: Model, samples: Sequence[Streams]) -> list[Scored]:
-    """As `score`, with the attention of each target word to the words of the first source."""
-    return _score(model, samples, attention=model.attends)
-
-
-def _score(model: Model, samples: Sequence[Streams], *, attention: bool) -> list[Scored]:
+def score_streams(model: Model, samples: Sequence[Streams], *, attention: bool = False) -> list[Scored]:
+    """As `score`, and with ``attention`` that of each target word to the words of the first source."""
     if not samples:
         return []
     for number, streams in enumerate(samples):
@@ -58,7 +55,7 @@ def _score(model: Model, samples: Sequence[Streams], *, attention: bool) -> list
         at_once -= 1
     scores: list[Scored] = []
     for first in range(0, len(samples), at_once):
-        scores += _score_padded(model, samples[first : first + at_once], attention)
+        scores += _score_padded(model, samples[first : first + at_once], attention and model.attends)
     return scores
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt import devices
 from nmt.data.alignment import read_alignment
-from nmt.data.batches import Sample, batches
+from nmt.data.batches import BATCH_OPTIONS, Sample, batches
 from nmt.data.lines import read_lines
 from nmt.data.output import InOrder, best_line, n_best_line
 from nmt.data.parallel import ParallelLines, source_names
@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 Lines = Iterable[str | bytes]
 
-BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
 SEARCH_OPTIONS = (
     "beam_size",
     "normalize",
@@ -93,6 +92,7 @@ class Translator:
             options["max_length"],
             options["max_length_crop"],
             self.right_left,
+            options["tsv"],
         )
         self.search = self._search(dims[-1])
         self._check_combinations()
@@ -149,7 +149,7 @@ class Translator:
             raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best!r}")
         finished: InOrder[Translation] = InOrder()
         rows = ParallelLines(texts, self._names()[: len(texts)])
-        samples = (self._sample(number, row) for number, row in enumerate(rows))
+        samples = (self.encoder.sample(number, row) for number, row in enumerate(rows))
         before = self._seen
         for batch in batches(samples, **{name: self.options[name] for name in BATCH_OPTIONS}):
             numbers = [before + sample.line for sample in batch]
@@ -171,7 +171,7 @@ class Translator:
         chosen = self.models[model]
         if not 0 <= source < chosen.sources:
             raise OptionError(f"the model has {chosen.sources} source(s), so none of number {source}")
-        encoder = replace(self.encoder, vocabs=[self.source_vocabs[source]])
+        encoder = replace(self.encoder, vocabs=[self.source_vocabs[source]], tsv=False)
         samples = [encoder.sample(number, [line]) for number, line in enumerate(read_lines(lines))]
         for sample in samples:
             if sample.problem:
@@ -243,11 +243,6 @@ class Translator:
                 "--output-sampling with --beam-size %d is a stochastic beam search; 1 draws translations",
                 options["beam_size"],
             )
-
-    def _sample(self, number: int, row: Sequence[bytes]) -> Sample:
-        if self.options["tsv"]:
-            return self.encoder.sample_of_fields(number, row[0])
-        return self.encoder.sample(number, row)
 
     def _translate_batch(
         self, batch: list[Sample], numbers: list[int], attention: bool, n_best: int | None

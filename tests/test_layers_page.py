@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from pathlib import Path
 
 import pytest
-from test_readme import promised
+from test_readme import check_blocks
 
 import layers
 from layers.cells import CELLS
@@ -19,16 +17,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 def test_the_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {}
-    expected: list[str] = []
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        for code in BLOCKS:
-            exec(compile(code, "layers.md", "exec"), namespace)
-            expected += promised(code)
+    expected = check_blocks(BLOCKS, "layers.md")
     assert len(BLOCKS) >= 7 and len(expected) >= 8
-    for line in expected:
-        assert line in printed.getvalue()
     assert (tmp_path / "classifier.npz").exists()
 
 

@@ -20,7 +20,7 @@ from nmt.gradients import check_model_gradients
 from nmt.model_options import ModelOptions, yaml_of
 from nmt.models import Dropouts, Model, Source, create_model, load_model, save_model
 from nmt.models.names import amun_names, nematus_names
-from nmt.scoring import Streams, score_and_align
+from nmt.scoring import Streams, score_streams
 from nmt.vocab import load_vocab
 
 OPTIONS = Path(__file__).parent / "data" / "options"
@@ -68,7 +68,7 @@ def streams_of(name: str) -> list[Streams]:
 def assert_marians_scores(model: Model, streams: Sequence[Streams], reference: Path) -> None:
     """Word scores within two units of the fifth decimal, attention within two of the sixth digit."""
     lines = reference.read_text().splitlines()
-    for line, found in zip(lines, score_and_align(model, streams), strict=True):
+    for line, found in zip(lines, score_streams(model, streams, attention=True), strict=True):
         words = np.array(line.split("WordScores= ")[1].split(), float)
         np.testing.assert_allclose(found.word_scores, words, rtol=0, atol=1.5e-5)
         if line.count("|||") == 2:
@@ -297,7 +297,7 @@ def test_the_rules_give_the_gradients_that_jax_gives(name: str) -> None:
 
 def test_scores_of_several_sources_do_not_depend_on_the_batch() -> None:
     model, streams = load_model(DATA / "multi-s2s.npz"), streams_of("multi-s2s")
-    together = score_and_align(model, streams)
-    (alone,) = score_and_align(model, streams[2:3])
+    together = score_streams(model, streams, attention=True)
+    (alone,) = score_streams(model, streams[2:3], attention=True)
     np.testing.assert_allclose(alone.word_scores, together[2].word_scores, atol=1e-6)
     np.testing.assert_allclose(alone.attention, together[2].attention, atol=1e-6)

@@ -20,16 +20,22 @@ def promised(code: str) -> list[str]:
     return [line for line in (*behind, *below) if "..." not in line]
 
 
-def test_the_blocks_run_in_order(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def check_blocks(blocks: list[str], name: str) -> list[str]:
+    """Run the blocks of a page one after another; what they promise, which was printed."""
     namespace: dict[str, object] = {}
     expected: list[str] = []
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        for code in BLOCKS:
-            exec(compile(code, "README.md", "exec"), namespace)
+        for code in blocks:
+            exec(compile(code, name, "exec"), namespace)
             expected += promised(code)
-    assert len(BLOCKS) >= 4 and len(expected) >= 4
     for line in expected:
         assert line in printed.getvalue()
+    return expected
+
+
+def test_the_blocks_run_in_order(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = check_blocks(BLOCKS, "README.md")
+    assert len(BLOCKS) >= 4 and len(expected) >= 4
     assert (tmp_path / "graph.dot").read_text().startswith("digraph")

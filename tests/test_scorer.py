@@ -14,7 +14,7 @@ from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.data.nbest import NBestListError
 from nmt.models import load_model
-from nmt.scoring import score_and_align
+from nmt.scoring import score_streams
 
 DATA = Path(__file__).parent / "data" / "scorer"
 NUMBERS = Path(__file__).parent.parent / "nmt" / "numbers" / "model"
@@ -132,5 +132,5 @@ def test_a_model_without_attention_is_scored_without_alignments() -> None:
     assert load_model(data / "multi.npz").attends
     pool = load_model(data / "pool.npz")
     assert not pool.attends
-    (found,) = score_and_align(pool, [([2, 0], [2, 0])])
+    (found,) = score_streams(pool, [([2, 0], [2, 0])], attention=True)
     assert found.attention is None and len(found.word_scores) == 2

@@ -14,6 +14,8 @@ from itertools import islice
 import numpy as np
 
 SHORTEST_BUCKET = 8
+BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
+"""The options that `batches` takes."""
 
 
 def length_bucket(length: int) -> int:

@@ -23,15 +23,24 @@ class LineEncoder:
     max_length: the longest sequence in words, ``</s>`` counted; a longer line is a problem, or
         with `max_length_crop` is cut, keeping ``</s>``.
     right_left: the words of every stream are reversed, but ``</s>`` (Marian's ``--right-left``).
+    tsv: a line holds all streams, a tab between them (``--tsv``). Streams that are not there are
+        empty, as in Marian; a line with too many is a problem.
     """
 
     vocabs: Sequence[Vocab]
     max_length: int
     max_length_crop: bool
     right_left: bool = False
+    tsv: bool = False
 
     def sample(self, number: int, lines: Sequence[bytes]) -> Sample:
-        """The sample of line `number` (from 0), given its bytes in each stream."""
+        """The sample of line `number` (from 0), given its bytes in each stream; one line with `tsv`."""
+        if self.tsv:
+            (line,) = lines
+            fields, needed = line.split(b"\t"), len(self.vocabs)
+            if len(fields) > needed:
+                return _left_out(number, (), f"{len(fields)} fields separated by tabs, {needed} are expected")
+            lines = [*fields, *[b""] * (needed - len(fields))]
         sequences, problems = [], []
         for line, vocab in zip(lines, self.vocabs, strict=True):
             if not is_utf8(line):
@@ -49,20 +58,13 @@ class LineEncoder:
                 problems.append(f"{len(words)} words with </s>, --max-length is {self.max_length}")
             sequences.append([*words[-2::-1], *words[-1:]] if self.right_left else words)
         if problems:
-            logger.warning("line %d is left out: %s", number + 1, "; ".join(problems))
-        return Sample(number, tuple(sequences), "; ".join(problems))
+            return _left_out(number, tuple(sequences), "; ".join(problems))
+        return Sample(number, tuple(sequences))
 
-    def sample_of_fields(self, number: int, line: bytes) -> Sample:
-        """The sample of a line with all streams, a tab between them (``--tsv``).
 
-        Streams that are not there are empty, as in Marian; a line with too many is a problem.
-        """
-        fields, needed = line.split(b"\t"), len(self.vocabs)
-        if len(fields) > needed:
-            problem = f"{len(fields)} fields separated by tabs, {needed} are expected"
-            logger.warning("line %d is left out: %s", number + 1, problem)
-            return Sample(number, (), problem)
-        return self.sample(number, [*fields, *[b""] * (needed - len(fields))])
+def _left_out(number: int, sequences: tuple[list[int], ...], problem: str) -> Sample:
+    logger.warning("line %d is left out: %s", number + 1, problem)
+    return Sample(number, sequences, problem)
 
 
 def load_vocabs(

@@ -68,37 +68,41 @@ class Setup:
     marian_exact: bool = False
 
 
-class Part:
+class Part(ABC):
     """An encoder or a decoder: parameters under ``prefix``, words from the stream number ``stream``."""
 
     def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
         self.setup, self.prefix, self.stream = setup, prefix, stream
         self.options = setup.options
 
-    def word_embedding(
-        self, graph: ExpressionGraph, *, shared: bool, dropout: float, time_axis: int = 1
-    ) -> Embedding:
-        """The table of word embeddings, ``Wemb`` if ``shared``, else ``{prefix}_Wemb``."""
+    @property
+    @abstractmethod
+    def word_dropout(self) -> float:
+        """The probability of dropping a word."""
+
+    def embedding(self, graph: ExpressionGraph, *, time_axis: int = 1) -> Embedding:
+        """Word embeddings: the table ``Wemb`` if all sides share it (``tied-embeddings-src``,
+        ``tied-embeddings-all``), else ``{prefix}_Wemb``."""
         options = self.options
+        shared = options.tied_embeddings_src or options.tied_embeddings_all
         name = "Wemb" if shared else f"{self.prefix}_Wemb"
         size = options.dim_vocabs[self.stream]
-        return Embedding(graph, name, size, options.dim_emb, dropout=dropout, time_axis=time_axis)
+        return Embedding(graph, name, size, options.dim_emb, dropout=self.word_dropout, time_axis=time_axis)
 
 
-class Encoder(Part, ABC):
+class Encoder(Part):
     """Encodes the sentences of one source stream."""
 
     @abstractmethod
     def encode(self, graph: ExpressionGraph, source: Source) -> Encoded:
         """The context of each word. Padding and other sentences change nothing in a row."""
 
-    def embedding(self, graph: ExpressionGraph, *, time_axis: int = 1) -> Embedding:
-        """Word embeddings (``tied-embeddings-src``, ``tied-embeddings-all``, ``dropout-src``)."""
-        shared = self.options.tied_embeddings_src or self.options.tied_embeddings_all
-        return self.word_embedding(graph, shared=shared, dropout=self.setup.dropouts.src, time_axis=time_axis)
+    @property
+    def word_dropout(self) -> float:
+        return self.setup.dropouts.src
 
 
-class Decoder(Part, ABC):
+class Decoder(Part):
     """Predicts target words, over whole sentences or step by step; ``Model`` explains the arguments."""
 
     @property
@@ -142,10 +146,9 @@ class Decoder(Part, ABC):
     ) -> Decoded:
         """All steps for target sentences that are known."""
 
-    def embedding(self, graph: ExpressionGraph, *, time_axis: int = 1) -> Embedding:
-        """Word embeddings (``tied-embeddings-src``, ``tied-embeddings-all``, ``dropout-trg``)."""
-        shared = self.options.tied_embeddings_src or self.options.tied_embeddings_all
-        return self.word_embedding(graph, shared=shared, dropout=self.setup.dropouts.trg, time_axis=time_axis)
+    @property
+    def word_dropout(self) -> float:
+        return self.setup.dropouts.trg
 
     def previous(self, graph: ExpressionGraph, words: Node, position: Node) -> Node:
         """What a step sees of the words before: their embeddings, zeros at position 0."""
