@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ import yaml
 from mgraph import __version__
 from mgraph.errors import ModelFileError
 from mgraph.files.items import MODEL_YML, model_yml
+from nmt.yaml_text import entry
 
 # A model's options fill one or two thousand characters.
 MAX_CHARACTERS = 1 << 16
@@ -36,8 +36,6 @@ _WORDS |= {"false": False, "no": False, "off": False, "n": False}
 _BOOLS = {write(word): value for word, value in _WORDS.items() for write in (str, str.upper, str.capitalize)}
 _INT = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-# What needs no quotes.
-_PLAIN = re.compile(r"[\w./][\w.+/-]*(?:[ :][\w.+/-]+)*", re.ASCII)
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
@@ -187,7 +185,7 @@ def _tied_places(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 def yaml_of(options: ModelOptions) -> str:
     """``options`` as the text of ``special:model.yml``, laid out as Marian does."""
-    return "\n".join(f"{name}:{_block(options[name])}" for name in sorted(options))
+    return "\n".join(entry(name, options[name]) for name in sorted(options))
 
 
 def text_of(options: ModelOptions) -> str:
@@ -195,23 +193,6 @@ def text_of(options: ModelOptions) -> str:
     if options.text and parse_model_options(options.text, MODEL_YML) == options:
         return options.text
     return yaml_of(replace(options, version=options.version or f"mgraph {__version__}"))
-
-
-def _block(value: Value) -> str:
-    """A value behind its name: a list has a line for each of its elements."""
-    if isinstance(value, tuple):
-        return "".join(f"\n  - {_flow(element)}" for element in value) or "\n  []"
-    return f" {_flow(value)}"
-
-
-def _flow(value: Value) -> str:
-    """A value within a line."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_flow, value))}]"
-    if value is None or isinstance(value, bool):
-        return "~" if value is None else str(value).lower()
-    written = str(value)
-    return written if _PLAIN.fullmatch(written) else json.dumps(written, ensure_ascii=False)
 
 
 class _Unreadable(Exception):

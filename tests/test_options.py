@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nmt.options import DECODE, SCORE, OptionError, Support
-from nmt.options.config import help_text, notices, parse
+from nmt.options.config import notices, parse
+from nmt.options.help import help_text
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
 DECODE_DEFAULTS = {
@@ -159,7 +160,7 @@ def config(tmp_path: Path) -> Path:
 
 def test_options_of_the_search() -> None:
     values = decode("--alignment --output-sampling -b 2 --shortlist lex.s2t 50 --weights 1 0.5 --seed 3")
-    assert values["alignment"] == "1" and values["output_sampling"] == ("full 1.0",)
+    assert values["alignment"] == "1" and values["output_sampling"] == ("full", "1.0")
     assert values["shortlist"] == ("lex.s2t", "50") and values["weights"] == (1.0, 0.5)
     assert values["seed"] == 3 and not values["force_decode"]
 
@@ -224,6 +225,8 @@ def test_environment_variables_in_paths(monkeypatch, tmp_path: Path) -> None:
     path = tmp_path / "c.yml"
     path.write_text("relative-paths: true\ninterpolate-env-vars: true\nmodels: ${MODELS}/b.npz\n")
     assert decode(f"-c {path}")["models"] == ("/data/b.npz",)
+    path.write_text("relative-paths: true\nmodels: ${MODELS}/b.npz\n")
+    assert decode(f"-c {path} --interpolate-env-vars")["models"] == ("/data/b.npz",)
 
 
 def test_python_values_follow_the_same_rules() -> None:

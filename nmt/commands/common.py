@@ -11,7 +11,9 @@ from typing import Any, BinaryIO
 from mgraph import __version__
 from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt.options import Command, Option, OptionError
-from nmt.options.config import help_text, notices
+from nmt.options.about import about
+from nmt.options.config import notices
+from nmt.options.help import help_text
 
 logger = logging.getLogger("nmt")
 
@@ -52,11 +54,14 @@ def greet(command: Command, argv: Sequence[str], values: Mapping[str, Any]) -> N
 
 
 def asks_for_help(command: Command, argv: Sequence[str]) -> bool:
-    """Print the help or the version if the command line asks for it."""
+    """Print the help, or what else the command line asks for in place of running the command."""
     if "-h" in argv or "--help" in argv:
         print(help_text(command))
         return True
     if "--version" in argv:
         print(f"mgraph {__version__}")
         return True
-    return False
+    text = about(command, argv) if "dump-config" in command.options else ""
+    if text:
+        print(text)
+    return bool(text)

@@ -13,7 +13,7 @@ from nmt.data.lines import STANDARD_OUTPUT, open_input
 from nmt.log import logging_as
 from nmt.options import Command, Option, OptionError, require_files
 from nmt.options.config import parse
-from nmt.options.shared import DEVICES, general
+from nmt.options.shared import DEVICES, LOGGING
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ COMMAND = Command(
         ),
         "Output": (
             JSON,
-            *(option for option in general(0) if option.name.startswith("log") or option.name == "quiet"),
+            *LOGGING,
         ),
         "Device": DEVICES,
     },

@@ -12,3 +12,4 @@ from nmt.options.option import ignored as ignored
 from nmt.options.option import later as later
 from nmt.options.option import nearest as nearest
 from nmt.options.scoring import SCORE as SCORE
+from nmt.options.training import TRAIN as TRAIN

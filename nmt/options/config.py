@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import yaml
 
 from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
-from nmt.options import Command, Option, OptionError, Support, nearest
+from nmt.options.aliases import Given, Source
+from nmt.options.option import Command, Option, OptionError, Support, nearest
 
-PATHS = ("models", "model", "vocabs", "input", "output", "train-sets", "log")
-OBSOLETE = ("version", "special-vocab", "num-devices")  # in files of older versions of Marian
+PATHS = """
+model models pretrained-model train-sets vocabs embedding-vectors valid-sets valid-script-path valid-log
+valid-translation-output input output data-weighting log sqlite log-json tensorboard
+""".split()
+TEMPORARY = "temporary"  # is no path: what --sqlite is without one
+# In files of older versions of Marian: how devices and processes shared the work, and the like.
+OBSOLETE = """
+version special-vocab num-devices clip-gemm multi-node multi-node-overlap grad-dropping-momentum
+grad-dropping-warmup
+""".split()
+OBSOLETE_DEFAULTS = {"grad-dropping-rate": "0", "mini-batch-overstuff": "1", "mini-batch-understuff": "1"}
 # Of the Marian that Bergamot forked; they change speed, rounding and what splits text into lines.
 BERGAMOTS = """
 bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thresholds quality
@@ -33,23 +43,52 @@ def parse(command: Command, argv: Sequence[str]) -> dict[str, Any]:
 
     Raises OptionError for a usage error, naming the option (and the file that it came from).
     """
-    given, operands = _read_command_line(command, argv)
-    interpolate = given.get("interpolate-env-vars", False)
+    given, operands = read(command, argv)
+    return command.values(given) | {"operands": operands}
+
+
+def read(command: Command, argv: Sequence[str]) -> tuple[dict[str, Given], tuple[str, ...]]:
+    """What the command line and its configuration files give, by option name, and the operands."""
+    words, operands = read_command_line(command, argv)
+    interpolate = words.get("interpolate-env-vars", False)
     from_files: dict[str, Any] = {}
-    for path in given.get("config", ()):
-        from_files |= read_config(command, _interpolated(path) if interpolate else path)
+    for path in _configurations(command, words):
+        from_files |= read_config(command, path, interpolate=interpolate)
     if interpolate or from_files.get("interpolate-env-vars", False):
-        given = dict(_with_paths(given, _interpolated))
-        from_files = dict(_with_paths(from_files, _interpolated))
-    merged = from_files | given
-    values = command.values({command.options[name].attribute: merged[name] for name in merged})
-    return values | {"operands": operands}
+        words = with_paths(words, _interpolated)
+        from_files = with_paths(from_files, _interpolated)
+    given = {name: Given(value, Source.FILE) for name, value in from_files.items()}
+    given |= {name: Given(value, Source.COMMAND_LINE) for name, value in words.items()}
+    return given | _standard_input(command, given), operands
 
 
-def read_config(command: Command, path: str) -> dict[str, Any]:
+def _configurations(command: Command, words: Mapping[str, Any]) -> Sequence[str]:
+    """The configuration files to read; without ``--config`` that of the training that goes on."""
+    changed = _interpolated if words.get("interpolate-env-vars", False) else str
+    if words.get("config") or not command.goes_on:
+        return [changed(path) for path in words.get("config", ())]
+    path = changed(words.get("model", command.options["model"].default)) + ".yml"
+    return [path] if os.path.exists(path) and not words.get("no-reload", False) else []
+
+
+def _standard_input(command: Command, given: Mapping[str, Given]) -> dict[str, Given]:
+    """``--tsv`` without files reads standard input, and standard input alone is ``--tsv``, as in Marian."""
+    if "train-sets" not in command.options:
+        return {}
+    files: Sequence[str] = given["train-sets"].value if "train-sets" in given else ()
+    if not files and "tsv" in given and given["tsv"].value:
+        return {"train-sets": Given(("stdin",), Source.COMMAND_LINE)}
+    said = "tsv" in given and given["tsv"].source is Source.COMMAND_LINE
+    if len(files) == 1 and files[0] in STANDARD_INPUT and not said:
+        return {"tsv": Given(True, Source.COMMAND_LINE)}
+    return {}
+
+
+def read_config(command: Command, path: str, interpolate: bool = False) -> dict[str, Any]:
     """The options in a YAML file such as ``decoder.yml``, by option name.
 
-    With ``relative-paths: true`` its paths are taken relative to the file. Every scalar is read
+    With ``relative-paths: true`` its paths are taken relative to the file, after variables of the environment
+    in them are replaced, if the file wants that or `interpolate` does. Every scalar is read
     as the option wants it, so that ``no``, ``1e-1`` and ``none`` mean what they mean to Marian.
     """
     try:
@@ -64,21 +103,24 @@ def read_config(command: Command, path: str) -> dict[str, Any]:
         raise OptionError(f"configuration file {path} does not hold options (name: value)")
     values = {}
     for name, value in content.items():
-        if name in OBSOLETE or name in BERGAMOTS:
+        if name in OBSOLETE or name in BERGAMOTS or value == OBSOLETE_DEFAULTS.get(name, ()):
             continue
+        option = command.option(name, where=f"{path}: ")
         words = value if isinstance(value, list) else [value]
+        if option.kind is dict:  # YAML again, of which the option reads the words
+            words = [word if isinstance(word, str) else json.dumps(word) for word in words]
         if not all(isinstance(word, str) for word in words):
             raise OptionError(f"{path}: --{name} takes a value or a list of values")
-        option = command.option(name, where=f"{path}: ")
         try:
             values[name] = option.read(words)
         except OptionError as error:
             raise OptionError(f"{path}: {error}") from None
-    if values.pop("relative-paths", False):
+    if values.get("relative-paths", False):
+        del values["relative-paths"]  # it is of this file alone
         folder = os.path.dirname(path)
-        if values.get("interpolate-env-vars", False):
-            values = dict(_with_paths(values, _interpolated))
-        values = dict(_with_paths(values, lambda name: os.path.join(folder, name)))
+        if interpolate or values.get("interpolate-env-vars", False):
+            values = with_paths(values, _interpolated)
+        values = with_paths(values, lambda name: os.path.join(folder, name))
     return values
 
 
@@ -86,48 +128,17 @@ def notices(command: Command, values: Mapping[str, Any]) -> Iterator[str]:
     """What to tell the user about options that were given and change nothing."""
     ignored: dict[str, list[str]] = {}
     for option in command.options.values():
-        if option.support is Support.IGNORED and values[option.attribute] != option.default:
+        given = values.get(option.attribute, option.default)
+        if option.support is Support.IGNORED and given != option.default:
             ignored.setdefault(option.help, []).append(f"--{option.name}")
     for reason, names in ignored.items():
         yield f"ignored, because {reason}: {' '.join(names)}"
-    if values.get("relative_paths"):
+    if values.get("relative_paths") and not command.goes_on:
         yield "--relative-paths counts inside configuration files only, as in Marian"
 
 
-def help_text(command: Command) -> str:
-    """The text of ``--help``: options by section, and what is not supported yet."""
-    operands = f" [{command.operands} ...]" if command.operands else ""
-    parts = [f"usage: mgraph {command.name}{operands} [options]\n\n{command.summary}"]
-    listed = {
-        title: [option for option in section if option.support is Support.YES]
-        for title, section in command.sections.items()
-    }
-    for title, options in listed.items():
-        if options:
-            parts.append("\n".join([f"{title}:", *map(_help_entry, options)]))
-    absent = [f"--{o.name}" for o in command.options.values() if o.support is Support.LATER]
-    if absent:
-        text = f"Marian's, not supported yet: {' '.join(absent)}"
-        parts.append(textwrap.fill(text, 100, break_on_hyphens=False))
-    if command.examples:
-        lines = [f"  {line}\n      {what}" for line, what in command.examples]
-        parts.append("\n".join(["Examples:", *lines]))
-    return "\n\n".join(parts)
-
-
-def _help_entry(option: Option) -> str:
-    names = f"-{option.short}, --{option.name}" if option.short else f"--{option.name}"
-    kind = "" if option.kind is bool else f" {option.kind.__name__.upper()}"
-    default = option.default
-    if isinstance(default, tuple):
-        default = " ".join(default)
-    shown = f"={default}" if option.kind is not bool and default != "" else ""
-    left = f"  {names}{kind}{shown}{' ...' if option.many else ''}"
-    gap = "\n" + " " * 36 if len(left) > 34 else " " * (36 - len(left))
-    return f"{left}{gap}{option.help}"
-
-
-def _read_command_line(command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def read_command_line(command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the words of a command line give, by option name, and the operands."""
     parser = _Parser(prog=f"mgraph {command.name}", allow_abbrev=False, add_help=False)
     for option in command.options.values():
         names = [f"--{option.name}"] + ([f"-{option.short}"] if option.short else [])
@@ -147,8 +158,12 @@ def _read_command_line(command: Command, argv: Sequence[str]) -> tuple[dict[str,
     if len(operands) < len(rest):
         raise OptionError(_unexpected(command, rest))
     given = {command.options[name]: words for name, words in vars(namespace).items() if words is not None}
-    values = {option.name: option.read(words or [option.implicit or ""]) for option, words in given.items()}
+    values = {option.name: option.read(words or _implicit(option)) for option, words in given.items()}
     return values, operands
+
+
+def _implicit(option: Option) -> list[str]:
+    return (option.implicit or "").split() if option.many else [option.implicit or ""]
 
 
 def _with_options_as_values(argv: Sequence[str]) -> list[str]:
@@ -171,20 +186,27 @@ def _unexpected(command: Command, words: Sequence[str]) -> str:
     return f"unexpected argument '{words[0]}'"
 
 
-def _with_paths(values: Mapping[str, Any], change: Any) -> Iterator[tuple[str, Any]]:
+def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Values by option name, in which each path is changed."""
+    changed = dict(values)
     for name, value in values.items():
         if name == "shortlist" and value:  # a path and numbers
-            yield name, (_changed(value[0], change), *value[1:])
+            changed[name] = (_changed(value[0], change), *value[1:])
+        elif name == "valid-script-args":  # not all of them are paths
+            changed[name] = tuple(change(word) if _has_path(word) else word for word in value)
         elif name in PATHS and isinstance(value, tuple):
-            yield name, tuple(_changed(path, change) for path in value)
+            changed[name] = tuple(_changed(path, change) for path in value)
         elif name in PATHS:
-            yield name, _changed(value, change)
-        else:
-            yield name, value
+            changed[name] = _changed(value, change)
+    return changed
 
 
-def _changed(path: str, change: Any) -> str:
-    special = STANDARD_INPUT + STANDARD_OUTPUT
+def _has_path(word: str) -> bool:
+    return "${" in word or ("/" in word and not word.startswith("-"))
+
+
+def _changed(path: str, change: Callable[[str], str]) -> str:
+    special = (*STANDARD_INPUT, *STANDARD_OUTPUT, TEMPORARY)
     return path if not path or path in special else change(path)
 
 

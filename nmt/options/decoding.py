@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from nmt.options.aliases import OF_READING
+from nmt.options.model import SAVED_IN_MODEL
 from nmt.options.option import Command, Option, ignored, later
 from nmt.options.shared import (
     DEVICES,
     IGNORE_MODEL_CONFIG,
     INPUT_LENGTH,
-    NUMBERS,
-    SAVED_IN_MODEL,
+    QUANTIZATION,
+    SIXTEEN_BITS,
     TSV,
     WORD_SCORES,
     batching,
@@ -34,7 +36,6 @@ TRANSLATION = (
     Option("allow-unk", help="let unknown words appear in translations"),
     Option("allow-special", help="let special symbols appear in translations"),
     Option("n-best", help="print a list of translations for each line"),
-    WORD_SCORES,
     Option(
         "alignment",
         str,
@@ -43,9 +44,13 @@ TRANSLATION = (
         implicit="1",
     ),
     Option("force-decode", help="the last input has the first words of translations"),
+    WORD_SCORES,
     ignored("stat-freq", str, "0", command=True, help="the log shows the total time alone"),
     Option("no-spm-decode", help="print pieces of words as SentencePiece split them"),
     Option("no-spm-encode", help="the input is split into pieces of SentencePiece already"),
+)
+
+SEARCH = (
     Option("skip-cost", help="rank by the models' logits, which are not normalised"),
     Option(
         "shortlist",
@@ -63,20 +68,17 @@ TRANSLATION = (
         many=True,
         implicit="full 1.0",
     ),
-    Option("seed", int, 0, "of --output-sampling; 0: another one in each run"),
-    Option(
-        "marian-exact",
-        help="decode as Marian where it departs from its training",
-    ),
     later("output-approx-knn", str, (), many=True, implicit="100 1024"),
-    later("encryption-key-path", str, ""),
 )
 
 DECODE = Command(
     "decode",
     "translate lines of text",
     {
-        "General options": general(512),
+        "General options": general(
+            ignored("workspace", int, 512, short="w", command=True, help="JAX manages the memory"),
+            Option("seed", int, 0, "of --output-sampling; 0: another one in each run"),
+        ),
         "Model options": (
             Option(
                 "models", str, (), "the model or models: .npz, .bin or .safetensors", short="m", many=True
@@ -85,9 +87,18 @@ DECODE = Command(
             IGNORE_MODEL_CONFIG,
             *SAVED_IN_MODEL,
         ),
-        "Translator options": TRANSLATION,
-        "Input options": INPUT_LENGTH + TSV,
-        "Device options": DEVICES + NUMBERS,
-        "Batch options": batching(1, 1, "none"),
+        "Translator options": (
+            *TRANSLATION,
+            *INPUT_LENGTH,
+            *TSV,
+            *DEVICES,
+            *batching(1, 1, "none"),
+            *SIXTEEN_BITS,
+            *SEARCH,
+            *QUANTIZATION,
+            later("encryption-key-path", str, ""),
+            Option("marian-exact", help="decode as Marian where it departs from its training", dumped=False),
+        ),
     },
+    aliases=OF_READING,
 )

@@ -8,13 +8,17 @@ default (a configuration dumped by Marian holds every option there is).
 from __future__ import annotations
 
 import difflib
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import yaml
+
 from mgraph.errors import MGraphError
+from nmt.options.aliases import Alias, Given, Source, expanded
 
 TRUE = ("true", "on", "yes", "1")
 FALSE = ("false", "off", "no", "0")
@@ -36,10 +40,12 @@ class Support(Enum):
 class Option:
     """One of Marian's options.
 
-    name: the long name; short: the one-letter name; kind: bool, int, float or str.
+    name: the long name; short: the one-letter name; kind: bool, int, float, str, or dict for options in an
+        option, as YAML has them.
     many: takes a list of values. implicit: the value of the bare option, without an argument.
     least: the smallest number allowed. choices: the strings allowed.
-    command: concerns only the command line, not `Translator` and `Scorer`.
+    command: concerns only the command line, not `Translator`, `Scorer` and `Trainer`.
+    dumped: stands in configurations that are written: real Marian knows it.
     """
 
     name: str
@@ -53,6 +59,7 @@ class Option:
     choices: tuple[str, ...] = ()
     support: Support = Support.YES
     command: bool = False
+    dumped: bool = True
 
     @property
     def attribute(self) -> str:
@@ -71,9 +78,11 @@ class Option:
     def accept(self, value: object) -> Any:
         """A Python value as the option's own type, by the rule of `read`."""
         items = value if isinstance(value, list | tuple) else (value,)
-        return self.read([str(item).lower() if isinstance(item, bool) else str(item) for item in items])
+        return self.read([_word(item) for item in items])
 
     def _one(self, word: str) -> Any:
+        if self.kind is dict:
+            return _map_of_words(word, self.name)
         if self.kind is bool:
             if word.lower() not in TRUE + FALSE:
                 raise OptionError(f"--{self.name} is true or false, got '{word}'")
@@ -109,6 +118,9 @@ class Command:
 
     operands: what its words without an option are called in the help; empty if it takes none.
     examples: lines of the help, each a command and what it is for.
+    aliases: options that stand for others.
+    check: looks at all values together, raises OptionError, and gives back the values, completed.
+    goes_on: takes options from ``MODEL.yml``, if that is there, as a training that goes on does.
     """
 
     name: str
@@ -116,6 +128,9 @@ class Command:
     sections: Mapping[str, tuple[Option, ...]]
     operands: str = ""
     examples: tuple[tuple[str, str], ...] = ()
+    aliases: tuple[Alias, ...] = ()
+    check: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    goes_on: bool = False
     options: Mapping[str, Option] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,27 +144,81 @@ class Command:
         except KeyError:
             raise OptionError(f"{where}unknown option {nearest(name, self.options)}") from None
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All options of the command by attribute name: what is given, else the default."""
+    def values(self, given: Mapping[str, Given]) -> dict[str, Any]:
+        """All options of the command by attribute name: what is given by name, else the default.
+
+        Options that stand for others are replaced by them. OptionError if the values do not go together, or
+        if one is not supported yet.
+        """
+        self._refuse_later(given)
+        replaced = expanded(self.aliases, given)
+        self._refuse_later(replaced)
         values = {option.attribute: option.default for option in self.options.values()}
-        values.update(given)
+        values.update({self.options[name].attribute: found.value for name, found in replaced.items()})
         for option in self.options.values():
-            if option.support is Support.LATER and values[option.attribute] != option.default:
-                raise OptionError(f"--{option.name} {Support.LATER.value}")
-        return values
+            if option.kind is dict:
+                maps = values[option.attribute]
+                values[option.attribute] = tuple(self._typed(words, f"--{option.name}: ") for words in maps)
+        return self.check(values)
+
+    def _typed(self, words: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """The options of a map by attribute name, with their own types."""
+        typed = {}
+        for name, value in words.items():
+            option = self.option(name.replace("_", "-"), where)
+            typed[option.attribute] = option.accept(value)
+        return typed
+
+    def _refuse_later(self, given: Mapping[str, Given]) -> None:
+        for name, found in given.items():
+            option = self.options[name]
+            if option.support is Support.LATER and found.value != option.default:
+                raise OptionError(f"--{name} {Support.LATER.value}")
 
     def python_options(self) -> dict[str, Option]:
-        """The options that `Translator` or `Scorer` take, by attribute name."""
+        """The options that `Translator`, `Scorer` or `Trainer` take, by attribute name."""
         return {o.attribute: o for o in self.options.values() if not o.command}
 
-    def python_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of `python_options` from Python arguments, checked like a command line."""
+    def from_python(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of all options from Python arguments, which are checked like a command line."""
         table = self.python_options()
         for name in given:
             if name not in table:
                 raise TypeError(f"unknown option {nearest(name, table, prefix='')}")
-        values = self.values({name: table[name].accept(value) for name, value in given.items()})
-        return {name: values[name] for name in table}
+        return self.values(
+            {
+                table[name].name: Given(table[name].accept(value), Source.COMMAND_LINE)
+                for name, value in given.items()
+            }
+        )
+
+    def python_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of `python_options` from Python arguments."""
+        values = self.from_python(given)
+        return {name: values[name] for name in self.python_options()}
+
+
+def number(word: str) -> float:
+    """The number that a word stands for, also as C++ writes it: ``8.f``; ValueError if it is none."""
+    return float(word.removesuffix("f"))
+
+
+def _word(value: object) -> str:
+    """A Python value as a command line has it."""
+    if isinstance(value, dict):
+        return json.dumps(value, default=str)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
+    """``{name: value, ...}`` in YAML, each word as it stands there."""
+    try:
+        found = yaml.load(text, yaml.BaseLoader)
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise OptionError(f"--{name} takes options as {{name: value, ...}}, got '{text}'")
+    return found
 
 
 def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from nmt.options.aliases import OF_READING
+from nmt.options.model import SAVED_IN_MODEL
 from nmt.options.option import Command, Option, ignored
 from nmt.options.shared import (
     DEVICES,
     IGNORE_MODEL_CONFIG,
     INPUT_LENGTH,
-    NUMBERS,
-    SAVED_IN_MODEL,
+    QUANTIZATION,
+    SIXTEEN_BITS,
     TSV,
     WORD_SCORES,
     batching,
@@ -19,9 +21,12 @@ SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity"
 
 
 SCORING = (
+    ignored("no-reload", command=True, help="the model is always loaded"),
     Option("train-sets", str, (), "files: each source, then the target", short="t", many=True, command=True),
     Option("output", str, "stdout", "file for the scores", short="o", command=True),
     Option("vocabs", str, (), "vocabularies of each source and the target", short="v", many=True),
+    Option("n-best", help="the target is an n-best list; add the scores to it"),
+    Option("n-best-feature", str, "Score", "the name of the score in the n-best list"),
     Option("normalize", help="divide a score by the number of target words", short="n"),
     Option(
         "summary",
@@ -32,11 +37,8 @@ SCORING = (
         command=True,
         choices=SUMMARIES,
     ),
-    WORD_SCORES,
     Option("alignment", str, "", "print alignments: hard (if bare), soft, or links above X", implicit="1"),
-    Option("n-best", help="the target is an n-best list; add the scores to it"),
-    Option("n-best-feature", str, "Score", "the name of the score in the n-best list"),
-    ignored("no-reload", command=True, help="the model is always loaded"),
+    WORD_SCORES,
 )
 
 
@@ -44,15 +46,21 @@ SCORE = Command(
     "score",
     "log-probabilities of given translations",
     {
-        "General options": general(2048),
+        "General options": general(),
         "Model options": (
             Option("model", str, "model.npz", "the model: .npz, .bin or .safetensors", short="m"),
             IGNORE_MODEL_CONFIG,
             *SAVED_IN_MODEL,
         ),
-        "Scorer options": SCORING,
-        "Input options": INPUT_LENGTH + TSV,
-        "Device options": DEVICES + NUMBERS,
-        "Batch options": batching(64, 100, "trg"),
+        "Scorer options": (
+            *SCORING,
+            *INPUT_LENGTH,
+            *TSV,
+            *DEVICES,
+            *batching(64, 100, "trg"),
+            *SIXTEEN_BITS,
+            *QUANTIZATION,
+        ),
     },
+    aliases=OF_READING,
 )

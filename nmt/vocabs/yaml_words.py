@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 _NULLS = (b"", b"~", b"null", b"Null", b"NULL")
 _PLAIN_START = re.compile(rb"[^ \t\n,\[\]{}#&*!|>'\"%@`?:-]|[?:-][^ \t\n]", re.DOTALL)
 _NOT_PLAIN = re.compile(
-    rb":(?:[ \t\n]|\Z)|[ \t\n]#|[\x00-\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x84\x86-\x9f]|\xef\xbb\xbf",
+    rb":(?:[ \t\n]|\Z)|[ \t\n]#| \Z|[\x00-\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x84\x86-\x9f]|\xef\xbb\xbf",
     re.DOTALL,
 )
 _ESCAPES = {ord(c): f"\\{e}".encode() for c, e in zip('"\\\n\t\r\b', '"\\ntrb', strict=True)}

@@ -1,0 +1,190 @@
+"""Options that stand for several others, as ``--task transformer-base`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+
+class Source(IntEnum):
+    """Where a value comes from; a higher one counts."""
+
+    DEFAULT = 0
+    FILE = 1
+    COMMAND_LINE = 2
+
+
+class Given(NamedTuple):
+    """The value that an option was given, and where."""
+
+    value: Any
+    source: Source
+
+
+@dataclass(frozen=True)
+class Alias:
+    """``--option value`` stands for `settings`, values by the names of their options."""
+
+    option: str
+    value: str | bool
+    settings: Mapping[str, Any]
+
+    def is_in(self, given: Mapping[str, Given]) -> bool:
+        """Whether it was given."""
+        value = given[self.option].value if self.option in given else None
+        return self.value in value if isinstance(value, tuple) else value == self.value
+
+
+def expanded(aliases: Sequence[Alias], given: Mapping[str, Given]) -> dict[str, Given]:
+    """`given` with what its aliases stand for in place of them.
+
+    A setting counts as much as its alias: what was given in the same place, or in a better one, stays, and so
+    does what an alias before it has set; Marian's rules.
+    """
+    result = dict(given)
+    for alias in aliases:
+        if not alias.is_in(given):
+            continue
+        source = given[alias.option].source
+        for name, value in alias.settings.items():
+            if name not in result or result[name].source < source:
+                result[name] = Given(value, source)
+    for alias in aliases:
+        result.pop(alias.option, None)
+    return result
+
+
+_ALIBI = {
+    "transformer-attention-mask": "alibi",
+    "transformer-alibi-shift": True,
+    "transformer-disable-position-embeddings": True,
+    "separator-symbol": "[eos]",
+    "transformer-alibi-trainable": True,
+}
+_FP32 = {"cost-scaling": [], "fp16": "false", "precision": ["float32", "float32"]}
+_SCALED_FP16 = {
+    "precision": ("float16", "float32"),
+    "cost-scaling": ("8.f", "10000", "1.f", "8.f"),
+}
+_TRANSFORMER = {
+    "type": "transformer",
+    "enc-depth": 6,
+    "dec-depth": 6,
+    "tied-embeddings-all": True,
+    "transformer-postprocess": "dan",
+    "transformer-preprocess": "",
+    "transformer-ffn-activation": "relu",
+    "transformer-dropout": 0.1,
+}
+# What the tasks and --best-deep say of training.
+_LONG_TRAINING = {
+    "cost-type": "ce-mean-words",
+    "label-smoothing": 0.1,
+    "clip-norm": 0.0,
+    "sync-sgd": True,
+    "exponential-smoothing": 1e-4,
+    "mini-batch-fit": True,
+    "mini-batch": 1000,
+    "maxi-batch": 1000,
+}
+_BASE = {
+    **_TRANSFORMER,
+    "dim-emb": 512,
+    "transformer-dim-ffn": 2048,
+    "transformer-heads": 8,
+    **_LONG_TRAINING,
+    "learn-rate": 0.0003,
+    "lr-warmup": "16000",
+    "lr-decay-inv-sqrt": ("16000",),
+    "max-length": 100,
+    "workspace": 9500,
+    "optimizer-params": (0.9, 0.98, 1e-09),
+    "beam-size": 8,
+    "valid-mini-batch": 16,
+    "normalize": 1.0,
+}
+_BIG = {
+    **_BASE,
+    "dim-emb": 1024,
+    "transformer-dim-ffn": 4096,
+    "transformer-heads": 16,
+    "learn-rate": 0.0002,
+    "lr-warmup": "8000",
+    "lr-decay-inv-sqrt": ("8000",),
+    "workspace": 13000,
+    "optimizer-params": (0.9, 0.998, 1e-09),
+    "valid-mini-batch": 8,
+}
+_PRENORM = {
+    "transformer-postprocess": "da",
+    "transformer-preprocess": "n",
+    "transformer-postprocess-top": "n",
+}
+_BEST_DEEP = {
+    "type": "s2s",
+    "layer-normalization": True,
+    "tied-embeddings": True,
+    "enc-type": "alternating",
+    "enc-cell-depth": 2,
+    "enc-depth": 4,
+    "dec-cell-base-depth": 4,
+    "dec-cell-high-depth": 2,
+    "dec-depth": 4,
+    "skip": True,
+    **_LONG_TRAINING,
+    "learn-rate": 0.0003,
+    "lr-decay-inv-sqrt": ("16000",),
+}
+_COMET_QE = {
+    "bert-train-type-embeddings": False,
+    "bert-type-vocab-size": 0,
+    "comet-final-sigmoid": True,
+    "comet-mix": False,
+    "comet-mix-norm": False,
+    "comet-dropout": 0.1,
+    "comet-pooler-ffn": (2048, 1024),
+    "comet-prepend-zero": True,
+    "dim-emb": 1024,
+    "dim-vocabs": (250000,),
+    "enc-depth": 24,
+    "max-length": 512,
+    "valid-max-length": 512,
+    "tied-embeddings-all": True,
+    "transformer-dim-ffn": 4096,
+    "transformer-ffn-activation": "gelu",
+    "transformer-ffn-depth": 2,
+    "transformer-heads": 16,
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-emb": "nd",
+    "transformer-preprocess": "",
+    "transformer-train-position-embeddings": True,
+    "type": "comet-qe",
+}
+
+
+def _alias(option: str, value: str | bool, settings: Mapping[str, Any]) -> Alias:
+    return Alias(option, value, MappingProxyType(dict(settings)))
+
+
+OF_TRAINING = (
+    _alias("alibi", True, _ALIBI),
+    _alias("fp16-fallback-to-fp32", True, {"custom-fallbacks": (_FP32,)}),
+    _alias("fp16", True, _SCALED_FP16),
+    _alias("no-shuffle", True, {"shuffle": "none"}),
+    _alias("best-deep", True, _BEST_DEEP),
+    _alias("task", "transformer-base", _BASE),
+    _alias("task", "transformer-big", _BIG),
+    _alias("task", "transformer-base-prenorm", {**_BASE, **_PRENORM}),
+    _alias("task", "transformer-big-prenorm", {**_BIG, **_PRENORM}),
+    _alias("task", "comet-qe", _COMET_QE),
+)
+"""Of ``train``, in the order in which Marian expands them."""
+
+OF_READING = (
+    _alias("alibi", True, _ALIBI),
+    _alias("fp16", True, {"precision": ("float16",)}),
+)
+"""Of ``decode`` and ``score``."""
