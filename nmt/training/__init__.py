@@ -1,0 +1,1 @@
+"""Training: schedule, updates, checkpoints."""

@@ -1,0 +1,158 @@
+"""The lines of the log that show how training goes, and their figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmt.options.option import OptionError
+from nmt.training.state import TrainingState
+from nmt.training.units import Unit, progress
+
+COST_TYPES = ("ce-sum", "ce-mean", "cross-entropy", "ce-mean-words", "perplexity", "mse", "mae")
+"""What the cost can be shown as; ``cross-entropy`` is an old name of ``ce-mean``."""
+
+
+class DisplayRecord(NamedTuple):
+    """The figures of a line of the log. Sums are over the updates since the line before."""
+
+    epoch: float
+    """The logical epoch."""
+    update: int
+    """Updates since training began."""
+    sentences: int
+    """Sentences in this epoch."""
+    cost: float
+    """By ``--cost-type``."""
+    labels: float
+    """Labels that the cost is from."""
+    batch_labels: int
+    """Target words of the last update."""
+    total_labels: int
+    """Target words since training began."""
+    seconds: float
+    """Since the line before."""
+    words_per_second: float
+    gradient_norm: float
+    """Its moving average."""
+    learn_rate: float
+    """Of the next update."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """All by name, but for the number of the update."""
+        figures = self._asdict()
+        del figures["update"]
+        return figures
+
+
+class LogicalEpoch:
+    """The epoch as users count it: so many updates, target words, or passes through the data.
+
+    Source: ``--logical-epoch``; the second value is the number of decimals, 3 if there is none and one epoch
+    is not one pass.
+    """
+
+    def __init__(self, words: tuple[str, ...] = ("1e", "0")) -> None:
+        option = "--logical-epoch"
+        if not 1 <= len(words) <= 2:
+            raise OptionError(
+                f"{option}: expected an amount and the number of decimals, got {len(words)} values"
+            )
+        self._amount = progress(words[0], option)
+        if not self._amount.n:
+            raise OptionError(f"{option}: expected an amount above 0, got '{words[0]}'")
+        if len(words) > 1 and not words[1].isdecimal():
+            raise OptionError(f"{option}: expected the number of decimals, got '{words[1]}'")
+        passes = self._amount.n == 1 and self._amount.unit is Unit.EPOCHS
+        self._decimals = int(words[1]) if len(words) > 1 else (0 if passes else 3)
+
+    def of(self, state: TrainingState) -> float:
+        """The logical epoch, a float32."""
+        return float(np.float32(state.progress_in(self._amount.unit)) / np.float32(self._amount.n))
+
+    def text(self, state: TrainingState) -> str:
+        """The same as the log has it."""
+        return f"{self.of(state):.{self._decimals}f}"
+
+
+class Display:
+    """Writes Marian's line.
+
+    Parameters:
+        cost_type: what the cost is shown as (``--cost-type``): ``ce-mean-words`` per label, ``ce-mean`` per
+            sentence, ``perplexity`` exp of that per label, ``ce-sum`` per label with the numbers of labels,
+            or per update if they are not shown; ``mse`` and ``mae`` per label.
+        label_counts: show them with ``ce-sum`` (``--disp-label-counts``).
+        learn_rate: show the rate of the next update (``--lr-report``).
+        epoch: how epochs are counted.
+
+    Raises OptionError for other types of cost.
+    """
+
+    def __init__(self, *, cost_type: str, label_counts: bool, learn_rate: bool, epoch: LogicalEpoch) -> None:
+        if cost_type not in COST_TYPES:
+            raise OptionError(f"--cost-type must be one of {', '.join(COST_TYPES)}; got '{cost_type}'")
+        self._cost_type, self._label_counts = cost_type, label_counts
+        self._learn_rate, self._epoch = learn_rate, epoch
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any], epoch: LogicalEpoch) -> Display:
+        """By ``cost-type``, ``disp-label-counts`` and ``lr-report``."""
+        return cls(
+            cost_type=values["cost_type"],
+            label_counts=values["disp_label_counts"],
+            learn_rate=values["lr_report"],
+            epoch=epoch,
+        )
+
+    def record(self, state: TrainingState, batch_labels: int, seconds: float) -> DisplayRecord:
+        """The figures for a state whose costs are all in it."""
+        return DisplayRecord(
+            epoch=self._epoch.of(state),
+            update=state.batches,
+            sentences=state.samples,
+            cost=self._cost(state),
+            labels=state.cost_count,
+            batch_labels=batch_labels,
+            total_labels=state.labels_total,
+            seconds=seconds,
+            words_per_second=state.disp_words / seconds if seconds > 0 else math.inf,
+            gradient_norm=state.gradient_norm_avg,
+            learn_rate=state.eta,
+        )
+
+    def line(self, state: TrainingState, record: DisplayRecord) -> str:
+        """The line."""
+        cost = f"Cost {record.cost:.8f}"
+        if self._cost_type == "ce-sum" and self._label_counts:
+            labels = f"{int(record.labels):,}" if math.isfinite(record.labels) else f"{record.labels}"
+            counts = f"{labels} @ {record.batch_labels:,}" if record.batch_labels else labels
+            cost += f" * {counts} after {record.total_labels:,}"
+        parts = [
+            f"Ep. {self._epoch.text(state)}",
+            f"Up. {record.update}",
+            f"Sen. {record.sentences:,}",
+            cost,
+            f"Time {record.seconds:.2f}s",
+            f"{record.words_per_second:.2f} words/s",
+            f"gNorm {record.gradient_norm:.4f}",
+        ]
+        if self._learn_rate:
+            parts.append(f"L.r. {record.learn_rate:.4e}")
+        return " : ".join(parts)
+
+    def _cost(self, state: TrainingState) -> float:
+        number: float = state.cost_count
+        if self._cost_type == "ce-sum" and not self._label_counts:
+            number = state.disp_updates
+        elif self._cost_type in ("ce-mean", "cross-entropy"):
+            number = state.disp_samples
+        with np.errstate(all="ignore"):
+            cost = np.float32(state.cost_sum) / np.float32(number)
+            if self._cost_type == "perplexity":
+                cost = np.float32(np.exp(np.float64(cost)))
+        return float(cost)

@@ -1,0 +1,120 @@
+"""Seeing that training diverges, from the costs alone (``--throw-on-divergence``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from mgraph.errors import MGraphError
+from nmt.options.option import OptionError
+from nmt.training.averages import moved, moved_variance, weight
+from nmt.training.state import TrainingState
+from nmt.training.units import NEVER, Progress, period
+
+logger = logging.getLogger(__name__)
+
+
+class DivergenceError(MGraphError, ArithmeticError):
+    """The cost has risen more than it varies: training diverges."""
+
+
+class Divergence:
+    """Compares two moving averages of the cost per label in a `TrainingState`.
+
+    Training diverges if the average over the last few updates is above that over many by more than so many
+    standard deviations, those of the latter. Nothing is compared in the first `slow` updates, nor are costs
+    that are not finite counted.
+
+    Parameters:
+        slow, fast: over how many updates the averages go.
+        tolerance: the number of standard deviations.
+        throw_after: raise DivergenceError at this progress whatever the costs are, to try out what follows.
+
+    Source: ``--throw-on-divergence slow fast tolerance throw_after``.
+    """
+
+    def __init__(
+        self,
+        *,
+        slow: int = 1000,
+        fast: int = 10,
+        tolerance: float = 5.0,
+        throw_after: Progress = NEVER,
+    ) -> None:
+        self._slow, self._fast, self._tolerance = slow, fast, np.float32(tolerance)
+        self.throw_after = throw_after
+        logger.info(
+            "[scheduler] Divergence detection is enabled for slow-moving averaging window over %d steps "
+            "vs fast-moving window over %d steps with tolerance of %g sigmas",
+            slow,
+            fast,
+            tolerance,
+        )
+        if throw_after.n:
+            logger.warning(
+                "[scheduler] Diagnostic DivergenceException will be thrown when training reaches %s",
+                throw_after,
+            )
+
+    @classmethod
+    def from_words(cls, words: Sequence[str]) -> Divergence | None:
+        """By the values of ``--throw-on-divergence``, None without any; OptionError if one is no number."""
+        option = "--throw-on-divergence"
+        if not words:
+            return None
+        if len(words) > 4:
+            raise OptionError(f"{option}: expected at most four values, got {len(words)}")
+        try:
+            slow, fast = (int(word) for word in (*words[:2], *("1000", "10")[len(words) :]))
+            tolerance = float(words[2].removesuffix("f")) if len(words) > 2 else 5.0
+            if slow < 0 or fast < 0 or not tolerance >= 0:
+                raise ValueError
+        except ValueError:
+            raise OptionError(
+                f"{option}: expected two numbers of updates, then standard deviations; got {' '.join(words)}"
+            ) from None
+        after = period(words[3], option) if len(words) > 3 else NEVER
+        return cls(slow=slow, fast=fast, tolerance=tolerance, throw_after=after)
+
+    def add(self, state: TrainingState, cost: np.float32, updates: int, throw: bool) -> None:
+        """Take in the cost per label of an update.
+
+        Parameters:
+            state: has the averages.
+            cost: float32, in nats.
+            updates: how many there were with this one.
+            throw: whether `throw_after` was reached by it.
+
+        Raises DivergenceError.
+        """
+        if not np.isfinite(cost):
+            return
+        if state.loss_avg_slow == 0:
+            state.loss_avg_slow = state.loss_avg_fast = float(cost)
+            state.loss_var_slow = 0.0
+        if updates > self._slow:
+            self._compare(state)
+        if throw:
+            logger.warning("Training reached %s; throwing diagnostic DivergenceException", self.throw_after)
+            raise DivergenceError(_message(state, np.float32(0), np.float32(0)))
+        slow, fast = weight(self._slow, updates), weight(self._fast, updates)
+        state.loss_avg_slow, distance = moved(state.loss_avg_slow, cost, slow)
+        state.loss_var_slow = moved_variance(state.loss_var_slow, distance, slow)
+        state.loss_avg_fast, _ = moved(state.loss_avg_fast, cost, fast)
+
+    def _compare(self, state: TrainingState) -> None:
+        delta = np.float32(state.loss_avg_fast) - np.float32(state.loss_avg_slow)
+        sigma = np.sqrt(np.float32(state.loss_var_slow))
+        if delta > 0 and sigma > 0 and delta / sigma > self._tolerance:
+            message = _message(state, delta, delta / sigma)
+            logger.warning("%s", message)
+            raise DivergenceError(message)
+
+
+def _message(state: TrainingState, delta: np.float32, sigmas: np.float32) -> str:
+    return (
+        f"Detected training divergence: slow-moving average loss {state.loss_avg_slow:.4f} exceeded by "
+        f"fast-moving average loss {state.loss_avg_fast:.4f} by {delta:.4f} = {sigmas:.4f} * sigmas"
+    )

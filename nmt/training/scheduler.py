@@ -1,0 +1,275 @@
+"""The course of training: counts, learning rate, lines of the log, and what is due."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from nmt.options.option import OptionError
+from nmt.training.averages import GradientNorms
+from nmt.training.display import Display, DisplayRecord, LogicalEpoch
+from nmt.training.divergence import Divergence
+from nmt.training.learning_rate import LearningRate
+from nmt.training.state import TrainingState
+from nmt.training.stopping import Stopping
+from nmt.training.units import NEVER, Progress, Unit, period, progress
+from nmt.training.update import UpdateResult
+
+logger = logging.getLogger(__name__)
+
+MOST_PENDING = 64
+"""Updates whose costs may still be on the device."""
+
+
+class _Pending(NamedTuple):
+    """An update whose figures were not fetched yet."""
+
+    result: UpdateResult
+    number: int
+    throw: bool
+    """Whether it reached the progress at which divergence is feigned."""
+
+
+class Periods(NamedTuple):
+    """How often something is done, each an amount of updates or target words; 0 for never."""
+
+    display: Progress
+    saving: Progress
+    validating: Progress
+    replacing: Progress
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any]) -> Periods:
+        """By ``disp-freq``, ``save-freq``, ``valid-freq``, ``exponential-smoothing-replace-freq``."""
+
+        def of(name: str) -> Progress:
+            return period(values[name.replace("-", "_")], f"--{name}")
+
+        smooths = bool(values["exponential_smoothing"])
+        return cls(
+            display=of("disp-freq"),
+            saving=of("save-freq"),
+            validating=of("valid-freq"),
+            replacing=of("exponential-smoothing-replace-freq") if smooths else NEVER,
+        )
+
+
+class Scheduler:
+    """Follows training in a `TrainingState`, as Marian's scheduler does.
+
+    Counting and the learning rate need no figure of the device. The costs and norms of updates are fetched
+    only when a line of the log, a checkpoint or a validation is due, or when too many have gathered, and are
+    then summed in their order in float32: the sums do not depend on when they are fetched.
+
+    Parameters:
+        state: where training is; changed in place. If it was read from a file its learning rate stays as it
+            is until after the first update.
+        learning_rate, display, stopping, periods: what options ask for.
+        epoch: how epochs are counted.
+        first: display each of so many updates (``--disp-first``).
+        norms: averages of the norms of gradients.
+        divergence: what raises DivergenceError; None for nothing.
+        warmup: over how much of training batches grow to their size (``--mini-batch-warmup``).
+        once: the data can be read but once, so training ends with the first epoch (TSV from standard input).
+        stalled: the number of validations without a better result that counts for ``--early-stopping-on``, of
+            a state; None if nothing is validated.
+        clock: seconds, for the speed in the log.
+        on_display: is called with the figures of each line of the log; may be set later.
+
+    Raises OptionError for values that cannot be.
+    """
+
+    def __init__(
+        self,
+        state: TrainingState,
+        *,
+        learning_rate: LearningRate,
+        display: Display,
+        stopping: Stopping,
+        periods: Periods,
+        epoch: LogicalEpoch,
+        first: int = 0,
+        norms: GradientNorms,
+        divergence: Divergence | None = None,
+        warmup: Progress = NEVER,
+        once: bool = False,
+        stalled: Callable[[TrainingState], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        on_display: Callable[[DisplayRecord], None] | None = None,
+    ) -> None:
+        self.state = state
+        self._learning_rate, self._display, self._stopping = learning_rate, display, stopping
+        self._periods, self._epoch, self._first = periods, epoch, first
+        self._norms, self._divergence, self._warmup = norms, divergence, warmup
+        self._once, self._ended = once, False
+        self._stalled, self.on_display = stalled, on_display
+        self._clock, self._since = clock, clock()
+        self._pending: list[_Pending] = []
+        if not state.loaded:
+            learning_rate.set(state)
+
+    @classmethod
+    def from_options(
+        cls,
+        values: Mapping[str, Any],
+        state: TrainingState,
+        *,
+        stalled: Callable[[TrainingState], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        on_display: Callable[[DisplayRecord], None] | None = None,
+    ) -> Scheduler:
+        """By the options of training, all by attribute name. With ``no-restore-corpus`` the counts of the
+        epoch and of the next line of the log begin anew."""
+        if values["mini_batch_track_lr"]:
+            raise OptionError("--mini-batch-track-lr: Marian itself does not train with it")
+        if state.loaded and values["no_restore_corpus"]:
+            state.samples = 0
+            state.clear_display()
+        epoch = LogicalEpoch(tuple(values["logical_epoch"]))
+        return cls(
+            state,
+            learning_rate=LearningRate.from_options(values),
+            display=Display.from_options(values, epoch),
+            stopping=Stopping.from_options(values, epoch),
+            periods=Periods.from_options(values),
+            epoch=epoch,
+            first=values["disp_first"],
+            norms=GradientNorms(values["gradient_norm_average_window"]),
+            divergence=Divergence.from_words(values["throw_on_divergence"]),
+            warmup=progress(values["mini_batch_warmup"], "--mini-batch-warmup"),
+            once=bool(values["tsv"]) and values["train_sets"][0] in ("stdin", "-"),
+            stalled=stalled,
+            clock=clock,
+            on_display=on_display,
+        )
+
+    @property
+    def learn_rate(self) -> float:
+        """The learning rate of the next update."""
+        return self.state.eta
+
+    @property
+    def reset_optimizer(self) -> bool:
+        """Whether the optimiser is to forget its statistics now: to be asked after `update`, `new_epoch` and
+        `new_stalled`, and before anything is saved."""
+        return self.state.reset
+
+    def batch_size_multiplier(self) -> float:
+        """How large the next update shall be, as a part of its full size.
+
+        With p the progress in W (``--mini-batch-warmup``) it is p / W, of target words the root of that,
+        until it is 1.
+        """
+        if not self._warmup.n:
+            return 1.0
+        done = self.state.progress_in(self._warmup.unit) / self._warmup.n
+        return min(1.0, math.sqrt(done) if self._warmup.unit is Unit.LABELS else done)
+
+    def started(self) -> None:
+        """Say that training starts."""
+        logger.info("Training started")
+
+    def finished(self, interrupted: bool) -> None:
+        """Say that training is over, or was interrupted by a signal."""
+        logger.info("Training interrupted (via signal)." if interrupted else "Training finished")
+
+    def keep_going(self) -> bool:
+        """Whether there is to be another update or epoch."""
+        stalled = self._stalled(self.state) if self._stalled else 0
+        return not self._ended and not self._stopping.reached(self.state, stalled)
+
+    def update(self, result: UpdateResult) -> None:
+        """Count an update: totals, the learning rate of the next, a line of the log if one is due.
+
+        Raises DivergenceError, for this update or one whose costs were pending.
+        """
+        state = self.state
+        state.remember()
+        state.disp_updates += 1
+        state.disp_samples += result.sentences
+        state.disp_words += result.words
+        state.samples += result.sentences
+        state.labels_total += result.words
+        state.batches += 1
+        state.batches_epoch += result.batches
+        state.loaded = state.validated = False
+        self._learning_rate.after_update(state)
+        throws = self._divergence is not None and state.entered_new_period_of(self._divergence.throw_after)
+        self._pending.append(_Pending(result, state.batches, throws))
+        displays = state.entered_new_period_of(self._periods.display) or state.batches <= self._first
+        if displays or self.saving or self.validating:
+            self.settle()
+        elif len(self._pending) > MOST_PENDING:
+            self._settle(MOST_PENDING // 2)
+        if displays:
+            self._show(result.words)
+
+    def settle(self) -> None:
+        """Fetch the costs and norms that are pending, so that the state is complete.
+
+        Raises DivergenceError.
+        """
+        self._settle(len(self._pending))
+
+    def _settle(self, count: int) -> None:
+        """Fetch the oldest."""
+        state, pending, self._pending = self.state, self._pending[:count], self._pending[count:]
+        figures = jax.device_get(
+            [(each.result.cost, each.result.labels, each.result.gradient_norm) for each in pending]
+        )
+        with np.errstate(all="ignore"):
+            for each, (cost, labels, norm) in zip(pending, figures, strict=True):
+                cost, labels = np.float32(cost), np.float32(labels)
+                state.cost_sum = float(np.float32(state.cost_sum) + cost)
+                state.cost_count = float(np.float32(state.cost_count) + labels)
+                if self._divergence is not None:
+                    self._divergence.add(state, cost / labels, each.number, each.throw)
+                self._norms.add(state, np.float32(norm), each.number)
+
+    def new_epoch(self) -> None:
+        """Say that an epoch is over, and begin the next."""
+        state = self.state
+        logger.info("Seen %s samples", f"{state.samples:,}")
+        state.epochs += 1
+        self._ended = self._once
+        self._learning_rate.after_epoch(state)
+        state.samples = state.batches_epoch = 0
+        logger.info("Starting data epoch %d in logical epoch %s", state.epochs, self._epoch.text(state))
+
+    @property
+    def saving(self) -> bool:
+        """Whether the last update calls for a checkpoint."""
+        return self.state.entered_new_period_of(self._periods.saving)
+
+    @property
+    def validating(self) -> bool:
+        """Whether the last update calls for validation."""
+        return self.state.entered_new_period_of(self._periods.validating)
+
+    @property
+    def replacing_with_smoothed(self) -> bool:
+        """Whether the last update calls for the parameters to be replaced by the smoothed ones."""
+        return self.state.entered_new_period_of(self._periods.replacing)
+
+    def new_stalled(self, stalled: int) -> None:
+        """Follow up a validation that has left more of them stalled than the one before."""
+        state = self.state
+        state.stalled = stalled
+        if stalled > state.stalled_max:
+            state.stalled_max += 1
+        self._learning_rate.after_stalled(state)
+
+    def _show(self, batch_labels: int) -> None:
+        now = self._clock()
+        record = self._display.record(self.state, batch_labels, now - self._since)
+        logger.info("%s", self._display.line(self.state, record))
+        if self.on_display:
+            self.on_display(record)
+        self._since = now
+        self.state.clear_display()
