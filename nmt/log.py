@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 ROOMS = ("mgraph", "layers", "nmt")
+VALID = "nmt.valid"
+"""The logger of the lines that go to ``--valid-log``, too."""
 LEVELS = {
     "trace": 5,
     "debug": logging.DEBUG,
@@ -34,7 +36,8 @@ class _Formatter(logging.Formatter):
 
 @contextmanager
 def logging_as(values: Mapping[str, Any]) -> Iterator[None]:
-    """Log as ``--quiet``, ``--log``, ``--log-level`` and ``--log-time-zone`` say, for a while."""
+    """Log as ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` say, for a
+    while."""
     if values["log_time_zone"]:
         os.environ["TZ"] = values["log_time_zone"]
         time.tzset()
@@ -43,18 +46,20 @@ def logging_as(values: Mapping[str, Any]) -> Iterator[None]:
         handlers.append(logging.FileHandler(values["log"], encoding="utf-8", errors="surrogateescape"))
     handlers = handlers or [logging.NullHandler()]
     loggers = [logging.getLogger(room) for room in ROOMS]
-    for handler in handlers:
+    places = [(logger, handler) for logger in loggers for handler in handlers]
+    if values.get("valid_log"):
+        valid = logging.FileHandler(values["valid_log"], encoding="utf-8", errors="surrogateescape")
+        places.append((logging.getLogger(VALID), valid))
+    for logger, handler in places:
         handler.setFormatter(_Formatter())
+        logger.addHandler(handler)
     for logger in loggers:
         logger.setLevel(LEVELS[values["log_level"]])
-        for handler in handlers:
-            logger.addHandler(handler)
     try:
         yield
     finally:
         for logger in loggers:
             logger.setLevel(logging.NOTSET)
-            for handler in handlers:
-                logger.removeHandler(handler)
-        for handler in handlers:
+        for logger, handler in places:
+            logger.removeHandler(handler)
             handler.close()
