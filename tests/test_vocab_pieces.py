@@ -66,8 +66,8 @@ def test_samples_are_drawn_by_their_probability() -> None:
     assert len(weights) > 3
     drawn = Counter(tuple(vocab.sample("sell", alpha, seed, add_eos=False)) for seed in range(count))
     assert drawn.keys() <= weights.keys()
-    # The library's draws differ from process to process: ways that few draws would fall on count as one, for
-    # which the normal distribution holds, and a deviation of 6 is one in 10 ** 8.
+    # Ways that few draws would fall on count as one, for which the normal distribution holds, and a deviation
+    # of 6 is one in 10 ** 8.
     shares = {way: weight / sum(weights.values()) for way, weight in weights.items()}
     common = {way: share for way, share in shares.items() if share * count >= 25}
     assert len(common) > 3

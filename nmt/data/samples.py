@@ -50,16 +50,28 @@ class LineEncoder:
             except VocabError as error:  # a label that a class vocabulary does not have
                 words = []
                 problems.append(str(error))
-            if len(words) > self.max_length and self.max_length_crop:
-                words = words[: self.max_length]
-                if vocab.eos_id >= 0:
-                    words[-1] = vocab.eos_id
+            if self.max_length_crop:
+                words = cropped(words, vocab, self.max_length)
             if len(words) > self.max_length:
                 problems.append(f"{len(words)} words with </s>, --max-length is {self.max_length}")
-            sequences.append([*words[-2::-1], *words[-1:]] if self.right_left else words)
+            sequences.append(reversed_words(words) if self.right_left else words)
         if problems:
             return _left_out(number, tuple(sequences), "; ".join(problems))
         return Sample(number, tuple(sequences))
+
+
+def cropped(words: list[int], vocab: Vocab, most: int) -> list[int]:
+    """The first `most` of the words, the last of them ``</s>`` (``--max-length-crop``)."""
+    if len(words) > most:
+        words = words[:most]
+        if vocab.eos_id >= 0:
+            words[-1] = vocab.eos_id
+    return words
+
+
+def reversed_words(words: list[int]) -> list[int]:
+    """The words from last to first, but for ``</s>`` (``--right-left``)."""
+    return [*words[-2::-1], *words[-1:]]
 
 
 def _left_out(number: int, sequences: tuple[list[int], ...], problem: str) -> Sample:

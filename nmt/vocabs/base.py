@@ -74,8 +74,7 @@ class Vocab(ABC):
         alpha: 0 for the best way, as `encode`; a unigram model draws a way with the probability
             ``p(way) ** alpha`` over their sum; of a BPE model each merge is left out with
             probability `alpha` (Provilkov et al. 2020).
-        seed: in one process the same line with the same seed is split in the same way; SentencePiece's
-            generator begins elsewhere in each process.
+        seed: the same line with the same seed is split in the same way, in every process.
         """
         return self.encode(line, add_eos)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nmt.data.lines import as_bytes
 
 from .base import Vocab, as_text
 from .default import DefaultVocab
+from .piece_sampling import PieceSampler
 from .punctuation import normalized
-from .sentence_piece import sampled
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -64,12 +65,16 @@ class SegmentedVocab(Vocab):
         if not alpha:
             return self.encode(line, add_eos)
         tags, text = self._divided(line)
-        return self._ids(tags, sampled(self._pieces, text, alpha, seed, str), add_eos)
+        return self._ids(tags, [piece for _, piece in self._sampler.sample(text, alpha, seed)], add_eos)
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The text of `ids`: their pieces joined and the spaces put back."""
         words = [self._words[int(i)] for i in ids if not (ignore_eos and i == self.eos_id)]
         return self._pieces.decode(words) if words else ""
+
+    @cached_property
+    def _sampler(self) -> PieceSampler:
+        return PieceSampler(self._pieces, self.path)
 
     def _divided(self, line: str | bytes) -> tuple[list[str], bytes]:
         """The language tokens before a line's text, and the text, normalised."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from nmt.data.lines import as_bytes, is_utf8
 
 from .base import Vocab, VocabError
+from .piece_sampling import PieceSampler
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -77,7 +79,7 @@ class SentencePieceVocab(Vocab):
     def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
         if not alpha or self._takes_pieces:
             return self.encode(line, add_eos)
-        sentence: list[int] = sampled(self._processor, as_bytes(line), alpha, seed, int)
+        sentence = [number for number, _ in self._sampler.sample(as_bytes(line), alpha, seed)]
         if add_eos:
             sentence.append(self.eos_id)
         return sentence
@@ -89,22 +91,12 @@ class SentencePieceVocab(Vocab):
             return " ".join(map(self._processor.id_to_piece, kept))
         return self._processor.decode(kept)
 
+    @cached_property
+    def _sampler(self) -> PieceSampler:
+        return PieceSampler(self._processor, self.path)
+
     def _piece_ids(self, line: str | bytes) -> list[int]:
         return [self._id_of(piece) for piece in as_bytes(line).split(b" ") if piece]
-
-
-def sampled(processor: SentencePieceProcessor, line: bytes, alpha: float, seed: int, kind: type) -> list[Any]:
-    """One way to split `line` (see `Vocab.sample`), as ids (`kind` int) or pieces (str).
-
-    SentencePiece has one generator for the whole process, so `seed` is set before each draw.
-    """
-    from sentencepiece import set_random_generator_seed
-
-    set_random_generator_seed(seed & 0xFFFFFFFF)
-    pieces: list[Any] = processor.encode(
-        line, out_type=kind, enable_sampling=True, alpha=alpha, nbest_size=-1
-    )
-    return pieces
 
 
 def load_processor(data: bytes, path: str) -> SentencePieceProcessor:

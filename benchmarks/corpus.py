@@ -1,0 +1,110 @@
+"""The training corpus: shapes and padding, speed and memory. Run: python benchmarks/corpus.py
+
+First an epoch of 3,000 pairs by each way to make batches: programs that would be compiled, and positions that
+padding takes. Then an epoch of a large text, shuffled by way of files: lines a second, and the memory of the
+process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import random
+import resource
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from nmt.corpus import Corpus
+from nmt.options.training import TRAIN
+from nmt.vocab import Vocab, load_vocab
+from nmt.vocabs.creation import word_vocab
+
+WORDS = 20_000
+SMALL = 3_000
+DEFAULTS = TRAIN.from_python({"model": "m.npz", "train_sets": ("s", "t"), "max_length": 100})
+WAYS: dict[str, dict[str, Any]] = {
+    "mini-batch 16": {"mini_batch": 16},
+    "mini-batch 64": {"mini_batch": 64},
+    "mini-batch-words 1000": {"mini_batch_words": 1000},
+}
+
+
+def write_text(folder: Path, lines: int) -> tuple[str, str]:
+    """Pairs of sentences, 1 to 100 words long and 22 on average, the target about as long as the source."""
+    dice = random.Random(1)
+    words = [f"word{number}" for number in range(WORDS)]
+    paths = folder / "source.txt", folder / "target.txt"
+    with paths[0].open("w") as source, paths[1].open("w") as target:
+        for _ in range(lines):
+            length = min(100, max(1, round(dice.lognormvariate(2.9, 0.65))))
+            other = min(100, max(1, round(length * dice.gauss(1, 0.15))))
+            start = int(dice.paretovariate(0.5)) % (WORDS - 200)
+            source.write(" ".join(words[start : start + length]) + "\n")
+            target.write(" ".join(words[start + 50 : start + 50 + other]) + "\n")
+    return str(paths[0]), str(paths[1])
+
+
+def memory() -> float:
+    """The most memory that the process has had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def shapes(texts: tuple[str, str], vocab: Vocab) -> None:
+    """Print what padding to few shapes costs in each way to make batches."""
+    print(f"{'':24} sorted by  batches  programs  not chosen  padding  for shapes")
+    for way, options in WAYS.items():
+        for sort in ("trg", "src", "none"):
+            settings = DEFAULTS | options | {"train_sets": texts, "maxi_batch_sort": sort}
+            with closing(Corpus.from_options(settings, [vocab] * 2, seed=1)) as corpus:
+                for _ in range(2):
+                    corpus.begin_epoch()
+                    for _ in corpus:
+                        pass
+                report = corpus.report()
+            print(
+                f"{way:24} {sort:9} {report.batches:8} {len(report.shapes):9} {report.fresh:11} "
+                f"{report.padding:8.1%} {report.waste:11.1%}"
+            )
+
+
+def speed(texts: tuple[str, str], vocab: Vocab, folder: str) -> None:
+    """Print how long an epoch of a shuffled text takes when nothing is trained."""
+    settings = DEFAULTS | {"train_sets": texts, "tempdir": folder}
+    with closing(Corpus.from_options(settings, [vocab] * 2, seed=1)) as corpus:
+        before, start = memory(), time.perf_counter()
+        corpus.begin_epoch()
+        batches = iter(corpus)
+        next(batches)
+        first = time.perf_counter()
+        for _ in batches:
+            pass
+        end = time.perf_counter()
+        report = corpus.report()
+    print(f"{report.read:,} lines, {sum(Path(text).stat().st_size for text in texts) / 2**20:,.0f} MiB")
+    print(f"first batch after {first - start:.1f} s, epoch {end - start:.1f} s")
+    lines, words = report.read / (end - start), report.words / (end - start)
+    print(f"{lines:,.0f} lines a second, {words:,.0f} words a second")
+    print(f"memory: {before:.0f} MiB before the epoch, at most {memory():.0f} MiB in it")
+    print(*report.lines(), sep="\n")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--lines", type=int, default=5_000_000, help="pairs in the large text (%(default)s)")
+    parser.add_argument("--folder", help="where the text is made, and removed again (a temporary folder)")
+    options = parser.parse_args()
+    print(f"{platform.platform()}, Python {platform.python_version()}")
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        vocab_path = Path(folder) / "words.yml"
+        vocab_path.write_bytes(word_vocab(f"word{number}".encode() for number in range(WORDS)))
+        vocab = load_vocab(vocab_path)
+        shapes(write_text(Path(folder), SMALL), vocab)
+        speed(write_text(Path(folder), options.lines), vocab, folder)
+
+
+if __name__ == "__main__":
+    main()

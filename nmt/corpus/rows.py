@@ -1,0 +1,70 @@
+"""The rows of a corpus in the order of an epoch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from nmt.corpus.generator import MersenneTwister
+from nmt.corpus.shuffling import shuffled
+from nmt.corpus.text import ParallelText, Row
+from nmt.options import OptionError
+
+logger = logging.getLogger(__name__)
+
+Numbered = tuple[int, Row]
+"""A row and its number in the files, from 0."""
+
+
+class Rows:
+    """The rows of a text, in the order of the files or shuffled anew for each epoch.
+
+    shuffle: whether they are shuffled. in_memory: keep the text in memory (``--shuffle-in-ram``) instead of
+    shuffling by way of files in `folder` (``--tempdir``).
+    """
+
+    def __init__(
+        self, text: ParallelText, *, shuffle: bool, in_memory: bool = False, folder: str = ""
+    ) -> None:
+        if shuffle and text.is_stream:
+            raise OptionError(
+                "--shuffle data: standard input and pipes cannot be shuffled; add --shuffle batches or none, "
+                "or give --train-sets files"
+            )
+        self._text, self.shuffled = text, shuffle
+        self._in_memory, self._folder = in_memory, folder
+        self._kept: list[Row] | None = None
+        self._stream: Iterator[Row] | None = None
+
+    def sample(self, size: int) -> list[Numbered]:
+        """Some rows in the order of the files: the first `size`, or if they are shuffled, from everywhere."""
+        if self.shuffled:
+            step = max(1, self._text.size().rows // size)
+            return list(islice(enumerate(self._text.rows()), 0, step * size, step))
+        rows = self._text.rows()
+        first = list(islice(rows, size))
+        if self._text.is_stream:  # they cannot be read again
+            self._kept, self._stream = first, rows
+        return list(enumerate(first))
+
+    def epoch(self, generator: MersenneTwister) -> Iterator[Numbered]:
+        """The rows of the next epoch, in an order that `generator` draws now."""
+        if not self.shuffled:
+            return self._in_file_order()
+        size = self._text.size()
+        logger.info("[data] Shuffling data")
+        order = generator.order(size.rows)
+        if self._in_memory:
+            if self._kept is None:
+                self._kept = list(self._text.rows())
+            kept = self._kept
+            return ((number, kept[number]) for number in order.tolist())
+        rows = shuffled(self._text.rows(), order, size, self._folder)
+        return zip(map(int, order), rows, strict=True)
+
+    def _in_file_order(self) -> Iterator[Numbered]:
+        if self._stream is None:
+            return enumerate(self._text.rows())
+        kept, rows, self._kept, self._stream = self._kept or [], self._stream, None, None
+        return enumerate(chain(kept, rows))

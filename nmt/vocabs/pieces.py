@@ -1,0 +1,110 @@
+"""What a SentencePiece model file holds: its pieces, with their scores and kinds."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from .base import VocabError
+
+_PIECES, _TRAINER = 1, 2  # of the model
+_MODEL_TYPE, _BYTE_FALLBACK = 3, 35  # of the options that it was trained with
+_VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
+
+
+class Kind(IntEnum):
+    """Kinds of pieces."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class ModelType(IntEnum):
+    """How a model splits text."""
+
+    UNIGRAM = 1
+    BPE = 2
+    WORD = 3
+    CHAR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece; its id is its place in the model."""
+
+    text: str
+    score: float
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class PieceModel:
+    """A SentencePiece model.
+
+    pieces: by id. model_type: how it splits. byte_fallback: whether it writes what no piece covers as bytes.
+    """
+
+    pieces: tuple[Piece, ...]
+    model_type: ModelType
+    byte_fallback: bool
+
+
+def read_piece_model(data: bytes, path: str) -> PieceModel:
+    """The model in `data`, a serialised ``ModelProto``; VocabError with `path` if it is damaged.
+
+    SentencePiece's Python functions do not tell the type of a model, nor which pieces its user defined.
+    """
+    pieces, model_type, byte_fallback = [], ModelType.UNIGRAM, False
+    try:
+        for number, value in _fields(data):
+            if number == _PIECES:
+                pieces.append(_piece(value))
+            elif number == _TRAINER:
+                options = dict(_fields(value))
+                model_type = ModelType(options.get(_MODEL_TYPE, ModelType.UNIGRAM))
+                byte_fallback = bool(options.get(_BYTE_FALLBACK, False))
+    except (IndexError, KeyError, ValueError, TypeError, struct.error) as error:
+        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
+    return PieceModel(tuple(pieces), model_type, byte_fallback)
+
+
+def _piece(data: bytes) -> Piece:
+    fields = dict(_fields(data))
+    score = struct.unpack("<f", fields.get(2, bytes(4)))[0]
+    return Piece(fields.get(1, b"").decode("utf-8", "replace"), score, Kind(fields.get(3, Kind.NORMAL)))
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The numbers and values of a message of Protocol Buffers; numbers as int, all else as bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if wire == _LENGTH:
+            size, at = _varint(data, at)
+        else:
+            size = {_FIXED_64: 8, _FIXED_32: 4}[wire]
+        yield number, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
