@@ -126,10 +126,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename == temporary:
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
     """Makes a rename in `folder` survive a loss of power, where the system can."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)

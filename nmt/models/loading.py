@@ -19,20 +19,24 @@ from nmt.models.support import check_options, find_type
 
 
 def load_model(
-    path: str | os.PathLike[str], *, options: ModelOptions | None = None, marian_exact: bool = False
+    path: str | os.PathLike[str],
+    *,
+    options: ModelOptions | None = None,
+    ignore_config: bool = False,
+    marian_exact: bool = False,
 ) -> Model:
     """The model in the file ``path``, an ``.npz`` or ``.bin`` that Marian made, or a ``.safetensors``.
 
     The configuration comes from the file (``special:model.yml``); ``options`` are those of a file that has
-    none, as old ones do. Sizes that the file does not say are told by its parameters. ``marian_exact``
-    repeats Marian's decoder where it departs from the model that was trained. ``ModelFileError`` if the file
-    is damaged or has no configuration, ``ParameterError`` if its parameters are not just those that the
-    configuration needs, in the same shapes; it lists every one. ``UnsupportedOptionError`` for a type or an
-    option that is unknown or not supported yet. ``OSError`` if the file cannot be read. Every message names
-    the file.
+    none, as old ones do; with ``ignore_config`` they count for any file (``--ignore-model-config``). Sizes
+    that are not said are told by the parameters. ``marian_exact`` repeats Marian's decoder where it departs
+    from the model that was trained. ``ModelFileError`` if the file is damaged or has no configuration,
+    ``ParameterError`` if its parameters are not just those that the configuration needs, in the same shapes;
+    it lists every one. ``UnsupportedOptionError`` for a type or an option that is unknown or not supported
+    yet. ``OSError`` if the file cannot be read. Every message names the file.
     """
     name = os.fspath(path)
-    options, params = read_parameters(path, options)
+    options, params = read_parameters(path, options, ignore_config)
     try:
         check_options(options)
         model = Model(options, params, marian_exact=marian_exact)
@@ -43,13 +47,13 @@ def load_model(
 
 
 def read_parameters(
-    path: str | os.PathLike[str], options: ModelOptions | None = None
+    path: str | os.PathLike[str], options: ModelOptions | None = None, ignore_config: bool = False
 ) -> tuple[ModelOptions, dict[str, np.ndarray]]:
     """The options and the parameters in a model file, under the names that graphs have for them; whether they
     fit together is not checked. Arguments and errors are those of ``load_model``."""
     name = os.fspath(path)
     items = read_items(path)
-    if options is None or MODEL_YML in items:
+    if options is None or (MODEL_YML in items and not ignore_config):
         options = model_options(items, name)
     items = {item: array for item, array in items.items() if not _is_extra(item)}
     try:

@@ -1,0 +1,182 @@
+"""The optimiser's file of a checkpoint, ``model.npz.optimizer.npz``: moments, averages and raw parameters.
+
+Each kind of number is one row: the parameters in the order of their names in Marian's graph, each padded
+with zeros to a multiple of 256 bytes, as they lie in Marian's memory. Source: Marian,
+``optimizers/optimizers.cpp``, ``training/graph_group.cpp``.
+"""
+
+from __future__ import annotations
+
+import bisect
+import logging
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mgraph import ArgumentError, ModelFileError
+from mgraph.files.items import PADDING
+from nmt.training.update import LearnerState, Tensors
+
+logger = logging.getLogger(__name__)
+
+MOMENTS: Mapping[str, tuple[str, ...]] = {
+    "sgd": (),
+    "adagrad": ("adagrad_gt",),
+    "adam": ("adam_mt", "adam_vt"),
+}
+"""By the value of ``--optimizer`` the moments that it has."""
+BETAS = (0.9, 0.999)
+"""Adam's, without ``--optimizer-params``."""
+MASTER, AVERAGE, DENOMINATORS = "master_parameters", "exp_smoothing", "adam_denoms"
+COST_SCALING, AVERAGE_WORDS = "cost_scaling", "average_words"
+"""Ours, see ``LearnerState``. Marian forgets these numbers, and takes no notice of the items."""
+_ALIGNED = PADDING // 4
+
+
+class Moments:
+    """Learner states to the items of an optimiser's file and back.
+
+    optimizer: value of ``--optimizer``. optimizer_params: of ``--optimizer-params``; the first two of Adam's
+    are needed, for the file has not the number of updates but ``1 - beta1^n`` and ``1 - beta2^n``.
+    smoothing: whether there is ``--exponential-smoothing``. ``ArgumentError`` for an unknown optimiser.
+    """
+
+    def __init__(
+        self, optimizer: str = "adam", optimizer_params: Sequence[float] = (), *, smoothing: bool = False
+    ) -> None:
+        if optimizer not in MOMENTS:
+            raise ArgumentError(f"optimizer: expected one of {', '.join(MOMENTS)}, got {optimizer!r}")
+        self.optimizer, self.smoothing = optimizer, smoothing
+        given = tuple(optimizer_params[:2]) if optimizer == "adam" else ()
+        self.betas = tuple(float(np.float32(beta)) for beta in (*given, *BETAS[len(given) :]))
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any]) -> Moments:
+        """``optimizer``, ``optimizer-params`` and ``exponential-smoothing``."""
+        return cls(
+            values["optimizer"],
+            values["optimizer_params"],
+            smoothing=values["exponential_smoothing"] > 0,
+        )
+
+    def items(self, state: LearnerState, order: Sequence[str]) -> dict[str, np.ndarray]:
+        """The items of the file, as Marian orders them; order: of the parameters in each."""
+        items = {} if state.average is None else {AVERAGE: flat(state.average, order)}
+        items |= {name: flat(state.moments[name], order) for name in MOMENTS[self.optimizer]}
+        if self.optimizer == "adam":
+            both = [deque(_denominators(beta, state.steps), maxlen=1)[0] for beta in self.betas]
+            items[DENOMINATORS] = np.array([both], np.float64)
+        items[MASTER] = flat(state.params, order)
+        if state.cost_scale is not None:
+            items[COST_SCALING] = np.array([state.cost_scale], np.float64)
+        if state.average_words:
+            items[AVERAGE_WORDS] = np.array([[state.average_words]], np.float64)
+        return items
+
+    def fresh(self, params: Tensors) -> LearnerState:
+        """The state before the first update of ``params``."""
+        moments = {name: _zeros(params) for name in MOMENTS[self.optimizer]}
+        return LearnerState(params, moments, 0, dict(params) if self.smoothing else None)
+
+    def state(
+        self, items: Mapping[str, np.ndarray], params: Tensors, path: str, *, updates: int
+    ) -> LearnerState:
+        """The state that the items of the file ``path`` hold.
+
+        params: of the model's file, in the order in which they are in each item; in place of parameters that
+            this file lacks. What else is missing begins anew; a warning says so, as in Marian.
+        updates: since training began; counts where the file cannot say how many updates moments have seen.
+        ``ModelFileError`` for items of another size than the parameters, or of another type.
+        """
+        shapes = {name: np.shape(value) for name, value in params.items()}
+        rows = {name: _split(items[name], shapes, f"{path}: {name}") for name in items if name in _ROWS}
+        if MASTER not in rows:
+            logger.warning("%s: no %s: the parameters are those of the model", path, MASTER)
+        state = self.fresh(rows.get(MASTER, params))
+        if self.smoothing and AVERAGE in rows:
+            state.average = rows[AVERAGE]
+        elif self.smoothing:
+            logger.warning("%s: no %s: smoothing begins with the parameters as they are", path, AVERAGE)
+        missing = [name for name in MOMENTS[self.optimizer] if name not in rows]
+        if missing:
+            logger.warning("%s: no %s: the moments of %s are new", path, ", ".join(missing), self.optimizer)
+        else:
+            state.moments = {name: rows[name] for name in MOMENTS[self.optimizer]}
+            state.steps = self._steps(items, path, updates)
+        if COST_SCALING in items:
+            factor, count = _numbers(items[COST_SCALING], 2, f"{path}: {COST_SCALING}")
+            state.cost_scale = (factor, int(count))
+        if AVERAGE_WORDS in items:
+            (state.average_words,) = _numbers(items[AVERAGE_WORDS], 1, f"{path}: {AVERAGE_WORDS}")
+        return state
+
+    def _steps(self, items: Mapping[str, np.ndarray], path: str, updates: int) -> int:
+        """The number of updates behind the moments."""
+        if self.optimizer != "adam":
+            return updates
+        if DENOMINATORS not in items:
+            return 0  # of an old Marian; newer ones correct the moments as if they were new
+        both = _numbers(items[DENOMINATORS], 2, f"{path}: {DENOMINATORS}")
+        beta, denominator = max(zip(self.betas, both, strict=True))
+        values = list(_denominators(beta))
+        steps = bisect.bisect_left(values, denominator)
+        if steps >= len(values) - 1:
+            return max(steps, updates)
+        # Another Marian may round its multiplications otherwise.
+        return steps - (steps > 0 and denominator - values[steps - 1] < values[steps] - denominator)
+
+
+def flat(tensors: Tensors, order: Sequence[str]) -> np.ndarray:
+    """The tensors as a row ``(1, n)`` of float32, in that order, each padded to a multiple of 256 bytes."""
+    parts = []
+    for name in order:
+        numbers = np.asarray(tensors[name], np.float32).reshape(-1)
+        parts += [numbers, np.zeros(-numbers.size % _ALIGNED, np.float32)]
+    return np.concatenate(parts)[None]
+
+
+_ROWS = frozenset((MASTER, AVERAGE, *(name for names in MOMENTS.values() for name in names)))
+
+
+def _split(row: np.ndarray, shapes: Mapping[str, tuple[int, ...]], what: str) -> Tensors:
+    """The inverse of ``flat`` for tensors of these shapes, in their order."""
+    total = sum(_padded(shape) for shape in shapes.values())
+    if row.dtype != np.float32:
+        raise ModelFileError(f"{what}: expected float32, got {row.dtype}")
+    if row.size != total:
+        raise ModelFileError(
+            f"{what}: expected {total} numbers, those of the model's parameters, got {row.size}; "
+            "is it the checkpoint of another model?"
+        )
+    numbers, tensors, at = row.reshape(-1), {}, 0
+    for name, shape in shapes.items():
+        tensors[name] = numbers[at : at + math.prod(shape)].reshape(shape)
+        at += _padded(shape)
+    return tensors
+
+
+def _padded(shape: tuple[int, ...]) -> int:
+    return -(-math.prod(shape) // _ALIGNED) * _ALIGNED
+
+
+def _zeros(params: Tensors) -> Tensors:
+    return {name: np.zeros(np.shape(value), np.float32) for name, value in params.items()}
+
+
+def _numbers(item: np.ndarray, count: int, what: str) -> tuple[float, ...]:
+    if item.size != count or item.dtype != np.float64:
+        raise ModelFileError(f"{what}: expected {count} numbers of float64, got {item.size} of {item.dtype}")
+    return tuple(item.reshape(-1).tolist())
+
+
+def _denominators(beta: float, steps: int | None = None) -> Iterator[float]:
+    """``1 - beta^n`` for n = 0, 1, ... up to ``steps``, or to where it stays, by Marian's recursion."""
+    value, following, n = 0.0, 1.0 - beta, 0
+    yield value
+    while n != steps and following != value:
+        value, n = following, n + 1
+        yield value
+        following = beta * value + (1.0 - beta)

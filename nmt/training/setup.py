@@ -1,0 +1,113 @@
+"""What a training begins with: vocabularies, the options of a new model, its parameters."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mgraph import ParameterError
+from mgraph.files.parameter_files import read_items
+from nmt.architecture import initial_values
+from nmt.architecture.scope import TRAINING
+from nmt.model_options import ModelOptions
+from nmt.models import Dropouts, Model
+from nmt.models.support import check_options, find_type
+from nmt.options.dump import new_model_options
+from nmt.training.checkpoint import Checkpoint
+from nmt.training.embeddings import word_vectors
+from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs
+from nmt.vocab import VocabError
+
+logger = logging.getLogger(__name__)
+
+
+def new_model(values: Mapping[str, Any], dim_vocabs: Sequence[int], seed: int) -> Model:
+    """A model to be trained, as the options of training want it to begin.
+
+    Its parameters are drawn as Marian initialises them; ``--embedding-vectors`` and ``--pretrained-model``
+    take the place of some. It has the dropouts of the options.
+
+    values: all options of training by attribute name. dim_vocabs: ids in each vocabulary. seed: of what is
+    drawn. ``UnsupportedOptionError`` for a model that there is not, ``ParameterError`` if a parameter of the
+    pretrained model has another shape, ``WordVectorsError`` for word vectors that do not fit.
+    """
+    options = new_model_options(values, tuple(dim_vocabs))
+    check_options(options)
+    # Marian reads these of the command line, and keeps them out of its models.
+    training = {name: values[attribute] for name in TRAINING if (attribute := _attribute(name)) in values}
+    params = initial_values(replace(options, extra=training), seed)
+    if values["embedding_vectors"]:
+        normalization = values["embedding_normalization"]
+        params |= word_vectors(options, values["embedding_vectors"], normalization=normalization, seed=seed)
+    if values["pretrained_model"]:
+        params |= _pretrained(values["pretrained_model"], params, options)
+    return _model(options, params, values)
+
+
+def reloaded_model(checkpoint: Checkpoint, values: Mapping[str, Any]) -> Model:
+    """The model of a checkpoint, with the dropouts of the options of training.
+
+    ``VocabError`` if the vocabularies have other sizes (``dim_vocabs`` of the values) than the model.
+    """
+    own, given = checkpoint.options.dim_vocabs, tuple(values["dim_vocabs"])
+    if own != given:
+        raise VocabError(
+            f"--vocabs: sizes of {list(given)}, but the model {values['model']} has {list(own)} "
+            "(dim-vocabs); expected the vocabularies that it was trained with"
+        )
+    return _model(checkpoint.options, checkpoint.learner.params, values)
+
+
+def with_model_options(values: Mapping[str, Any], options: ModelOptions, path: str) -> dict[str, Any]:
+    """The options of training with those of the model in the file ``path``, which count, as in Marian.
+
+    A warning names those that were given otherwise.
+    """
+    own = {_attribute(name): options[name] for name in options.given if _attribute(name) in values}
+    other = [name for name in options.given if values.get(_attribute(name)) not in _unsaid(name, options)]
+    if other:
+        said = ", ".join(f"{name}: {options[name]}" for name in sorted(other))
+        logger.warning("%s was made with other options, which count: %s", path, said)
+    return {**values, **own}
+
+
+def _unsaid(name: str, options: ModelOptions) -> tuple[Any, ...]:
+    """Values of the command line that do not contradict the model."""
+    plain = getattr(ModelOptions(), _attribute(name))
+    return (None, plain, options[name])
+
+
+def _model(options: ModelOptions, params: Mapping[str, Any], values: Mapping[str, Any]) -> Model:
+    return Model(
+        options, params, Dropouts.from_options(values), marian_exact=values.get("marian_exact", False)
+    )
+
+
+def _pretrained(path: str, drawn: Mapping[str, Any], options: ModelOptions) -> dict[str, np.ndarray]:
+    """The parameters in the model file ``path`` that the model has, too."""
+    items = {name: array for name, array in read_items(path).items() if not name.startswith("special:")}
+    found = find_type(options.type).names.in_graph(items, options)
+    taken = {name: array.astype(np.float32, copy=False) for name, array in found.items() if name in drawn}
+    wrong = [
+        f"{name} {array.shape}, expected {tuple(drawn[name].shape)}"
+        for name, array in taken.items()
+        if array.shape != drawn[name].shape
+    ]
+    if wrong:
+        raise ParameterError(f"{path}: parameters of another shape than the model's: {'; '.join(wrong)}")
+    logger.info(
+        "[training] %d of %d parameters from the pretrained model %s", len(taken), len(drawn), os.fspath(path)
+    )
+    for names, what in ((set(drawn) - set(taken), "drawn"), (set(found) - set(drawn), "not used")):
+        if names:
+            logger.warning("%s: %d parameters %s: %s", path, len(names), what, ", ".join(sorted(names)))
+    return taken
+
+
+def _attribute(name: str) -> str:
+    return name.replace("-", "_")

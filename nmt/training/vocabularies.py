@@ -1,0 +1,168 @@
+"""The vocabularies of a training: read from their files, which are made from the training text if missing."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nmt.data.lines import STANDARD_INPUT, open_input
+from nmt.models.support import find_type
+from nmt.options import OptionError
+from nmt.vocab import INPUT_TYPES, Vocab, VocabError, load_vocab
+from nmt.vocabs.creation import YAML_ENDINGS, create_vocab
+
+logger = logging.getLogger(__name__)
+
+EXTRA = ("guided-alignment", "data-weighting")
+"""Options that may name a field of ``--tsv`` that is no text."""
+
+
+class TrainingVocabs(NamedTuple):
+    """The vocabularies of all streams, sources first."""
+
+    vocabs: tuple[Vocab, ...]
+    paths: tuple[str, ...]
+    """Their files, some of which may be the same."""
+    dim_vocabs: tuple[int, ...]
+    """How many ids a new model has for each: as many as the file, or ``--dim-vocabs`` of words."""
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Where the words of a stream come from.
+
+    text: the file; field: which of those between tabs, None for the whole line. dim: ``--dim-vocabs``.
+    """
+
+    text: str
+    field: int | None
+    path: str
+    dim: int
+    input_type: str
+
+
+def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
+    """The vocabularies that ``--vocabs`` names, or those beside the training text.
+
+    A file that does not exist is made from the text of the streams that name it: words by how often they come
+    (``.yml``, ``.yaml``, ``.json``) or pieces (``.spm``, with ``--sentencepiece-options`` and
+    ``--sentencepiece-max-lines``), ``--dim-vocabs`` of them at most. Without ``--vocabs`` each text has
+    ``TEXT.yml`` (or ``.yaml``, ``.json``, if that exists), and the fields of a ``--tsv`` share one.
+
+    values: all options of training by attribute name.
+    ``OptionError`` where the options do not say what can be done, ``VocabError`` for a file that is damaged
+    or does not fit, ``OSError`` for one that cannot be read or written.
+    """
+    streams = _streams(values)
+    sizes: dict[str, int] = {}
+    for stream in streams:
+        sizes[stream.path] = max(stream.dim, sizes.get(stream.path, 0))
+    for path in sizes:
+        if not os.path.exists(path):
+            _create(path, [stream for stream in streams if stream.path == path], sizes[path], values)
+    found: dict[tuple[str, str], Vocab] = {}
+    dims = []
+    for number, stream in enumerate(streams):
+        # How many pieces there are says their model alone, as in Marian.
+        size = 0 if stream.path.endswith(".spm") else sizes[stream.path]
+        key = (stream.path, stream.input_type)
+        if key not in found:
+            found[key] = load_vocab(
+                stream.path, size, input_type=stream.input_type, no_spm_encode=values["no_spm_encode"]
+            )
+        dims.append(max(len(found[key]), size))
+        logger.info("[data] Vocabulary of input %d: %s, %s ids", number, stream.path, f"{dims[-1]:,}")
+    vocabs = tuple(found[stream.path, stream.input_type] for stream in streams)
+    return TrainingVocabs(vocabs, tuple(stream.path for stream in streams), tuple(dims))
+
+
+def _streams(values: Mapping[str, Any]) -> list[_Stream]:
+    texts, vocabs = values["train_sets"], values["vocabs"]
+    if not texts:
+        raise OptionError("--train-sets: expected the files of the training text, got none")
+    if values["tsv"] or (len(texts) == 1 and texts[0] in STANDARD_INPUT):
+        if len(texts) != 1:
+            raise OptionError(f"--tsv: expected one file in --train-sets, got {len(texts)}")
+        sources: list[tuple[str, int | None]] = [(texts[0], field) for field in range(_fields(values))]
+    else:
+        sources = [(text, None) for text in texts]
+    if vocabs and len(vocabs) != len(sources):
+        kind = "fields of text" if values["tsv"] else "files in --train-sets"
+        raise OptionError(f"--vocabs: expected one for each of {len(sources)} {kind}, got {len(vocabs)}")
+    types = [kind for kind in values["input_types"] if kind in INPUT_TYPES]
+    return [
+        _Stream(
+            text,
+            field,
+            _nth(vocabs, i, "") or _default_path(text),
+            _nth(values["dim_vocabs"], i, 0),
+            _nth(types, i, INPUT_TYPES[0]),
+        )
+        for i, (text, field) in enumerate(sources)
+    ]
+
+
+def _fields(values: Mapping[str, Any]) -> int:
+    """How many fields of ``--tsv`` are text."""
+    if values["tsv_fields"]:
+        return int(values["tsv_fields"]) - sum(_in_fields(values, name) for name in EXTRA)
+    return len(find_type(values["type"]).encoders) + 1
+
+
+def _nth(items: Sequence[Any], index: int, default: Any) -> Any:
+    return items[index] if index < len(items) else default
+
+
+def _default_path(text: str) -> str:
+    """The vocabulary beside a text."""
+    paths = [text + ending for ending in YAML_ENDINGS]
+    return next(filter(os.path.exists, paths), paths[0])
+
+
+def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[str, Any]) -> None:
+    texts = sorted({stream.text for stream in streams})
+    if any(text in STANDARD_INPUT for text in texts):
+        raise OptionError(
+            f"--vocabs: {path} does not exist, and the text on standard input can be read once only; "
+            "make vocabularies first, with mgraph vocab"
+        )
+    given = [name for name in EXTRA if _in_fields(values, name)]
+    if given:
+        raise OptionError(
+            f"--vocabs: {path} does not exist, and is not made from fields of --tsv that hold --{given[0]} "
+            "too, as in Marian; make vocabularies first, with mgraph vocab"
+        )
+    logger.info("[data] Creating vocabulary %s from %s", path, ", ".join(texts))
+    fields = [stream.field for stream in streams if stream.field is not None]
+    create_vocab(
+        path,
+        (line for text in texts for line in _lines(text, fields)),
+        size,
+        input_type=streams[0].input_type,
+        options=values["sentencepiece_options"],
+        max_lines=values["sentencepiece_max_lines"],
+        seed=values["seed"],
+    )
+
+
+def _in_fields(values: Mapping[str, Any], name: str) -> bool:
+    return bool(values["tsv"]) and values[name.replace("-", "_")] not in ("", "none")
+
+
+def _lines(text: str, fields: Sequence[int]) -> Iterator[bytes]:
+    """The lines of a text, or some of their fields with a space between."""
+    with open_input(text) as stream:
+        for number, line in enumerate(stream, 1):
+            if not fields:
+                yield line
+                continue
+            found = line.removesuffix(b"\n").split(b"\t")
+            if len(found) <= max(fields):
+                raise VocabError(
+                    f"{text}:{number}: expected at least {max(fields) + 1} fields with tabs between, "
+                    f"got {len(found)}"
+                )
+            yield b" ".join(found[field] for field in fields)
