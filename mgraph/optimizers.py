@@ -6,7 +6,9 @@ Source: Marian, ``optimizers/optimizers.h``; the options ``--learn-rate``, ``--o
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -49,7 +51,7 @@ class Optimizer(ABC):
 
     def transformation(self) -> optax.GradientTransformation:
         """The whole update but for the learning rate, usable in any optax loop."""
-        clip = [optax.clip_by_global_norm(self.clip_norm)] if self.clip_norm else []
+        clip = [clip_by_norm(self.clip_norm)] if self.clip_norm else []
         return optax.chain(*clip, self.direction())
 
     def update(self, graph: ExpressionGraph) -> float:
@@ -104,38 +106,76 @@ def _updater(transformation: optax.GradientTransformation) -> Any:
     def step(params: Any, gradients: Any, state: Any, rate: Any) -> tuple[Any, Any, Any]:
         norm = optax.tree.norm(gradients)
         moves, state = transformation.update(_wider(gradients), state, _wider(params))
-        params = jax.tree.map(lambda p, m: (p - rate * m).astype(p.dtype), params, moves)
-        return params, state, norm
+        return moved(params, moves, rate), state, norm
 
     return step
+
+
+def moved(params: Any, moves: Any, rate: Any) -> Any:
+    """``p - rate * move`` for each parameter, in its element type."""
+    return jax.tree.map(lambda p, m: (p - rate * m).astype(p.dtype), params, moves)
+
+
+def clip_by_norm(limit: float) -> optax.GradientTransformation:
+    """``g *= limit / norm`` where the L2 norm over all gradients is more than ``limit``.
+
+    Gradients that are not finite stay so. Source: Marian, ``--clip-norm``.
+    """
+
+    def update(gradients: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
+        norm = optax.tree.norm(gradients)
+        factor = jnp.where(norm > limit, limit / norm, 1)
+        return jax.tree.map(lambda g: g * factor.astype(g.dtype), gradients), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+class OptimizerState(NamedTuple):
+    """State of the transformations of Marian's optimisers."""
+
+    steps: Any
+    """Updates since the moments were zero; int32, shape ()."""
+    moments: dict[str, Any]
+    """Running averages of the gradients, each like the parameters, by the names that Marian has for them in
+    ``.optimizer.npz``."""
+
+
+Rule = Callable[..., tuple[Any, ...]]
+"""``(steps, gradient, parameter, *moments)`` to the direction and the new moments, for one array."""
+
+
+def _by_rule(names: tuple[str, ...], rule: Rule) -> optax.GradientTransformation:
+    """The transformation that applies ``rule`` to each parameter, with the moments ``names``."""
+
+    def init(params: Any) -> OptimizerState:
+        return OptimizerState(
+            jnp.zeros((), jnp.int32), {name: jax.tree.map(jnp.zeros_like, params) for name in names}
+        )
+
+    def update(gradients: Any, state: OptimizerState, params: Any = None) -> tuple[Any, OptimizerState]:
+        steps = state.steps + 1
+        tree: Any
+        leaves, tree = jax.tree.flatten(gradients)
+        values = [None] * len(leaves) if params is None else tree.flatten_up_to(params)
+        before = [tree.flatten_up_to(state.moments[name]) for name in names]
+        found = [rule(steps, *of_one) for of_one in zip(leaves, values, *before, strict=True)]
+        moves, *after = ([*part] for part in zip(*found, strict=True)) if found else [[] for _ in (0, *names)]
+        moments = {name: tree.unflatten(part) for name, part in zip(names, after, strict=True)}
+        return tree.unflatten(moves), OptimizerState(steps, moments)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _at_least_normal(eps: float, kind: Any) -> float:
+    """``eps``, or twice the smallest normal number of the type if that is more: nothing divides by 0."""
+    return max(eps, 2 * float(jnp.finfo(kind).smallest_normal))
 
 
 class Sgd(Optimizer):
     """``p -= eta * g``."""
 
     def direction(self) -> optax.GradientTransformation:
-        return optax.identity()
-
-
-class AdagradState(NamedTuple):
-    """State of ``scale_by_adagrad``."""
-
-    sum_of_squares: Any
-    """Per parameter, of its shape."""
-
-
-def scale_by_adagrad(eps: float) -> optax.GradientTransformation:
-    """``G += g^2``; direction ``g / (sqrt(G) + eps)``. Optax's own puts ``eps`` under the root."""
-
-    def init(params: Any) -> AdagradState:
-        return AdagradState(jax.tree.map(jnp.zeros_like, params))
-
-    def update(gradients: Any, state: AdagradState, params: Any = None) -> tuple[Any, AdagradState]:
-        total = jax.tree.map(lambda s, g: s + g * g, state.sum_of_squares, gradients)
-        moves = jax.tree.map(lambda g, s: g / (jnp.sqrt(s) + eps), gradients, total)
-        return moves, AdagradState(total)
-
-    return optax.GradientTransformation(init, update)
+        return _by_rule((), lambda steps, g, p: (g,))
 
 
 class Adagrad(Optimizer):
@@ -146,7 +186,11 @@ class Adagrad(Optimizer):
         self.eps = float(eps)
 
     def direction(self) -> optax.GradientTransformation:
-        return scale_by_adagrad(self.eps)
+        def rule(steps: Any, g: Any, p: Any, total: Any) -> tuple[Any, Any]:
+            total = total + g * g
+            return g / (jnp.sqrt(total) + _at_least_normal(self.eps, g.dtype)), total
+
+        return _by_rule(("adagrad_gt",), rule)
 
 
 class Adam(Optimizer):
@@ -167,8 +211,24 @@ class Adam(Optimizer):
         clip_norm: float = 0.0,
     ) -> None:
         super().__init__(learn_rate, clip_norm)
+        for name, beta in (("beta1", beta1), ("beta2", beta2)):
+            if not 0 <= beta < 1:
+                raise ArgumentError(f"expected a {name} of at least 0 and less than 1, got {beta}")
         self.beta1, self.beta2, self.eps, self.decay = map(float, (beta1, beta2, eps, decay))
 
     def direction(self) -> optax.GradientTransformation:
-        moments = optax.scale_by_adam(self.beta1, self.beta2, self.eps)
-        return optax.chain(moments, optax.add_decayed_weights(self.decay)) if self.decay else moments
+        def rule(steps: Any, g: Any, p: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
+            # 1 - beta is taken of the rounded beta, or moments and corrections would differ in scale.
+            b1, b2 = (float(g.dtype.type(beta)) for beta in (self.beta1, self.beta2))
+            m = b1 * m + (1 - b1) * g
+            v = b2 * v + (1 - b2) * (g * g)
+            root = jnp.sqrt(v / bias_correction(b2, steps, g.dtype))
+            move = m / bias_correction(b1, steps, g.dtype) / (root + _at_least_normal(self.eps, g.dtype))
+            return (move + self.decay * p if self.decay else move), m, v
+
+        return _by_rule(("adam_mt", "adam_vt"), rule)
+
+
+def bias_correction(beta: float, steps: Any, kind: Any) -> Any:
+    """``1 - beta^steps``, to the last digits also where that is near 0."""
+    return -jnp.expm1(steps.astype(kind) * (math.log(beta) if beta else -math.inf))

@@ -1,4 +1,4 @@
-"""Marian's translation models: load, translate, score; and the command ``mgraph``.
+"""Marian's translation models: load, translate, score, train; and the command ``mgraph``.
 
 Public names are loaded when they are first used, so ``import nmt`` costs nothing.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nmt.scorer import Score as Score
     from nmt.scorer import Scorer as Scorer
     from nmt.search.hypothesis import Hypothesis as Hypothesis
+    from nmt.trainer import Trainer as Trainer
     from nmt.translation import Translation as Translation
     from nmt.translator import Translator as Translator
     from nmt.vocab import load_vocab as load_vocab
@@ -23,6 +24,7 @@ HOMES = {
     "OptionError": "nmt.options",
     "Score": "nmt.scorer",
     "Scorer": "nmt.scorer",
+    "Trainer": "nmt.trainer",
     "Translation": "nmt.translation",
     "Translator": "nmt.translator",
     "load_model": "nmt.models",

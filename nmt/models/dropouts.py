@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mgraph import ArgumentError
+
+_OPTIONS = {
+    "rnn": "dropout_rnn",
+    "src": "dropout_src",
+    "trg": "dropout_trg",
+    "transformer": "transformer_dropout",
+    "transformer_attention": "transformer_dropout_attention",
+    "transformer_ffn": "transformer_dropout_ffn",
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,11 @@ class Dropouts:
         for name, value in vars(self).items():
             if not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise ArgumentError(f"dropout {name}: expected a probability from 0 to 1, got {value!r}")
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any]) -> Dropouts:
+        """Those that training options ask for."""
+        return cls(**{name: values[option] for name, option in _OPTIONS.items()})
 
 
 NO_DROPOUT = Dropouts()

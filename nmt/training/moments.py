@@ -31,7 +31,7 @@ MOMENTS: Mapping[str, tuple[str, ...]] = {
 BETAS = (0.9, 0.999)
 """Adam's, without ``--optimizer-params``."""
 MASTER, AVERAGE, DENOMINATORS = "master_parameters", "exp_smoothing", "adam_denoms"
-COST_SCALING, AVERAGE_WORDS = "cost_scaling", "average_words"
+COST_SCALING, AVERAGE_WORDS, ERRORS = "cost_scaling", "average_words", "quantization_errors"
 """Ours, see ``LearnerState``. Marian forgets these numbers, and takes no notice of the items."""
 _ALIGNED = PADDING // 4
 
@@ -74,6 +74,8 @@ class Moments:
             items[COST_SCALING] = np.array([state.cost_scale], np.float64)
         if state.average_words:
             items[AVERAGE_WORDS] = np.array([[state.average_words]], np.float64)
+        if state.errors is not None:
+            items[ERRORS] = flat(state.errors, order)
         return items
 
     def fresh(self, params: Tensors) -> LearnerState:
@@ -111,6 +113,7 @@ class Moments:
             state.cost_scale = (factor, int(count))
         if AVERAGE_WORDS in items:
             (state.average_words,) = _numbers(items[AVERAGE_WORDS], 1, f"{path}: {AVERAGE_WORDS}")
+        state.errors = rows.get(ERRORS)
         return state
 
     def _steps(self, items: Mapping[str, np.ndarray], path: str, updates: int) -> int:
@@ -138,7 +141,7 @@ def flat(tensors: Tensors, order: Sequence[str]) -> np.ndarray:
     return np.concatenate(parts)[None]
 
 
-_ROWS = frozenset((MASTER, AVERAGE, *(name for names in MOMENTS.values() for name in names)))
+_ROWS = frozenset((MASTER, AVERAGE, ERRORS, *(name for names in MOMENTS.values() for name in names)))
 
 
 def _split(row: np.ndarray, shapes: Mapping[str, tuple[int, ...]], what: str) -> Tensors:

@@ -1,0 +1,35 @@
+"""``mgraph train``: train a model, as marian does."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+from nmt.commands.common import asks_for_help, greet
+from nmt.log import logging_as
+from nmt.options import TRAIN
+from nmt.options.config import parse
+
+COMMAND = TRAIN
+UNHEARD = {"quiet": True, "log": "", "valid_log": ""}  # of several processes the first logs
+TERMINATED = 143  # what a shell reports for a program that SIGTERM ended
+
+
+def run(argv: Sequence[str]) -> int | None:
+    """Train the model that the options describe, or go on with it; 143 after SIGTERM, as marian."""
+    if asks_for_help(TRAIN, argv):
+        return None
+    values = parse(TRAIN, argv)
+    with logging_as({**values, **UNHEARD} if values["process_id"] else values):
+        greet(TRAIN, argv, values)
+        from nmt.trainer import Trainer
+
+        trainer = Trainer(values)
+        if values["sigterm"] == "save-and-exit":
+            before = signal.signal(signal.SIGTERM, lambda number, frame: trainer.stop())
+        try:
+            trainer.train()
+        finally:
+            if values["sigterm"] == "save-and-exit":
+                signal.signal(signal.SIGTERM, before)
+    return TERMINATED if trainer.stopped else None

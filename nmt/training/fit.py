@@ -1,0 +1,207 @@
+"""``--mini-batch-fit``: as many sentences as fit into memory, by what XLA plans for compiled updates."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mgraph import ArgumentError
+from mgraph.device import memory_of
+from nmt.corpus.batch import TrainingBatch
+from nmt.data.batches import length_bucket
+from nmt.training.learner import Learner
+
+logger = logging.getLogger(__name__)
+
+MIB = 1 << 20
+EIGHT = 8
+"""Numbers of rows are multiples of this, for each device, where there are as many."""
+FULL = 0.9
+"""What part of the workspace a program must take for the search to end."""
+GROWTH = 16
+"""By what factor rows grow at most from one program that is looked at to the next."""
+
+Memory = Callable[[int, int], int]
+"""Bytes that an update by so many rows of sentences of a length needs."""
+
+
+class Fit:
+    """How many rows fit into a workspace; called with the lengths of all streams.
+
+    A few programs are compiled: for lengths `step`, twice that and so on up to `longest`, and for each one or
+    two that nearly fill the workspace. In between memory is taken to be linear in rows and in lengths; since
+    it is convex in both, that is never too little. The longest stream counts for all.
+
+    memory: what a program needs besides what is there anyway. workspace: bytes. step: the least length that
+    is told from others. longest: of all lengths, is rounded up to a multiple of it. devices: numbers of rows
+    are multiples of it. multiplier: of the answer, for batches that are divided before they are computed.
+
+    ArgumentError if not even one row for each device fits.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        workspace: int,
+        *,
+        step: int,
+        longest: int,
+        devices: int = 1,
+        multiplier: float = 1.0,
+    ) -> None:
+        self._memory, self._workspace, self._step = memory, workspace, step
+        self._devices, self._multiplier = devices, multiplier
+        self._longest = -(-longest // step) * step
+        self._rows: dict[int, int] = {}
+        self._needs: dict[int, dict[int, int]] = {length: {} for length in self._lengths()}
+        least = self._least(step)
+        for needs in self._needs.values():
+            needs[0] = least
+        rows = EIGHT * devices * step
+        for length in self._needs:
+            rows = self._search(length, rows // length) * length
+
+    def __call__(self, lengths: tuple[int, ...]) -> int:
+        """How many sentences of at most these lengths make a batch."""
+        return math.ceil(self._fitting(max(*lengths, self._step)) * self._multiplier)
+
+    @property
+    def typical_words(self) -> int:
+        """The target words of a batch, on average over the lengths."""
+        lengths = range(self._step, self._longest + 1, self._step)
+        return sum(self((length,)) * length for length in lengths) // len(lengths)
+
+    def _lengths(self) -> list[int]:
+        """Those that are looked at."""
+        found = [self._step]
+        while found[-1] < self._longest:
+            found.append(min(2 * found[-1], self._longest))
+        return found
+
+    def _look(self, rows: int, length: int) -> int:
+        """What a program needs."""
+        needs = self._needs[length]
+        if rows not in needs:
+            needs[rows] = self._memory(rows, length)
+        return needs[rows]
+
+    def _least(self, length: int) -> int:
+        """What a row for each device needs, which fits."""
+        needed = self._look(self._devices, length)
+        if needed > self._workspace:
+            raise ArgumentError(
+                f"--mini-batch-fit: {self._devices} sentences of {length} words, one for each device, need"
+                f" {needed / MIB:.0f} MB, more than --workspace {self._workspace / MIB:.0f}"
+            )
+        return needed
+
+    def _fitting(self, length: int) -> int:
+        """The rows for sentences of a length, at least the step."""
+        if length > self._longest:  # at worst memory is quadratic in the length
+            rows = self._fitting(self._longest) * self._longest**2 // length**2
+            return self._even(max(rows, self._devices))
+        if length not in self._rows:
+            low, high = self._devices, max(max(needs) for needs in self._needs.values())
+            while low < high:
+                middle = -(-(low + high) // 2)
+                low, high = (middle, high) if self._fits(middle, length) else (low, middle - 1)
+            self._rows[length] = self._even(low)
+        return self._rows[length]
+
+    def _even(self, rows: int) -> int:
+        """Rounded down to what is quick to compute."""
+        unit = self._devices * (EIGHT if rows >= EIGHT * self._devices else 1)
+        return rows // unit * unit
+
+    def _fits(self, rows: int, length: int) -> bool:
+        lengths = sorted(self._needs)
+        needs = [self._needed(rows, known) for known in lengths]
+        return float(np.interp(length, lengths, needs)) <= self._workspace
+
+    def _needed(self, rows: int, length: int) -> float:
+        """Bytes for rows of a length that was looked at, at most: linear between programs, beyond them in
+        proportion."""
+        needs = self._needs[length]
+        known = sorted(needs)
+        if rows > known[-1]:
+            return needs[known[-1]] * rows / known[-1]
+        return float(np.interp(rows, known, [needs[have] for have in known]))
+
+    def _search(self, length: int, guess: int) -> int:
+        """Look at programs for a length until one nearly fills the workspace; the rows that fit."""
+        needs, rows = self._needs[length], max(self._even(guess), self._devices)
+        while rows not in needs:
+            self._look(rows, length)
+            fitting = self._estimate(length)
+            if fitting < self._devices:
+                self._least(length)
+                fitting = self._estimate(length)
+            full = max(need for need in needs.values() if need <= self._workspace)
+            if fitting < max(needs) and full >= FULL * self._workspace:
+                return max(fitting, self._devices)
+            rows = max(min(fitting, GROWTH * max(needs)), self._devices)
+        return rows
+
+    def _estimate(self, length: int) -> int:
+        """The most rows of a length that was looked at that fit, by what is known."""
+        steps = list(pairwise(sorted(self._needs[length].items())))
+        (r0, m0), (r1, m1) = next((step for step in steps if step[1][1] > self._workspace), steps[-1])
+        slope = max((m1 - m0) / (r1 - r0), 1.0)
+        return self._even(r0 + int((self._workspace - m0) / slope))
+
+
+def fitting(learner: Learner, values: Mapping[str, Any]) -> Fit | None:
+    """How many sentences fit, as ``mini-batch-fit``, ``mini-batch-fit-step`` and ``workspace`` ask for;
+    ``None`` without.
+
+    The workspace is what each device has for the values of an update and their gradients, besides parameters,
+    moments and averages; below 0 it is all of the device's memory but so many MB. ``optimizer-delay``
+    multiplies the batch, unless it grows (``mini-batch-warmup``). ArgumentError if one sentence is too much.
+
+    Source: Marian, ``GraphGroup::collectStats``, which tries sizes out instead.
+    """
+    if not values["mini_batch_fit"]:
+        return None
+    delay, step = values["optimizer_delay"], values["mini_batch_fit_step"]
+    grows = values["mini_batch_warmup"] not in ("0", "")
+    streams = learner.objective.model.sources + 1
+    extras = bool(values["data_weighting"]), values["guided_alignment"] != "none"
+
+    def memory(rows: int, length: int) -> int:
+        batch = blank(rows, length, streams, *extras)
+        return learner.memory(batch, last_of_several=grows or delay > 1) - learner.held
+
+    workspace = values["workspace"] * MIB
+    if workspace < 0:
+        workspace += memory_of(None) - learner.held
+    logger.info("[batching] Collecting statistics for batch fitting with step size %d", step)
+    fit = Fit(
+        memory,
+        workspace,
+        step=step,
+        longest=length_bucket(values["max_length"]),
+        devices=learner.placement.devices,
+        multiplier=1.0 if grows else delay,
+    )
+    logger.info("[batching] Done. Typical MB size is %s target words", f"{fit.typical_words:,}")
+    return fit
+
+
+def blank(
+    rows: int, length: int, streams: int, weights: bool = False, alignment: bool = False
+) -> TrainingBatch:
+    """A batch of that shape."""
+    ids = np.broadcast_to(np.int32(0), (rows, length))
+    mask = np.broadcast_to(np.float32(1), (rows, length))
+    return TrainingBatch(
+        (ids,) * streams,
+        (mask,) * streams,
+        rows,
+        mask if weights else None,
+        np.broadcast_to(np.float32(0), (rows, length, length)) if alignment else None,
+    )

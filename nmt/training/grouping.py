@@ -1,0 +1,112 @@
+"""From batches of the corpus to the batches of one update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph import ArgumentError
+from nmt.corpus.batch import TrainingBatch
+
+LEAST_WORDS = 256
+"""Target words that a shortened batch keeps: fewer do not pay."""
+ROUNDING = 0.25
+"""How much a number of batches may grow when it is rounded up."""
+
+
+class Group(NamedTuple):
+    """What one update is made of."""
+
+    batches: list[TrainingBatch]
+    taken: int
+    """How many batches of the corpus it took in this epoch."""
+
+
+class Grouping:
+    """Splits batches (``--optimizer-delay``), or gathers them as batches grow (``--mini-batch-warmup``).
+
+    Without growth an update is one batch of the corpus in ``ceil(delay)`` parts whose gradients are summed:
+    the update is the same, the memory is not. With growth ``multiplier()`` says how many batches an update
+    shall have; they are gathered, and shortened to just that.
+
+    reference: target words of an update at full growth (``--mini-batch-words``); 0 for what the batches have.
+    round_up: to numbers of batches that are multiples of a power of two (``--mini-batch-round-up``).
+    """
+
+    def __init__(
+        self,
+        *,
+        delay: float = 1.0,
+        multiplier: Callable[[], float] | None = None,
+        reference: int = 0,
+        round_up: bool = True,
+    ) -> None:
+        if not delay > 0:
+            raise ArgumentError(f"--optimizer-delay: expected a number above 0, got {delay}")
+        self.delay, self.multiplier, self.reference, self.round_up = delay, multiplier, reference, round_up
+        self.typical_words = float(reference)
+        """Running average of the target words of a batch, part of a checkpoint."""
+        self._pending: list[TrainingBatch] = []
+        self._taken = 0
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any], multiplier: Callable[[], float]) -> Grouping:
+        """``optimizer-delay``, ``mini-batch-warmup``, ``mini-batch-words`` and ``mini-batch-round-up``."""
+        grows = values["mini_batch_warmup"] not in ("0", "")
+        return cls(
+            delay=values["optimizer_delay"],
+            multiplier=multiplier if grows else None,
+            reference=values["mini_batch_words"],
+            round_up=values["mini_batch_round_up"],
+        )
+
+    def begin_epoch(self) -> None:
+        """Batches that are pending stay; from now on those of a new epoch are counted."""
+        self._taken = 0
+
+    def add(self, batch: TrainingBatch) -> Group | None:
+        """The next update, or None if it needs more batches."""
+        if self.multiplier is None:
+            return Group(batch.split(math.ceil(self.delay)) if self.delay > 1 else [batch], 1)
+        self._pending.append(batch)
+        self._taken += 1
+        ratio = self.multiplier()
+        if self.reference:
+            self.typical_words = float(
+                np.float32(0.99) * np.float32(self.typical_words) + np.float32(0.01) * np.float32(batch.words)
+            )
+            ratio *= self.reference / self.typical_words
+        if self.round_up:
+            ratio = rounded_up(ratio)
+        count = len(self._pending)
+        if count < ratio:
+            return None
+        batches = [_shortened(pending, ratio / count, alone=count == 1) for pending in self._pending]
+        taken, self._pending, self._taken = self._taken, [], 0
+        return Group(batches, taken)
+
+
+def rounded_up(ratio: float) -> float:
+    """``ratio`` rounded up to a multiple of the largest power of two that adds at most a quarter."""
+    if ratio == 0:
+        return ratio
+    power = 1
+    while power * 2 < ratio:
+        power *= 2
+    while power:
+        proposed = math.ceil(ratio / power) * power
+        if (proposed - ratio) / ratio <= ROUNDING:
+            return float(proposed)
+        power //= 2
+    return ratio
+
+
+def _shortened(batch: TrainingBatch, part: float, *, alone: bool) -> TrainingBatch:
+    least = 1
+    if alone:
+        least = 1 + (LEAST_WORDS * batch.sentences - 1) // batch.words
+    size = max(math.ceil(batch.sentences * part), least)
+    return batch.split(1, size)[0] if size < batch.sentences else batch

@@ -1,0 +1,206 @@
+"""One run of training: from the options to the last checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from nmt.corpus.corpus import Corpus
+from nmt.training.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
+from nmt.training.fit import fitting
+from nmt.training.grouping import Group, Grouping
+from nmt.training.learner import Learner
+from nmt.training.placement import ONE_DEVICE, Placement
+from nmt.training.processes import Agreement, Processes
+from nmt.training.reports import Reports
+from nmt.training.scheduler import Scheduler
+from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
+from nmt.training.state import TrainingState
+from nmt.training.units import Unit, progress
+from nmt.validation import Validation
+
+logger = logging.getLogger(__name__)
+
+SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
+"""Keys of ours in ``.progress.yml``: what else a run needs to go on bit by bit."""
+SILENT = {"log_json": "", "tensorboard": "", "progress": False}
+"""What all processes but the first report."""
+
+
+class Session:
+    """Training with one set of options, begun anew or gone on with.
+
+    values: all options of ``mgraph train``, by attribute name. stopped: asked after each update whether to
+    end, as after SIGTERM. placement: the devices that share updates. With several processes each has its
+    session, and the first writes all files.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        stopped: Callable[[], bool],
+        placement: Placement = ONE_DEVICE,
+    ) -> None:
+        self._processes = Processes()
+        self._stopped = Agreement(self._processes, stopped)
+        with self._processes.in_turn():
+            found = None if values["no_reload"] else load_checkpoint(values["model"], values)
+            if found:
+                values = with_model_options(values, found.options, values["model"])
+            vocabs, paths, dims = load_or_create_vocabs(values)
+        values = {**values, "vocabs": paths, "dim_vocabs": dims}
+        self.state = found.state if found else TrainingState(values["learn_rate"])
+        seed = self._processes.shared(values["seed"] or time.time_ns() % 2**31)
+        self.seed = int(self.state.extra.setdefault(SEED, str(seed)))
+        values["marian_exact"] = self._is_exact(values["marian_exact"])
+        model = reloaded_model(found, values) if found else new_model(values, dims, self.seed)
+        self.values, self.options = values, model.options
+        self.learner = Learner.from_options(model, values, seed=self.seed, placement=placement)
+        if found:
+            self.learner.restore(found.learner)
+        self.validation = Validation.from_options(values, model.options, vocabs)
+        if self.validation:
+            self.validation.register(self.state)
+        stalled = self.validation.stalled if self.validation else None
+        self.scheduler = Scheduler.from_options(values, self.state, stalled=stalled)
+        sizes = fitting(self.learner, values)
+        alone = stopped if self._processes.count == 1 else None
+        self.corpus = Corpus.from_options(values, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
+        self.grouping = Grouping.from_options(values, self.scheduler.batch_size_multiplier)
+        self.grouping.typical_words = float(self.state.extra.get(TYPICAL_WORDS, self.grouping.typical_words))
+
+    def _is_exact(self, asked: bool) -> bool:
+        """Whether to use Marian's own gradients: as asked, or as the run did that is gone on with."""
+        before = self.state.extra.setdefault(EXACT, str(asked).lower()) == "true"
+        if before and not asked:
+            logger.info("[training] Going on with --marian-exact, as before")
+        if asked and not before:
+            logger.warning("[training] --marian-exact from now on; the updates before were without it")
+            self.state.extra[EXACT] = "true"
+        return asked or before
+
+    def run(self) -> None:
+        """Train until the options say that it is enough, or somebody asks to stop; then save."""
+        with closing(self.corpus), self._reports() as reports:
+            self.scheduler.on_display = lambda record: reports.add(
+                "train", self.state.batches, record.figures
+            )
+            self.scheduler.started()
+            restored = self._restore_corpus()
+            while self._going():
+                if not restored:
+                    self._begin_epoch()
+                restored = False
+                self._epoch(reports)
+                if self._going():
+                    self._end_epoch()
+            self.scheduler.finished(interrupted=self._stopped())
+            if not self.state.loaded:
+                if not self.state.validated and not self._stopped():
+                    self._validate(reports)
+                self._save(final=True)
+        self._processes.shared()  # if one left early the others would not save in peace
+
+    def _going(self) -> bool:
+        return not self._stopped() and self.scheduler.keep_going()
+
+    def _restore_corpus(self) -> bool:
+        """Whether the corpus stands where the last run left it."""
+        state = self.state
+        begun = state.seed_corpus or state.batches_epoch or state.epochs > 1
+        if not begun or self.values["no_restore_corpus"]:
+            return False
+        logger.info("[data] Restoring the corpus state to epoch %d, batch %d", state.epochs, state.batches)
+        self.corpus.restore(state.seed_batch, state.seed_corpus, state.batches_epoch, epoch=state.epochs)
+        return True
+
+    def _begin_epoch(self) -> None:
+        self.corpus.begin_epoch()
+        self.state.seed_batch, self.state.seed_corpus = self.corpus.seed_batch, self.corpus.seed_corpus
+
+    def _epoch(self, reports: Reports) -> None:
+        """The updates of what is left of an epoch."""
+        self.grouping.begin_epoch()
+        for batch in self.corpus:
+            self._stopped.ask()
+            if not self._going():
+                break
+            group = self.grouping.add(batch)
+            if group is None:
+                continue
+            self._update(group)
+            self._reset_optimizer()
+            # Marian saves first; then what follows is lost to a run that goes on from there.
+            if self.scheduler.validating and self._going():
+                self._validate(reports)
+            if self.scheduler.replacing_with_smoothed:
+                self.learner.replace_with_smoothed()
+            if self.scheduler.saving:
+                self._save()
+
+    def _update(self, group: Group) -> None:
+        result = self.learner.update(
+            group.batches,
+            learn_rate=self.scheduler.learn_rate,
+            number=self.state.batches + 1,
+            gradient_norms=self._gradient_norms(),
+        )
+        self.scheduler.update(result._replace(batches=group.taken))
+
+    def _gradient_norms(self) -> tuple[float, float]:
+        """Average and variance of the norms of gradients, if the learner scales gradients by them."""
+        kind, state = self.learner.needs_gradient_norms, self.state
+        if not kind:
+            return 0.0, 0.0
+        self.scheduler.settle()
+        if kind == "log":
+            return state.log_gradient_norm_avg, state.log_gradient_norm_var
+        return state.gradient_norm_avg, state.gradient_norm_var
+
+    def _end_epoch(self) -> None:
+        for line in self.corpus.report().lines():
+            logger.info("[data] %s", line)
+        self.corpus.end_epoch()
+        self.state.seed_batch, self.state.seed_corpus = self.corpus.seed_batch, self.corpus.seed_corpus
+        self.scheduler.new_epoch()
+        self._reset_optimizer()
+
+    def _reset_optimizer(self) -> None:
+        if self.scheduler.reset_optimizer:
+            self.learner.reset_optimizer()
+
+    def _validate(self, reports: Reports) -> None:
+        if not self.validation:
+            return
+        self.scheduler.settle()
+        before = self.validation.stalled(self.state)
+        params = self.learner.params(smoothed=True)
+        if self._processes.is_first:
+            paths = self.values["model"], self.values, self.options, params
+            self.validation.run(
+                params, self.state, partial(save_best, *paths), partial(save_for_script, *paths)
+            )
+            reports.add("valid", self.state.batches, self.validation.latest)
+        self.state.validators.update(self._processes.shared(self.state.validators))
+        stalled = self.validation.stalled(self.state)
+        if stalled > before:
+            self.scheduler.new_stalled(stalled)
+            self._reset_optimizer()
+        self.state.validated = True
+
+    def _save(self, *, final: bool = False) -> None:
+        self.scheduler.settle()
+        self.state.extra[TYPICAL_WORDS] = repr(self.grouping.typical_words)
+        learner, path = self.learner.state(), self.values["model"]
+        if self._processes.is_first:
+            save_checkpoint(path, self.values, self.options, learner, self.state, final=final)
+
+    def _reports(self) -> Reports:
+        after = progress(self.values["after"].partition(",")[0], "--after")
+        total = self.values["after_batches"] or (after.n if after.unit is Unit.UPDATES else 0)
+        values = self.values if self._processes.is_first else {**self.values, **SILENT}
+        return Reports(values, total or None, self.state.batches)

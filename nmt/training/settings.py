@@ -1,0 +1,130 @@
+"""Marian's training options as the parts of a ``Learner``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from layers import UnsupportedOptionError, choose
+from mgraph import Adagrad, Adam, ArgumentError, Optimizer, Sgd, Type
+from nmt.loss import COMBINATIONS, LossOptions
+from nmt.models import Dropouts, Model
+from nmt.models.support import find_type
+from nmt.options.option import number
+from nmt.training.cost_scaling import CostScaling
+from nmt.training.normalization import Normalization
+from nmt.training.objective import Objective
+from nmt.training.quantization import Quantization
+from nmt.training.step import Step
+
+OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
+"""By the value of ``optimizer``."""
+MOST_PARAMETERS = {"sgd": 0, "adagrad": 1, "adam": 4}
+"""How many of ``optimizer-params`` each takes; Marian passes over more."""
+PRECISIONS = {"float32": Type.float32, "float16": Type.float16, "bfloat16": Type.bfloat16}
+
+
+def optimizer_of(values: Mapping[str, Any]) -> Optimizer:
+    """The optimiser that ``optimizer``, ``optimizer-params`` and ``clip-norm`` ask for."""
+    name = values["optimizer"]
+    make = choose("optimizer", name, OPTIMIZERS)
+    given = values["optimizer_params"][: MOST_PARAMETERS[name]]
+    return make(values["learn_rate"], *given, clip_norm=values["clip_norm"])
+
+
+def loss_of(values: Mapping[str, Any]) -> LossOptions:
+    """What is minimised."""
+    guided = values["guided_alignment"] != "none"
+    if guided and values["guided_alignment_cost"] != "ce":
+        raise UnsupportedOptionError(
+            f"guided-alignment-cost: {values['guided_alignment_cost']!r} is not supported, as in Marian;"
+            " there is 'ce'"
+        )
+    words = values["data_weighting"] and values["data_weighting_type"] == "word"
+    if values["unlikelihood_loss"] and not words:
+        raise ArgumentError("--unlikelihood-loss needs --data-weighting with --data-weighting-type word")
+    choose("multi-loss-type", values["multi_loss_type"], COMBINATIONS)
+    return LossOptions(
+        values["label_smoothing"],
+        values["unlikelihood_loss"],
+        values["guided_alignment_weight"] if guided else None,
+        values["multi_loss_type"],
+    )
+
+
+def objective_of(model: Model, values: Mapping[str, Any]) -> Objective:
+    """The loss of ``model`` with the dropouts, element type and rules that are asked for."""
+    loss = loss_of(values)
+    if loss.alignment_weight is not None and not model.attends:
+        raise UnsupportedOptionError(f"guided-alignment: a model of type {model.type} has no attention")
+    trained = Model(
+        model.options, model.params, Dropouts.from_options(values), marian_exact=model.marian_exact
+    )
+    return Objective(
+        trained,
+        loss,
+        precision_of(values["precision"]),
+        "marian" if values["marian_exact"] else "rules",
+        values["gradient_checkpointing"],
+        frozen_of(model, values),
+    )
+
+
+def frozen_of(model: Model, values: Mapping[str, Any]) -> frozenset[str]:
+    """The embeddings that are not trained. A table that both sides share is the target's
+    (``embedding-fix-trg``), as in Marian."""
+    options = model.options
+    if options.tied_embeddings_src or options.tied_embeddings_all:
+        return frozenset({"Wemb"} if values["embedding_fix_trg"] else ())
+    sources = {f"{prefix}_Wemb" for _, prefix in find_type(options.type).encoders}
+    return frozenset(
+        (sources if values["embedding_fix_src"] else set())
+        | ({"decoder_Wemb"} if values["embedding_fix_trg"] else set())
+    )
+
+
+def precision_of(types: tuple[str, ...]) -> Type:
+    """The element type that the model is computed in, of the value of ``precision``."""
+    compute, *update = types or ("float32",)
+    if update not in ([], ["float32"]):
+        raise UnsupportedOptionError(
+            f"precision: parameters are updated in 'float32', got {' '.join(map(str, update))!r}"
+        )
+    return choose("precision", compute, PRECISIONS)
+
+
+def step_of(values: Mapping[str, Any], objective: Objective) -> Step:
+    """What is done with the gradient."""
+    dynamic = values["dynamic_gradient_scaling"]
+    return Step(
+        optimizer_of(values),
+        normalize_gradient=values["normalize_gradient"],
+        check_gradient=values["check_gradient_nan"],
+        cost_scaling=CostScaling.from_options(values["cost_scaling"]),
+        dynamic=("log" if dynamic[1:2] == ("log",) else "norm") if dynamic else "",
+        largest=float(jnp.finfo(objective.precision.dtype).max),
+        frozen=objective.frozen,
+        quantization=Quantization.from_options(values),
+    )
+
+
+def normalization_of(values: Mapping[str, Any]) -> Normalization:
+    """By what the gradient is divided."""
+    dynamic = values["dynamic_gradient_scaling"]
+    try:
+        deviations = number(dynamic[0]) if dynamic else 0.0
+        fadeout = int(dynamic[2]) if len(dynamic) > 2 else 0
+    except ValueError:
+        raise ArgumentError(
+            "--dynamic-gradient-scaling: expected a number of standard deviations, 'log' or another word, and"
+            f" a number of updates, got {' '.join(map(str, dynamic))}"
+        ) from None
+    return Normalization(
+        values["normalize_gradient"],
+        values["normalize_gradient_by_ratio"],
+        deviations,
+        fadeout,
+        values["gradient_norm_average_window"],
+    )

@@ -1,0 +1,153 @@
+"""What an update does with the gradient, on the device: scale, clip, move the parameters, smooth them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from mgraph.optimizers import Optimizer, OptimizerState, clip_by_norm, moved
+from nmt.training.cost_scaling import CostScale, CostScaling, sanitized
+from nmt.training.objective import Differentiated
+from nmt.training.quantization import Quantization
+from nmt.training.smoothing import smoothed
+from nmt.training.update import Tensors
+
+
+class DeviceState(NamedTuple):
+    """What an update changes; its buffers are written over."""
+
+    params: Tensors
+    optimizer: OptimizerState
+    average: Tensors | None
+    """Exponentially smoothed parameters, if they are wanted."""
+    scale: CostScale | None
+    """With ``cost-scaling``."""
+    errors: Tensors | None = None
+    """With ``quantize-bits``: what rounding took off the parameters."""
+
+
+class Scalars(NamedTuple):
+    """Numbers that change from update to update; float32."""
+
+    rate: Any
+    """The learning rate."""
+    words: Any
+    """Target words of the update."""
+    normalizer: Any
+    """By what the gradient is divided, besides the factor of the cost."""
+    decay: Any
+    """The share of the new parameters in the average."""
+    norm_average: Any
+    """The running average of the gradient's norm per word, or of its logarithm."""
+    norm_excess: Any
+    """By how much the norm, or its logarithm, may exceed the average; infinite for no limit."""
+
+    def packed(self) -> np.ndarray:
+        """All as one array, which is sent to the device at once."""
+        return np.array(self, np.float32)
+
+
+class Reported(NamedTuple):
+    """What an update says of itself; float32, shape ()."""
+
+    cost: Any
+    labels: Any
+    gradient_norm: Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """From gradients to new parameters.
+
+    optimizer: which moves them, and clips. normalize_gradient: whether the reported norm is one per word
+    already. check_gradient: ``check-gradient-nan``. cost_scaling: the options of that name. dynamic: whether
+    to limit the gradient's norm (``norm``) or its logarithm (``log``) by running statistics; empty for not.
+    largest: the largest number of the type that the model is computed in. frozen: parameters that stay.
+    quantization: how parameters are rounded; ``None`` for not.
+
+    An update is skipped, and leaves all but the factor of the cost as it was, where the gradient is not
+    finite and one of these three options is there to see it.
+    """
+
+    optimizer: Optimizer
+    normalize_gradient: bool = False
+    check_gradient: bool = False
+    cost_scaling: CostScaling | None = None
+    dynamic: str = ""
+    largest: float = float(np.finfo(np.float32).max)
+    frozen: frozenset[str] = field(default=frozenset())
+    quantization: Quantization | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for steps that compute the same."""
+        own = (self.normalize_gradient, self.check_gradient, self.cost_scaling, self.dynamic, self.largest)
+        return type(self.optimizer), self.optimizer.hyperparameters(), own, self.frozen, self.quantization
+
+    def __call__(
+        self, state: DeviceState, found: Differentiated, packed: Any
+    ) -> tuple[DeviceState, Reported]:
+        """The state after the update, and what it reports."""
+        scalars = Scalars(*packed)
+        gradients, sane = self._checked(found.gradients, state.scale)
+        normalizer = scalars.normalizer * self._unusual(gradients, state.scale, scalars)
+        if state.scale is not None:
+            normalizer = normalizer * state.scale.factor
+        gradients = jax.tree.map(lambda g: g / normalizer, gradients)
+        norm = optax.tree.norm(gradients)
+        after = self._moved(state, gradients, scalars)
+        if sane is not None:
+            after = jax.tree.map(lambda new, old: jnp.where(sane, new, old), after, state)
+            norm = jnp.where(sane, norm, 0)
+        if self.cost_scaling and state.scale is not None and sane is not None:
+            after = after._replace(scale=self.cost_scaling.after(state.scale, sane))
+        reported = norm if self.normalize_gradient else norm / scalars.words
+        return after, Reported(found.cost, found.labels, reported)
+
+    def _checked(self, gradients: Tensors, scale: CostScale | None) -> tuple[Tensors, Any]:
+        """The gradients without infinities where that is asked for, and whether they can be used; ``None``
+        where nobody looks."""
+        if not (self.check_gradient or self.cost_scaling or self.dynamic):
+            return gradients, None
+        if self.cost_scaling and scale is not None and not self.check_gradient:
+            gradients = sanitized(gradients, scale.factor == self.cost_scaling.minimum, self.largest)
+        norm = optax.tree.norm(gradients)
+        if self.dynamic:
+            return gradients, jnp.isfinite(norm) & (norm > 0)
+        finite = [jnp.isfinite(g).all() for g in jax.tree.leaves(gradients)]
+        return gradients, jnp.stack(finite).all()
+
+    def _unusual(self, gradients: Tensors, scale: CostScale | None, scalars: Scalars) -> Any:
+        """By how much the norm is more than the average where it is far from it, else 1."""
+        if not self.dynamic:
+            return 1.0
+        norm = optax.tree.norm(gradients) / scalars.words
+        if scale is not None:
+            norm = norm / scale.factor
+        logs = self.dynamic == "log"
+        average = jnp.exp(scalars.norm_average) if logs else scalars.norm_average
+        excess = (jnp.log(norm) if logs else norm) - scalars.norm_average
+        return jnp.where(excess > scalars.norm_excess, norm / average, 1)
+
+    def _moved(self, state: DeviceState, gradients: Tensors, scalars: Scalars) -> DeviceState:
+        if self.optimizer.clip_norm:
+            gradients, _ = clip_by_norm(self.optimizer.clip_norm).update(gradients, optax.EmptyState())
+        moves, moments = self.optimizer.direction().update(gradients, state.optimizer, state.params)
+        params = self._thawed(moved(state.params, moves, scalars.rate), state.params)
+        average = state.average
+        if average is not None:
+            average = self._thawed(smoothed(average, params, scalars.decay), average)
+        errors = state.errors
+        if self.quantization and errors is not None:
+            params, errors = self.quantization(params, errors)
+        return DeviceState(params, moments, average, state.scale, errors)
+
+    def _thawed(self, after: Tensors, before: Tensors) -> Tensors:
+        """What came after, but for frozen parameters what was before."""
+        return {name: before[name] if name in self.frozen else value for name, value in after.items()}
