@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+ONE = "--devices takes the number of one GPU, got '{}'; several devices are for training"
+CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+
 
 def run(code: str) -> str:
     """What a fresh Python prints; its log goes to stdout, too."""
@@ -32,26 +35,71 @@ def test_importing_starts_nothing_and_start_starts_the_cpu() -> None:
 
 
 def test_without_a_gpu_the_cpu_is_taken_and_named() -> None:
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
     assert run("from nmt import devices\ndevices.start()\n") == (
-        f"[device] no GPU found, using the CPU, threads: {cores}\n"
+        f"[device] no GPU found, using the CPU, threads: {CORES}\n"
     )
+
+
+def refusals(first: str, calls: list[str]) -> list[str]:
+    """What calls of nmt.devices say, all in one process."""
+    code = f"from nmt import devices\nfrom mgraph import DeviceError\n{first}\n"
+    for call in calls:
+        code += f"try:\n    devices.{call}\nexcept DeviceError as error:\n    print(error)\n"
+    return run(code).splitlines()
 
 
 @pytest.mark.parametrize(
-    ("call", "reason"),
+    ("call", "devices"),
     [
-        ("start(devices=['3'])", "--devices 3: JAX finds no such GPU on this machine"),
-        ("start(devices=['0', '1'])", "--devices takes the number of one GPU, got '0 1'"),
-        ("start(devices=['all'])", "--devices takes the number of one GPU, got 'all'"),
-        ("start(), devices.start(devices=['1'])", "--devices 1: JAX runs already"),
+        ("start(devices=['3'])", "3"),
+        ("start_all(devices=['0', '1'])", "0 1"),
+        ("start_all(0, ['all'])", "all"),
     ],
 )
-def test_a_device_that_cannot_be_had(call: str, reason: str) -> None:
-    assert reason in run(
-        "from nmt import devices\nfrom mgraph import DeviceError\n"
-        f"try:\n    devices.{call}\nexcept DeviceError as error:\n    print(error)\n"
-    )
+def test_a_gpu_that_is_not_there(call: str, devices: str) -> None:
+    assert refusals("", [call]) == [f"--devices {devices}: JAX finds no such GPU on this machine"]
+
+
+def test_what_makes_no_sense_is_refused_before_jax_starts() -> None:
+    calls = {
+        "start(devices=['0', '1'])": ONE.format("0 1"),
+        "start(devices=['all'])": ONE.format("all"),
+        "start_all(0, ['1', 'x'])": "--devices takes different numbers of GPUs, or 'all', got '1 x'",
+        "start_all(0, ['1', '1'])": "--devices takes different numbers of GPUs, or 'all', got '1 1'",
+        "join_processes('', 2, 0)": "--num-processes 2 needs --coordinator HOST:PORT",
+        "join_processes('a:1', 2, 2)": "--process-id: expected a number below --num-processes 2, got 2",
+        "join_processes('here', 2, 1)": "--coordinator: expected HOST:PORT, got 'here'",
+    }
+    said = refusals("", [*calls, "join_processes('', 1, 0) or print(devices.started())"])
+    assert said == [*calls.values(), "False"]
+
+
+def test_what_comes_too_late_is_refused() -> None:
+    calls = {
+        "start(devices=['1'])": "--devices 1: JAX runs already, with the devices it has",
+        "start_all(cpu_devices=3)": "--cpu-devices 3: JAX runs already, with 1 of them",
+        "join_processes('a:1', 2, 0)": "--coordinator: JAX runs already, for one process",
+    }
+    assert refusals("devices.start()", list(calls))[1:] == [*calls.values()]
+
+
+def test_the_cpu_is_divided_into_devices() -> None:
+    assert run(
+        "from nmt import devices\n"
+        "print(len(devices.start_all(cpu_threads=1, cpu_devices=3)))\n"
+        "print(len(devices.start_all(cpu_devices=2)), len(devices.start_all()))\n"
+        "import jax, numpy as np\n"
+        "from jax.sharding import Mesh, NamedSharding, PartitionSpec as P\n"
+        "rows = NamedSharding(Mesh(np.array(jax.devices()), ('d',)), P('d'))\n"
+        "total = jax.jit(lambda x: x.sum(), in_shardings=rows)\n"
+        "print(sum(float(total(np.arange(6.0))) for _ in range(50)))\n"
+    ).splitlines() == [
+        "[device] using the CPU as 3 devices, threads: at most 1",
+        "3",
+        f"[device] no GPU found, using the CPU, threads: {CORES}",
+        "2 1",
+        "750.0",
+    ]
 
 
 def test_threads_cannot_be_limited_once_jax_runs() -> None:

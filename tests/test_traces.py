@@ -1,0 +1,106 @@
+"""Training is as Marian's: costs of each update and parameters at the end, from the same start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from traces import rows
+from traces.check import check
+from traces.comparison import Different, compare_lines, compare_parameters
+from traces.row import merged
+from traces.trace import changes, kept
+
+DATA = Path(__file__).parent / "data" / "traces"
+OPTIONS = """
+--optimizer: sgd adagrad
+--cost-type: ce-sum ce-mean ce-mean-words perplexity
+--clip-norm: 0 1 0.1
+--maxi-batch-sort: src none
+--lr-decay-strategy: epoch batches
+--shuffle: none data batches
+--data-weighting-type: sentence word
+--optimizer-delay: 2 0.5
+--multi-loss-type: mean scaled
+"""
+FLAGS = """
+--label-smoothing --lr-warmup --lr-decay-inv-sqrt --exponential-smoothing --mini-batch-words
+--mini-batch-words-ref --normalize-gradient --normalize-gradient-by-ratio --dynamic-gradient-scaling
+--guided-alignment --max-length --max-length-crop --tsv --embedding-fix-src --embedding-fix-trg
+--embedding-vectors --quantize-bits --unlikelihood-loss --mini-batch-warmup --all-caps-every
+--english-title-case-every --right-left --tied-embeddings --tied-embeddings-src --tied-embeddings-all
+--skip --layer-normalization --lr-decay-reset-optimizer --lr-warmup-cycle --logical-epoch --disp-first
+"""
+LINES = [
+    "Ep. 1 : Up. 9 : Sen. 9 : Cost 2.50000000 * 1,030 @ 10 after 90 : gNorm 0.1000 : L.r. 5.0000e-03",
+    "Seen 9 samples",
+]
+
+
+@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.parametrize("row", rows.SMALL, ids=lambda row: row.name)
+def test_training_is_as_marians(row):
+    found = check(row, DATA)
+    # The changes of the parameters are kept in float16.
+    assert found.costs < 5e-6 and found.parameters < 2e-4
+
+
+def test_every_option_is_in_a_row():
+    table = [row.arguments for row in rows.ROWS]
+    for line in OPTIONS.strip().splitlines():
+        name, values = line.split(": ")
+        missing = set(values.split()) - {w[w.index(name) + 1] for w in table if name in w}
+        assert not missing, f"{name}: {missing}"
+    assert not set(FLAGS.split()) - {word for words in table for word in words}
+    for table in (rows.ROWS, rows.SMALL):
+        assert len({row.name for row in table}) == len(table)
+    assert {row.start for row in rows.ROWS} == set(rows.STARTS.values())
+
+
+def test_the_last_of_an_option_counts():
+    assert merged("--a 1 2 --b --a 3") == "--a 3 --b"
+
+
+def test_times_are_not_kept():
+    log = "[2026-01-01 00:00:00] Ep. 1 : Up. 1 : Cost 2.5 : Time 0.04s : 508.67 words/s : gNorm 0.1\n[data] x"
+    assert kept(log.splitlines()) == ["Ep. 1 : Up. 1 : Cost 2.5 : gNorm 0.1"]
+
+
+def test_numbers_may_differ_a_little():
+    assert compare_lines(LINES, LINES) == 0
+    near = LINES[0].replace("2.50000000", "2.50010000").replace("0.1000", "0.1001")
+    assert compare_lines(LINES, [near, LINES[1]]) == pytest.approx(4e-5)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        LINES[:1],
+        [LINES[0].replace("2.5000", "2.5005"), LINES[1]],
+        [LINES[0].replace("2.50000000", "nan"), LINES[1]],
+        [LINES[0].replace("Sen. 9", "Sen. 8"), LINES[1]],
+        [LINES[0].replace("1,030", "1,031"), LINES[1]],
+        [LINES[0].replace("0.1000", "0.1003"), LINES[1]],
+        [LINES[0].replace("5.0000e-03", "5.0020e-03"), LINES[1]],
+        [LINES[0], "Seen 8 samples"],
+    ],
+    ids=["missing", "cost", "nan", "sentences", "labels", "norm", "rate", "epoch"],
+)
+def test_a_difference_of_lines_is_found(changed):
+    with pytest.raises(Different):
+        compare_lines(LINES, changed)
+
+
+def test_a_difference_of_parameters_is_found():
+    before = {"W": np.ones((3, 4), np.float32), "a_bk": np.zeros((1, 4), np.float32)}
+    after = {name: value + 0.25 for name, value in before.items()}
+    moved = changes(before, after)
+    assert compare_parameters(before, moved, after) == (0, 0)
+    parameters, everything = compare_parameters(before, moved, {**after, "a_bk": after["a_bk"] + 1})
+    assert parameters == 0 and everything > 0.1
+    wrong = after["W"].copy()
+    wrong[1, 2] *= 1.01
+    for other in ({**after, "W": wrong}, {"W": after["W"]}):
+        with pytest.raises(Different):
+            compare_parameters(before, moved, other)

@@ -1,0 +1,1 @@
+"""Trials of training that take processes of their own."""
