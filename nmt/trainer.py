@@ -56,15 +56,18 @@ class Trainer:
 
         fallbacks = list(values["custom_fallbacks"])
         while True:
+            session = Session(values, lambda: self._stopped, placement)
             try:
-                return Session(values, lambda: self._stopped, placement).run()
+                return session.run()
             except DivergenceError as error:
                 if not fallbacks:
                     raise
                 fallback = fallbacks.pop(0)
                 said = ", ".join(f"{name.replace('_', '-')}: {value}" for name, value in fallback.items())
-                logger.warning("%s; going on from the last checkpoint with %s", error, said)
-                values = {**self.options, **fallback}
+                anew = values["no_reload"] and not session.saved
+                how = "beginning anew" if anew else "going on from the last checkpoint"
+                logger.warning("%s; %s with %s", error, how, said)
+                values = {**self.options, **fallback, "no_reload": anew}
 
     def stop(self) -> None:
         """Let `train` end after the update that is under way; may be called from a signal handler or another

@@ -24,6 +24,15 @@ def programs_of_a_file() -> Iterator[None]:
     jax.clear_caches()
 
 
+@pytest.fixture
+def quick_compilation() -> Iterator[None]:
+    """For tiny programs: what compiling them well takes is more than what it saves."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     """The folder with models that Marian trained on Europarl; not part of the project."""

@@ -93,6 +93,23 @@ def test_growth_to_a_number_of_words():
     assert grouping.typical_words == 16
 
 
+def test_only_batches_that_were_used_change_the_average():
+    """A run that goes on takes those that were pending again."""
+    ratio = 2.0
+    grouping = Grouping(multiplier=lambda: ratio, reference=16, round_up=False)
+    assert grouping.add(batch(8)) is None and grouping.typical_words == 16
+    ratio = 1.0
+    assert grouping.add(batch(4)) is not None
+    assert grouping.typical_words == pytest.approx((16 * 0.99 + 32 * 0.01) * 0.99 + 16 * 0.01)
+
+
+@pytest.mark.parametrize(("warmup", "parts"), [("0", 2), ("0u", 2), ("1u", 1)])
+def test_a_warmup_of_no_length_is_none(warmup, parts):
+    values = {"mini_batch_warmup": warmup, "optimizer_delay": 2.0, "mini_batch_words": 0}
+    grouping = Grouping.from_options(values | {"mini_batch_round_up": True}, lambda: 1.0)
+    assert len(grouping.add(batch(4)).batches) == parts
+
+
 @pytest.mark.parametrize(
     ("ratio", "rounded"), [(0, 0), (0.3, 0.3), (1, 1), (1.7, 2), (2.2, 2.2), (3.3, 4), (9, 10), (33, 40)]
 )

@@ -8,6 +8,7 @@ import pytest
 from trials import kill
 
 
+@pytest.mark.slow
 def test_killed_training_saves_the_same_files(tmp_path: Path) -> None:
     assert kill.trial(tmp_path, kills=3, seed=4) == 1
     assert (tmp_path / "killed-0" / "log").read_text().count("Training started") == 4

@@ -21,6 +21,8 @@ from nmt.training.learner import Learner
 from nmt.training.moments import Moments
 from nmt.training.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SIZES = {"dim_vocabs": (11,), "dim_emb": 4, "dim_rnn": 4}
 TRANSFORMER = {"transformer_heads": 2, "transformer_dim_ffn": 6}
 VALUES: dict[str, Any] = {

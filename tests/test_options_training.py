@@ -143,6 +143,14 @@ def test_input_types_name_the_fields_of_alignments_and_weights() -> None:
     assert train("--tsv --type lm", "-t all.tsv")["tsv_fields"] == 1
 
 
+def test_standard_input_alone_has_fields() -> None:
+    for values in (train("", "-t -"), TRAIN.from_python({"train_sets": ["-"]})):
+        assert values["tsv"] and values["train_sets"] == ("-",) and values["tsv_fields"] == 2
+    for values in (train("--tsv", ""), TRAIN.from_python({"tsv": True})):
+        assert values["tsv"] and values["train_sets"] == ("stdin",)
+    assert not train("--tsv no --type lm", "-t -")["tsv"]
+
+
 def test_devices_are_a_list() -> None:
     assert train("--devices '0 1' 3")["devices"] == ("0", "1", "3")
     assert train("--devices all")["devices"] == ("all",)
@@ -158,6 +166,8 @@ def test_devices_are_a_list() -> None:
         ("-t a b", "--valid-sets c", "--valid-sets: 2 training files need as many, got 1"),
         ("-t a", "--tsv --valid-sets c d", "got 2; with --tsv they are one file, too"),
         ("-t a b", "--embedding-vectors c", "--embedding-vectors: 2 training files need as many, got 1"),
+        ("-t a", "--tsv --embedding-vectors c", "--embedding-vectors: 2 fields of text need as many, got 1"),
+        ("-t a", "--tsv -v v.yml", "--vocabs: 2 fields of text need as many, got 1"),
         ("-t a b", "-m model.pt", "--model: expected a name that ends in .npz or .bin, got 'model.pt'"),
         ("-t a b", "-m nowhere/model.npz", "--model nowhere/model.npz: there is no directory nowhere"),
         ("-t a b", "--early-stopping-epsilon 1 2 3", "one for each of the 1 --valid-metrics, got 3"),
@@ -172,7 +182,9 @@ def test_devices_are_a_list() -> None:
         ("-t a b", "--input-types weight --data-weighting f", "'weight' cannot go with --data-weighting"),
         ("-t a b", "--task transformer-tiny", "--task must be one of transformer-base, transformer-big,"),
         ("-t a b", "--train-embedder-rank", "--train-embedder-rank is Marian's, and not supported yet"),
-        ("-t a b", "--quantize-bits 33", "--quantize-bits: expected at most 32, got 33"),
+        ("-t a b", "--quantize-bits 1", "--quantize-bits: expected 0 or a number from 2 to 24, got 1"),
+        ("-t a b", "--label-smoothing 1.5", "--label-smoothing: expected at most 1, got 1.5"),
+        ("-t a b", "--dropout-src 1", "--dropout-src: expected less than 1, got 1"),
         ("-t a b", "--ulr", "--ulr is Marian's, and not supported yet"),
         ("-t a b", "--learning-rate 1", "unknown option --learning-rate; did you mean --learn-rate?"),
         ("-t a b", "--custom-fallbacks '{lr: 1}'", "--custom-fallbacks: unknown option --lr"),

@@ -153,6 +153,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
     subprocess.run(training(folder, "one", "--after-batches", "6"), env=ENVIRONMENT, check=True)
     assert len(lines(folder / "one.log")) == 8

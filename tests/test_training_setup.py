@@ -61,7 +61,7 @@ def test_a_vocabulary_that_is_named_twice_is_of_both_texts(folder: Path) -> None
     assert found.vocabs[0] is found.vocabs[1]
 
 
-def test_vocabularies_that_exist_are_read(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_vocabularies_that_exist_are_read(folder: Path) -> None:
     paths = (str(DATA / "source.yml"), str(DATA / "target.yml"))
     assert load_or_create_vocabs(values(vocabs=paths)).dim_vocabs == (8, 8)
     cut = load_or_create_vocabs(values(vocabs=paths, dim_vocabs=(5, 20)))
@@ -118,18 +118,18 @@ def test_pieces_are_learnt(folder: Path) -> None:
 
 
 def test_vocabularies_that_cannot_be_made(folder: Path) -> None:
-    stdin = {"train_sets": ("stdin",), "vocabs": ("a.yml", "b.yml")}
+    stdin = values(train_sets=("stdin",), vocabs=("a.yml", "b.yml"))
     with pytest.raises(OptionError, match=r"--vocabs: a\.yml does not exist, and the text on standard input"):
-        load_or_create_vocabs(values() | stdin)
-    aligned = {"train_sets": ("x.tsv",), "tsv": True, "guided_alignment": "2"}
+        load_or_create_vocabs(stdin)
+    aligned = values(train_sets=("x.tsv",), tsv=True, guided_alignment="2")
     with pytest.raises(OptionError, match=r"x\.tsv\.yml does not exist, .* that hold --guided-alignment"):
-        load_or_create_vocabs(values() | aligned)
-    with pytest.raises(OptionError, match="expected one for each of 2 files in --train-sets, got 1"):
-        load_or_create_vocabs(values() | {"vocabs": ("a.yml",)})
+        load_or_create_vocabs(aligned)
     with pytest.raises(VocabError, match=r"a\.txt: a new vocabulary is \.yml"):
         load_or_create_vocabs(values(vocabs=("a.txt", "b.yml")))
     with pytest.raises(FileNotFoundError):
         load_or_create_vocabs(values(train_sets=("none", "none")))
+    with pytest.raises(OptionError, match="--type s2s needs 2 files, sources first, .* got 1"):
+        load_or_create_vocabs(values(train_sets=TEXTS[:1]))
 
 
 # -- a new model

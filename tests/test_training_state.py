@@ -72,7 +72,7 @@ def test_keys_that_older_marians_lack_are_as_new() -> None:
     ("text", "message"),
     [
         ("", "model.progress.yml: expected the keys of a training state, got none"),
-        ("a: [", "model.progress.yml is no YAML: "),
+        ("a: [", "model.progress.yml is not valid YAML: "),
         (LEAST.replace("batches-epoch", "x"), "expected the key batches-epoch of a training state"),
         (LEAST.replace("9", "-9"), "model.progress.yml: batches: expected a whole number, got '-9'"),
         (LEAST.replace("9", "[1]"), r"batches: expected a whole number, got '\[\"1\"\]'"),

@@ -24,6 +24,8 @@ from nmt.validation.data import ValidationSet, ValidationSetError
 from nmt.validation.evaluation import Evaluation
 from nmt.validation.metric import Metric, Record
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 DATA = Path(__file__).parent / "data" / "validation"
 WORDS, PIECES = ("source.yml", "target.yml"), ("vocab.spm", "vocab.spm")
 SETS = ("source.txt", "target.txt")
@@ -304,7 +306,7 @@ def test_values_go_to_a_file_of_their_own(tmp_path: Path) -> None:
     ("error", "message", "contents"),
     [
         (OptionError, "2 files, one for each vocabulary, are needed, got 1", {"a": "x\n"}),
-        (ParallelTextError, "ends after 1 lines", {"a": "x\n", "b": "y\nz\n"}),
+        (ParallelTextError, "the file .*a ends after 1 lines", {"a": "x\n", "b": "y\nz\n"}),
         (ValidationSetError, "no lines in .*a and .*b", {"a": "", "b": ""}),
         (OSError, "damaged", {"a.gz": "x\n", "b": "y\n"}),
     ],

@@ -157,7 +157,10 @@ def test_a_score_is_what_the_output_begins_with(output: str, score: float) -> No
     assert Script("printf", (f"'{output}'",)).run() == score
 
 
-def test_scripts_are_lines_of_the_shell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_scripts_are_lines_of_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
     script = tmp_path / "count.sh"
     script.write_text('echo $#; [ -z "$3" ] || echo "$3" > "$3"\n')
     assert Script(f"sh {script}", ("a", "b  c")).run() == 3.0
@@ -200,8 +203,8 @@ def test_names_of_output_files() -> None:
         ({"valid_metrics": ()}, "at least one metric"),
         ({"valid_metrics": ("bleu", "bleu")}, "each metric counts once"),
         ({"valid_metrics": ("valid-script",)}, "valid-script needs --valid-script-path"),
-        ({"valid_metrics": ("bleu",), "early_stopping_epsilon": (0.0, 1.0)}, "one for each of 1 metrics"),
         ({"valid_translation_output": "{x}"}, "--valid-translation-output"),
+        ({"valid_translation_output": "nowhere/{U}"}, "there is no directory nowhere"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-POLL_SECONDS = 0.5  # between looks whether to stop, while there is nothing to hand on
+POLL_SECONDS = 0.5  # how often a wait for an item asks whether to stop
 
 
 class Stopped(Exception):
@@ -28,7 +28,7 @@ class Background(Generic[Item]):
     items: read in the thread, and closed there if it is a generator. ahead: how many are prepared at most
         before they are asked for. An exception in the thread is raised where the item would have been, but
         `Stopped` only ends the items.
-    stopped: once it says so, who waits for an item waits no longer, and there are no more.
+    stopped: once it returns True, waiting for an item ends, and there are no more items.
     """
 
     def __init__(
@@ -79,11 +79,8 @@ class Background(Generic[Item]):
                 self._room.acquire()
                 if self._stopped:
                     break
-                item = next(self._items, self)
-                if item is self:
-                    break
-                self._queue.put(item)  # type: ignore[arg-type]
-        except Stopped:
+                self._queue.put(next(self._items))
+        except (StopIteration, Stopped):
             pass
         except BaseException as caught:  # it belongs to who asks for the items
             error = caught

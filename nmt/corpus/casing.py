@@ -18,14 +18,14 @@ _SMALL_WORDS = frozenset(
 
 
 class Casing:
-    """Writes every so manieth line in other cases, counted from 0 in the files.
+    """Changes the case of every n-th line, counted from 0 in the files.
 
-    all_caps_every: every n-th line in capitals, in all streams; 0 never.
-    title_every: every n-th, from the second line on, with English title case in the first source; 0 never.
+    all_caps_every: n for capitals, in all streams; 0 for never.
+    title_every: n for English title case, in the first source, from the second line on; 0 for never.
 
     As in Marian, text is changed only where a SentencePiece model splits it: other vocabularies could not
-    know the words. Source: ``--all-caps-every``, ``--english-title-case-every``; all letters that Unicode
-    gives one capital get it, Marian's own list lacks some.
+    know the words. Source: ``--all-caps-every``, ``--english-title-case-every``. Every letter that Unicode
+    gives a single capital gets it; Marian's own list lacks some.
     """
 
     def __init__(self, vocabs: Sequence[Vocab], all_caps_every: int = 0, title_every: int = 0) -> None:

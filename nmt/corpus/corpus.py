@@ -22,10 +22,8 @@ from nmt.corpus.sentence import Sentence
 from nmt.corpus.sentences import SentenceReader
 from nmt.corpus.shapes import Shape, Shapes, Sizes, choose
 from nmt.corpus.text import ParallelText
-from nmt.options import OptionError
 from nmt.vocab import Vocab
 
-SHUFFLES = ("data", "batches", "none")
 SAMPLE = 1 << 15
 """Rows that are looked at to choose the shapes of batches."""
 
@@ -91,13 +89,12 @@ class Corpus:
 
         vocabs: of each stream, sources first. seed: that of ``--seed``, or what was drawn for 0.
         sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
-        stopped: once it says so (after a signal), the batches end soon, even while a long text is shuffled.
+        stopped: once it returns True (after a signal), the batches end soon, even while a long text is
+            shuffled.
 
         OptionError for options that contradict each other or the vocabularies.
         """
-        shuffle = "none" if values["no_shuffle"] else values["shuffle"]
-        if shuffle not in SHUFFLES:
-            raise OptionError(f"--shuffle is one of {', '.join(SHUFFLES)}, got '{shuffle}'")
+        shuffle = values["shuffle"]
         fields = Fields.from_options(values, len(vocabs))
         rows = Rows(
             ParallelText(fields.paths, stopped),

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nmt.data.lines import STANDARD_INPUT
 from nmt.options import OptionError
-
-NOTHING = ("", "none")
+from nmt.options.checks import NOTHING
 
 
 @dataclass(frozen=True)
@@ -40,23 +38,16 @@ class Fields:
         OptionError if they contradict each other, or the streams.
         """
         paths = tuple(values["train_sets"])
-        tsv = values["tsv"]
-        if not paths and tsv:
-            paths = (STANDARD_INPUT[0],)
-        if len(paths) == 1 and paths[0] in STANDARD_INPUT:
-            tsv = True
         alignment, weights = (
             None if values[option] in NOTHING else values[option]
             for option in ("guided_alignment", "data_weighting")
         )
-        if tsv:
+        if values["tsv"]:
             return _tsv_fields(paths, streams, alignment, weights, values["tsv_fields"])
         if len(paths) != streams:
             raise OptionError(
                 f"--train-sets: {streams} files are needed, one for each vocabulary, got {len(paths)}"
             )
-        if sum(path in STANDARD_INPUT for path in paths) > 1:
-            raise OptionError("--train-sets: standard input can stand for one file only; try --tsv")
         extra = [path for path in (alignment, weights) if path is not None]
         return cls(
             (*paths, *extra),
@@ -74,8 +65,6 @@ def _tsv_fields(
     weights: str | None,
     fields: int,
 ) -> Fields:
-    if len(paths) != 1:
-        raise OptionError(f"--tsv: one file holds all fields, --train-sets has {len(paths)}")
     places = [_place(alignment, "guided-alignment"), _place(weights, "data-weighting")]
     taken = [place for place in places if place is not None]
     number = streams + len(taken)

@@ -55,7 +55,7 @@ class EpochReport:
         """The report for the log."""
         report = [
             f"{self.sentences:,} sentences in {self.batches:,} batches of {len(self.shapes)} shapes"
-            f"{f' ({self.fresh} batches fitted none that was chosen)' if self.fresh else ''}; "
+            f"{f' ({self.fresh} batches fitted none of those chosen before)' if self.fresh else ''}; "
             f"padding takes {self.padding:.1%} of the positions, {self.waste:.1%} for the shapes"
         ]
         if self.left_out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from itertools import chain, islice
 
@@ -32,6 +33,8 @@ class Rows:
                 "--shuffle data: standard input and pipes cannot be shuffled; add --shuffle batches or none, "
                 "or give --train-sets files"
             )
+        if shuffle and not in_memory and folder and not os.path.isdir(folder):
+            raise OptionError(f"--tempdir {folder}: there is no such directory")
         self._text, self.shuffled = text, shuffle
         self._in_memory, self._folder = in_memory, folder
         self._kept: list[Row] | None = None

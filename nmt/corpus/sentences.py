@@ -11,7 +11,7 @@ from nmt.corpus.fields import Fields
 from nmt.corpus.report import EpochReport
 from nmt.corpus.sentence import Links, Sentence
 from nmt.corpus.text import Row
-from nmt.data.lines import is_utf8
+from nmt.data.lines import is_utf8, tab_fields
 from nmt.data.samples import cropped, reversed_words
 from nmt.options import OptionError
 from nmt.vocab import Vocab, VocabError
@@ -22,7 +22,7 @@ NO_LABEL = "with a label that the classes do not have"
 BAD_FIELDS = "with too many fields"
 BAD_ALIGNMENT = "with a bad word alignment"
 BAD_WEIGHTS = "with bad weights"
-NOT_UTF8 = "lines that are not valid UTF-8, words in which are unknown"
+NOT_UTF8 = "lines that are not valid UTF-8 (such words are unknown)"
 MASK = (1 << 64) - 1
 
 
@@ -95,7 +95,9 @@ class SentenceReader:
 
     def _sentence(self, number: int, row: Row, epoch: int) -> Sentence:
         fields = self._fields
-        texts = _split(row[0], fields.number) if fields.tsv else row
+        texts = tab_fields(row[0], fields.number) if fields.tsv else row
+        if len(texts) > fields.number:
+            raise _LeftOut(BAD_FIELDS)
         lines: list[str | bytes] = [texts[place] for place in fields.sentences]
         altered = self._casing is not None and self._casing.alter(number, lines)
         streams = tuple([self._words(stream, line, number, epoch) for stream, line in enumerate(lines)])
@@ -162,11 +164,3 @@ def _seed(*numbers: int) -> int:
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & MASK
         mixed ^= mixed >> 31
     return mixed
-
-
-def _split(line: bytes, number: int) -> Row:
-    """The fields of a line, empty ones for those that it lacks, as in Marian."""
-    fields = line.split(b"\t")
-    if len(fields) > number:
-        raise _LeftOut(BAD_FIELDS)
-    return (*fields, *[b""] * (number - len(fields)))

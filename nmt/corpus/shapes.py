@@ -11,8 +11,11 @@ from nmt.data.batches import batch_bucket, length_bucket
 
 MOST_SHAPES = 12
 MORE_SHAPES = 16
+"""Allowed where `MOST_SHAPES` waste more than `WASTE`."""
 WASTE = 0.15
+"""A share of all positions."""
 MOST_CANDIDATES = 600
+"""Shapes to begin merging with; merging takes time quadratic in their number."""
 
 Shape = tuple[int, ...]
 """Rows, then the length of each stream."""
@@ -68,9 +71,9 @@ def choose(batches: Mapping[Shape, int]) -> list[Shape]:
     Up to 16 where 12 waste more than 15 % of the positions, as they do if the rows of a batch depend on its
     words.
 
-    batches: how many there are of each shape. Beginning with a shape for each, the two are merged whose
-    merging adds the fewest positions, until they are few; then each batch goes to the smallest that it
-    fits into, and shapes shrink to what is left in them.
+    batches: how many there are of each shape. Each begins with a shape of its own; the two shapes whose
+    merging adds the fewest positions are merged, until few are left. Then each batch goes to the smallest
+    shape that it fits into, and shapes shrink to the batches that they are left with.
     """
     if not batches:
         return []

@@ -31,7 +31,7 @@ class ParallelText:
     """Files of equally many lines. ``*.gz`` is unpacked; ``stdin`` or ``-`` is standard input.
 
     is_stream: one of them is standard input or a pipe, so that they can be read once.
-    stopped: once it says so, `rows` raises Stopped.
+    stopped: once it returns True, `rows` raises Stopped.
 
     Source: Marian's ``--train-sets``. OSError for a file that cannot be read.
     """
@@ -79,7 +79,8 @@ class ParallelText:
 
 
 def _is_stream(path: str) -> bool:
-    return path in STANDARD_INPUT or (os.path.exists(path) and not os.path.isfile(path))
+    special = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    return path in STANDARD_INPUT or special
 
 
 def _count(path: str) -> TextSize:

@@ -58,6 +58,13 @@ def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
     return (without_end(as_bytes(line)) for line in stream)
 
 
+def tab_fields(line: bytes, number: int) -> list[bytes]:
+    """The fields of a line with tabs between, with empty ones for those that it lacks of `number`, as in
+    Marian (``--tsv``). There may be more than `number`."""
+    fields = line.split(b"\t")
+    return [*fields, *[b""] * (number - len(fields))]
+
+
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
     """A file to read bytes from; ``stdin`` or ``-`` is standard input, ``*.gz`` is unpacked."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from nmt.data.batches import Sample
-from nmt.data.lines import is_utf8
+from nmt.data.lines import is_utf8, tab_fields
 from nmt.options import OptionError
 from nmt.vocab import Vocab, VocabError, load_segmented, load_vocab
 
@@ -37,10 +37,10 @@ class LineEncoder:
         """The sample of line `number` (from 0), given its bytes in each stream; one line with `tsv`."""
         if self.tsv:
             (line,) = lines
-            fields, needed = line.split(b"\t"), len(self.vocabs)
-            if len(fields) > needed:
-                return _left_out(number, (), f"{len(fields)} fields separated by tabs, {needed} are expected")
-            lines = [*fields, *[b""] * (needed - len(fields))]
+            needed = len(self.vocabs)
+            lines = tab_fields(line, needed)
+            if len(lines) > needed:
+                return _left_out(number, (), f"{len(lines)} fields separated by tabs, {needed} are expected")
         sequences, problems = [], []
         for line, vocab in zip(lines, self.vocabs, strict=True):
             if not is_utf8(line):

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nmt.data.lines import STANDARD_INPUT
+from nmt.options.aliases import Given, Source
 from nmt.options.option import OptionError
 
+NOTHING = ("", "none")  # values of options that name a file, or a field
 MODEL_FILES = (".npz", ".bin")
-MOST_BITS = 32  # of a parameter
-SINGLE_DECAYS = ("epoch", "batches", "stalled")
+BITS = range(2, 25)  # of a parameter: 1 would leave nothing but 0, and float32 has no more than 24
+DECAY_STRATEGIES = {"epoch": 1, "batches": 1, "stalled": 1, "epoch+batches": 2, "epoch+stalled": 2}
+"""Values of ``--lr-decay-strategy``, and how many of ``--lr-decay-start`` each takes."""
+SHARES = ("label-smoothing", "exponential-smoothing")
+"""Options that are a part of a whole."""
+PROBABILITIES = (
+    *("dropout-rnn", "dropout-src", "dropout-trg"),
+    *("transformer-dropout", "transformer-dropout-attention", "transformer-dropout-ffn"),
+)
+"""Options that say what to drop: all is too much."""
+
+
+def with_standard_input(given: Mapping[str, Given]) -> dict[str, Given]:
+    """What is given, by name; ``--tsv`` without ``--train-sets`` reads standard input, and standard input
+    alone is ``--tsv``, as in Marian."""
+    files: Sequence[str] = given["train-sets"].value if "train-sets" in given else ()
+    if not files and "tsv" in given and given["tsv"].value:
+        return {**given, "train-sets": Given(STANDARD_INPUT[:1], Source.COMMAND_LINE)}
+    said = "tsv" in given and given["tsv"].source is Source.COMMAND_LINE
+    if len(files) == 1 and files[0] in STANDARD_INPUT and not said:
+        return {**given, "tsv": Given(True, Source.COMMAND_LINE)}
+    return dict(given)
 
 
 def checked_training(values: dict[str, Any]) -> dict[str, Any]:
@@ -26,6 +48,19 @@ def checked_training(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def text_streams(values: Mapping[str, Any]) -> int:
+    """How many streams of sentences the training text has: its files, or fields of ``--tsv``."""
+    if not values["tsv"]:
+        return len(values["train_sets"])
+    return int(values["tsv_fields"]) - len(extra_fields(values))
+
+
+def extra_fields(values: Mapping[str, Any]) -> list[str]:
+    """The options that name alignments or weights: files, or with ``--tsv`` fields."""
+    named = {name: values[name.replace("-", "_")] for name in ("guided-alignment", "data-weighting")}
+    return [name for name, value in named.items() if value not in NOTHING]
+
+
 def _check_files(values: Mapping[str, Any]) -> None:
     files, vocabs = values["train_sets"], values["vocabs"]
     if not files:
@@ -34,13 +69,15 @@ def _check_files(values: Mapping[str, Any]) -> None:
         raise OptionError(f"--tsv takes one file or standard input as --train-sets, got {len(files)}")
     if len(files) > 1 and any(path in STANDARD_INPUT for path in files):
         raise OptionError("--train-sets: standard input cannot go with files")
-    if not values["tsv"] and vocabs and len(vocabs) != len(files):
-        raise OptionError(f"--vocabs: {len(files)} training files need as many, got {len(vocabs)}")
-    for name in ("valid-sets", "embedding-vectors"):
-        given = values[name.replace("-", "_")]
-        if given and len(given) != len(files):
-            more = "; with --tsv they are one file, too" if values["tsv"] and name == "valid-sets" else ""
-            raise OptionError(f"--{name}: {len(files)} training files need as many, got {len(given)}{more}")
+    streams = text_streams(values)
+    kind = "fields of text" if values["tsv"] else "training files"
+    for name, given in (("vocabs", vocabs), ("embedding-vectors", values["embedding_vectors"])):
+        if given and len(given) != streams:
+            raise OptionError(f"--{name}: {streams} {kind} need as many, got {len(given)}")
+    sets = values["valid_sets"]
+    if sets and len(sets) != len(files):
+        more = "; with --tsv they are one file, too" if values["tsv"] else ""
+        raise OptionError(f"--valid-sets: {len(files)} training files need as many, got {len(sets)}{more}")
 
 
 def _check_model(values: Mapping[str, Any]) -> None:
@@ -61,8 +98,16 @@ def _check_schedule(values: Mapping[str, Any]) -> None:
         )
     if values["lr_decay"] > 1:
         raise OptionError(f"--lr-decay is a factor of at most 1, got {values['lr_decay']:g}")
-    strategy, start = values["lr_decay_strategy"], values["lr_decay_start"]
-    wanted = 1 if strategy in SINGLE_DECAYS else 2
+    check_decay(values["lr_decay_strategy"], values["lr_decay_start"])
+
+
+def check_decay(strategy: str, start: Sequence[int]) -> None:
+    """OptionError if there is no such ``--lr-decay-strategy``, or if it takes more or fewer numbers than
+    ``--lr-decay-start`` has."""
+    if strategy not in DECAY_STRATEGIES:
+        known = ", ".join(DECAY_STRATEGIES)
+        raise OptionError(f"--lr-decay-strategy must be one of {known}; got '{strategy}'")
+    wanted = DECAY_STRATEGIES[strategy]
     if len(start) != wanted:
         numbers = "one number" if wanted == 1 else "two numbers"
         raise OptionError(
@@ -71,8 +116,13 @@ def _check_schedule(values: Mapping[str, Any]) -> None:
 
 
 def _check_numbers(values: Mapping[str, Any]) -> None:
-    if values["quantize_bits"] > MOST_BITS:
-        raise OptionError(f"--quantize-bits: expected at most {MOST_BITS}, got {values['quantize_bits']}")
+    bits = values["quantize_bits"]
+    if bits and bits not in BITS:
+        raise OptionError(f"--quantize-bits: expected 0 or a number from {BITS[0]} to {BITS[-1]}, got {bits}")
+    for name in (*SHARES, *PROBABILITIES):
+        value, below = values[name.replace("-", "_")], name in PROBABILITIES
+        if value > 1 or (value == 1 and below):
+            raise OptionError(f"--{name}: expected {'less than' if below else 'at most'} 1, got {value:g}")
 
 
 def _check_devices(values: Mapping[str, Any]) -> None:
@@ -111,5 +161,4 @@ def _fields(values: Mapping[str, Any]) -> int:
     """How many fields a line has that holds what the model and the options of training need."""
     kind = values["type"]
     sources = 0 if kind.startswith("lm") else 2 if "multi-" in kind else 1
-    extra = (values["guided_alignment"] != "none") + (values["data_weighting"] != "")
-    return sources + 1 + extra
+    return sources + 1 + len(extra_fields(values))

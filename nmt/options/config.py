@@ -59,7 +59,7 @@ def read(command: Command, argv: Sequence[str]) -> tuple[dict[str, Given], tuple
         from_files = with_paths(from_files, _interpolated)
     given = {name: Given(value, Source.FILE) for name, value in from_files.items()}
     given |= {name: Given(value, Source.COMMAND_LINE) for name, value in words.items()}
-    return given | _standard_input(command, given), operands
+    return command.complete(given), operands
 
 
 def _configurations(command: Command, words: Mapping[str, Any]) -> Sequence[str]:
@@ -69,19 +69,6 @@ def _configurations(command: Command, words: Mapping[str, Any]) -> Sequence[str]
         return [changed(path) for path in words.get("config", ())]
     path = changed(words.get("model", command.options["model"].default)) + ".yml"
     return [path] if os.path.exists(path) and not words.get("no-reload", False) else []
-
-
-def _standard_input(command: Command, given: Mapping[str, Given]) -> dict[str, Given]:
-    """``--tsv`` without files reads standard input, and standard input alone is ``--tsv``, as in Marian."""
-    if "train-sets" not in command.options:
-        return {}
-    files: Sequence[str] = given["train-sets"].value if "train-sets" in given else ()
-    if not files and "tsv" in given and given["tsv"].value:
-        return {"train-sets": Given(("stdin",), Source.COMMAND_LINE)}
-    said = "tsv" in given and given["tsv"].source is Source.COMMAND_LINE
-    if len(files) == 1 and files[0] in STANDARD_INPUT and not said:
-        return {"tsv": Given(True, Source.COMMAND_LINE)}
-    return {}
 
 
 def read_config(command: Command, path: str, interpolate: bool = False) -> dict[str, Any]:

@@ -119,6 +119,7 @@ class Command:
     operands: what its words without an option are called in the help; empty if it takes none.
     examples: lines of the help, each a command and what it is for.
     aliases: options that stand for others.
+    complete: adds to what is given by name what follows from it.
     check: looks at all values together, raises OptionError, and gives back the values, completed.
     goes_on: takes options from ``MODEL.yml``, if that is there, as a training that goes on does.
     """
@@ -129,6 +130,7 @@ class Command:
     operands: str = ""
     examples: tuple[tuple[str, str], ...] = ()
     aliases: tuple[Alias, ...] = ()
+    complete: Callable[[Mapping[str, Given]], dict[str, Given]] = dict
     check: Callable[[dict[str, Any]], dict[str, Any]] = dict
     goes_on: bool = False
     options: Mapping[str, Option] = field(init=False)
@@ -185,12 +187,11 @@ class Command:
         for name in given:
             if name not in table:
                 raise TypeError(f"unknown option {nearest(name, table, prefix='')}")
-        return self.values(
-            {
-                table[name].name: Given(table[name].accept(value), Source.COMMAND_LINE)
-                for name, value in given.items()
-            }
-        )
+        accepted = {
+            table[name].name: Given(table[name].accept(value), Source.COMMAND_LINE)
+            for name, value in given.items()
+        }
+        return self.values(self.complete(accepted))
 
     def python_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The values of `python_options` from Python arguments."""

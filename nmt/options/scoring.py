@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nmt.options.aliases import OF_READING
+from nmt.options.checks import with_standard_input
 from nmt.options.model import SAVED_IN_MODEL
 from nmt.options.option import Command, Option, ignored
 from nmt.options.shared import (
@@ -63,4 +64,5 @@ SCORE = Command(
         ),
     },
     aliases=OF_READING,
+    complete=with_standard_input,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmt.options.aliases import OF_TRAINING
-from nmt.options.checks import checked_training
+from nmt.options.checks import DECAY_STRATEGIES, checked_training, with_standard_input
 from nmt.options.model import CHARACTERS, MODEL_OPTIONS, ULR
 from nmt.options.option import Command, Option, ignored, later
 from nmt.options.shared import general
@@ -162,7 +162,7 @@ OPTIMIZER = (
         str,
         "epoch+stalled",
         "when the learning rate decays",
-        choices=("epoch", "batches", "stalled", "epoch+batches", "epoch+stalled"),
+        choices=tuple(DECAY_STRATEGIES),
     ),
     Option(
         "lr-decay-start",
@@ -328,6 +328,7 @@ TRAIN = Command(
         "Options that Marian does not have": OURS,
     },
     aliases=OF_TRAINING,
+    complete=with_standard_input,
     check=checked_training,
     goes_on=True,
 )

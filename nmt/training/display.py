@@ -12,7 +12,7 @@ from nmt.options.option import OptionError
 from nmt.training.state import TrainingState
 from nmt.training.units import Unit, progress
 
-COST_TYPES = ("ce-sum", "ce-mean", "cross-entropy", "ce-mean-words", "perplexity", "mse", "mae")
+COST_TYPES = ("ce-sum", "ce-mean", "cross-entropy", "ce-mean-words", "perplexity")
 """What the cost can be shown as; ``cross-entropy`` is an old name of ``ce-mean``."""
 
 
@@ -75,17 +75,17 @@ class LogicalEpoch:
         return float(np.float32(state.progress_in(self._amount.unit)) / np.float32(self._amount.n))
 
     def text(self, state: TrainingState) -> str:
-        """The same as the log has it."""
+        """The logical epoch as the log shows it."""
         return f"{self.of(state):.{self._decimals}f}"
 
 
 class Display:
-    """Writes Marian's line.
+    """The line that Marian logs every ``--disp-freq``.
 
     Parameters:
         cost_type: what the cost is shown as (``--cost-type``): ``ce-mean-words`` per label, ``ce-mean`` per
             sentence, ``perplexity`` exp of that per label, ``ce-sum`` per label with the numbers of labels,
-            or per update if they are not shown; ``mse`` and ``mae`` per label.
+            or per update if they are not shown.
         label_counts: show them with ``ce-sum`` (``--disp-label-counts``).
         learn_rate: show the rate of the next update (``--lr-report``).
         epoch: how epochs are counted.
@@ -126,7 +126,7 @@ class Display:
         )
 
     def line(self, state: TrainingState, record: DisplayRecord) -> str:
-        """The line."""
+        """The line of the log for the figures of ``record``."""
         cost = f"Cost {record.cost:.8f}"
         if self._cost_type == "ce-sum" and self._label_counts:
             labels = f"{int(record.labels):,}" if math.isfinite(record.labels) else f"{record.labels}"

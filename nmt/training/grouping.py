@@ -10,11 +10,12 @@ import numpy as np
 
 from mgraph import ArgumentError
 from nmt.corpus.batch import TrainingBatch
+from nmt.training.units import progress
 
 LEAST_WORDS = 256
-"""Target words that a shortened batch keeps: fewer do not pay."""
+"""Target words that a batch keeps at least when it alone is shortened for an update."""
 ROUNDING = 0.25
-"""How much a number of batches may grow when it is rounded up."""
+"""By what part of itself a number of batches may grow when it is rounded up."""
 
 
 class Group(NamedTuple):
@@ -28,12 +29,15 @@ class Group(NamedTuple):
 class Grouping:
     """Splits batches (``--optimizer-delay``), or gathers them as batches grow (``--mini-batch-warmup``).
 
-    Without growth an update is one batch of the corpus in ``ceil(delay)`` parts whose gradients are summed:
-    the update is the same, the memory is not. With growth ``multiplier()`` says how many batches an update
-    shall have; they are gathered, and shortened to just that.
+    Without growth an update is one batch of the corpus, computed in ``ceil(delay)`` parts whose gradients are
+    summed: the update is the same, but needs less memory. With growth an update has as many batches as
+    ``multiplier()`` says when the last of them comes; where that is no whole number each is shortened.
 
+    delay: ``--optimizer-delay``; without growth only. multiplier: None for no growth.
     reference: target words of an update at full growth (``--mini-batch-words``); 0 for what the batches have.
     round_up: to numbers of batches that are multiples of a power of two (``--mini-batch-round-up``).
+
+    ArgumentError for a delay that is not above 0.
     """
 
     def __init__(
@@ -48,14 +52,14 @@ class Grouping:
             raise ArgumentError(f"--optimizer-delay: expected a number above 0, got {delay}")
         self.delay, self.multiplier, self.reference, self.round_up = delay, multiplier, reference, round_up
         self.typical_words = float(reference)
-        """Running average of the target words of a batch, part of a checkpoint."""
+        """Running average of the target words of the batches that went into updates; part of a checkpoint."""
         self._pending: list[TrainingBatch] = []
         self._taken = 0
 
     @classmethod
     def from_options(cls, values: Mapping[str, Any], multiplier: Callable[[], float]) -> Grouping:
         """``optimizer-delay``, ``mini-batch-warmup``, ``mini-batch-words`` and ``mini-batch-round-up``."""
-        grows = values["mini_batch_warmup"] not in ("0", "")
+        grows = progress(values["mini_batch_warmup"], "--mini-batch-warmup").n > 0
         return cls(
             delay=values["optimizer_delay"],
             multiplier=multiplier if grows else None,
@@ -73,20 +77,24 @@ class Grouping:
             return Group(batch.split(math.ceil(self.delay)) if self.delay > 1 else [batch], 1)
         self._pending.append(batch)
         self._taken += 1
-        ratio = self.multiplier()
+        ratio, typical = self.multiplier(), self.typical_words
         if self.reference:
-            self.typical_words = float(
-                np.float32(0.99) * np.float32(self.typical_words) + np.float32(0.01) * np.float32(batch.words)
-            )
-            ratio *= self.reference / self.typical_words
+            for pending in self._pending:
+                typical = _average(typical, pending.words)
+            ratio *= self.reference / typical
         if self.round_up:
             ratio = rounded_up(ratio)
         count = len(self._pending)
         if count < ratio:
             return None
+        self.typical_words = typical
         batches = [_shortened(pending, ratio / count, alone=count == 1) for pending in self._pending]
         taken, self._pending, self._taken = self._taken, [], 0
         return Group(batches, taken)
+
+
+def _average(before: float, words: int) -> float:
+    return float(np.float32(0.99) * np.float32(before) + np.float32(0.01) * np.float32(words))
 
 
 def rounded_up(ratio: float) -> float:

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from nmt.options.checks import check_decay
 from nmt.options.option import OptionError
 from nmt.training.state import TrainingState
 from nmt.training.units import Progress, period, progress
 
 logger = logging.getLogger(__name__)
-
-STRATEGIES = ("epoch", "batches", "stalled", "epoch+batches", "epoch+stalled")
-"""When ``--lr-decay`` is applied."""
 
 
 class LearningRate:
@@ -38,15 +36,18 @@ class LearningRate:
             (``--lr-warmup-at-reload``).
         decay_inv_sqrt: N, and S if it is not N (``--lr-decay-inv-sqrt``).
         decay: the factor of a decay; 0 for none (``--lr-decay``).
-        decay_strategy: one of `STRATEGIES`: in each epoch from the first of `decay_start`, after each
-            `decay_freq` updates from it, each time that validation has stalled another `decay_start` times;
-            or at the beginning of epochs if either of two conditions holds.
+        decay_strategy: when decays happen (``--lr-decay-strategy``). With S the first of `decay_start`
+            (``--lr-decay-start``): ``epoch`` at the beginning of each epoch from S on; ``batches`` after
+            update S and each `decay_freq` (``--lr-decay-freq``) updates more; ``stalled`` when validation has
+            stalled S times, 2 S times and so on; ``epoch+batches`` and ``epoch+stalled`` at the beginning of
+            each epoch from S on, or once the total of the other has reached the second of `decay_start`.
         decay_reset_optimizer: after a decay `TrainingState.reset` asks for the optimiser to be reset
             (``--lr-decay-reset-optimizer``).
         decay_repeat_warmup: begin the warm-up anew after a decay (``--lr-decay-repeat-warmup``).
 
-    Raises OptionError for amounts without a unit that is known, for units that differ, for strategies that
-    are not there. What begins anew shows in the rate after the next update only, as in Marian.
+    A warm-up that begins anew shows only in the rate that is set after the next update, as in Marian.
+
+    Raises OptionError for amounts with an unknown unit, for units that differ and for unknown strategies.
 
     Source: Marian's scheduler; the warm-up and the root are those of Vaswani et al. 2017, section 5.3.
     """
@@ -75,7 +76,7 @@ class LearningRate:
         self._decay_start, self._decay_freq = tuple(decay_start), decay_freq
         self._reset_optimizer, self._repeat_warmup = decay_reset_optimizer, decay_repeat_warmup
         if decay:
-            _check_strategy(decay_strategy, self._decay_start)
+            check_decay(decay_strategy, self._decay_start)
         self._first = True
 
     @classmethod
@@ -176,13 +177,3 @@ def _inverse_square_root(given: Sequence[str]) -> tuple[Progress, int]:
     if start.n and start.unit is not scale.unit:
         raise OptionError(f"--lr-decay-inv-sqrt: expected two numbers in one unit, got {' '.join(given)}")
     return scale, start.n
-
-
-def _check_strategy(strategy: str, start: Sequence[int]) -> None:
-    if strategy not in STRATEGIES:
-        raise OptionError(f"--lr-decay-strategy must be one of {', '.join(STRATEGIES)}; got '{strategy}'")
-    expected = 2 if "+" in strategy else 1
-    if len(start) != expected:
-        raise OptionError(
-            f"--lr-decay-start: expected {expected} numbers for the strategy {strategy}, got {len(start)}"
-        )

@@ -20,7 +20,7 @@ _NEEDED = ("epochs", "batches", "batches-epoch", "samples", "eta")
 
 
 class TrainingStateError(MGraphError, ValueError):
-    """A ``.progress.yml`` is no mapping, or lacks a key, or has a value that cannot be."""
+    """A ``.progress.yml`` is not a mapping, lacks a key, or has an impossible value."""
 
 
 def state_text(state: TrainingState) -> str:
@@ -54,7 +54,7 @@ def read_state(text: str, where: str) -> TrainingState:
     try:
         found = yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
-        raise TrainingStateError(f"{where} is no YAML: {str(error).splitlines()[0]}") from None
+        raise TrainingStateError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(found, dict):
         raise TrainingStateError(f"{where}: expected the keys of a training state, got none")
     missing = [key for key in _NEEDED if key not in found]

@@ -26,7 +26,10 @@ class Report(Protocol):
 
 
 class JsonLines:
-    """A file with one JSON object a line (``--log-json``), appended to when training is resumed."""
+    """A file with one JSON object a line (``--log-json``), appended to when training is resumed.
+
+    Figures that are infinite or not a number, which JSON lacks, are null.
+    """
 
     def __init__(self, path: str) -> None:
         self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from nmt.options.option import OptionError
+from nmt.data.lines import STANDARD_INPUT
 from nmt.training.averages import GradientNorms
 from nmt.training.display import Display, DisplayRecord, LogicalEpoch
 from nmt.training.divergence import Divergence
@@ -28,7 +28,7 @@ MOST_PENDING = 64
 
 
 class _Pending(NamedTuple):
-    """An update whose figures were not fetched yet."""
+    """An update whose figures have not been fetched yet."""
 
     result: UpdateResult
     number: int
@@ -75,8 +75,9 @@ class Scheduler:
         first: display each of so many updates (``--disp-first``).
         norms: averages of the norms of gradients.
         divergence: what raises DivergenceError; None for nothing.
-        warmup: over how much of training batches grow to their size (``--mini-batch-warmup``).
-        once: the data can be read but once, so training ends with the first epoch (TSV from standard input).
+        mini_batch_warmup: how long batches grow until they have their full size (``--mini-batch-warmup``).
+        once: the data can be read only once, so training ends with the first epoch (``--tsv`` from standard
+            input).
         stalled: the number of validations without a better result that counts for ``--early-stopping-on``, of
             a state; None if nothing is validated.
         clock: seconds, for the speed in the log.
@@ -97,7 +98,7 @@ class Scheduler:
         first: int = 0,
         norms: GradientNorms,
         divergence: Divergence | None = None,
-        warmup: Progress = NEVER,
+        mini_batch_warmup: Progress = NEVER,
         once: bool = False,
         stalled: Callable[[TrainingState], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -106,7 +107,7 @@ class Scheduler:
         self.state = state
         self._learning_rate, self._display, self._stopping = learning_rate, display, stopping
         self._periods, self._epoch, self._first = periods, epoch, first
-        self._norms, self._divergence, self._warmup = norms, divergence, warmup
+        self._norms, self._divergence, self._mini_batch_warmup = norms, divergence, mini_batch_warmup
         self._once, self._ended = once, False
         self._stalled, self.on_display = stalled, on_display
         self._clock, self._since = clock, clock()
@@ -126,8 +127,6 @@ class Scheduler:
     ) -> Scheduler:
         """By the options of training, all by attribute name. With ``no-restore-corpus`` the counts of the
         epoch and of the next line of the log begin anew."""
-        if values["mini_batch_track_lr"]:
-            raise OptionError("--mini-batch-track-lr: Marian itself does not train with it")
         if state.loaded and values["no_restore_corpus"]:
             state.samples = 0
             state.clear_display()
@@ -142,8 +141,8 @@ class Scheduler:
             first=values["disp_first"],
             norms=GradientNorms(values["gradient_norm_average_window"]),
             divergence=Divergence.from_words(values["throw_on_divergence"]),
-            warmup=progress(values["mini_batch_warmup"], "--mini-batch-warmup"),
-            once=bool(values["tsv"]) and values["train_sets"][0] in ("stdin", "-"),
+            mini_batch_warmup=progress(values["mini_batch_warmup"], "--mini-batch-warmup"),
+            once=values["tsv"] and values["train_sets"][0] in STANDARD_INPUT,
             stalled=stalled,
             clock=clock,
             on_display=on_display,
@@ -163,13 +162,14 @@ class Scheduler:
     def batch_size_multiplier(self) -> float:
         """How large the next update shall be, as a part of its full size.
 
-        With p the progress in W (``--mini-batch-warmup``) it is p / W, of target words the root of that,
-        until it is 1.
+        ``min(1, p / W)`` after p updates or epochs of the W of ``--mini-batch-warmup``, and the square root
+        of that where W counts target words.
         """
-        if not self._warmup.n:
+        n, unit = self._mini_batch_warmup
+        if not n:
             return 1.0
-        done = self.state.progress_in(self._warmup.unit) / self._warmup.n
-        return min(1.0, math.sqrt(done) if self._warmup.unit is Unit.LABELS else done)
+        done = self.state.progress_in(unit) / n
+        return min(1.0, math.sqrt(done) if unit is Unit.LABELS else done)
 
     def started(self) -> None:
         """Say that training starts."""
@@ -218,7 +218,7 @@ class Scheduler:
         self._settle(len(self._pending))
 
     def _settle(self, count: int) -> None:
-        """Fetch the oldest."""
+        """Fetch the figures of the oldest `count` updates that are pending."""
         state, pending, self._pending = self.state, self._pending[:count], self._pending[count:]
         figures = jax.device_get(
             [(each.result.cost, each.result.labels, each.result.gradient_norm) for each in pending]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from nmt.corpus.corpus import Corpus
 from nmt.training.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
@@ -16,6 +16,7 @@ from nmt.training.grouping import Group, Grouping
 from nmt.training.learner import Learner
 from nmt.training.placement import ONE_DEVICE, Placement
 from nmt.training.processes import Agreement, Processes
+from nmt.training.progress_file import TrainingStateError
 from nmt.training.reports import Reports
 from nmt.training.scheduler import Scheduler
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
@@ -24,6 +25,8 @@ from nmt.training.units import Unit, progress
 from nmt.validation import Validation
 
 logger = logging.getLogger(__name__)
+
+N = TypeVar("N", int, float)
 
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
 """Keys of ours in ``.progress.yml``: what else a run needs to go on bit by bit."""
@@ -55,7 +58,9 @@ class Session:
         values = {**values, "vocabs": paths, "dim_vocabs": dims}
         self.state = found.state if found else TrainingState(values["learn_rate"])
         seed = self._processes.shared(values["seed"] or time.time_ns() % 2**31)
-        self.seed = int(self.state.extra.setdefault(SEED, str(seed)))
+        self.seed = _number(self.state, SEED, int(seed), values["model"])
+        if values["seed"] not in (0, self.seed):
+            logger.warning("[training] Going on with --seed %d, as before; got %d", self.seed, values["seed"])
         values["marian_exact"] = self._is_exact(values["marian_exact"])
         model = reloaded_model(found, values) if found else new_model(values, dims, self.seed)
         self.values, self.options = values, model.options
@@ -71,7 +76,10 @@ class Session:
         alone = stopped if self._processes.count == 1 else None
         self.corpus = Corpus.from_options(values, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
         self.grouping = Grouping.from_options(values, self.scheduler.batch_size_multiplier)
-        self.grouping.typical_words = float(self.state.extra.get(TYPICAL_WORDS, self.grouping.typical_words))
+        typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, values["model"])
+        self.grouping.typical_words = typical
+        self.saved = False
+        """Whether a checkpoint has been written."""
 
     def _is_exact(self, asked: bool) -> bool:
         """Whether to use Marian's own gradients: as asked, or as the run did that is gone on with."""
@@ -98,18 +106,21 @@ class Session:
                 self._epoch(reports)
                 if self._going():
                     self._end_epoch()
+                else:
+                    self.corpus.close()  # so that the report grows no more
+                    self._report_corpus("so far, some read ahead: ")
             self.scheduler.finished(interrupted=self._stopped())
             if not self.state.loaded:
                 if not self.state.validated and not self._stopped():
                     self._validate(reports)
                 self._save(final=True)
-        self._processes.shared()  # if one left early the others would not save in peace
+        self._processes.shared()  # a process that ends while the first one saves would end that, too
 
     def _going(self) -> bool:
         return not self._stopped() and self.scheduler.keep_going()
 
     def _restore_corpus(self) -> bool:
-        """Whether the corpus stands where the last run left it."""
+        """Put the corpus where the last run left it; False if an epoch is to begin instead."""
         state = self.state
         begun = state.seed_corpus or state.batches_epoch or state.epochs > 1
         if not begun or self.values["no_restore_corpus"]:
@@ -161,9 +172,12 @@ class Session:
             return state.log_gradient_norm_avg, state.log_gradient_norm_var
         return state.gradient_norm_avg, state.gradient_norm_var
 
-    def _end_epoch(self) -> None:
+    def _report_corpus(self, when: str = "") -> None:
         for line in self.corpus.report().lines():
-            logger.info("[data] %s", line)
+            logger.info("[data] %s%s", when, line)
+
+    def _end_epoch(self) -> None:
+        self._report_corpus()
         self.corpus.end_epoch()
         self.state.seed_batch, self.state.seed_corpus = self.corpus.seed_batch, self.corpus.seed_corpus
         self.scheduler.new_epoch()
@@ -198,9 +212,19 @@ class Session:
         learner, path = self.learner.state(), self.values["model"]
         if self._processes.is_first:
             save_checkpoint(path, self.values, self.options, learner, self.state, final=final)
+        self.saved = True
 
     def _reports(self) -> Reports:
         after = progress(self.values["after"].partition(",")[0], "--after")
         total = self.values["after_batches"] or (after.n if after.unit is Unit.UPDATES else 0)
         values = self.values if self._processes.is_first else {**self.values, **SILENT}
         return Reports(values, total or None, self.state.batches)
+
+
+def _number(state: TrainingState, key: str, default: N, model: str) -> N:
+    """A number of ours in ``.progress.yml``, which has it from now on."""
+    text = state.extra.setdefault(key, repr(default))
+    try:
+        return type(default)(text)
+    except ValueError:
+        raise TrainingStateError(f"{model}.progress.yml: {key}: expected a number, got {text!r}") from None

@@ -15,8 +15,8 @@ class Stopping:
 
     Parameters:
         epoch: how epochs are counted.
-        after: amounts between commas; the first that is reached ends training (``--after``). Epochs must be
-            over, updates and target words be reached.
+        after: amounts, separated by commas; the first that is reached ends training (``--after``). Epochs are
+            reached when they are over.
         after_epochs, after_batches: the same in the older way; 0 for never.
         early_stopping: the number of validations without a better result; 0 for never.
 

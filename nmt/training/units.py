@@ -11,7 +11,8 @@ from nmt.options.option import OptionError
 _AMOUNT = re.compile(r"\+?([0-9.,]+(?:[eE][+-]?[0-9]+)?)([kKMGT]?)([tue]?)")
 _FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _EXPECTED = (
-    "expected a whole number, then K, M, G or T if need be, then u (updates), t (target words) or e (epochs)"
+    "expected a whole number, optionally with K, M, G or T, then optionally u (updates), t (target words) or "
+    "e (epochs)"
 )
 
 
@@ -41,8 +42,8 @@ def progress(text: str, option: str) -> Progress:
     """The amount that a text stands for: ``10Ku`` updates, ``20Gt`` labels, ``3e`` epochs, ``1000`` updates.
 
     Parameters:
-        text: a number, whole when all is multiplied, with commas or an exponent if one likes; a factor ``K``
-            (or ``k`` before a unit), ``M``, ``G`` or ``T``; a unit, updates if there is none.
+        text: a number, with or without commas and an exponent; optionally a factor ``K`` (or ``k`` before a
+            unit), ``M``, ``G`` or ``T``, with which it must be whole; optionally a unit, without one updates.
         option: what the text is the value of, for the error.
 
     Raises OptionError naming the option.

@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 from nmt.data.lines import STANDARD_INPUT, open_input
 from nmt.models.support import find_type
 from nmt.options import OptionError
+from nmt.options.checks import extra_fields, text_streams
 from nmt.vocab import INPUT_TYPES, Vocab, VocabError, load_vocab
 from nmt.vocabs.creation import YAML_ENDINGS, create_vocab
 
 logger = logging.getLogger(__name__)
-
-EXTRA = ("guided-alignment", "data-weighting")
-"""Options that may name a field of ``--tsv`` that is no text."""
 
 
 class TrainingVocabs(NamedTuple):
@@ -81,17 +79,17 @@ def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
 
 def _streams(values: Mapping[str, Any]) -> list[_Stream]:
     texts, vocabs = values["train_sets"], values["vocabs"]
-    if not texts:
-        raise OptionError("--train-sets: expected the files of the training text, got none")
-    if values["tsv"] or (len(texts) == 1 and texts[0] in STANDARD_INPUT):
-        if len(texts) != 1:
-            raise OptionError(f"--tsv: expected one file in --train-sets, got {len(texts)}")
-        sources: list[tuple[str, int | None]] = [(texts[0], field) for field in range(_fields(values))]
+    if values["tsv"]:
+        sources: list[tuple[str, int | None]] = [(texts[0], field) for field in range(text_streams(values))]
     else:
         sources = [(text, None) for text in texts]
-    if vocabs and len(vocabs) != len(sources):
-        kind = "fields of text" if values["tsv"] else "files in --train-sets"
-        raise OptionError(f"--vocabs: expected one for each of {len(sources)} {kind}, got {len(vocabs)}")
+    needed = len(find_type(values["type"]).encoders) + 1
+    if len(sources) != needed:
+        kind = "fields of text" if values["tsv"] else "files"
+        raise OptionError(
+            f"--train-sets: --type {values['type']} needs {needed} {kind}, sources first, then the target; "
+            f"got {len(sources)}"
+        )
     types = [kind for kind in values["input_types"] if kind in INPUT_TYPES]
     return [
         _Stream(
@@ -103,13 +101,6 @@ def _streams(values: Mapping[str, Any]) -> list[_Stream]:
         )
         for i, (text, field) in enumerate(sources)
     ]
-
-
-def _fields(values: Mapping[str, Any]) -> int:
-    """How many fields of ``--tsv`` are text."""
-    if values["tsv_fields"]:
-        return int(values["tsv_fields"]) - sum(_in_fields(values, name) for name in EXTRA)
-    return len(find_type(values["type"]).encoders) + 1
 
 
 def _nth(items: Sequence[Any], index: int, default: Any) -> Any:
@@ -129,7 +120,7 @@ def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[st
             f"--vocabs: {path} does not exist, and the text on standard input can be read once only; "
             "make vocabularies first, with mgraph vocab"
         )
-    given = [name for name in EXTRA if _in_fields(values, name)]
+    given = extra_fields(values) if values["tsv"] else []
     if given:
         raise OptionError(
             f"--vocabs: {path} does not exist, and is not made from fields of --tsv that hold --{given[0]} "
@@ -146,10 +137,6 @@ def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[st
         max_lines=values["sentencepiece_max_lines"],
         seed=values["seed"],
     )
-
-
-def _in_fields(values: Mapping[str, Any], name: str) -> bool:
-    return bool(values["tsv"]) and values[name.replace("-", "_")] not in ("", "none")
 
 
 def _lines(text: str, fields: Sequence[int]) -> Iterator[bytes]:

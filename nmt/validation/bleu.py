@@ -25,12 +25,13 @@ class TextMetric(Metric):
     ``--valid-max-length``, unknown words being ``<unk>``. `bleu` compares words, after sacreBLEU's
     tokenisation and with each Chinese, Japanese or Thai character alone, if the vocabulary is one of pieces
     (SentencePiece); with other vocabularies words are what they list. `bleu-segmented` compares these or the
-    pieces as they are, and ``</s>`` of the translations with them. `chrf` compares the characters but spaces.
+    pieces as they are, and ``</s>`` of the translations with them. `chrf` compares characters other than
+    spaces.
 
     vocab: of the target. quiet: log no sample of what is compared (``--quiet-validation``).
     announcements: what was logged before.
 
-    Source: Marian, ``--valid-metrics``. The numbers are sacreBLEU's of the same segments, but for `chrf` with
+    Source: Marian, ``--valid-metrics``. The numbers are sacreBLEU's for the same segments, except `chrf` with
     references of fewer than six characters: there sacreBLEU leaves out the longer n-grams of the translation.
     """
 

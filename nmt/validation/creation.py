@@ -32,11 +32,6 @@ def metrics_of(values: Mapping[str, Any], vocab: Vocab) -> list[Metric]:
         raise OptionError("--valid-metrics: at least one metric is needed, got none")
     if len(set(kinds)) < len(kinds):
         raise OptionError(f"--valid-metrics: each metric counts once, got {' '.join(kinds)}")
-    if len(epsilons) not in (1, len(kinds)):
-        raise OptionError(
-            f"--early-stopping-epsilon: one number, or one for each of {len(kinds)} metrics, "
-            f"is expected; got {len(epsilons)}"
-        )
     _require_known(kinds)
     script = None
     if values["valid_script_path"]:

@@ -59,7 +59,8 @@ class ValidationSet:
                 raise OptionError(f"--valid-sets: files are needed, got {path}")
         encoder = LineEncoder(vocabs, max_length, max_length_crop=True, right_left=right_left, tsv=tsv)
         with ExitStack() as stack:
-            rows = ParallelLines([stack.enter_context(open_input(path)) for path in paths], paths)
+            texts = [stack.enter_context(open_input(path)) for path in paths]
+            rows = ParallelLines(texts, [f"file {path}" for path in paths])
             samples = tuple(encoder.sample(number, row) for number, row in enumerate(rows))
             rows.check()
         if not samples:

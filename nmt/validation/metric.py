@@ -35,8 +35,8 @@ class Record(NamedTuple):
 class Metric(ABC):
     """A number that says how good a model is.
 
-    kind: its name for ``--valid-metrics``. epsilon: an improvement by less counts as none for early stopping,
-    yet the value is the new best (``--early-stopping-epsilon``); 0 for any.
+    kind: its name for ``--valid-metrics``. epsilon: an improvement by less does not count for early stopping,
+    although the value is the new best (``--early-stopping-epsilon``); with 0 any counts.
     """
 
     lower_is_better = False

@@ -37,9 +37,9 @@ class Script:
             raise OptionError(f"--valid-script-path: there is no program {self.command} that can be run")
 
     def run(self, path: str = "") -> float:
-        """The number that its output begins with, given the file `path`, if any, as its last argument.
+        """The number at the start of the program's output; `path`, if any, is its last argument.
 
-        0 if the output begins with none, as in Marian; that is logged, and so is an exit status but 0.
+        0 if there is no number, as in Marian; that is logged, and so is an exit status other than 0.
         """
         line = " ".join([self.command, *self.arguments, *([shlex.quote(path)] if path else [])])
         done = subprocess.run(line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass
 
@@ -20,13 +21,16 @@ class OutputName:
     template: with ``{E}``, ``{B}``, ``{U}`` and ``{T}`` for the number of the epoch, of the batches in it, of
     updates, and of target words; each may have a format, ``{U:08}``. Empty for no file.
 
-    OptionError for other braces.
+    OptionError for other braces, and if there is no such directory, unless its name depends on the numbers.
     """
 
     template: str
 
     def __post_init__(self) -> None:
         self.of(TrainingState(eta=0.0))
+        folder = os.path.dirname(self.template)
+        if folder and "{" not in folder and not os.path.isdir(folder):
+            raise OptionError(f"--valid-translation-output: there is no directory {folder}")
 
     def of(self, state: TrainingState) -> str:
         """The name at this point of training."""

@@ -11,6 +11,7 @@ from typing import Any
 from .base import VocabError
 
 _PIECES, _TRAINER = 1, 2  # of the model
+_TEXT, _SCORE, _KIND = 1, 2, 3  # of a piece
 _MODEL_TYPE, _BYTE_FALLBACK = 3, 35  # of the options that it was trained with
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 
@@ -77,8 +78,10 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
 
 def _piece(data: bytes) -> Piece:
     fields = dict(_fields(data))
-    score = struct.unpack("<f", fields.get(2, bytes(4)))[0]
-    return Piece(fields.get(1, b"").decode("utf-8", "replace"), score, Kind(fields.get(3, Kind.NORMAL)))
+    score = struct.unpack("<f", fields.get(_SCORE, bytes(4)))[0]
+    return Piece(
+        fields.get(_TEXT, b"").decode("utf-8", "replace"), score, Kind(fields.get(_KIND, Kind.NORMAL))
+    )
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
