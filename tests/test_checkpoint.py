@@ -419,3 +419,9 @@ def test_options_of_a_model_without_its_own(folder: Path) -> None:
     assert (found.options.type, found.options.dim_rnn, found.options.dim_vocabs) == ("lm", 4, (8,))
     with pytest.raises(ParameterError, match=r"model\.npz: "):
         loaded(folder, dim_rnn=8)
+
+
+def test_a_full_disk_is_named_and_leaves_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"m\.npz"), replacing_set(tmp_path / "m.npz"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as writing raises it, without a name
+    assert not os.listdir(tmp_path)

@@ -33,10 +33,17 @@ def test_parts_have_all_sentences_in_order_and_one_shape():
     assert all(len(part.weights) == 3 for part in parts)
 
 
-def test_a_batch_that_is_padded_already_is_split_by_its_sentences():
-    padded = batch(5).split(2)[1]
-    assert (padded.sentences, padded.shape[0]) == (2, 3)
-    assert seen(padded.split(2)) == [4, 5]
+def test_parts_of_a_batch_that_is_not_full_have_the_shape_of_others():
+    padded = batch(5).with_rows(8)
+    parts = padded.split(4)
+    assert seen(parts) == [1, 2, 3, 4, 5]
+    assert [part.shape for part in parts] == [part.shape for part in batch(8).split(4)][:3]
+
+
+def test_a_shortened_batch_has_the_first_sentences():
+    assert seen([batch(5).shortened(2)]) == [1, 2]
+    assert batch(5).shortened(2).shape[0] == 2
+    assert seen([batch(5).with_rows(8).shortened(9)]) == [1, 2, 3, 4, 5]
 
 
 def test_delay_splits_each_batch():

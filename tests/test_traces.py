@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from traces import rows
+from traces import ours, rows
 from traces.check import check
-from traces.comparison import Different, compare_lines, compare_parameters
+from traces.comparison import COST, Different, compare_lines, compare_parameters
 from traces.row import merged
 from traces.trace import changes, kept
+
+from mgraph.files.items import read_npz
 
 DATA = Path(__file__).parent / "data" / "traces"
 OPTIONS = """
@@ -44,6 +47,32 @@ def test_training_is_as_marians(row):
     found = check(row, DATA)
     # The changes of the parameters are kept in float16.
     assert found.costs < 5e-6 and found.parameters < 2e-4
+
+
+EUROPARL = ["transformer-joint/adam-warmup-smoothing", "s2s-gru/adam"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.parametrize("trace", EUROPARL)
+def test_training_on_europarl_is_as_marians(trace: str, fixtures: Path, tmp_path: Path):
+    folder, name = (fixtures / "marian" / trace).parent, trace.partition("/")[2]
+    texts, meta = fixtures / "data", json.loads((folder / "meta.json").read_text())
+    arguments = f"""--config {folder}/arch.yml --train-sets {" ".join(meta["train"])} --shuffle none
+        --vocabs {" ".join(meta["vocabs"])} --after-batches 50 --disp-freq 1 --seed 1 --max-length 60
+        --cost-type ce-mean-words {(folder / f"{name}.options.txt").read_text()}"""
+    lines, saved = ours.train(arguments.split(), texts, folder / "model.npz", tmp_path)
+    theirs = [line for line in (folder / f"{name}.trace.txt").read_text().splitlines() if "Cost" in line]
+    pairs = list(zip(theirs, lines, strict=True))
+    assert len(pairs) == 50
+    costs = [[float(COST.search(line)[1]) for line in pair] for pair in pairs]
+    assert max(abs(our - their) / their for their, our in costs) < 2e-6
+    final = {n: v for n, v in read_npz(folder / f"{name}.final.npz").items() if not n.startswith("special:")}
+    gap, size = (
+        np.sqrt(sum(np.sum(np.square(d)) for d in differences))
+        for differences in ([saved[n] - v for n, v in final.items()], final.values())
+    )
+    assert gap < 2e-3 * size
 
 
 def test_every_option_is_in_a_row():

@@ -38,14 +38,15 @@ class TrainingBatch:
         """Rows, then the padded length of each stream; what a program is compiled for."""
         return (len(self.ids[0]), *(ids.shape[1] for ids in self.ids))
 
-    def split(self, parts: int, sentences: int | None = None) -> list[TrainingBatch]:
-        """The first `sentences` (all if None) in at most so many parts of nearly equal size, in order.
+    def split(self, parts: int) -> list[TrainingBatch]:
+        """At most so many parts of nearly equal size, in order; as many rows in each, whatever batch of this
+        shape is split, so that they run through one program."""
+        rows = -(-len(self.ids[0]) // parts)
+        return [self._part(at, min(rows, self.sentences - at), rows) for at in range(0, self.sentences, rows)]
 
-        All parts have the same number of rows, so that they run through one program.
-        """
-        size = self.sentences if sentences is None else min(sentences, self.sentences)
-        rows = -(-size // parts)
-        return [self._part(start, min(rows, size - start), rows) for start in range(0, size, rows)]
+    def shortened(self, sentences: int) -> TrainingBatch:
+        """The first so many sentences; all of them, if there are no more."""
+        return self if sentences >= self.sentences else self._part(0, sentences, sentences)
 
     def with_rows(self, rows: int) -> TrainingBatch:
         """The same sentences in so many rows, of which those that are too many are padding."""

@@ -87,6 +87,8 @@ def _check_model(values: Mapping[str, Any]) -> None:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise OptionError(f"--model {path}: there is no directory {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):  # said now, and not after hours, when it is to be saved
+        raise OptionError(f"--model {path}: the directory {folder} cannot be written to")
 
 
 def _check_schedule(values: Mapping[str, Any]) -> None:

@@ -132,7 +132,13 @@ BATCHES = (
         choices=("none", "src", "trg"),
     ),
     Option("shuffle-in-ram", help="shuffle in memory, without temporary files"),
-    ignored("data-threads", int, 8, help="batches are prepared by one thread"),
+    Option(
+        "data-threads",
+        int,
+        8,
+        "with 1, lines left out take no room among those read ahead; there is one thread always",
+        least=1,
+    ),
     Option("all-caps-every", int, 0, "write every Nth line in capitals; 0: none", least=0),
     Option("english-title-case-every", int, 0, "write every Nth line as a title; 0: none", least=0),
     Option(

@@ -36,7 +36,7 @@ def replacing_set(path: Path) -> Iterator[str]:
         os.rename(growing, os.path.join(folder, f".{name}{WRITTEN}"))
     except BaseException as error:
         shutil.rmtree(growing, ignore_errors=True)
-        if isinstance(error, OSError) and error.filename == growing:
+        if isinstance(error, OSError) and error.filename in (None, growing):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
     sync_folder(folder)

@@ -117,4 +117,4 @@ def _shortened(batch: TrainingBatch, part: float, *, alone: bool) -> TrainingBat
     if alone:
         least = 1 + (LEAST_WORDS * batch.sentences - 1) // batch.words
     size = max(math.ceil(batch.sentences * part), least)
-    return batch.split(1, size)[0] if size < batch.sentences else batch
+    return batch.shortened(size)

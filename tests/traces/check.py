@@ -19,7 +19,7 @@ def check(row: Row, folder: Path) -> Agreement:
     folder = folder.resolve()
     own, start = folder / row.name, folder / "starts" / f"{row.start.name}.npz"
     with tempfile.TemporaryDirectory() as work:
-        lines, params = ours.train(row, folder / "text", start, Path(work))
+        lines, params = ours.train(row.arguments, folder / "text", start, Path(work))
     theirs = (own / "log.txt").read_text(encoding="utf-8").splitlines()
     costs = compare_lines(theirs, lines)
     return Agreement(costs, *compare_parameters(read_npz(start), np.load(own / "changes.npy"), params))

@@ -15,7 +15,6 @@ from nmt.options import TRAIN
 from nmt.options.config import parse
 from nmt.trainer import Trainer
 
-from .row import Row
 from .trace import kept
 
 
@@ -43,12 +42,12 @@ def _said() -> Iterator[list[str]]:
 
 
 def train(
-    row: Row, texts: Path, start: Path, work: Path, more: Sequence[str] = ()
+    arguments: Sequence[str], texts: Path, start: Path, work: Path, more: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Train a row; the lines of its updates, and the parameters that are saved.
+    """Train with a command line; the lines of its updates, and the parameters that are saved.
 
-    texts: the folder of the text. start: the model to start from. work: where the model is put.
-    more: options beyond the row's.
+    arguments: all but the model. texts: the folder of the text. start: the model to start from. work: where
+    the model is put. more: further arguments.
     """
     model = work / "model.npz"
     given = ["--model", str(model), "--pretrained-model", str(start), "--marian-exact"]
@@ -56,7 +55,7 @@ def train(
     os.chdir(texts)
     try:
         with _said() as lines:
-            Trainer(parse(TRAIN, [*row.arguments, *given, *more])).train()
+            Trainer(parse(TRAIN, [*arguments, *given, *more])).train()
     finally:
         os.chdir(before)
     return kept(lines), read_npz(model)
