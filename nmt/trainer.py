@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nmt import devices
 from nmt.options import TRAIN
 from nmt.options.config import notices
+from nmt.options.option import shown
 
 if TYPE_CHECKING:
     from nmt.training.placement import Placement
@@ -63,7 +64,7 @@ class Trainer:
                 if not fallbacks:
                     raise
                 fallback = fallbacks.pop(0)
-                said = ", ".join(f"{name.replace('_', '-')}: {value}" for name, value in fallback.items())
+                said = ", ".join(f"--{name.replace('_', '-')} {shown(v)}" for name, v in fallback.items())
                 anew = values["no_reload"] and not session.saved
                 how = "beginning anew" if anew else "going on from the last checkpoint"
                 logger.warning("%s; %s with %s", error, how, said)

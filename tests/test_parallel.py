@@ -42,6 +42,7 @@ def found() -> dict:
 PAIRS = (("transformer", "transformer divided"), ("s2s", "s2s shared"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alone", "shared"), PAIRS)
 def test_updates_are_those_of_one_device(found: dict, alone: str, shared: str) -> None:
     # Five or six sentences for four devices, words and links unevenly among them, all kinds of dropout; the
@@ -57,6 +58,7 @@ def test_updates_are_those_of_one_device(found: dict, alone: str, shared: str) -
             )
 
 
+@pytest.mark.slow
 def test_what_updates_change_is_divided_and_gathered(found: dict) -> None:
     alone, divided = found["transformer"], found["transformer divided"]
     assert alone["held"] < 4.01 * divided["held"] < 1.3 * alone["held"], (
@@ -66,6 +68,7 @@ def test_what_updates_change_is_divided_and_gathered(found: dict) -> None:
     assert divided["restored"] and found["s2s shared"]["restored"], "a state can be restored where it was"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alone", "shared"), PAIRS)
 def test_each_device_needs_less_memory(found: dict, alone: str, shared: str) -> None:
     assert found[shared]["memory"] < 0.8 * found[alone]["memory"]

@@ -130,6 +130,10 @@ def test_vocabularies_that_cannot_be_made(folder: Path) -> None:
         load_or_create_vocabs(values(train_sets=("none", "none")))
     with pytest.raises(OptionError, match="--type s2s needs 2 files, sources first, .* got 1"):
         load_or_create_vocabs(values(train_sets=TEXTS[:1]))
+    Path("empty").write_text("\n \n")
+    with pytest.raises(OptionError, match=r"there is no word to make a\.yml of in empty"):
+        load_or_create_vocabs(values(train_sets=("empty", "empty"), vocabs=("a.yml", "b.yml")))
+    assert not Path("a.yml").exists()
 
 
 # -- a new model
@@ -253,7 +257,7 @@ def test_the_options_of_the_model_count(caplog: pytest.LogCaptureFixture) -> Non
     train = with_model_options(given, model.options, "m.npz")
     assert (train["dim_rnn"], train["dim_vocabs"], train["skip"]) == (4, (8,), False)
     assert train["dropout_rnn"] == 0.5
-    assert caplog.messages == ["m.npz was made with other options, which count: dim-rnn: 4, skip: False"]
+    assert caplog.messages == ["m.npz was made with other options, which count: dim-rnn: 4, skip: false"]
     params = {name: np.asarray(value) for name, value in model.params.items()}
     found = Checkpoint(model.options, Moments("sgd").fresh(params), TrainingState(0.1))
     again = reloaded_model(found, train)

@@ -204,6 +204,11 @@ def number(word: str) -> float:
     return float(word.removesuffix("f"))
 
 
+def shown(value: object) -> str:
+    """The value of an option as a line of the log has it."""
+    return " ".join(map(_word, value)) if isinstance(value, tuple) else _word(value)
+
+
 def _word(value: object) -> str:
     """A Python value as a command line has it."""
     if isinstance(value, dict):

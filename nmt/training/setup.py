@@ -18,6 +18,7 @@ from nmt.model_options import ModelOptions
 from nmt.models import Dropouts, Model
 from nmt.models.support import check_options, find_type
 from nmt.options.dump import new_model_options
+from nmt.options.option import shown
 from nmt.training.checkpoint import Checkpoint
 from nmt.training.embeddings import word_vectors
 from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs
@@ -71,7 +72,7 @@ def with_model_options(values: Mapping[str, Any], options: ModelOptions, path: s
     own = {_attribute(name): options[name] for name in options.given if _attribute(name) in values}
     other = [name for name in options.given if values.get(_attribute(name)) not in _unsaid(name, options)]
     if other:
-        said = ", ".join(f"{name}: {options[name]}" for name in sorted(other))
+        said = ", ".join(f"{name}: {shown(options[name])}" for name in sorted(other))
         logger.warning("%s was made with other options, which count: %s", path, said)
     return {**values, **own}
 

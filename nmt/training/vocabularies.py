@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from nmt.data.lines import STANDARD_INPUT, open_input
@@ -128,9 +129,13 @@ def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[st
         )
     logger.info("[data] Creating vocabulary %s from %s", path, ", ".join(texts))
     fields = [stream.field for stream in streams if stream.field is not None]
+    lines = (line for text in texts for line in _lines(text, fields))
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        raise OptionError(f"--train-sets: there is no word to make {path} of in {', '.join(texts)}")
     create_vocab(
         path,
-        (line for text in texts for line in _lines(text, fields)),
+        chain([first], lines),
         size,
         input_type=streams[0].input_type,
         options=values["sentencepiece_options"],
