@@ -17,6 +17,7 @@ from nmt.data.batches import pad
 from nmt.loss import LossOptions, Source, Target, cross_entropy_loss, training_loss
 from nmt.model_options import ModelOptions
 from nmt.models import Model, create_model
+from nmt.options import TRAIN
 from nmt.training.learner import Learner
 from nmt.training.moments import Moments
 from nmt.training.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
@@ -25,43 +26,14 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 SIZES = {"dim_vocabs": (11,), "dim_emb": 4, "dim_rnn": 4}
 TRANSFORMER = {"transformer_heads": 2, "transformer_dim_ffn": 6}
-VALUES: dict[str, Any] = {
-    "optimizer": "adam",
-    "optimizer_params": (0.9, 0.98, 1e-6, 0.01),
-    "learn_rate": 0.01,
-    "clip_norm": 1.0,
-    "mini_batch_words_ref": 0,
-    "exponential_smoothing": 0.0,
-    "normalize_gradient": False,
-    "normalize_gradient_by_ratio": False,
-    "check_gradient_nan": False,
-    "cost_scaling": (),
-    "dynamic_gradient_scaling": (),
-    "gradient_norm_average_window": 100,
-    "precision": ("float32", "float32"),
-    "gradient_checkpointing": False,
-    "label_smoothing": 0.0,
-    "unlikelihood_loss": False,
-    "data_weighting": "",
-    "data_weighting_type": "sentence",
-    "guided_alignment": "none",
-    "guided_alignment_cost": "ce",
-    "guided_alignment_weight": 0.1,
-    "multi_loss_type": "sum",
-    "embedding_fix_src": False,
-    "embedding_fix_trg": False,
-    "dropout_rnn": 0.0,
-    "dropout_src": 0.0,
-    "dropout_trg": 0.0,
-    "transformer_dropout": 0.0,
-    "transformer_dropout_attention": 0.0,
-    "transformer_dropout_ffn": 0.0,
-    "quantize_bits": 0,
-    "quantize_log_based": False,
-    "quantize_optimization_steps": 0,
-    "quantize_biases": False,
-    "marian_exact": False,
-}
+VALUES = TRAIN.from_python(
+    {
+        "train_sets": ("source", "target"),
+        "optimizer_params": (0.9, 0.98, 1e-6, 0.01),
+        "learn_rate": 0.01,
+        "clip_norm": 1.0,
+    }
+)
 SENTENCES = [
     ([3, 4, 0], [5, 6, 7, 0]),
     ([8, 0], [2, 0]),

@@ -160,7 +160,7 @@ OPTIMIZER = (
     ),
     Option("optimizer-delay", float, 1.0, "batches for an update, or the part of one", least=0),
     Option("sync-sgd", help="updates wait for all devices; they always do"),
-    Option("learn-rate", float, 1e-4, "the learning rate", short="l"),
+    Option("learn-rate", float, 1e-4, "the learning rate", short="l", least=0),
     Option("lr-report", help="show the learning rate"),
     Option("lr-decay", float, 0.0, "factor of the learning rate when it decays; 0: never", least=0),
     Option(

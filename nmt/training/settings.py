@@ -12,7 +12,7 @@ from mgraph import Adagrad, Adam, ArgumentError, Optimizer, Sgd, Type
 from nmt.loss import COMBINATIONS, LossOptions
 from nmt.models import Dropouts, Model
 from nmt.models.support import find_type
-from nmt.options.option import number
+from nmt.options.option import OptionError, number
 from nmt.training.cost_scaling import CostScaling
 from nmt.training.normalization import Normalization
 from nmt.training.objective import Objective
@@ -31,7 +31,10 @@ def optimizer_of(values: Mapping[str, Any]) -> Optimizer:
     name = values["optimizer"]
     make = choose("optimizer", name, OPTIMIZERS)
     given = values["optimizer_params"][: MOST_PARAMETERS[name]]
-    return make(values["learn_rate"], *given, clip_norm=values["clip_norm"])
+    try:
+        return make(values["learn_rate"], *given, clip_norm=values["clip_norm"])
+    except ArgumentError as error:
+        raise OptionError(f"--optimizer-params: {error}") from None
 
 
 def loss_of(values: Mapping[str, Any]) -> LossOptions:
