@@ -18,10 +18,10 @@ from nmt.corpus import TrainingBatch
 from nmt.loss import LossOptions
 from nmt.model_options import ModelOptions
 from nmt.models import create_model
-from nmt.training.learner import Learner
-from nmt.training.objective import Objective
-from nmt.training.placement import ONE_DEVICE, SharedPlacement
-from nmt.training.step import Step
+from nmt.training.learning.learner import Learner
+from nmt.training.learning.objective import Objective
+from nmt.training.learning.placement import ONE_DEVICE, SharedPlacement
+from nmt.training.learning.step import Step
 
 WORDS = 8000
 MIB = 1 << 20

@@ -12,7 +12,7 @@ from nmt.options.config import notices
 from nmt.options.option import shown
 
 if TYPE_CHECKING:
-    from nmt.training.placement import Placement
+    from nmt.training.learning.placement import Placement
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +46,13 @@ class Trainer:
         values = self.options
         devices.join_processes(values["coordinator"], values["num_processes"], values["process_id"])
         used = devices.start_all(values["cpu_threads"], values["devices"], values["cpu_devices"])
-        from nmt.training.placement import placement_on
+        from nmt.training.learning.placement import placement_on
 
         self._train(values, placement_on(used, shard_state=values["shard_state"]))
 
     def _train(self, values: Mapping[str, Any], placement: Placement) -> None:
         """Train; after a divergence go on from the last checkpoint with the options of the next fallback."""
-        from nmt.training.divergence import DivergenceError
+        from nmt.training.schedule.divergence import DivergenceError
         from nmt.training.session import Session
 
         fallbacks = list(values["custom_fallbacks"])

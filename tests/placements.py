@@ -16,10 +16,10 @@ from nmt.corpus import TrainingBatch
 from nmt.loss import LossOptions
 from nmt.model_options import ModelOptions
 from nmt.models import Dropouts, Model, create_model
-from nmt.training.learner import Learner
-from nmt.training.objective import Objective
-from nmt.training.placement import ONE_DEVICE, Placement, SharedPlacement
-from nmt.training.step import Step
+from nmt.training.learning.learner import Learner
+from nmt.training.learning.objective import Objective
+from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
+from nmt.training.learning.step import Step
 
 VOCABS = (24, 28)
 LENGTHS = (4, 5)

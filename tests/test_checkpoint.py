@@ -30,9 +30,9 @@ from mgraph.files.items import MODEL_YML, read_npz, write_npz
 from nmt.models import load_model
 from nmt.options import TRAIN
 from nmt.options.config import parse
-from nmt.training.checkpoint import Checkpoint, load_checkpoint, save_best, save_checkpoint
-from nmt.training.file_set import replacing_set, settle
-from nmt.training.moments import Moments
+from nmt.training.checkpoints.checkpoint import Checkpoint, load_checkpoint, save_best, save_checkpoint
+from nmt.training.checkpoints.file_set import replacing_set, settle
+from nmt.training.checkpoints.moments import Moments
 from nmt.training.update import LearnerState
 
 ROOT = Path(nmt.__file__).parent.parent
@@ -233,7 +233,7 @@ def test_a_kill_while_a_set_is_moved_is_mended_too(folder: Path, monkeypatch: py
 
 WRITER = """
 import itertools, os
-from nmt.training.file_set import replacing_set
+from nmt.training.checkpoints.file_set import replacing_set
 for number in itertools.count():
     with replacing_set("set") as folder:
         for name in ("set", "set.one", "set.two"):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgraph import ArgumentError
-from nmt.training.fit import MIB, Fit
+from nmt.training.learning.fit import MIB, Fit
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
@@ -90,11 +90,11 @@ from nmt import devices
 from nmt.loss import LossOptions
 from nmt.model_options import ModelOptions
 from nmt.models import create_model
-from nmt.training.fit import blank, fitting
-from nmt.training.learner import Learner
-from nmt.training.objective import Objective
-from nmt.training.placement import SharedPlacement
-from nmt.training.step import Step
+from nmt.training.learning.fit import blank, fitting
+from nmt.training.learning.learner import Learner
+from nmt.training.learning.objective import Objective
+from nmt.training.learning.placement import SharedPlacement
+from nmt.training.learning.step import Step
 
 two = devices.start_all(1, cpu_devices=2)
 options = ModelOptions(type="s2s", dim_vocabs=(50, 50), dim_emb=8, dim_rnn=12, dec_cell_base_depth=1)

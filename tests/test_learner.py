@@ -18,9 +18,9 @@ from nmt.loss import LossOptions, Source, Target, cross_entropy_loss, training_l
 from nmt.model_options import ModelOptions
 from nmt.models import Model, create_model
 from nmt.options import TRAIN
-from nmt.training.learner import Learner
-from nmt.training.moments import Moments
-from nmt.training.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
+from nmt.training.checkpoints.moments import Moments
+from nmt.training.learning.learner import Learner
+from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

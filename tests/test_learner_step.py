@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from mgraph import Adagrad, Adam, Optimizer, Sgd
-from nmt.training.cost_scaling import CostScale, CostScaling
-from nmt.training.normalization import Normalization
-from nmt.training.objective import Differentiated
-from nmt.training.quantization import Quantization
-from nmt.training.smoothing import decay_of_update
-from nmt.training.step import DeviceState, Reported, Scalars, Step
+from nmt.training.learning.cost_scaling import CostScale, CostScaling
+from nmt.training.learning.normalization import Normalization
+from nmt.training.learning.objective import Differentiated
+from nmt.training.learning.quantization import Quantization
+from nmt.training.learning.smoothing import decay_of_update
+from nmt.training.learning.step import DeviceState, Reported, Scalars, Step
 
 PARAMS = {"a": np.float32([[1.0, -2.0], [0.5, 3.0]]), "b": np.float32([[0.25, -1.0]])}
 GRADIENTS = {"a": np.float32([[3.0, -4.0], [0.0, 1.0]]), "b": np.float32([[-2.0, 0.5]])}

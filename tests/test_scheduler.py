@@ -15,13 +15,13 @@ import pytest
 
 from nmt.options import TRAIN, OptionError
 from nmt.options.config import parse
-from nmt.training.display import DisplayRecord
-from nmt.training.divergence import DivergenceError
-from nmt.training.learning_rate import LearningRate
-from nmt.training.progress_file import read_state, state_text
-from nmt.training.scheduler import MOST_PENDING, Scheduler
-from nmt.training.state import TrainingState
-from nmt.training.units import Progress, Unit, period, progress
+from nmt.training.checkpoints.progress_file import read_state, state_text
+from nmt.training.schedule.display import DisplayRecord
+from nmt.training.schedule.divergence import DivergenceError
+from nmt.training.schedule.learning_rate import LearningRate
+from nmt.training.schedule.scheduler import MOST_PENDING, Scheduler
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import Progress, Unit, period, progress
 from nmt.training.update import UpdateResult
 
 DATA = Path(__file__).parent / "data" / "scheduler"

@@ -18,11 +18,11 @@ from nmt.model_options import ModelOptions, text_of
 from nmt.models import Dropouts, load_model, save_model
 from nmt.options import TRAIN, OptionError
 from nmt.options.config import parse
-from nmt.training.checkpoint import Checkpoint
+from nmt.training.checkpoints.checkpoint import Checkpoint
+from nmt.training.checkpoints.moments import Moments
 from nmt.training.embeddings import WordVectorsError, embedding_tables, read_vectors, word_vectors
-from nmt.training.moments import Moments
+from nmt.training.schedule.state import TrainingState
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
-from nmt.training.state import TrainingState
 from nmt.vocab import ClassVocab, SentencePieceVocab, VocabError
 
 DATA = Path(__file__).parent / "data" / "checkpoint"

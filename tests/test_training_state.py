@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.training.progress_file import TrainingStateError, read_state, state_text
-from nmt.training.state import TrainingState
-from nmt.training.units import NEVER, Progress, Unit
+from nmt.training.checkpoints.progress_file import TrainingStateError, read_state, state_text
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import NEVER, Progress, Unit
 
 DATA = Path(__file__).parent / "data" / "scheduler"
 MARIAN = (DATA / "reload.progress.yml").read_text()

@@ -18,7 +18,7 @@ from nmt.data.samples import load_vocabs
 from nmt.log import logging_as
 from nmt.models.loading import read_parameters
 from nmt.options import TRAIN, OptionError
-from nmt.training.state import TrainingState
+from nmt.training.schedule.state import TrainingState
 from nmt.validation import Validation
 from nmt.validation.data import ValidationSet, ValidationSetError
 from nmt.validation.evaluation import Evaluation

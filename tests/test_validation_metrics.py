@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from nmt.options import TRAIN, OptionError
-from nmt.training.state import TrainingState
+from nmt.training.schedule.state import TrainingState
 from nmt.validation import segments
 from nmt.validation.creation import metrics_of
 from nmt.validation.cross_entropy import CrossEntropy

@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph import ArgumentError
 from nmt.corpus.batch import TrainingBatch
-from nmt.training.units import progress
+from nmt.training.schedule.units import progress
 
 LEAST_WORDS = 256
 """Target words that a batch keeps at least when it alone is shortened for an update."""

@@ -10,18 +10,18 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nmt.corpus.corpus import Corpus
-from nmt.training.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
-from nmt.training.fit import fitting
+from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
+from nmt.training.checkpoints.progress_file import TrainingStateError
 from nmt.training.grouping import Group, Grouping
-from nmt.training.learner import Learner
-from nmt.training.placement import ONE_DEVICE, Placement
+from nmt.training.learning.fit import fitting
+from nmt.training.learning.learner import Learner
+from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.processes import Agreement, Processes
-from nmt.training.progress_file import TrainingStateError
 from nmt.training.reports import Reports
-from nmt.training.scheduler import Scheduler
+from nmt.training.schedule.scheduler import Scheduler
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import Unit, progress
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
-from nmt.training.state import TrainingState
-from nmt.training.units import Unit, progress
 from nmt.validation import Validation
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from nmt.models import Dropouts, Model
 from nmt.models.support import check_options, find_type
 from nmt.options.dump import new_model_options
 from nmt.options.option import shown
-from nmt.training.checkpoint import Checkpoint
+from nmt.training.checkpoints.checkpoint import Checkpoint
 from nmt.training.embeddings import word_vectors
 from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs
 from nmt.vocab import VocabError

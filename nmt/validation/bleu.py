@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nmt.training.state import TrainingState
+from nmt.training.schedule.state import TrainingState
 from nmt.validation import segments
 from nmt.validation.evaluation import Evaluation
 from nmt.validation.log import Announcements, valid_log

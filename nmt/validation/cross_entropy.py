@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmt.training.state import TrainingState
+from nmt.training.schedule.state import TrainingState
 from nmt.validation.evaluation import Evaluation
 from nmt.validation.metric import Metric
 

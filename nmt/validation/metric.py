@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.training.state import TrainingState
+from nmt.training.schedule.state import TrainingState
 from nmt.validation.evaluation import Evaluation
 
 WORST = float(np.finfo(np.float32).max)

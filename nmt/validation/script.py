@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nmt.options import OptionError
-from nmt.training.state import TrainingState
+from nmt.training.schedule.state import TrainingState
 from nmt.validation.evaluation import Evaluation
 from nmt.validation.log import valid_log
 from nmt.validation.metric import Metric

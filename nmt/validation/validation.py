@@ -15,9 +15,9 @@ from nmt.model_options import ModelOptions
 from nmt.models import Model
 from nmt.options import OptionError
 from nmt.search.beam_search import BeamSearch
-from nmt.training.display import LogicalEpoch
-from nmt.training.state import TrainingState
-from nmt.training.units import period
+from nmt.training.schedule.display import LogicalEpoch
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import period
 from nmt.training.update import Tensors
 from nmt.validation.creation import metrics_of
 from nmt.validation.data import ValidationSet

@@ -22,7 +22,7 @@ import numpy as np
 
 from nmt.options import TRAIN
 from nmt.options.config import parse
-from nmt.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from nmt.training.checkpoints.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from nmt.corpus.batch import TrainingBatch
-from nmt.training.objective import Arrays, arrays, specs_of
+from nmt.training.learning.objective import Arrays, arrays, specs_of
 from nmt.training.update import Tensors
 
 AXIS = "devices"

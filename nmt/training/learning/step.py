@@ -12,10 +12,10 @@ import numpy as np
 import optax
 
 from mgraph.optimizers import Optimizer, OptimizerState, clip_by_norm, moved
-from nmt.training.cost_scaling import CostScale, CostScaling, sanitized
-from nmt.training.objective import Differentiated
-from nmt.training.quantization import Quantization
-from nmt.training.smoothing import smoothed
+from nmt.training.learning.cost_scaling import CostScale, CostScaling, sanitized
+from nmt.training.learning.objective import Differentiated
+from nmt.training.learning.quantization import Quantization
+from nmt.training.learning.smoothing import smoothed
 from nmt.training.update import Tensors
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from mgraph.errors import MGraphError
 from nmt.options.option import OptionError
-from nmt.training.averages import moved, moved_variance, weight
-from nmt.training.state import TrainingState
-from nmt.training.units import NEVER, Progress, period
+from nmt.training.schedule.averages import moved, moved_variance, weight
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import NEVER, Progress, period
 
 logger = logging.getLogger(__name__)
 

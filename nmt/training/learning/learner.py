@@ -15,13 +15,13 @@ from mgraph.running.programs import PROGRAMS, Program
 from mgraph.running.trace import run_draws
 from nmt.corpus.batch import TrainingBatch
 from nmt.models import Model
-from nmt.training.cost_scaling import CostScale
-from nmt.training.normalization import Normalization
-from nmt.training.objective import Arrays, Differentiated, Objective, specs_of
-from nmt.training.placement import ONE_DEVICE, Placement
-from nmt.training.settings import normalization_of, objective_of, step_of
-from nmt.training.smoothing import decay_of_update
-from nmt.training.step import DeviceState, Scalars, Step
+from nmt.training.learning.cost_scaling import CostScale
+from nmt.training.learning.normalization import Normalization
+from nmt.training.learning.objective import Arrays, Differentiated, Objective, specs_of
+from nmt.training.learning.placement import ONE_DEVICE, Placement
+from nmt.training.learning.settings import normalization_of, objective_of, step_of
+from nmt.training.learning.smoothing import decay_of_update
+from nmt.training.learning.step import DeviceState, Scalars, Step
 from nmt.training.update import LearnerState, Tensors, UpdateResult
 
 

@@ -21,10 +21,10 @@ from nmt.model_options import ModelOptions
 from nmt.models import load_model
 from nmt.models.saving import marian_order, model_items
 from nmt.options.dump import decoder_config, new_model_options, training_config
-from nmt.training.file_set import replacing_set, settle
-from nmt.training.moments import Moments
-from nmt.training.progress_file import read_state, state_text
-from nmt.training.state import TrainingState
+from nmt.training.checkpoints.file_set import replacing_set, settle
+from nmt.training.checkpoints.moments import Moments
+from nmt.training.checkpoints.progress_file import read_state, state_text
+from nmt.training.schedule.state import TrainingState
 from nmt.training.update import LearnerState, Tensors
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import numpy as np
 
 from nmt.options.checks import check_decay
 from nmt.options.option import OptionError
-from nmt.training.state import TrainingState
-from nmt.training.units import Progress, period, progress
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import Progress, period, progress
 
 logger = logging.getLogger(__name__)
 

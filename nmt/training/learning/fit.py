@@ -14,7 +14,7 @@ from mgraph import ArgumentError
 from mgraph.device import memory_of
 from nmt.corpus.batch import TrainingBatch
 from nmt.data.batches import length_bucket
-from nmt.training.learner import Learner
+from nmt.training.learning.learner import Learner
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from nmt.loss import COMBINATIONS, LossOptions
 from nmt.models import Dropouts, Model
 from nmt.models.support import find_type
 from nmt.options.option import OptionError, number
-from nmt.training.cost_scaling import CostScaling
-from nmt.training.normalization import Normalization
-from nmt.training.objective import Objective
-from nmt.training.quantization import Quantization
-from nmt.training.step import Step
+from nmt.training.learning.cost_scaling import CostScaling
+from nmt.training.learning.normalization import Normalization
+from nmt.training.learning.objective import Objective
+from nmt.training.learning.quantization import Quantization
+from nmt.training.learning.step import Step
 
 OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
 """By the value of ``optimizer``."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nmt.training.display import LogicalEpoch
-from nmt.training.state import TrainingState
-from nmt.training.units import Progress, Unit, progress
+from nmt.training.schedule.display import LogicalEpoch
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import Progress, Unit, progress
 
 
 class Stopping:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nmt.training.units import NEVER, Progress, Unit
+from nmt.training.schedule.units import NEVER, Progress, Unit
 
 
 @dataclass

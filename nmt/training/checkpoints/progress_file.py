@@ -12,8 +12,8 @@ import yaml
 
 from mgraph.errors import MGraphError
 from nmt.options.option import OptionError
-from nmt.training.state import TrainingState
-from nmt.training.units import Progress, progress
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import Progress, progress
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
 _NEEDED = ("epochs", "batches", "batches-epoch", "samples", "eta")

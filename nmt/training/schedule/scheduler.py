@@ -12,13 +12,13 @@ import jax
 import numpy as np
 
 from nmt.data.lines import STANDARD_INPUT
-from nmt.training.averages import GradientNorms
-from nmt.training.display import Display, DisplayRecord, LogicalEpoch
-from nmt.training.divergence import Divergence
-from nmt.training.learning_rate import LearningRate
-from nmt.training.state import TrainingState
-from nmt.training.stopping import Stopping
-from nmt.training.units import NEVER, Progress, Unit, period, progress
+from nmt.training.schedule.averages import GradientNorms
+from nmt.training.schedule.display import Display, DisplayRecord, LogicalEpoch
+from nmt.training.schedule.divergence import Divergence
+from nmt.training.schedule.learning_rate import LearningRate
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.stopping import Stopping
+from nmt.training.schedule.units import NEVER, Progress, Unit, period, progress
 from nmt.training.update import UpdateResult
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.options.option import OptionError
-from nmt.training.state import TrainingState
-from nmt.training.units import Unit, progress
+from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.units import Unit, progress
 
 COST_TYPES = ("ce-sum", "ce-mean", "cross-entropy", "ce-mean-words", "perplexity")
 """What the cost can be shown as; ``cross-entropy`` is an old name of ``ce-mean``."""
