@@ -54,6 +54,15 @@ LOGGING = tuple(option for option in general() if option.name.startswith("log") 
 IGNORE_MODEL_CONFIG = later("ignore-model-config", command=True)
 WORD_SCORES = Option("word-scores", help="print the log-probability of each word")
 
+RANKING = (
+    Option("beam-size", int, 12, "hypotheses kept per sentence", short="b", least=1),
+    Option("normalize", float, 0.0, "divide a score by (words) ** X; 1 if bare", short="n", implicit="1"),
+    Option("max-length-factor", float, 3.0, "at most X words per source word", least=0),
+    Option("word-penalty", float, 0.0, "subtract X * (number of words) from a score"),
+    Option("allow-unk", help="let unknown words appear in translations"),
+)
+"""How translations are searched for, and which is the best."""
+
 INPUT_LENGTH = (
     Option("max-length", int, 1000, "most words of a line, </s> counted; longer ones are left out", least=1),
     Option("max-length-crop", help="cut longer lines to --max-length instead"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nmt.options.option import Option
+from nmt.options.shared import RANKING, WORD_SCORES
 
 VALIDATION = (
     Option("valid-sets", str, (), "validation files: each source, then the target", many=True),
@@ -13,13 +14,9 @@ VALIDATION = (
     Option("early-stopping", int, 10, "stop after N validations without progress; 0: never", least=0),
     Option("early-stopping-epsilon", float, (0.0,), "progress is more than this, for each metric", many=True),
     Option("early-stopping-on", str, "first", "whose progress counts", choices=("first", "all", "any")),
-    Option("beam-size", int, 12, "hypotheses kept per sentence", short="b", least=1),
-    Option("normalize", float, 0.0, "divide a score by (words) ** X; 1 if bare", short="n", implicit="1"),
-    Option("max-length-factor", float, 3.0, "at most X words per source word", least=0),
-    Option("word-penalty", float, 0.0, "subtract X * (number of words) from a score"),
-    Option("allow-unk", help="let unknown words appear in translations"),
+    *RANKING,
     Option("n-best", help="write lists of translations"),
-    Option("word-scores", help="write the log-probability of each word"),
+    WORD_SCORES,
     Option("valid-mini-batch", int, 32, "lines in a batch of validation", least=1),
     Option("valid-max-length", int, 1000, "longer sentences are cut to so many words", least=1),
     Option("valid-script-path", str, "", "a program that prints one score"),
