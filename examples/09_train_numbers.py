@@ -1,4 +1,4 @@
-"""Train a model from scratch, as Marian would: number words from English to German, in a few minutes.
+"""Train a model from scratch, as Marian would: number words from English to German, in a minute or two.
 
 98 % and more of the numbers that were held out come out right, letter for letter.
 """
