@@ -30,7 +30,13 @@ from mgraph.files.items import MODEL_YML, read_npz, write_npz
 from nmt.models import load_model
 from nmt.options import TRAIN
 from nmt.options.config import parse
-from nmt.training.checkpoints.checkpoint import Checkpoint, load_checkpoint, save_best, save_checkpoint
+from nmt.training.checkpoints.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    save_best,
+    save_checkpoint,
+    save_for_script,
+)
 from nmt.training.checkpoints.file_set import replacing_set, settle
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.update import LearnerState
@@ -327,6 +333,15 @@ def test_the_best_model(folder: Path) -> None:
     assert sorted(contents(folder)) == [best, f"{best}.decoder.yml"]
     assert (folder / best).read_bytes() == (DATA / "lm-adam" / "model.npz").read_bytes()
     assert f"  - {best}\n" in (folder / f"{best}.decoder.yml").read_text()
+
+
+def test_the_model_for_a_script(folder: Path) -> None:
+    values, found = loaded(DATA / "lm-adam")
+    assert found.learner.average is not None
+    save_for_script("model.npz", values, found.options, found.learner.average)
+    assert sorted(contents(folder)) == ["model.npz.dev.npz", "model.npz.dev.npz.decoder.yml"]
+    assert (folder / "model.npz.dev.npz").read_bytes() == (DATA / "lm-adam" / "model.npz").read_bytes()
+    assert "  - model.npz.dev.npz\n" in (folder / "model.npz.dev.npz.decoder.yml").read_text()
 
 
 # -- what is missing or does not fit

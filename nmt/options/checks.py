@@ -117,10 +117,14 @@ def check_decay(strategy: str, start: Sequence[int]) -> None:
         )
 
 
-def _check_numbers(values: Mapping[str, Any]) -> None:
-    bits = values["quantize_bits"]
+def check_bits(bits: int) -> None:
+    """OptionError for a value of ``--quantize-bits`` that no parameter can have."""
     if bits and bits not in BITS:
         raise OptionError(f"--quantize-bits: expected 0 or a number from {BITS[0]} to {BITS[-1]}, got {bits}")
+
+
+def _check_numbers(values: Mapping[str, Any]) -> None:
+    check_bits(values["quantize_bits"])
     for name in (*SHARES, *PROBABILITIES):
         value, below = values[name.replace("-", "_")], name in PROBABILITIES
         if value > 1 or (value == 1 and below):

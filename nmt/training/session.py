@@ -131,6 +131,10 @@ class Session:
 
     def _begin_epoch(self) -> None:
         self.corpus.begin_epoch()
+        self._note_seeds()
+
+    def _note_seeds(self) -> None:
+        """Keep the generators from which the epoch, this one or that to come, can be repeated."""
         self.state.seed_batch, self.state.seed_corpus = self.corpus.seed_batch, self.corpus.seed_corpus
 
     def _epoch(self, reports: Reports) -> None:
@@ -179,7 +183,7 @@ class Session:
     def _end_epoch(self) -> None:
         self._report_corpus()
         self.corpus.end_epoch()
-        self.state.seed_batch, self.state.seed_corpus = self.corpus.seed_batch, self.corpus.seed_corpus
+        self._note_seeds()
         self.scheduler.new_epoch()
         self._reset_optimizer()
 

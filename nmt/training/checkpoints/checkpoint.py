@@ -87,9 +87,7 @@ def save_best(
     """Write ``model.npz.best-KIND.npz`` and its ``.decoder.yml`` for the model ``path``: the parameters
     that a validator of this kind likes best (``--keep-best``). All or nothing; arguments and errors as in
     ``save_checkpoint``."""
-    name = best_name(os.fspath(path), kind)
-    with replacing_set(name) as folder:
-        _write_model(folder, name, values, options, params)
+    _write_alone(best_name(os.fspath(path), kind), values, options, params)
 
 
 def save_for_script(
@@ -98,9 +96,7 @@ def save_for_script(
     """Write ``model.npz.dev.npz`` and its ``.decoder.yml`` for the model ``path``, which the script of
     ``--valid-script-path`` is to measure. All or nothing; arguments and errors as in ``save_checkpoint``."""
     name = os.fspath(path)
-    dev = f"{name}.dev{os.path.splitext(name)[1]}"
-    with replacing_set(dev) as folder:
-        _write_model(folder, dev, values, options, params)
+    _write_alone(f"{name}.dev{os.path.splitext(name)[1]}", values, options, params)
 
 
 def load_checkpoint(path: Path, values: Mapping[str, Any]) -> Checkpoint | None:
@@ -143,6 +139,14 @@ def iteration_name(path: str, iteration: int) -> str:
 def best_name(path: str, kind: str) -> str:
     """The file of the model that a validator of this kind likes best."""
     return f"{path}.best-{kind}{os.path.splitext(path)[1]}"
+
+
+def _write_alone(
+    name: str, values: Mapping[str, Any], options: ModelOptions, params: Mapping[str, Any]
+) -> None:
+    """Write a model that no training goes on from."""
+    with replacing_set(name) as folder:
+        _write_model(folder, name, values, options, params)
 
 
 def _write_model(

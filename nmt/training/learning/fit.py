@@ -14,7 +14,9 @@ from mgraph import ArgumentError
 from mgraph.device import memory_of
 from nmt.corpus.batch import TrainingBatch
 from nmt.data.batches import length_bucket
+from nmt.options.checks import extra_fields
 from nmt.training.learning.learner import Learner
+from nmt.training.schedule.units import progress
 
 logger = logging.getLogger(__name__)
 
@@ -168,9 +170,9 @@ def fitting(learner: Learner, values: Mapping[str, Any]) -> Fit | None:
     if not values["mini_batch_fit"]:
         return None
     delay, step = values["optimizer_delay"], values["mini_batch_fit_step"]
-    grows = values["mini_batch_warmup"] not in ("0", "")
+    grows = progress(values["mini_batch_warmup"], "--mini-batch-warmup").n > 0
     streams = learner.objective.model.sources + 1
-    extras = bool(values["data_weighting"]), values["guided_alignment"] != "none"
+    extras = [name in extra_fields(values) for name in ("data-weighting", "guided-alignment")]
 
     def memory(rows: int, length: int) -> int:
         batch = blank(rows, length, streams, *extras)

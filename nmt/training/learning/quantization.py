@@ -12,7 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from mgraph import ArgumentError
+from nmt.options.checks import check_bits
 from nmt.training.update import Tensors
 
 LOG_MIDDLE = math.log(4 / 3)
@@ -35,13 +35,11 @@ class Quantization:
 
     @classmethod
     def from_options(cls, values: Mapping[str, Any]) -> Quantization | None:
-        """``None`` without ``quantize-bits``; ``ArgumentError`` for 1 bit, which holds nothing but 0, and for
-        more than 24, which float32 has not."""
+        """``None`` without ``quantize-bits``; ``OptionError`` for a number of bits that makes no sense."""
         bits = values["quantize_bits"]
+        check_bits(bits)
         if not bits:
             return None
-        if not 2 <= bits <= 24:
-            raise ArgumentError(f"--quantize-bits: expected 0 or a number from 2 to 24, got {bits}")
         return cls(
             bits,
             values["quantize_log_based"],

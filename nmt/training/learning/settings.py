@@ -11,8 +11,9 @@ from layers import UnsupportedOptionError, choose
 from mgraph import Adagrad, Adam, ArgumentError, Optimizer, Sgd, Type
 from nmt.loss import COMBINATIONS, LossOptions
 from nmt.models import Dropouts, Model
-from nmt.models.support import find_type
+from nmt.options.checks import NOTHING
 from nmt.options.option import OptionError, number
+from nmt.training.embeddings import embedding_tables
 from nmt.training.learning.cost_scaling import CostScaling
 from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Objective
@@ -39,7 +40,7 @@ def optimizer_of(values: Mapping[str, Any]) -> Optimizer:
 
 def loss_of(values: Mapping[str, Any]) -> LossOptions:
     """What is minimised."""
-    guided = values["guided_alignment"] != "none"
+    guided = values["guided_alignment"] not in NOTHING
     if guided and values["guided_alignment_cost"] != "ce":
         raise UnsupportedOptionError(
             f"guided-alignment-cost: {values['guided_alignment_cost']!r} is not supported, as in Marian;"
@@ -78,14 +79,11 @@ def objective_of(model: Model, values: Mapping[str, Any]) -> Objective:
 def frozen_of(model: Model, values: Mapping[str, Any]) -> frozenset[str]:
     """The embeddings that are not trained. A table that both sides share is the target's
     (``embedding-fix-trg``), as in Marian."""
-    options = model.options
-    if options.tied_embeddings_src or options.tied_embeddings_all:
-        return frozenset({"Wemb"} if values["embedding_fix_trg"] else ())
-    sources = {f"{prefix}_Wemb" for _, prefix in find_type(options.type).encoders}
-    return frozenset(
-        (sources if values["embedding_fix_src"] else set())
-        | ({"decoder_Wemb"} if values["embedding_fix_trg"] else set())
-    )
+    *sources, target = embedding_tables(model.options)
+    fixed = {target} if values["embedding_fix_trg"] else set()
+    if values["embedding_fix_src"]:
+        fixed |= {*sources} - {target}
+    return frozenset(fixed)
 
 
 def precision_of(types: tuple[str, ...]) -> Type:
