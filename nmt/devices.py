@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import jax
 
 from mgraph.errors import DeviceError
+from nmt.allocator import keep_freed_memory
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ def start_all(
     Returns the devices of all processes. Raises DeviceError if there are no such devices, or if JAX
     runs already on others.
     """
+    if not started():
+        keep_freed_memory()
     if cpu_threads or cpu_devices:
         return _start_cpu(cpu_threads, cpu_devices)
     return _start_any(_gpu_numbers(devices))
@@ -114,7 +117,7 @@ def _start_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
     with _environment(dict.fromkeys(THREADS_VARIABLES, str(threads)) if threads else {}):
         devices = jax.devices()
     name = f"the CPU as {count} devices" if count else "the CPU"
-    logger.info("[device] using %s, threads: %s", name, f"at most {threads}" if threads else _cores())
+    logger.info("[device] using %s, threads: %s", name, f"at most {threads}" if threads else cores())
     if threads and sys.platform != "linux":
         logger.warning("[device] that XLA keeps this limit was measured on Linux only")
     return tuple(devices)
@@ -145,7 +148,7 @@ def _start_any(numbers: tuple[int, ...] | None) -> tuple[jax.Device, ...]:
     if devices[0].platform == "cpu":
         if numbers != (0,):
             raise DeviceError(f"{said}: JAX finds no such GPU on this machine")
-        logger.info("[device] no GPU found, using the CPU, threads: %d", _cores())
+        logger.info("[device] no GPU found, using the CPU, threads: %d", cores())
     elif numbers and len(own) < len(numbers):
         raise DeviceError(f"{said}: JAX finds {len(own)} of these GPUs on this machine")
     else:
@@ -164,7 +167,8 @@ def _gpu_numbers(devices: Sequence[str]) -> tuple[int, ...] | None:
     return tuple(map(int, devices)) or (0,)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 

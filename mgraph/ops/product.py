@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -21,6 +22,7 @@ class ProductNodeOp(FloatNodeOp):
     """Base of ``y = scale * op(a) op(b)``, where ``op`` swaps the last two axes if asked to."""
 
     color = "orange"
+    dear = True
     trans_a: bool = False
     trans_b: bool = False
     scale: float = 1.0
@@ -42,21 +44,61 @@ class ProductNodeOp(FloatNodeOp):
 
     def product(self, a: Array, b: Array) -> Array:
         """``scale * op(a) op(b)``, in the type it is accumulated in."""
-        return self._scaled(_matmul(_op(a, self.trans_a), _op(b, self.trans_b)))
+        return self._scaled(_matmul(a, b, self.trans_a, self.trans_b))
 
     def product_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
         """With ``y = op(a) op(b)``: ``d op(a) = adj op(b)^T`` and ``d op(b) = op(a)^T adj``, turned back
         where ``op`` turned."""
-        da = _matmul(_op(b, self.trans_b), adj.mT) if self.trans_a else _matmul(adj, _op(b, not self.trans_b))
-        db = _matmul(adj.mT, _op(a, self.trans_a)) if self.trans_b else _matmul(_op(a, not self.trans_a), adj)
+        if self.trans_a:
+            da = _matmul_of_columns(b, adj, self.trans_b, True)
+        else:
+            da = _matmul(adj, b, False, not self.trans_b)
+        if self.trans_b:
+            db = _matmul_of_columns(adj, a, True, self.trans_a)
+        else:
+            db = _matmul_of_columns(a, adj, not self.trans_a, False)
         return self._scaled(da).astype(a.dtype), self._scaled(db).astype(b.dtype)
+
+    def steps_as_rows(self, x: Array) -> Array:
+        """The ``a`` or the adjoint of many steps, ``(time, ...)``, as that of one product with more rows: its
+        gradient by ``b`` is the sum over the steps. For products without ``trans_a``."""
+        return jnp.moveaxis(x, 0, -3).reshape(*x.shape[1:-2], -1, x.shape[-1])
 
     def _scaled(self, x: Array) -> Array:
         return x if self.scale == 1.0 else x * self.scale
 
 
-def _matmul(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, preferred_element_type=accumulator(a.dtype))
+def _matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
+    """``op(a) op(b)``. XLA is told what is transposed as part of the product: with an operation of its own it
+    might combine what moved the axes before, to something slower."""
+    kind = accumulator(a.dtype)
+    if a.shape[:-2] != b.shape[:-2]:
+        return jnp.matmul(_op(a, trans_a), _op(b, trans_b), preferred_element_type=kind)
+    batch = tuple(range(a.ndim - 2))
+    inner = (a.ndim - 2 if trans_a else a.ndim - 1,), (b.ndim - 1 if trans_b else b.ndim - 2,)
+    return jax.lax.dot_general(a, b, (inner, (batch, batch)), preferred_element_type=kind)
+
+
+def _matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
+    """``op(a) op(b)`` for a rule that usually transposes ``a``, for which XLA on the CPU has no fast product.
+
+    So it gets a transposed copy, by itself: as a part of what computes ``a`` that would be slow. For a result
+    with more rows than columns that costs too much; but where rows are a multiple of 512, a stride at which
+    caches fail, the product is computed that has the transposed result. Barriers keep XLA from undoing this.
+    """
+    if not trans_a:
+        return _matmul(a, b, False, trans_b)
+    rows, columns = a.shape[-1], b.shape[-2 if trans_b else -1]
+    if a.ndim > 2 or rows <= columns:
+        return _matmul(_kept(_kept(a).mT), b, False, trans_b)
+    if rows % 512 == 0:
+        return _kept(_matmul(b, a, not trans_b, False)).mT
+    return _matmul(a, b, True, trans_b)
+
+
+def _kept(x: Array) -> Array:
+    barred: Array = jax.lax.optimization_barrier(x)
+    return barred
 
 
 def _op(x: Array, transposed: bool) -> Array:
@@ -70,6 +112,9 @@ def _as_matrix(x: Array) -> Array:
 
 class RowsProductNodeOp(ProductNodeOp):
     """Base of products of the rows of ``a``, whatever its rank, and a matrix ``b``."""
+
+    def steps_as_rows(self, x: Array) -> Array:
+        return x
 
     def rows_spec(self, a: Spec, b: Spec) -> Spec:
         """Spec of the product of rows."""
