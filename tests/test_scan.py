@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -176,3 +178,54 @@ def test_results_are_arrays_and_steps_are_counted() -> None:
     for unroll in (0, 2.5):
         with pytest.raises(ArgumentError, match="unroll"):
             scan(lambda s, x: (s, x), graph.ones((4,)), xs, unroll=unroll)
+
+
+def weaving(graph: ExpressionGraph, xs: mgraph.Node, *, reverse: bool = False) -> mgraph.Node:
+    """A loop with what a backward loop may meet: weights used as they are, transposed, in batches and on the
+    left of a product, a state that becomes a node from outside, states and results that are integers, an
+    operator of several outputs, a loop in the loop."""
+    u, w, v = graph.param("U", (4, 4)), graph.param("W", (4, 3)), graph.param("V", (2, 4, 4))
+    b, q = graph.param("b", (1, 4)), graph.param("q", (2, 4))
+    count = graph.constant((2,), inits.zeros(), "int32")
+
+    def step(states, x):
+        h, last, count = states
+        mixed = mgraph.affine(h, u, b, scale=0.5) + mgraph.dot(x, w, trans_b=True)
+        batched = mgraph.reshape(mgraph.bdot(mgraph.reshape(mixed, (2, 1, 4)), v), (2, 4))
+        left = mgraph.tanh(mgraph.dot(u, mgraph.dot(w, x, trans_b=True), trans_a=True))
+        top = mgraph.topk(batched, 2, -1)[0]
+        inner, _ = scan(
+            lambda s, y: (s * y + b, ()), mgraph.reshape(mgraph.sum(top, 1), (2, 1)) + b, xs[:, :, :1]
+        )
+        after = mgraph.tanh(inner * 0.1 + last + mgraph.sum(mgraph.flatten(left)))
+        return (after, q, count + 1), (after, count, q)
+
+    (h, last, _), (out, counts, qs) = scan(step, (graph.zeros((2, 4)), q * 2.0, count), xs, reverse=reverse)
+    assert counts.value_type.is_index
+    return mgraph.sum(mgraph.flatten(out * out)) + mgraph.sum(mgraph.flatten(h + last * qs))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_backward_loop_follows_whatever_the_body_does(reverse: bool) -> None:
+    graph = ExpressionGraph()
+    report = mgraph.check_gradients(weaving(graph, graph.param("xs", (3, 2, 3)), reverse=reverse))
+    assert report.ok, report
+    assert {c.name for c in report.checks} == {"xs", "U", "W", "V", "b", "q"}
+
+
+def test_gradients_of_weights_are_products_after_the_loop() -> None:
+    graph = ExpressionGraph()
+    xs = graph.input("xs", XS.shape)
+    last, results = recurrent(graph, xs)
+    loss = mgraph.sum(mgraph.flatten(results)) + mgraph.sum(mgraph.flatten(last))
+    params = {name: node.val() for name, node in graph.params().items()}
+
+    def in_loops(derivatives: str) -> set[str]:
+        """The shapes of the products in the loops of the compiled gradient."""
+        pure = graph.function(loss, [xs], derivatives=derivatives).pure
+        gradient = jax.jit(jax.grad(lambda p: pure(p, {"xs": XS}).sum()))
+        text = gradient.lower(params).compile().as_text()
+        return set(re.findall(r"f32\[([\d,]+)\]\S* dot\(.*while/body", text))
+
+    assert "2,4" in in_loops("rules") and "4,4" not in in_loops("rules")
+    assert "4,4" in in_loops("jax")

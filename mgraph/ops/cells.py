@@ -50,6 +50,12 @@ def _blocks(x: Array, count: int) -> list[Array]:
     return jnp.split(x, count, -1)
 
 
+def _sums(*operands: Array) -> list[Array]:
+    """The four blocks of a sum, taken apart before they are added: what follows is then vectorised."""
+    blocks = zip(*(_blocks(x, 4) for x in operands), strict=True)
+    return [sum(parts[1:], parts[0]) for parts in blocks]
+
+
 def _masked(mask: tuple[Array, ...], new: Array, old: Array) -> Array:
     """``mask * new + (1 - mask) * old`` if there is a mask."""
     return mask[0] * new + (1 - mask[0]) * old if mask else new
@@ -120,14 +126,14 @@ class LSTMCellNodeOp(CellNodeOp):
 
     @in_float32
     def forward_ops(self, cell: Array, xW: Array, sU: Array, b: Array, *mask: Array) -> Array:
-        f, i, g, _ = _blocks(xW + sU + b, 4)
+        f, i, g, _ = _sums(xW, sU, b)
         return _masked(mask, sigmoid(f) * cell + sigmoid(i) * jnp.tanh(g), cell)
 
     @in_float32
     def backward_ops(
         self, adj: Array, val: Array, cell: Array, xW: Array, sU: Array, b: Array, *mask: Array
     ) -> Gradients:
-        f, i, g, o = _blocks(xW + sU + b, 4)
+        f, i, g, o = _sums(xW, sU, b)
         f, i, g = sigmoid(f), sigmoid(i), jnp.tanh(g)
         dy = adj * mask[0] if mask else adj
         df, di, dg = dy * cell * f * (1 - f), dy * g * i * (1 - i), dy * i * (1 - g * g)
@@ -158,12 +164,12 @@ class LSTMOutputNodeOp(CellNodeOp):
 
     @in_float32
     def forward_ops(self, cell: Array, xW: Array, sU: Array, b: Array) -> Array:
-        *_, o = _blocks(xW + sU + b, 4)
+        *_, o = _sums(xW, sU, b)
         return sigmoid(o) * jnp.tanh(cell)
 
     @in_float32
     def backward_ops(self, adj: Array, val: Array, cell: Array, xW: Array, sU: Array, b: Array) -> Gradients:
-        *others, o = _blocks(xW + sU + b, 4)
+        *others, o = _sums(xW, sU, b)
         o, t = sigmoid(o), jnp.tanh(cell)
         do = adj * t * o * (1 - o)
         dx = jnp.concatenate([*map(jnp.zeros_like, others), do], -1)
@@ -185,6 +191,7 @@ def lstm_ops_o(cell: Node, xW: Node, sU: Node, b: Node) -> Node:
 
 class AttentionNodeOp(FloatNodeOp):
     type = "Att-ops"
+    dear = True
     color = "yellow"
     cases = (
         Case((5, 1), (3, 4, 5), (1, 4, 5)),
@@ -203,7 +210,7 @@ class AttentionNodeOp(FloatNodeOp):
     @in_float32
     def backward_ops(self, adj: Array, val: Array, va: Array, context: Array, state: Array) -> Gradients:
         t = jnp.tanh(context + state)
-        dva = jnp.sum(t * adj, tuple(range(t.ndim - 1))).reshape(va.shape)
+        dva = (adj.reshape(1, -1) @ t.reshape(-1, t.shape[-1])).reshape(va.shape)
         dsum = adj * va.reshape(-1) * (1 - t * t)
         return dva, dsum, dsum
 

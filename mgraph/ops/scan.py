@@ -6,10 +6,10 @@ The time to compile a loop does not grow with its length, as it would if every s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
@@ -17,22 +17,12 @@ from ..node import ArgumentNode, NaryNodeOp, Node
 from ..recording import capture, new_leaf
 from ..running.trace import trace
 from ..specs import Spec, Specs, spec_of
-from ..tape import Structure, Tape
+from ..tape import Tape
 from .elementwise import tanh
+from .loop import Body, Loop, run
 from .structure import TupleViewNodeOp
 
 Nodes = Node | Sequence[Node]
-
-
-@dataclass(frozen=True)
-class Body:
-    """The recorded step of a loop: leaves are the state, the slices and what is used from outside."""
-
-    structure: Structure
-    states: tuple[int, ...]
-    """Rows of the next state."""
-    results: tuple[int, ...]
-    """Rows of what the step gives out."""
 
 
 def _decaying_sums(first: Node, xs: Node, rate: Node) -> Node:
@@ -54,6 +44,7 @@ class ScanNodeOp(NaryNodeOp):
 
     type = "scan"
     composite = True
+    dear = True
     cases = (Case((2, 3), (4, 2, 3), (1, 3), through=_decaying_sums),)
     body: Body
     sequences: int
@@ -75,11 +66,15 @@ class ScanNodeOp(NaryNodeOp):
         return self.evaluate("jax", (False,) * len(values), values)
 
     def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
-        """The loop with the given rule set in its body, differentiated through ``jax.lax.scan``."""
+        """The loop with the given rule set in its body; by that of JAX, ``jax.lax.scan`` as it is."""
         states = len(self.body.states)
         first, xs = values[:states], values[states : states + self.sequences]
         outer = values[states + self.sequences :]
-        flags = (*(any(trained) for _ in first), *trained[states:])
+        some = any(trained)
+        flags = (*(some and jnp.issubdtype(v.dtype, jnp.floating) for v in first), *trained[states:])
+        if rule_set != "jax" and some:
+            loop = Loop(self.body, self.sequences, self.length, self.reverse, self.unroll, rule_set, flags)
+            return run(loop, *values)
 
         def step(state: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
             rows = trace(self.body.structure, (*state, *x, *outer), rule_set=rule_set, trained=flags)

@@ -1,0 +1,259 @@
+"""The steps of a recorded loop, forward and backward.
+
+The backward rule of a loop is another loop that runs the other way, through the rules of the body. Of a step
+only what is dear to compute is kept for it, and what is only needed as a sum over the steps, such as the
+gradient of a weight, is not added up in it: one product after the loop gives that of all steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..rules import backward_of, evaluate, gradients_of
+from ..running.interpreter import row_gradients
+from ..tape import Structure, is_leaf
+from .cells import CellNodeOp
+from .product import ProductNodeOp
+
+Values = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Body:
+    """The recorded step of a loop: leaves are the state, the slices and what is used from outside."""
+
+    structure: Structure
+    states: tuple[int, ...]
+    """Rows of the next state."""
+    results: tuple[int, ...]
+    """Rows of what the step gives out."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A body run over time by one rule set, forward and backward.
+
+    trained: of the leaves of the body, states first, then sequences, then what is used from outside.
+    """
+
+    body: Body
+    sequences: int
+    length: int
+    reverse: bool
+    unroll: int
+    rule_set: str
+    trained: tuple[bool, ...]
+
+    @cached_property
+    def rows(self) -> tuple[Any, ...]:
+        return self.body.structure.rows
+
+    @cached_property
+    def flags(self) -> list[bool]:
+        """For each row whether a gradient flows through it."""
+        return self.body.structure.trainable(self.trained)
+
+    @cached_property
+    def leaves(self) -> list[int]:
+        """The rows that are leaves, in order."""
+        return [i for i, row in enumerate(self.rows) if is_leaf(row)]
+
+    @property
+    def changing(self) -> list[int]:
+        """The leaves that differ from step to step: states and slices."""
+        return self.leaves[: len(self.body.states) + self.sequences]
+
+    @property
+    def fixed(self) -> list[int]:
+        """The leaves that are the same in all steps."""
+        return self.leaves[len(self.body.states) + self.sequences :]
+
+    @cached_property
+    def kept(self) -> list[int]:
+        """The rows whose values the backward loop does not compute again."""
+        return [i for i, row in enumerate(self.rows) if not is_leaf(row) and row[0].dear]
+
+    @cached_property
+    def late(self) -> dict[int, tuple[bool, ...]]:
+        """Products of something that changes with something fixed, and for which children all steps together
+        give the gradient."""
+        fixed = set(self.fixed)
+        found = {}
+        for i, (head, *children) in enumerate(self.rows):
+            if isinstance(head, ProductNodeOp) and not head.trans_a and children[0] not in fixed:
+                chosen = tuple(k in fixed and self.flags[k] for k in children)
+                if self.flags[i] and any(chosen):
+                    found[i] = chosen
+        return found
+
+    @cached_property
+    def summed(self) -> list[int]:
+        """The fixed leaves whose gradients are added up step by step."""
+        uses = {
+            k
+            for i, row in enumerate(self.rows)
+            if not is_leaf(row) and self.flags[i]
+            for place, k in enumerate(row[1:])
+            if not (i in self.late and self.late[i][place])
+        }
+        uses.update(self.body.states, self.body.results)
+        return [k for k in self.fixed if k in uses and self.flags[k]]
+
+    @cached_property
+    def blocks(self) -> list[int]:
+        """In how many equal parts of its last axis each row is read."""
+        uses: dict[int, set[int]] = {i: {1} for i in (*self.body.states, *self.body.results)}
+        for head, *children in (row for row in self.rows if not is_leaf(row)):
+            for place, k in enumerate(children):
+                parts = head.parts if isinstance(head, CellNodeOp) and 0 < place < 4 else 1
+                uses.setdefault(k, set()).add(parts)
+        return [max(uses[i]) if len(uses.get(i, ())) == 1 else 1 for i in range(len(self.rows))]
+
+    def scanned(self, step: Any, carry: Any, backward: bool = False) -> tuple[Any, Any]:
+        """``jax.lax.scan`` of a step that gets its number."""
+        reverse = self.reverse is not backward
+        return jax.lax.scan(step, carry, jnp.arange(self.length), None, reverse, self.unroll)
+
+    def slices(self, rows: Sequence[int], stacked: Sequence[Any], t: Any) -> dict[int, Any]:
+        """The values of rows in one step."""
+        return {i: _at(x, t, self.blocks[i]) for i, x in zip(rows, stacked, strict=True)}
+
+    def complete(self, values: dict[int, Any]) -> None:
+        """Add to values of leaves, and of other rows that are known, those of all rows."""
+        for i, row in enumerate(self.rows):
+            if i not in values:
+                trained = tuple(self.flags[k] for k in row[1:])
+                values[i] = evaluate(row[0], self.rule_set, trained, tuple(values[k] for k in row[1:]))
+
+
+def _at(x: Any, t: Any, blocks: int = 1) -> Any:
+    """Step ``t`` of what has been stacked.
+
+    XLA does not vectorise a kernel that reads several parts of one slice, unless each part is sliced by
+    itself. The parts are put together here and taken apart by the operator, of which nothing remains.
+    """
+    if blocks == 1:
+        return jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, t, keepdims=False), x)
+    width = x.shape[-1] // blocks
+    starts = [(t, *(0 for _ in x.shape[1:-1]), block * width) for block in range(blocks)]
+    size = (1, *x.shape[1:-1], width)
+    return jnp.concatenate([jax.lax.dynamic_slice(x, start, size)[0] for start in starts], -1)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def run(loop: Loop, *values: Any) -> Values:
+    """The last states, then the stacked results; ``values`` are those of the leaves, sequences stacked."""
+    return _forward(loop, values)[0]
+
+
+def _forward(loop: Loop, values: Values) -> tuple[Values, Any]:
+    """What ``run`` returns, and what is kept for the way back: states before each step, and dear rows."""
+    states = len(loop.body.states)
+    first, stacked, fixed = (
+        values[:states],
+        values[states:][: loop.sequences],
+        values[states:][loop.sequences :],
+    )
+
+    def step(state: Values, t: Any) -> tuple[Values, Any]:
+        rows = dict(zip(loop.fixed, fixed, strict=True)) | dict(zip(loop.leaves, state, strict=False))
+        rows |= loop.slices(loop.changing[states:], stacked, t)
+        loop.complete(rows)
+        after = tuple(rows[i] for i in loop.body.states)
+        return after, ([rows[i] for i in loop.body.results], state, [rows[i] for i in loop.kept])
+
+    last, (results, before, kept) = loop.scanned(step, tuple(first))
+    return (*last, *results), ((*before, *stacked), fixed, kept)
+
+
+def _run_forward(loop: Loop, *values: Any) -> tuple[Values, Any]:
+    return _forward(loop, values)
+
+
+def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
+    changing, fixed, kept = saved
+    states = len(loop.body.states)
+    known = {**dict(zip(loop.changing, changing, strict=True)), **dict(zip(loop.kept, kept, strict=True))}
+    constants = dict(zip(loop.fixed, fixed, strict=True))
+    last = [None if _is_none(a) else a for a in adjoints[:states]]
+    given = [(row, a) for row, a in zip(loop.body.results, adjoints[states:], strict=True) if not _is_none(a)]
+    operands = {i: loop.rows[i][1] for i in loop.late}
+    zeros = {k: jnp.zeros_like(constants[k]) for k in loop.summed}
+
+    def step(carry: Any, t: Any) -> tuple[Any, Any]:
+        after, sums = carry
+        values = constants | loop.slices(list(known), list(known.values()), t)
+        loop.complete(values)
+        adj: dict[int, Any] = {}
+        for row, a in zip(loop.body.states, after, strict=True):
+            _add(adj, row, a)
+        for row, stack in given:
+            _add(adj, row, _at(stack, t))
+        late = _sweep(loop, values, adj)
+        before = [
+            None if a is None else adj.get(i, jnp.zeros_like(a))
+            for i, a in zip(loop.leaves, last, strict=False)
+        ]
+        sums = {k: sums[k] + adj[k] if k in adj else sums[k] for k in sums}
+        slices = {i: adj.get(i, jnp.zeros_like(values[i])) for i in loop.changing[states:] if loop.flags[i]}
+        own = {i: values[k] for i, k in operands.items() if i in late and k not in known}
+        return (before, sums), (slices, late, own)
+
+    (first, sums), (slices, late, own) = loop.scanned(step, (last, zeros), backward=True)
+    for i, adj in late.items():
+        _add_late(loop, i, adj, known[operands[i]] if operands[i] in known else own[i], constants, sums)
+    found = {**dict(zip(loop.leaves, first, strict=False)), **slices, **sums}
+    return tuple(found.get(i) if loop.flags[i] else None for i in loop.leaves)
+
+
+run.defvjp(_run_forward, _run_backward)
+
+
+def _sweep(loop: Loop, values: dict[int, Any], adj: dict[int, Any]) -> dict[int, Any]:
+    """Marian's backward pass over one step, from the last row to the first, into ``adj``; the adjoints of the
+    products whose gradients come late."""
+    late = {}
+    for i in range(len(loop.rows) - 1, -1, -1):
+        row = loop.rows[i]
+        if is_leaf(row) or i not in adj or not loop.flags[i]:
+            continue
+        chosen = loop.late.get(i)
+        if chosen:
+            late[i] = adj[i]
+        trained = tuple(loop.flags[k] and not (chosen and chosen[place]) for place, k in enumerate(row[1:]))
+        if not any(trained):
+            continue
+        children = tuple(values[k] for k in row[1:])
+        found = row_gradients(row[0], loop.rule_set, trained, adj[i], values[i], children)
+        for k, train, gradient in zip(row[1:], trained, found, strict=True):
+            if train:
+                _add(adj, k, gradient)
+    return late
+
+
+def _add_late(
+    loop: Loop, i: int, adj: Any, operand: Any, constants: dict[int, Any], sums: dict[int, Any]
+) -> None:
+    """Add the gradients that a product of all steps gives to fixed leaves."""
+    head, first, *others = loop.rows[i]
+    children = (head.steps_as_rows(operand), *(constants[k] for k in others))
+    backward = backward_of(type(head), loop.rule_set)
+    found = gradients_of(type(head), backward, head, loop.late[i], head.steps_as_rows(adj), None, children)
+    for k, gradient in zip((first, *others), found, strict=True):
+        _add(sums, k, gradient)
+
+
+def _add(sums: dict[int, Any], row: int, more: Any) -> None:
+    if more is not None:
+        sums[row] = jax.tree.map(jnp.add, sums[row], more) if row in sums else more
+
+
+def _is_none(adjoint: Any) -> bool:
+    """Whether no gradient flows: into integers."""
+    return adjoint.dtype == jax.dtypes.float0
