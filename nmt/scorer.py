@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt import devices
+from nmt import compilation_cache, devices
 from nmt.data.alignment import alignment_field, read_alignment
 from nmt.data.batches import BATCH_OPTIONS, Sample, batches
 from nmt.data.nbest import NBestRows, with_feature
@@ -81,7 +81,7 @@ class Scorer:
     options: Marian's scoring options in snake_case with Marian's defaults: ``normalize, word_scores,
     alignment="", n_best, n_best_feature="Score", tsv, tsv_fields=0, max_length=1000, max_length_crop,
     mini_batch=64, mini_batch_words=0, maxi_batch=100, maxi_batch_sort="trg"``, and, before JAX has started,
-    ``cpu_threads`` and ``devices``.
+    ``cpu_threads``, ``devices`` and ``compilation_cache``.
 
     Texts are given as the lines of each source, then of the target: ``score(source, target)``, or for a
     language model ``score(target)``. With ``n_best`` the target is an n-best list, with ``tsv`` there is one
@@ -98,6 +98,7 @@ class Scorer:
         self.alignment = read_alignment(options["alignment"])
         if options["n_best"] and options["tsv"]:
             raise OptionError("--n-best cannot go with --tsv")
+        compilation_cache.use(options["compilation_cache"])
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
         self.model = load_model(options["model"])

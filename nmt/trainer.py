@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nmt import devices
+from nmt import compilation_cache, devices
 from nmt.options import TRAIN
 from nmt.options.config import notices
 from nmt.options.option import shown
@@ -44,6 +44,7 @@ class Trainer:
     def train(self) -> None:
         """Train until the options say that it is enough, or `stop` was called; the model is saved then."""
         values = self.options
+        compilation_cache.use(values["compilation_cache"])
         devices.join_processes(values["coordinator"], values["num_processes"], values["process_id"])
         used = devices.start_all(values["cpu_threads"], values["devices"], values["cpu_devices"])
         from nmt.training.learning.placement import placement_on

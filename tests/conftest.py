@@ -12,6 +12,8 @@ from hypothesis import settings
 
 import mgraph
 
+os.environ.setdefault("MGRAPH_COMPILATION_CACHE", "none")  # tests leave nothing outside their folders
+
 settings.register_profile("mgraph", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mgraph")
 

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.corpus.shapes import MORE_SHAPES, MOST_SHAPES, Shape, Shapes, area, choose
+from nmt.corpus.shapes import MORE_SHAPES, MOST_SHAPES, WASTE, Shape, Shapes, area, choose, worth_compiling
 
 SIZES = st.integers(1, 60)
 BATCHES = st.dictionaries(st.tuples(SIZES, SIZES, SIZES), st.integers(1, 9), max_size=60)
@@ -65,3 +65,18 @@ def test_rows_that_fit_into_memory() -> None:
     assert shapes.of((1, 9, 4)) == ((5, 10, 10), True)
     assert shapes.rows((11, 4)) == 2
     assert shapes.of((1, 90, 90)) == ((1, 96, 96), False)
+
+
+def test_a_short_training_compiles_few_programs() -> None:
+    batches = {(8, length, length): 1.0 for length in range(1, 61)}
+    chosen, real = choose(dict.fromkeys(batches, 1)), sum(map(area, batches))
+    before: set[Shape] = set()
+    for number in (1, 4, 16, 64):
+        left = worth_compiling(chosen, batches, number)
+        wasted = 1 - real / sum(area(Shapes(left).of(batch)[0]) for batch in batches)
+        assert before <= set(left) <= set(chosen) and wasted <= WASTE
+        before = set(left)
+    assert len(worth_compiling(chosen, batches, 1)) == 6 and len(before) == len(chosen)
+    many = dict.fromkeys(batches, 1000.0)
+    assert worth_compiling(chosen, many, 1) == sorted(chosen, key=area)
+    assert worth_compiling([(8, 9, 9)], {(8, 9, 9): 1.0}, 1) == [(8, 9, 9)]

@@ -35,6 +35,7 @@ class ElementBinaryNodeOp(NaryNodeOp):
 
 class PlusNodeOp(ElementBinaryNodeOp):
     type = "+"
+    kept = True
     cases = _BROADCASTS
 
     def forward_ops(self, a: Array, b: Array) -> Array:

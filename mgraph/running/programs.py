@@ -18,12 +18,17 @@ from typing import Any
 
 import jax
 
+from ..device import platform_of
 from ..errors import ArgumentError
 
 log = logging.getLogger("mgraph.programs")
 
 _SETTINGS = ("jax_default_device", "jax_default_matmul_precision")
 """What of JAX's settings a program is compiled with."""
+
+_OPTIONS: dict[str, dict[str, str | bool]] = {"cpu": {"xla_disable_hlo_passes": "cse_barrier_expander"}}
+"""XLA's options by platform. For CPUs it would drop barriers before it fuses, and then fuse what they keep
+apart (``Node.kept``)."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ def _compile(
     with context():
         lowered = jax.jit(function, donate_argnums=donated).lower(*args)
         middle = time.perf_counter()
-        compiled = lowered.compile()
+        compiled = lowered.compile(_OPTIONS.get(platform_of(device)))
     end = time.perf_counter()
     log.info("compiled %s: traced in %.2f s, compiled in %.2f s", label, middle - start, end - middle)
     return Program(label, compiled, context), middle - start, end - middle

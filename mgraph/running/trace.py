@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -142,6 +143,10 @@ class _Rows:
         self._frozen.update(i for i, trainable in structure.overrides if not trainable)
         random = (i for i, row in enumerate(self.rows) if is_leaf(row) and row[0] is not INPUT)
         self._draws = {i: count for count, i in enumerate(random)}
+        reads = Counter(k for row in self.rows if not is_leaf(row) for k in row[1:])
+        self._kept = {
+            i for i, count in reads.items() if count > 1 and getattr(self.rows[i][0], "kept", False)
+        }
 
     def inputs(self, leaves: Sequence[Any]) -> dict[int, Any]:
         """The values of the input rows."""
@@ -165,6 +170,7 @@ class _Rows:
                 trained = tuple(self.flags[k] for k in row[1:])
                 with self._scope(i):
                     value = evaluate(head, self._rule_set, trained, tuple(values[k] for k in row[1:]))
+                    value = jax.lax.optimization_barrier(value) if i in self._kept else value
             value = self._held(i, value)
             if i in sources.probes:
                 value = jax.tree.map(lambda v, p: v + p if _is_real(v) else v, value, sources.probes[i])

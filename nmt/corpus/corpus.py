@@ -20,7 +20,7 @@ from nmt.corpus.report import EpochReport
 from nmt.corpus.rows import Numbered, Rows
 from nmt.corpus.sentence import Sentence
 from nmt.corpus.sentences import SentenceReader
-from nmt.corpus.shapes import Shape, Shapes, Sizes, choose
+from nmt.corpus.shapes import Shape, Shapes, Sizes, choose, worth_compiling
 from nmt.corpus.text import ParallelText
 from nmt.vocab import Vocab
 
@@ -71,6 +71,7 @@ class Corpus:
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
         self.epoch = 0
         self._shapes: Shapes | None = None
+        self._typical: dict[Shape, float] = {}
         self._report = EpochReport()
         self._prepared: Background[_Prepared] | None = None
         self._after_taken = self.seed_batch
@@ -171,7 +172,7 @@ class Corpus:
             if self._shapes is None:
                 self._shapes = self._choose_shapes()
             rows = self._rows.epoch(self._row_generator)
-            batches = self._prepare(rows, self._shapes, self._report, skip)
+            batches = self._prepare(rows, self._shapes_of_epoch(self._shapes), self._report, skip)
         self._prepared = Background(batches, stopped=self._stopped)
 
     def _prepare(
@@ -223,24 +224,35 @@ class Corpus:
     def _choose_shapes(self) -> Shapes:
         """Shapes for the batches that a sample of the rows gives."""
         sizes: Counter[Shape] = Counter()
-        for maxi_batch in self._sample():
+        epochs, maxi_batches = self._sample()
+        for maxi_batch in maxi_batches:
             for batch in self._batching.cut(maxi_batch):
                 rows, *lengths = _size(batch)
                 if self._batching.sizes:
                     sizes[(1, *lengths)] += rows
                 else:
                     sizes[(rows, *lengths)] += 1
+        self._typical = {shape: count / epochs for shape, count in sizes.items()}
         return Shapes(choose(sizes), self._batching.sizes)
 
-    def _sample(self) -> Iterator[list[Sentence]]:
-        """Maxi-batches such as will come; if the rows are shuffled, these in many other orders."""
+    def _shapes_of_epoch(self, shapes: Shapes) -> Shapes:
+        """The shapes of this epoch; all of them where they say how many sentences fit into memory."""
+        if self._batching.sizes or not self._typical:
+            return shapes
+        return Shapes(worth_compiling(shapes.chosen, self._typical, self.epoch))
+
+    def _sample(self) -> tuple[int, Iterable[list[Sentence]]]:
+        """Maxi-batches such as will come, and of how many epochs: if rows are shuffled, in many orders."""
         maxi_batches = list(self._maxi_batches(self._rows.sample(SAMPLE), 0, EpochReport()))
         if not self._rows.shuffled:
-            yield from maxi_batches
-            return
+            return 1, maxi_batches
         sentences = list(chain.from_iterable(maxi_batches))
+        epochs = -(-SAMPLE // max(1, len(sentences)))
+        return epochs, self._shuffled(sentences, epochs)
+
+    def _shuffled(self, sentences: list[Sentence], epochs: int) -> Iterator[list[Sentence]]:
         dice, size = MersenneTwister(0), self._batching.capacity
-        for _ in range(0, SAMPLE, max(1, len(sentences))):
+        for _ in range(epochs):
             dice.shuffle(sentences)
             yield from (sentences[first : first + size] for first in range(0, len(sentences), size))
 

@@ -14,6 +14,9 @@ MORE_SHAPES = 16
 """Allowed where `MOST_SHAPES` waste more than `WASTE`."""
 WASTE = 0.15
 """A share of all positions."""
+PROGRAM = 10_000
+"""Positions that are trained on in about the time in which a program is compiled: 20,000 for a transformer of
+256 on two cores, 5,000 for one of 512."""
 MOST_CANDIDATES = 600
 """Shapes to begin merging with; merging takes time quadratic in their number."""
 
@@ -88,6 +91,37 @@ def choose(batches: Mapping[Shape, int]) -> list[Shape]:
         if sorted(needs.values()) == sorted(chosen):
             return chosen
         chosen = sorted(needs.values())
+
+
+def worth_compiling(chosen: Iterable[Shape], epoch: Mapping[Shape, float], number: int) -> list[Shape]:
+    """Those of the chosen shapes that are worth a program in the epoch ``number``, from 1.
+
+    A shape is left out, and its batches are padded to others, until that has added as many positions in the
+    epochs so far as its program is worth (`PROGRAM`); but at most 15 % of the positions are wasted for it. So
+    a short training compiles few programs, and a long one all of them, none in vain.
+
+    epoch: how many batches of each shape an epoch has.
+    """
+    shapes = sorted(chosen, key=lambda shape: (area(shape), shape))
+    counts, areas = np.array([*epoch.values()]), np.array([*map(area, shapes)])
+    needs = np.array([*epoch])[:, None, :]
+    fits = np.all(needs <= np.array(shapes), axis=-1)
+    enough = sum(area(batch) * count for batch, count in epoch.items()) / (1 - WASTE)
+
+    def positions(left: list[int]) -> float:
+        own = fits[:, left]
+        return float((areas[left][own.argmax(1)] * counts).sum()) if own.any(1).all() else np.inf
+
+    left = [*range(len(shapes))]
+    now = positions(left)
+    while len(left) > 1:
+        fewer = [[other for other in left if other != one] for one in left]
+        least = min(fewer, key=positions)
+        after = positions(least)
+        if after > enough or (after - now) * number >= PROGRAM:
+            break
+        left, now = least, after
+    return [shapes[i] for i in left]
 
 
 def _candidates(batches: Mapping[Shape, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -73,9 +73,18 @@ TSV = (
     Option("tsv-fields", int, 0, "number of fields; 0: as many as the models need", least=0),
 )
 
+COMPILATION_CACHE = Option(
+    "compilation-cache",
+    str,
+    "",
+    "folder to keep compiled programs in, or none; by default ~/.cache/mgraph/programs",
+    dumped=False,
+)
+
 DEVICES = (
     Option("devices", str, ("0",), "number of the GPU to use", short="d", many=True),
     Option("cpu-threads", int, 0, "use the CPU, N threads; 0: a GPU if any", implicit="1", least=0),
+    COMPILATION_CACHE,
 )
 
 SIXTEEN_BITS = (

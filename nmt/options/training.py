@@ -6,7 +6,7 @@ from nmt.options.aliases import OF_TRAINING
 from nmt.options.checks import DECAY_STRATEGIES, checked_training, with_standard_input
 from nmt.options.model import CHARACTERS, MODEL_OPTIONS, ULR
 from nmt.options.option import Command, Option, ignored, later
-from nmt.options.shared import general
+from nmt.options.shared import COMPILATION_CACHE, general
 from nmt.options.validating import VALIDATION
 
 ONE_PROCESS = "JAX exchanges gradients between devices as it sees fit"
@@ -290,6 +290,7 @@ OURS = (
     Option("tensorboard", str, "", "folder for events that TensorBoard shows", dumped=False),
     Option("progress", help="show a progress bar", dumped=False),
     Option("cpu-devices", int, 0, "divide the CPU into N devices; 0: one", least=0, dumped=False),
+    COMPILATION_CACHE,
     Option("shard-state", help="divide parameters and averages among the devices", dumped=False),
     Option("coordinator", str, "", "HOST:PORT of the first of several processes", dumped=False),
     Option("num-processes", int, 1, "how many there are", least=1, dumped=False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,10 +28,11 @@ from nmt.training.update import LearnerState, Tensors, UpdateResult
 class Learner:
     """What Marian calls a graph group: computes gradients of batches and updates the parameters by them.
 
-    For one batch an update is one compiled program: forward, backward, clipping, optimiser, smoothing. It
-    writes over the buffers of parameters, moments and averages. There is a program for each shape of batches;
-    all that changes from update to update (learning rate, words, random draws) are its inputs. For several
-    batches gradients are added up, by a program for each shape, and the last one's program updates.
+    An update is two compiled programs. The first computes the gradient of a batch and adds it to those of
+    the batches before; there is one for each shape of batches. The second, one for all shapes, clips, moves
+    and smooths, and writes over the buffers of parameters, moments and averages. All that changes from update
+    to update (learning rate, words, random draws) are their inputs. In one program the second part, which
+    takes half as long to compile as the first, would be compiled for each shape.
 
     objective: what is minimised. step: what is done with the gradient. smoothing: ``exponential-smoothing``,
     0 without. words_reference: ``mini-batch-words-ref``, 0 without. seed: of the random draws, which depend
@@ -99,13 +100,11 @@ class Learner:
             *self.normalization.limit(number, *gradient_norms),
         )
         total: Differentiated | None = None
-        *early, last = [
-            (self.placement.batch(b), run_draws(self.seed, number, [i])) for i, b in enumerate(batches)
-        ]
-        for batch, draws in early:
-            args = (total, self._device.params, self._device.scale, batch, draws)
-            total = self._adding(args)(*args)
-        final = (self._device, total, *last, scalars.packed())
+        for i, batch in enumerate(batches):
+            inputs = self.placement.batch(batch), run_draws(self.seed, number, [i])
+            args = (total, self._device.params, self._device.scale, *inputs)
+            total = self._gradient(args)(*args)
+        final = (self._device, total, scalars.packed())
         self._device, reported = self._updating(final)(*final)
         sentences = sum(batch.sentences for batch in batches)
         return UpdateResult(
@@ -166,18 +165,23 @@ class Learner:
 
     def memory(self, batch: TrainingBatch, *, last_of_several: bool = False) -> int:
         """The bytes that an update by a batch of this shape needs on each device, `held` included, by XLA's
-        analysis of its program, which is compiled and kept, and not run.
+        analysis of its programs, which are compiled and kept, and not run.
 
         last_of_several: whether it has gradients of other batches to add.
         """
-        specs = self.placement.batch_specs(batch)
-        draws, scalars = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
-        total = None
-        if last_of_several:
-            scalar = jax.ShapeDtypeStruct((), np.float32)
-            total = self.placement.specs(Differentiated(self._device.params, scalar, scalar))
-        program = self._updating((self._device, total, specs, draws, scalars))
-        return MemoryUse.of(program.compiled, None).needed
+        device, scalar = self._device, jax.ShapeDtypeStruct((), np.float32)
+        draws, packed = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
+        total = self.placement.specs(Differentiated(device.params, scalar, scalar))
+        before = total if last_of_several else None
+        gradient = self._gradient(
+            (before, device.params, device.scale, self.placement.batch_specs(batch), draws)
+        )
+        beside = self.held - self.placement.held(device.params)
+        updating = self._updating((device, total, packed))
+        return max(
+            MemoryUse.of(gradient.compiled, None).needed + beside,
+            MemoryUse.of(updating.compiled, None).needed,
+        )
 
     @property
     def held(self) -> int:
@@ -205,65 +209,35 @@ class Learner:
         )
         return self.placement.placed(state)
 
-    def _adding(self, args: tuple[Any, ...]) -> Program:
-        """The program that adds the gradient of a batch to those before."""
+    def _gradient(self, args: tuple[Any, ...]) -> Program:
+        """The program that adds the gradient of a batch to those before; one for each shape of batches."""
         total, _, _, batch, _ = args
+        shapes = tuple((name, tuple(array.shape), str(array.dtype)) for name, array in batch.items())
 
-        def make() -> Callable[..., Differentiated]:
+        def add(total: Any, params: Tensors, scale: Any, batch: Arrays, draws: Any) -> Differentiated:
             differentiated = self.objective.differentiated(specs_of(batch))
+            found = differentiated(self.placement.whole(params), batch, draws, _factor(scale))
+            return self.placement.pinned(_added(total, found))
 
-            def add(total: Any, params: Tensors, scale: Any, batch: Arrays, draws: Any) -> Differentiated:
-                found = differentiated(self.placement.whole(params), batch, draws, _factor(scale))
-                return self.placement.pinned(_added(total, found))
-
-            return add
-
-        key = ("gradient", total is None, self.objective.key, self.placement.key)
-        return _program(key, "gradient", make, args, batch, donated=(0,))
+        rows = shapes[0][1][0]
+        lengths = ", ".join(str(shape[1]) for name, shape, _ in shapes if name.startswith("ids"))
+        return PROGRAMS.get(
+            ("gradient", total is None, self.objective.key, self.placement.key, shapes),
+            f"gradient of {rows} sentences of {lengths} words",
+            add,
+            args,
+            donated=(0,),
+        )
 
     def _updating(self, args: tuple[Any, ...]) -> Program:
-        """The program that updates the parameters by a batch and the gradients before."""
-        _, total, batch, _, _ = args
+        """The program that updates everything by a gradient."""
 
-        def make() -> Callable[..., Any]:
-            differentiated = self.objective.differentiated(specs_of(batch))
+        def update(state: DeviceState, total: Differentiated, packed: Any) -> Any:
+            return self.placement.pinned(self.step(state, self.placement.pinned(total), packed))
 
-            def update(state: DeviceState, total: Any, batch: Arrays, draws: Any, packed: Any) -> Any:
-                whole = self.placement.whole(state.params)
-                found = self.placement.pinned(differentiated(whole, batch, draws, _factor(state.scale)))
-                return self.placement.pinned(self.step(state, _added(total, found), packed))
-
-            return update
-
-        key = (
-            "update",
-            total is None,
-            self.smoothing > 0,
-            self.objective.key,
-            self.step.key,
-            self.placement.key,
-        )
-        return _program(key, "update", make, args, batch, donated=(0,))
-
-
-def _program(
-    key: Any,
-    what: str,
-    make: Callable[[], Callable[..., Any]],
-    args: tuple[Any, ...],
-    batch: Arrays,
-    donated: tuple[int, ...],
-) -> Program:
-    """The compiled program; ``make``, which records the model, is called only where there is none yet."""
-    shapes = tuple((name, tuple(array.shape), str(array.dtype)) for name, array in batch.items())
-    rows = shapes[0][1][0]
-    lengths = ", ".join(str(shape[1]) for name, shape, _ in shapes if name.startswith("ids"))
-
-    def function(*args: Any) -> Any:
-        return make()(*args)
-
-    label = f"{what} of {rows} sentences of {lengths} words"
-    return PROGRAMS.get(("learner", key, shapes), label, function, args, donated=donated)
+        specs = tuple((name, value.shape) for name, value in self._device.params.items())
+        key = ("update", self.smoothing > 0, self.step.key, specs, self.placement.key)
+        return PROGRAMS.get(key, f"update of {len(specs)} parameters", update, args, donated=(0,))
 
 
 def _factor(scale: CostScale | None) -> Any:

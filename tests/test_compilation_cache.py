@@ -1,0 +1,104 @@
+"""The folder of compiled programs: where it is, what it spares, and that it never stands in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from nmt import compilation_cache
+from nmt.compilation_cache import VARIABLE, default_folder, processor, prune
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+RUN = """
+import sys, jax, nmt
+from nmt.numbers import model_dir
+heard = []
+jax.monitoring.register_event_listener(lambda event, **_: heard.append(event))
+vocab = str(model_dir() / "vocab.spm")
+translator = nmt.Translator(str(model_dir() / "model.npz"), [vocab, vocab], beam_size=2)
+text = translator.translate(["forty-two"])
+found = [event.rsplit("/", 1)[1] for event in heard if "/compilation_cache/" in event]
+print(*text, found.count("cache_hits"), found.count("cache_misses"))
+"""
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
+    """What JAX is told, without telling it."""
+    told: list[tuple[str, object]] = []
+    monkeypatch.setattr(jax.config, "update", lambda name, value: told.append((name, value)))
+    monkeypatch.delenv(VARIABLE)
+    return told
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    environment = os.environ | {VARIABLE: str(tmp_path), "PYTHONPATH": str(ROOT)}
+
+    def run() -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN], env=environment, check=True, text=True, stdout=subprocess.PIPE
+        )
+        return done.stdout.split()
+
+    (first, hits, misses), (second, again, compiled) = run(), run()
+    assert first == second == "zweiundvierzig"
+    assert (hits, compiled) == ("0", "0") and again == misses != "0"
+    assert len([*tmp_path.glob("*/*-cache")]) == int(misses)
+
+
+def test_the_default_is_among_the_users_caches(settings, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compilation_cache.use()
+    folder = tmp_path / "mgraph" / "programs" / processor()
+    assert settings == [*zip(SETTINGS, (str(folder), 0.0), strict=True)] and folder.is_dir()
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/to/be/ignored")
+    assert default_folder() == Path("~/.cache/mgraph/programs")
+
+
+def test_none_is_none(settings, monkeypatch, tmp_path: Path) -> None:
+    compilation_cache.use("none")
+    monkeypatch.setenv(VARIABLE, "none")
+    compilation_cache.use()
+    assert settings == []
+    compilation_cache.use(str(tmp_path))
+    assert settings[0] == (SETTINGS[0], str(tmp_path / processor()))
+
+
+def test_jaxs_own_folder_stays(tmp_path: Path) -> None:
+    jax.config.update(SETTINGS[0], str(tmp_path / "own"))
+    try:
+        compilation_cache.use(str(tmp_path / "ours"))
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "own")
+    finally:
+        jax.config.update(SETTINGS[0], None)
+    assert not (tmp_path / "ours").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_passed_over(settings, caplog, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    compilation_cache.use(str(tmp_path / "file"))
+    assert settings == [] and "no compilation cache" in caplog.text
+
+
+def test_what_cannot_be_written_is_only_read(settings, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    compilation_cache.use(str(tmp_path))
+    assert settings[1][0] == SETTINGS[1] and settings[1][1] > 1e6
+
+
+def test_what_was_unused_longest_goes_first(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    for age, name in enumerate(("new", "read", "old", "oldest")):
+        path = tmp_path / "cpu" / name
+        path.write_bytes(bytes(100))
+        os.utime(path, (1e9 - age if name != "read" else 2e9, 1e9 - age))
+    prune(tmp_path, 400)
+    assert len([*tmp_path.glob("*/*")]) == 4
+    prune(tmp_path, 250)
+    assert {path.name for path in tmp_path.glob("*/*")} == {"new", "read"}
