@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
+import jax
 import numpy as np
 
-from nmt import devices
+from nmt import compilation_cache, devices
 from nmt.data.alignment import read_alignment
-from nmt.data.batches import BATCH_OPTIONS, Sample, batches
+from nmt.data.batches import BATCH_OPTIONS, Sample, maxi_batches
 from nmt.data.lines import read_lines
 from nmt.data.output import InOrder, best_line, n_best_line
 from nmt.data.parallel import ParallelLines, source_names
@@ -30,6 +33,9 @@ from nmt.translation import Attention, Translation
 logger = logging.getLogger(__name__)
 
 Lines = Iterable[str | bytes]
+
+MOST_WORKERS = 8
+"""So many batches are searched at once at most."""
 
 SEARCH_OPTIONS = (
     "beam_size",
@@ -56,7 +62,7 @@ class Translator:
     weights, force_decode, shortlist=[path, first, best, threshold], output_sampling=[method, ...], seed=0,
     no_spm_encode, no_spm_decode, tsv, tsv_fields, max_length=1000, max_length_crop, max_length_factor=3,
     mini_batch=1, mini_batch_words=0, maxi_batch=1, maxi_batch_sort="none"``; ``marian_exact``; and, before
-    JAX has started, ``cpu_threads`` and ``devices``.
+    JAX has started, ``cpu_threads``, ``devices`` and ``compilation_cache``.
 
     Wherever lines are taken, that is one text for each source of the models (one for a language model, too:
     only the number of its words counts), and with ``force_decode`` one more, of the first words of the
@@ -74,6 +80,7 @@ class Translator:
         options = self.options
         require_files(options)
         self.alignment = read_alignment(options["alignment"])
+        compilation_cache.use(options["compilation_cache"])
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
         self.models = [load_model(path, marian_exact=options["marian_exact"]) for path in options["models"]]
@@ -131,7 +138,7 @@ class Translator:
         `n_best` best translations (at most ``beam_size``; else those of the option), and if
         `return_attention` the attention that they paid to the words of the first source.
         """
-        found = self.translations(*texts, return_attention=return_attention, n_best=n_best)
+        found = self._translations(texts, return_attention, n_best, at_once=True)
         if return_attention or return_scores or n_best is not None:
             return list(found)
         return [self.format(translation) for translation in found]
@@ -141,23 +148,13 @@ class Translator:
     ) -> Iterator[Translation]:
         """The translations of a stream of lines, in order, each as soon as it can be had.
 
+        Lines are read until ``mini_batch * maxi_batch`` are there. On a CPU the batches that these make are
+        searched several at once, by as many threads as there are for computing.
+
         The arguments are those of `translate`. ParallelTextError if one text has fewer lines than another,
         after the lines before that.
         """
-        self.require_inputs(len(texts))
-        if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options["beam_size"]):
-            raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best!r}")
-        finished: InOrder[Translation] = InOrder()
-        rows = ParallelLines(texts, self._names()[: len(texts)])
-        samples = (self.encoder.sample(number, row) for number, row in enumerate(rows))
-        before = self._seen
-        for batch in batches(samples, **{name: self.options[name] for name in BATCH_OPTIONS}):
-            numbers = [before + sample.line for sample in batch]
-            self._seen = max(self._seen, 1 + max(numbers))
-            for translation in self._translate_batch(batch, numbers, return_attention, n_best):
-                finished.add(translation.line, translation)
-            yield from finished.take()
-        rows.check()
+        return self._translations(texts, return_attention, n_best)
 
     def encode(self, lines: Lines, *, source: int = 0, model: int = 0) -> States:
         """The states that the encoder gives the words of lines, and their mask.
@@ -244,13 +241,47 @@ class Translator:
                 options["beam_size"],
             )
 
+    def _translations(
+        self, texts: Sequence[Lines], attention: bool, n_best: int | None, *, at_once: bool = False
+    ) -> Iterator[Translation]:
+        """The translations; `at_once` says that no line is waited for, however far lines are read ahead."""
+        self.require_inputs(len(texts))
+        if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options["beam_size"]):
+            raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best!r}")
+        finished: InOrder[Translation] = InOrder()
+        rows = ParallelLines(texts, self._names()[: len(texts)])
+        samples = (self.encoder.sample(number, row) for number, row in enumerate(rows))
+        groups: Iterable[Iterable[list[Sample]]]
+        groups = maxi_batches(samples, **{name: self.options[name] for name in BATCH_OPTIONS})
+        if at_once:
+            groups = [chain.from_iterable(groups)]
+        before = self._seen
+
+        def search(batch: list[Sample]) -> list[Translation]:
+            numbers = [before + sample.line for sample in batch]
+            return self._translate_batch(batch, numbers, attention, n_best)
+
+        with ThreadPoolExecutor(self._workers()) as pool:
+            for group in groups:
+                for translations in pool.map(search, group):
+                    for translation in translations:
+                        self._seen = max(self._seen, before + translation.line + 1)
+                        finished.add(translation.line, translation)
+                    yield from finished.take()
+        rows.check()
+
+    def _workers(self) -> int:
+        """How many batches are searched at once: few kernels of a search keep several cores busy."""
+        if jax.default_backend() != "cpu":
+            return 1
+        return min(self.options["cpu_threads"] or devices.cores(), MOST_WORKERS)
+
     def _translate_batch(
         self, batch: list[Sample], numbers: list[int], attention: bool, n_best: int | None
-    ) -> Iterator[Translation]:
+    ) -> list[Translation]:
         """The translations of a batch; `numbers` tell its lines from all others ever translated."""
         if batch[0].problem:
-            yield Translation(batch[0].line, ("",), (self._no_hypothesis(),), batch[0].problem)
-            return
+            return [Translation(batch[0].line, ("",), (self._no_hypothesis(),), batch[0].problem)]
         streams = list(zip(*(sample.sequences for sample in batch), strict=True))
         prefixes = streams.pop() if self.options["force_decode"] else None
         found = self.search.search(
@@ -260,10 +291,12 @@ class Translator:
             attention=attention or self.alignment is not None,
             count=n_best,
         )
+        translations = []
         for sample, hypotheses in zip(batch, found, strict=True):
             texts = tuple(self._text(hypothesis) for hypothesis in hypotheses)
             attentions = tuple(self._attention(sample, h) for h in hypotheses) if attention else ()
-            yield Translation(sample.line, texts, tuple(hypotheses), "", attentions)
+            translations.append(Translation(sample.line, texts, tuple(hypotheses), "", attentions))
+        return translations
 
     def _text(self, hypothesis: Hypothesis) -> str:
         words = hypothesis.words

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.batches import Sample, batch_bucket, batches, length_bucket, pad
+from nmt.data.batches import Sample, batch_bucket, batches, length_bucket, maxi_batches, pad
 
 
 def samples(*lengths: int) -> list[Sample]:
@@ -63,6 +63,12 @@ def test_the_stream_that_is_sorted_by(order: str, first: int) -> None:
     pairs = [Sample(0, ([1], [1] * 5)), Sample(1, ([1] * 3, [1]))]
     found = batches(pairs, mini_batch=1, maxi_batch=2, maxi_batch_sort=order)
     assert next(found)[0].line == first
+
+
+def test_batches_that_were_cut_at_once_come_together() -> None:
+    found = maxi_batches(samples(3, 1, 2, 5, 4), mini_batch=2, maxi_batch=2, maxi_batch_sort="src")
+    assert [lines(group) for group in found] == [[[3, 0], [2, 1]], [[4]]]
+    assert not list(maxi_batches([], mini_batch=2))
 
 
 def test_mini_batch_words_closes_a_batch_above_the_limit() -> None:

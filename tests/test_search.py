@@ -297,7 +297,7 @@ def test_an_empty_source_ends_at_once_with_score_0():
 
 
 def test_long_sentences_go_on_while_the_others_are_done():
-    """There are three stages; each has fewer sentences and larger caches than the one before."""
+    """There are several stages; each has fewer sentences or larger caches than the one before."""
     model = ToyModel(11, 11, eos=-5.0)
     sources = [[word, EOS] for word in range(13)]
     sources[3], sources[0], sources[11] = ([*range(5, 5 + n), EOS] for n in (4, 14, 13))

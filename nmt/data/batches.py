@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
 SHORTEST_BUCKET = 8
 BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
-"""The options that `batches` takes."""
+"""The options that `batches` and `maxi_batches` take."""
 
 
 def length_bucket(length: int) -> int:
@@ -87,15 +88,21 @@ class Sample:
     problem: str = ""
 
 
-def batches(
+def batches(samples: Iterable[Sample], **options: Any) -> Iterator[list[Sample]]:
+    """The batches of `maxi_batches`, one after another."""
+    for found in maxi_batches(samples, **options):
+        yield from found
+
+
+def maxi_batches(
     samples: Iterable[Sample],
     *,
     mini_batch: int,
     maxi_batch: int = 1,
     maxi_batch_sort: str = "none",
     mini_batch_words: int = 0,
-) -> Iterator[list[Sample]]:
-    """Cut a stream of samples into batches, reading no further ahead than it must.
+) -> Iterator[list[list[Sample]]]:
+    """Cut a stream of samples into lists of batches, reading no further ahead than it must.
 
     ``mini_batch * maxi_batch`` samples are read, sorted, and cut into batches of `mini_batch`
     (or, if `mini_batch_words` is not 0, of just more than so many words of the first stream).
@@ -106,13 +113,14 @@ def batches(
     buffer: list[Sample] = []
     for sample in samples:
         if sample.problem:
-            yield [sample]
+            yield [[sample]]
             continue
         buffer.append(sample)
         if len(buffer) == capacity:
-            yield from _cut(_sorted(buffer, maxi_batch_sort), mini_batch, mini_batch_words)
+            yield list(_cut(_sorted(buffer, maxi_batch_sort), mini_batch, mini_batch_words))
             buffer.clear()
-    yield from _cut(_sorted(buffer, maxi_batch_sort), mini_batch, mini_batch_words)
+    if buffer:
+        yield list(_cut(_sorted(buffer, maxi_batch_sort), mini_batch, mini_batch_words))
 
 
 def _sorted(samples: list[Sample], order: str) -> list[Sample]:

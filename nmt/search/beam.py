@@ -2,8 +2,9 @@
 
 Each sentence is searched as Marian searches it alone (``--mini-batch 1``): its beam has `slots`
 hypotheses and loses one with each that ends in ``</s>``; it stops at its own length limit. Arrays
-keep their full size, so a place of the beam without a hypothesis has a path score of minus
-infinity. The host reads nothing before the loop ends; what it did is recorded in a `Trellis`.
+keep their size within the loop, so a place of the beam without a hypothesis has a path score of
+minus infinity. The loop ends when half of the sentences are done, and goes on with the others in
+smaller arrays. The host reads nothing before it ends; what it did is recorded in a `Trellis`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from jax import lax
 
 from nmt.search.choice import Rules
 from nmt.search.trellis import NONE, Arrays, Beam, Sentences, Trellis
+
+FEW_HYPOTHESES = 16
+"""Fewer are hardly faster."""
 
 
 class Stepper(Protocol):
@@ -68,7 +72,7 @@ class BeamShape:
 
     batch, beam, lengths: sentences, hypotheses of each, padded words of each source stream.
     candidates: of the shortlists, padded; 0 without them.
-    done, capacity: the steps made before the loop, and those made after it at most.
+    capacity: the most steps that there is room for.
     attention: whether the first model's attention is wanted. rules: how words are chosen.
     """
 
@@ -76,10 +80,17 @@ class BeamShape:
     beam: int
     lengths: tuple[int, ...]
     candidates: int
-    done: int
     capacity: int
     attention: bool
     rules: Rules
+
+    def batch_of(self, sentences: int) -> int:
+        """The batch that so many sentences, of those in this one, go on in: half of it while that will do,
+        but arrays that are small already stay as they are."""
+        batch = self.batch
+        while sentences <= batch // 2 and batch * self.beam > FEW_HYPOTHESES:
+            batch //= 2
+        return batch
 
 
 class BeamLoop:
@@ -91,9 +102,7 @@ class BeamLoop:
     """
 
     def __init__(self, models: Sequence[SearchModel], shape: BeamShape) -> None:
-        self.shape = shape
-        self.sources = [model.sources for model in models]
-        self.encoders = [model.encoder(shape.batch, shape.lengths[: model.sources]) for model in models]
+        self.models, self.shape = models, shape
         self.steppers = [
             model.stepper(
                 shape.batch,
@@ -108,9 +117,11 @@ class BeamLoop:
 
     def begin(self, params: Sequence[Arrays], sentences: Sentences) -> tuple[tuple[Arrays, ...], Beam]:
         """The encoded sentences, and beams with one hypothesis without words."""
-        parts = zip(self.encoders, params, self.sources, strict=True)
-        encoded = tuple(encode(own, sentences.sources[:count]) for encode, own, count in parts)
         batch, beam = self.shape.batch, self.shape.beam
+        encoded = tuple(
+            model.encoder(batch, self.shape.lengths[: model.sources])(own, sentences.sources[: model.sources])
+            for model, own in zip(self.models, params, strict=True)
+        )
         paths = jnp.where(jnp.arange(beam) == 0, jnp.float32(0), jnp.float32(NONE))
         return encoded, Beam(
             step=jnp.int32(0),
@@ -121,6 +132,33 @@ class BeamLoop:
             decoders=self._decoders(params, encoded),
         )
 
+    def regroup(
+        self,
+        params: Sequence[Arrays],
+        sentences: Sentences,
+        encoded: tuple[Arrays, ...],
+        beam: Beam,
+        kept: jax.Array,
+    ) -> tuple[Sentences, tuple[Arrays, ...], Beam]:
+        """The search of a larger batch, or with less room, as one of this shape.
+
+        kept int32 ``[batch]``: the rows of `sentences`, `encoded` and `beam` to go on with.
+        """
+        decoders = beam.decoders
+        sentences, encoded, slots, words, paths, scores = jax.tree.map(
+            lambda a: a[kept], (sentences, encoded, beam.slots, beam.words, beam.paths, beam.scores)
+        )
+        hypotheses = kept[:, None] * self.shape.beam + jnp.arange(self.shape.beam, dtype=jnp.int32)
+        room = jax.eval_shape(self._decoders, params, encoded)
+        decoders = jax.tree.map(
+            lambda a, larger: _enlarged(_rows(a, hypotheses.reshape(-1)), larger.shape), decoders, room
+        )
+        return sentences, encoded, Beam(beam.step, slots, words, paths, scores, decoders)
+
+    def _decoders(self, params: Sequence[Arrays], encoded: Sequence[Arrays]) -> tuple[Arrays, ...]:
+        parts = zip(self.steppers, params, encoded, strict=True)
+        return tuple(stepper.start(own, source) for stepper, own, source in parts)
+
     def advance(
         self,
         params: Sequence[Arrays],
@@ -128,45 +166,17 @@ class BeamLoop:
         sentences: Sentences,
         encoded: tuple[Arrays, ...],
         beam: Beam,
-        kept: jax.Array,
-    ) -> tuple[Sentences, tuple[Arrays, ...], Beam, Trellis]:
-        """Search until all sentences are done or the capacity is used up.
-
-        kept int32 ``[batch]``: the rows of `sentences`, `encoded` and `beam` to go on with; the
-            decoder states of `beam` may have a smaller capacity.
-        """
-        sentences, encoded, slots, words, paths, scores = jax.tree.map(
-            lambda a: a[kept],
-            (sentences, encoded, beam.slots, beam.words, beam.paths, beam.scores),
-        )
-        hypotheses = kept[:, None] * self.shape.beam + jnp.arange(self.shape.beam, dtype=jnp.int32)
-        room = jax.eval_shape(self._decoders, params, encoded)
-        decoders = jax.tree.map(
-            lambda a, larger: _enlarged(a[hypotheses.reshape(-1)], larger.shape),
-            beam.decoders,
-            room,
-        )
-        beam = Beam(beam.step, slots, words, paths, scores, decoders)
-        return sentences, encoded, *self._run(params, weights, sentences, encoded, beam)
-
-    def _decoders(self, params: Sequence[Arrays], encoded: Sequence[Arrays]) -> tuple[Arrays, ...]:
-        parts = zip(self.steppers, params, encoded, strict=True)
-        return tuple(stepper.start(own, source) for stepper, own, source in parts)
-
-    def _run(
-        self,
-        params: Sequence[Arrays],
-        weights: jax.Array,
-        sentences: Sentences,
-        encoded: tuple[Arrays, ...],
-        beam: Beam,
     ) -> tuple[Beam, Trellis]:
+        """Search until the sentences that are left fit into a smaller batch, or the capacity is used up.
+
+        The trellis has a place for each step of the capacity; those before this loop's first are empty.
+        """
         shape = self.shape
-        steps = shape.capacity - shape.done
+        enough = shape.batch // 2 if shape.batch_of(1) < shape.batch else 0
 
         def unfinished(carry: tuple[Beam, Trellis]) -> jax.Array:
             beam, _ = carry
-            return (beam.step < shape.capacity) & jnp.any(beam.slots > 0)
+            return (beam.step < shape.capacity) & (jnp.sum(beam.slots > 0) > enough)
 
         def extend(carry: tuple[Beam, Trellis]) -> tuple[Beam, Trellis]:
             beam, trellis = carry
@@ -177,14 +187,12 @@ class BeamLoop:
             ]
             extended, column = self._extended(weights, sentences, beam, made)
             return extended, jax.tree.map(
-                lambda all, new: lax.dynamic_update_index_in_dim(all, new, beam.step - shape.done, 0),
-                trellis,
-                column,
+                lambda all, new: lax.dynamic_update_index_in_dim(all, new, beam.step, 0), trellis, column
             )
 
         attention = jnp.zeros((*beam.words.shape, shape.lengths[0])) if shape.attention else None
         empty = Trellis(beam.words, beam.words, beam.paths, beam.scores, attention)
-        trellis = jax.tree.map(lambda like: jnp.zeros((steps, *like.shape), like.dtype), empty)
+        trellis = jax.tree.map(lambda like: jnp.zeros((shape.capacity, *like.shape), like.dtype), empty)
         return lax.while_loop(unfinished, extend, (beam, trellis))
 
     def _extended(
@@ -213,14 +221,19 @@ class BeamLoop:
         chosen = (rows * width + origins).reshape(-1)
         decoders = tuple(step.state for step in steps)
         if width > 1:
-            decoders = jax.tree.map(lambda a: a[chosen], decoders)
+            decoders = jax.tree.map(lambda a: _rows(a, chosen), decoders)
         attention = None
         if self.shape.attention:
-            attention = steps[0].attention[chosen].reshape(*words.shape, -1)
+            attention = _rows(steps[0].attention, chosen).reshape(*words.shape, -1)
         return (
             Beam(number, slots, words, living, total, decoders),
             Trellis(words, origins, paths, total, attention),
         )
+
+
+def _rows(array: jax.Array, chosen: jax.Array) -> jax.Array:
+    """The chosen rows, which there are: a gather that need not look for others is a plain copy."""
+    return array.at[chosen].get(mode="promise_in_bounds")
 
 
 def _enlarged(array: jax.Array, shape: Sequence[int]) -> jax.Array:

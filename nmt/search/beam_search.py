@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from nmt.search.trellis import FREE, Sentences, Trellis
 from nmt.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps
+FIRST_REORDERED = 24  # where each step copies the caches
 SMALL_CACHE = 512  # hypotheses times steps
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
@@ -91,6 +93,7 @@ class BeamSearch:
         self.source_eos = source_vocab.eos_id
         self.shortlist = shortlist
         self.seed = (seed or time.time_ns()) % SEEDS
+        self._compiling = threading.Lock()  # what two threads want is compiled once
         self.streams = max(1, *(model.sources for model in self.models))
         dim = self.models[0].dim_vocabs[-1]
         unwanted = {
@@ -195,29 +198,31 @@ class BeamSearch:
         """Search on the device; what was found, as NumPy arrays.
 
         Caches grow in stages, so that the first words do not pay for the longest translation
-        that is allowed; each stage goes on with the sentences that are left.
+        that is allowed, and batches become smaller with the sentences that are left.
         """
         (batch, length), *_ = shapes = [ids.shape for ids, _ in sentences.sources]
         lengths = tuple(length for _, length in shapes)
-        rows = kept = np.arange(batch, dtype=np.int32)
         params = tuple(model.params for model in self.models)
         candidates = 0 if sentences.candidates is None else sentences.candidates.shape[1]
-        shape = BeamShape(batch, self.beam_size, lengths, candidates, 0, 0, attention, self.rules)
-        state: tuple[Any, ...] = ()
-        parts = []
-        for capacity in capacities(batch * self.beam_size, self.limit(length)):
-            shape = replace(shape, batch=len(kept), done=shape.capacity, capacity=capacity)
-            if not state:
-                state = sentences, *self._call("begin", shape, params, sentences)
-            *state, trellis = self._call("advance", shape, params, self.weights, *state, kept)
-            step, slots, trellis = jax.device_get((state[-1].step, state[-1].slots, trellis))
-            steps = int(step) - shape.done
-            parts.append((rows, jax.tree.map(lambda a, end=steps: a[:end], trellis)))
-            left = np.flatnonzero(slots).astype(np.int32)
+        stages = capacities(batch, self.beam_size, self.limit(length))
+        shape = BeamShape(batch, self.beam_size, lengths, candidates, stages[0], attention, self.rules)
+        encoded, beam = self._call("begin", shape, params, sentences)
+        rows, done, parts = np.arange(batch), 0, []
+        while True:
+            beam, trellis = self._call("advance", shape, params, self.weights, sentences, encoded, beam)
+            step, slots, trellis = jax.device_get((beam.step, beam.slots, trellis))
+            made = slice(done, int(step))
+            parts.append((rows, jax.tree.map(lambda a, made=made: a[made], trellis)))
+            left = np.flatnonzero(slots)
             if not left.size:
-                break
-            rows, kept = rows[left], _filled_up(left, slots)
-        return join(parts, batch)
+                return join(parts, batch)
+            done = made.stop
+            capacity = next(c for c in stages if c >= min(done * 4 // 3, stages[-1]) and c >= shape.capacity)
+            shape = replace(shape, batch=shape.batch_of(left.size), capacity=capacity)
+            finished = np.flatnonzero(slots == 0)[: shape.batch - left.size]
+            kept = np.concatenate([left, finished]).astype(np.int32)
+            rows = rows[left]
+            sentences, encoded, beam = self._call("regroup", shape, params, sentences, encoded, beam, kept)
 
     def _call(self, name: str, shape: BeamShape, *arguments: Any) -> Any:
         """Run a function of `BeamLoop`, compiled on first use for such arguments."""
@@ -230,29 +235,24 @@ class BeamSearch:
         shapes = structure, *(a.shape for a in leaves)
         label = f"beam search, {name}: {shape}"
         key = ("beam search", name, models, shape, shapes)
-        return PROGRAMS.get(key, label, function, arguments)(*arguments)
+        donated = (4,) if name == "advance" else ()
+        with self._compiling:
+            program = PROGRAMS.get(key, label, function, arguments, donated=donated)
+        return program(*arguments)
 
 
-def capacities(hypotheses: int, limit: int) -> list[int]:
+def capacities(batch: int, beam: int, limit: int) -> list[int]:
     """Numbers of steps at which the caches of so many hypotheses grow, up to `limit`.
 
-    Each stage is a program to compile, so small caches do not grow, and large ones double.
+    Each stage is a program to compile, so small caches do not grow, and large ones double. What a step
+    costs depends on the size of caches where it copies them, that is, puts hypotheses into another order.
     """
     found = []
-    capacity = max(FIRST_CAPACITY, SMALL_CACHE // hypotheses)
+    capacity = max(FIRST_CAPACITY if beam == 1 else FIRST_REORDERED, SMALL_CACHE // (batch * beam))
     while capacity * 3 // 2 < limit:
         found.append(capacity)
         capacity *= 2
     return [*found, limit]
-
-
-def _filled_up(kept: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """`kept` and as many rows without slots as make it one of few sizes, each a quarter."""
-    size = len(slots)
-    while 4 * len(kept) <= size:
-        size = -(-size // 4)
-    done = np.flatnonzero(slots == 0)[: size - len(kept)]
-    return np.concatenate([kept, done.astype(np.int32)])
 
 
 def _table(
