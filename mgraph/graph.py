@@ -19,7 +19,6 @@ from .function import Function
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode, as_indices
 from .node import Node
-from .places import user_frame
 from .printing import print_gradient, print_value
 from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
@@ -138,7 +137,7 @@ class ExpressionGraph(GraphSettings):
         kind = None if type is None else as_type(type)
         if full in self._parameters:
             node = self._parameters[full]
-            self._parameters.check_shape(full, shape, user_frame())
+            self._parameters.check_shape(full, shape)
             if kind is not None and kind is not node.value_type:
                 raise ParameterError(
                     f"parameter {full!r} has element type {node.value_type}, asked for again with {kind}"

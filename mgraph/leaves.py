@@ -14,7 +14,7 @@ import numpy as np
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
-from .places import place
+from .places import place, user_frame
 from .recording import new_leaf
 from .shape import Shape
 from .specs import as_jax, spec_of
@@ -148,7 +148,7 @@ class ParamNode(Node):
     def current(self) -> Node:
         tape = self.graph.tape
         if self._tape is not tape.ref:
-            tape.append(self, (INPUT, self.spec, self.trainable))
+            tape.append_leaf(self, (INPUT, self.spec, self.trainable))
             if self.debug_message is not None:
                 tape.debugged.append(self)
         return self
@@ -259,10 +259,11 @@ class Parameters(Mapping[str, ParamNode]):
         """The gradients of the trainable parameters, zeros where none has arrived."""
         return {name: node.grad() for name, node in self.trainable().items()}
 
-    def check_shape(self, name: str, shape: Shape, where: Any) -> None:
+    def check_shape(self, name: str, shape: Shape) -> None:
         """``ShapeError`` if the parameter exists with another shape."""
         known = self._nodes[name].shape
         if known != shape:
             raise ShapeError(
-                f"parameter {name!r} has shape {known}, asked for again with {shape}\n  at {place(where)}"
+                f"parameter {name!r} has shape {known}, asked for again with {shape}"
+                f"\n  at {place(user_frame())}"
             )

@@ -12,9 +12,10 @@ Place = tuple[CodeType, int]
 """Code and instruction; the line is looked up only when a message needs it."""
 
 
-def user_frame() -> Place | None:
-    """Code and instruction of the nearest caller outside this package."""
-    frame: FrameType | None = sys._getframe(1)
+def user_frame(skipped: int = 1) -> Place | None:
+    """Code and instruction of the nearest caller outside this package, to which ``skipped`` callers are known
+    to belong."""
+    frame: FrameType | None = sys._getframe(skipped)
     while frame is not None and frame.f_code.co_filename.startswith(_ROOM):
         frame = frame.f_back
     return (frame.f_code, frame.f_lasti) if frame is not None else None

@@ -55,8 +55,10 @@ def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
                 trainable = True
                 break
     node.trainable = trainable
-    node.where = user_frame()
-    tape.append(node, row)
+    node.where = user_frame(3)
+    node.id, node._tape = len(tape.nodes), ref
+    tape.nodes.append(node)
+    tape.rows.append(row)
     tape.seen[row] = node
     return node
 
@@ -138,8 +140,8 @@ def new_leaf(cls: type[Node], tape: Tape, spec: Specs, trainable: bool, init: An
     """A leaf at the end of ``tape``; ``init`` is the initialiser of a random leaf."""
     node = new(cls)
     node.operator, node.children, node.spec, node.trainable = None, (), spec, trainable
-    node.where = user_frame()
-    tape.append(node, (init, spec) if init is not None else (INPUT, spec, trainable))
+    node.where = user_frame(3)
+    tape.append_leaf(node, (init, spec) if init is not None else (INPUT, spec, trainable))
     return node
 
 

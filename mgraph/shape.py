@@ -14,12 +14,12 @@ Shape = tuple[int, ...]
 
 def as_shape(value: Any) -> Shape:
     """A tuple of non-negative ints from an int or a sequence of ints; else ``ShapeError``."""
-    items: Iterable[Any] = value if isinstance(value, Iterable) else (value,)
+    items: Iterable[Any] = value if isinstance(value, tuple | Iterable) else (value,)
     try:
-        shape = tuple(operator.index(n) for n in items)
+        shape = tuple(map(operator.index, items))
     except TypeError:
         raise ShapeError(f"expected a shape such as (2, 3), got {value!r}") from None
-    if any(n < 0 for n in shape):
+    if min(shape, default=0) < 0:
         raise ShapeError(f"a shape has no negative sizes, got {shape}")
     return shape
 

@@ -58,7 +58,10 @@ class Structure(NamedTuple):
 
     def is_wide(self) -> bool:
         """Whether a value in it is of a type that JAX keeps only while 64-bit types are enabled."""
-        return any(is_wide(row[1]) if is_leaf(row) else row[0].makes_wide() for row in self.rows)
+        heads = {row[0] for row in self.rows}
+        leaves = {head for head in heads if head is INPUT or isinstance(head, Random)}
+        specs = {row[1] for row in self.rows if row[0] in leaves}
+        return any(map(is_wide, specs)) or any(head.makes_wide() for head in heads - leaves)
 
 
 def is_leaf(row: Row) -> bool:
@@ -106,16 +109,12 @@ class Tape:
             raise GraphError("the graph of this node is gone; keep a reference to the ExpressionGraph")
         return graph
 
-    def append(self, node: Node, row: Row) -> None:
-        """Record ``node`` as the next one."""
-        node.id = len(self.nodes)
-        node._tape = self.ref
-        if row[0] is INPUT:
-            self.inputs.append(node.id)
-        elif not node.children:
-            self.random.append(node.id)
-        self.nodes.append(node)
+    def append_leaf(self, leaf: Node, row: Row) -> None:
+        """Record ``leaf`` as the next node."""
+        leaf.id, leaf._tape = len(self.nodes), self.ref
+        self.nodes.append(leaf)
         self.rows.append(row)
+        (self.inputs if row[0] is INPUT else self.random).append(leaf.id)
 
     def structure(self) -> Structure:
         """The whole tape as a hashable structure."""

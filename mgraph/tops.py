@@ -15,9 +15,9 @@ def candidates(tape: Tape) -> list[Node]:
     What is not trainable (a ``stop_gradient``, a comparison) may look at a node without hiding it or making
     it a second top, and ``remove_as_root`` takes a node out of the count.
     """
-    consumed = {child.id for n in tape.nodes if n.trainable for child in n.children}
-    able = [n for n in tape.nodes if n.trainable and n.children and has_float(n.spec)]
-    tops = [n for n in able if n.id not in consumed and n.id not in tape.not_roots]
+    trainable = [n for n in tape.nodes if n.trainable]
+    hidden = {child.id for n in trainable for child in n.children} | tape.not_roots
+    tops = [n for n in trainable if n.id not in hidden and n.children and has_float(n.spec)]
     if len(tops) > 1:
         tops = [n for n in tops if n.type != "tupleView"] or tops
     if len(tops) > 1:

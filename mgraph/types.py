@@ -32,6 +32,9 @@ class Type(enum.StrEnum):
     uint64 = "uint64"
     bool = "bool"
 
+    # That of Enum is the same number, computed by Python at each look into a table.
+    __hash__ = str.__hash__
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """The numpy dtype (``ml_dtypes``' for bfloat16)."""

@@ -9,7 +9,8 @@ from typing import Any
 import jax
 
 from ..node import ArgumentNode, Node
-from ..ops.scan import Body, ScanNodeOp
+from ..ops.loop import Body
+from ..ops.scan import ScanNodeOp
 from ..places import Place
 from ..specs import Specs, is_wide
 from ..tape import INPUT, Tape, is_leaf

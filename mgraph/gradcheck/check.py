@@ -17,7 +17,7 @@ from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
 from ..node import NaryNodeOp, Node
 from ..operators import make_operator
-from ..ops.scan import Body
+from ..ops.loop import Body
 from ..places import place
 from ..rules import check_rule_set
 from ..shape import Shape, as_shape

@@ -66,7 +66,7 @@ def axis_in(op: str, x: Any, axis: int) -> int:
 
 def is_number(value: Any) -> bool:
     """Whether ``value`` is a real number of Python or numpy, which operators take in place of a node."""
-    return isinstance(value, numbers.Real)
+    return type(value) is float or (not isinstance(value, Node) and isinstance(value, numbers.Real))
 
 
 def number_for(op: str, x: Node, value: Any) -> float:

@@ -97,8 +97,9 @@ class CSRDotNodeOp(FloatNodeOp):
 
     def _ends(self, indices: Array, offsets: Array) -> tuple[Array, Array]:
         """For each entry the position in the result, and the position in D, that it connects."""
-        entries = jnp.arange(indices.shape[0], dtype=offsets.dtype)
-        rows = jnp.searchsorted(offsets[1:], entries, side="right")
+        # An entry's row is the number of rows that end before it or with the entry before it.
+        ends = jnp.zeros(indices.shape, jnp.int32).at[offsets[1:]].add(1, mode="drop")
+        rows = jnp.cumsum(ends)
         return (indices, rows) if self._maps_rows() else (rows, indices)
 
     def _matrix(self, dense: Array) -> Array:

@@ -8,7 +8,8 @@ from typing import Any
 from ..errors import GraphError
 from ..node import ArgumentNode, Node
 from ..operators import find_operator
-from ..ops.scan import Body, ScanNodeOp
+from ..ops.loop import Body
+from ..ops.scan import ScanNodeOp
 from ..recording import new_leaf, record
 from ..tape import INPUT, Tape, is_leaf
 from .draft import Draft

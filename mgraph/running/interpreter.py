@@ -7,7 +7,7 @@ node between the leaves and the top. Slower than a program by far, but it compil
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -36,9 +36,8 @@ class Interpreter:
         values: dict[int, Any],
         clip_value: float = 0.0,
     ) -> None:
+        self._structure = structure
         self._rows = structure.rows
-        self._trained = structure.trainable()
-        self._wide = structure.is_wide()
         self._leaf_value = leaf_value
         self._rule_set = rule_set
         self._device = device
@@ -46,6 +45,10 @@ class Interpreter:
         self._values = values
         self._adjoints: dict[int, Any] = {}
         self._swept_from: int | None = None
+
+    @cached_property
+    def _trained(self) -> list[bool]:
+        return self._structure.trainable()
 
     def value(self, row: int) -> Any:
         """The value of one row, computed from the nearest known values below it."""
@@ -68,7 +71,7 @@ class Interpreter:
 
     def adjoint(self, row: int, top: int) -> Any:
         """The gradient of the sum of ``top`` by ``row``; zeros where ``row`` does not matter."""
-        with jax.enable_x64(self._wide):
+        with jax.enable_x64(self._structure.is_wide()):
             if self._swept_from != top:
                 self._adjoints = {}
                 self._sweep(top)
@@ -100,7 +103,7 @@ class Interpreter:
         operator, children = self._rows[row][0], self._rows[row][1:]
         trained = tuple(self._trained[k] for k in children)
         args = (self._adjoints[row], self.value(row), self._children(row))
-        rule = partial(_gradients, operator, self._rule_set, trained)
+        rule = partial(row_gradients, operator, self._rule_set, trained)
         gradients = self._program("gradient of", operator, args, rule, trained)(*args)
         for k, train, gradient in zip(children, trained, gradients, strict=True):
             if train and gradient is not None:
@@ -116,7 +119,7 @@ class Interpreter:
         return PROGRAMS.get(key, label, function, args, device=self._device, wide=wide)
 
 
-def _gradients(
+def row_gradients(
     operator: Any, rule_set: str, trained: tuple[bool, ...], adj: Any, value: Any, values: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """One gradient per child, ``None`` where none flows."""

@@ -206,8 +206,8 @@ class Run:
         """The nodes whose values a program returns: tops and those that are shown to the user, in a dynamic
         graph all."""
         tape = self._tape
-        inner = range(segment.start, segment.stop)
-        operators = [i for i in inner if not is_leaf(tape.rows[i])]
+        leaves = {*tape.inputs, *tape.random}
+        operators = [i for i in range(segment.start, segment.stop) if i not in leaves]
         graph = self._graph
         if segment.start or (graph.dynamic and graph.is_inference()):
             return operators

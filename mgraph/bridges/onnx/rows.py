@@ -10,7 +10,8 @@ import numpy as np
 
 from ...graph import ExpressionGraph
 from ...node import Node
-from ...ops.scan import Body, ScanNodeOp
+from ...ops.loop import Body
+from ...ops.scan import ScanNodeOp
 from ...places import place
 from ...specs import Spec, Specs, is_wide
 from ...tape import INPUT, Structure, is_leaf
