@@ -1,21 +1,18 @@
-"""Checkpointing and the price of two calls. Run: python benchmarks/checkpointing.py
+"""Checkpointing and the price of two calls, for 12 layers of a transformer's encoder.
 
-First table: what forward() and backward() cost in two calls, against backprop() in one; ratios of medians in
-one run. Second: the memory of a step, by XLA's own analysis, and its time, with and without checkpoints, for
-12 layers of a transformer's encoder.
+First table: what forward() and backward() cost in two calls, beside backprop() in one. Second: the memory of
+a step, by XLA's own analysis, and its time, with and without checkpoints.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
-import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import jax
 
 import mgraph
+from benchmarks.measuring import Samples, Table, alternate, print_machine
 from layers import EncoderLayer, TransformerConfig
 from mgraph import ExpressionGraph, Node, inits
 
@@ -32,62 +29,55 @@ def encoder(graph: ExpressionGraph, batch: int = 16, length: int = 64, dim: int 
     return mgraph.sum(mgraph.flatten(x * x))
 
 
-def finish(graph: ExpressionGraph) -> None:
-    """Wait until the gradients are there."""
-    jax.block_until_ready([node.grad() for node in graph.params().trainable().values()])
+def gradients(graph: ExpressionGraph) -> list[jax.Array]:
+    """What a step is to compute."""
+    return [node.grad() for node in graph.params().trainable().values()]
 
 
-def median_ms(steps: Mapping[str, Callable[[], None]], repeats: int = 9) -> dict[str, float]:
-    """The median time of each step in milliseconds; the steps take turns."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
-        step()
-    for _ in range(repeats):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            times[name].append(1e3 * (time.perf_counter() - start))
-    return {name: statistics.median(found) for name, found in times.items()}
+def milliseconds(samples: Samples) -> Samples:
+    """The same in another unit."""
+    return Samples(tuple(1e3 * value for value in samples.values))
 
 
-def compare_calls() -> None:
+def compare_calls(rounds: int) -> None:
     """One call for both passes, two calls, and two with the loss read in between."""
 
     # One graph for all: where the parameters of another lie in memory alone makes it faster or slower.
     graph = ExpressionGraph()
 
-    def step(run: Callable[[ExpressionGraph, Node], None]) -> Callable[[], None]:
-        def build_and_run() -> None:
+    def step(run: Callable[[Node], None]) -> Callable[[], list[jax.Array]]:
+        def build_and_run() -> list[jax.Array]:
             graph.clear()
-            run(graph, encoder(graph, batch=4))
-            finish(graph)
+            run(encoder(graph, batch=4))
+            return gradients(graph)
 
         return build_and_run
 
-    def two_calls(graph: ExpressionGraph, top: Node) -> None:
+    def two_calls(top: Node) -> None:
         graph.forward()
         graph.backward()
 
-    def loss_read(graph: ExpressionGraph, top: Node) -> None:
+    def loss_read(top: Node) -> None:
         graph.forward()
         top.scalar()
         graph.backward()
 
-    times = median_ms(
+    whole = "backprop()"
+    times = alternate(
         {
-            "backprop()": step(lambda graph, top: graph.backprop()),
+            whole: step(lambda top: graph.backprop()),
             "forward(), backward()": step(two_calls),
             "forward(), loss read, backward()": step(loss_read),
-        }
+        },
+        rounds,
+        warm_up=2,
     )
-    whole = times["backprop()"]
-    print(f"{'calls':34} {'ms':>8} {'ratio':>6}")
+    table = Table(["calls", "ms", "ratio"])
     for name, found in times.items():
-        print(f"{name:34} {found:8.1f} {found / whole:6.2f}")
+        table.row(name, milliseconds(found), found.over(times[whole]))
 
 
-def compare_memory() -> None:
+def compare_memory(rounds: int) -> None:
     """A step without checkpoints, with those of the layers, and cut into parts."""
     graphs = {}
     for name, parts in (("all values kept", 0), ("a checkpoint per layer", 1), ("4 parts", 4)):
@@ -95,32 +85,34 @@ def compare_memory() -> None:
         encoder(graph)
         graph.set_checkpointing(parts > 0, parts=parts if parts > 1 else None)
 
-    def step(graph: ExpressionGraph) -> Callable[[], None]:
-        def run() -> None:
+    def step(graph: ExpressionGraph) -> Callable[[], list[jax.Array]]:
+        def run() -> list[jax.Array]:
             graph.backprop()
-            finish(graph)
+            return gradients(graph)
 
         return run
 
-    times = median_ms({name: step(graph) for name, graph in graphs.items()}, repeats=3)
+    times = alternate({name: step(graph) for name, graph in graphs.items()}, rounds)
     sizes = {name: graph.memory().temporaries / MIB for name, graph in graphs.items()}
     first = next(iter(graphs))
-    print(f"\n{'step':24} {'temporaries MiB':>16} {'ratio':>6} {'ms':>8} {'ratio':>6}")
-    for name in graphs:
-        print(
-            f"{name:24} {sizes[name]:16.1f} {sizes[name] / sizes[first]:6.2f} "
-            f"{times[name]:8.1f} {times[name] / times[first]:6.2f}"
-        )
+    print()
+    table = Table(["step", "temporaries MiB", "ratio", "ms", "ratio"])
+    for name, found in times.items():
+        ratios = sizes[name] / sizes[first], found.over(times[first])
+        table.row(name, sizes[name], ratios[0], milliseconds(found), ratios[1])
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    print(
-        f"jax {jax.__version__} on {jax.devices()[0].platform}, {platform.machine()}, Python "
-        f"{platform.python_version()}\n"
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    compare_calls()
-    compare_memory()
+    parser.add_argument("--rounds", type=int, default=9, help="of the first table (%(default)s)")
+    parser.add_argument("--memory-rounds", type=int, default=3, help="of the second (%(default)s)")
+    given = parser.parse_args()
+    print_machine(rounds=given.rounds, layers=LAYERS)
+    compare_calls(given.rounds)
+    compare_memory(given.memory_rounds)
 
 
 if __name__ == "__main__":

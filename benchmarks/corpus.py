@@ -1,4 +1,4 @@
-"""The training corpus: shapes and padding, speed and memory. Run: python benchmarks/corpus.py
+"""The training corpus: shapes and padding, lines a second and memory.
 
 First an epoch of 3,000 pairs by each way to make batches: programs that would be compiled, and positions that
 padding takes. Then an epoch of a large text, shuffled by way of files: lines a second, and the memory of the
@@ -8,7 +8,6 @@ process.
 from __future__ import annotations
 
 import argparse
-import platform
 import random
 import resource
 import tempfile
@@ -17,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measuring import Table, print_machine
 from nmt.corpus import Corpus
 from nmt.options.training import TRAIN
 from nmt.vocab import Vocab, load_vocab
@@ -54,7 +54,7 @@ def memory() -> float:
 
 def shapes(texts: tuple[str, str], vocab: Vocab) -> None:
     """Print what padding to few shapes costs in each way to make batches."""
-    print(f"{'':24} sorted by  batches  programs  not chosen  padding  for shapes")
+    table = Table(["batches", "number", "programs", "not chosen", "padding", "for shapes"])
     for way, options in WAYS.items():
         for sort in ("trg", "src", "none"):
             settings = DEFAULTS | options | {"train_sets": texts, "maxi_batch_sort": sort}
@@ -64,10 +64,15 @@ def shapes(texts: tuple[str, str], vocab: Vocab) -> None:
                     for _ in corpus:
                         pass
                 report = corpus.report()
-            print(
-                f"{way:24} {sort:9} {report.batches:8} {len(report.shapes):9} {report.fresh:11} "
-                f"{report.padding:8.1%} {report.waste:11.1%}"
+            table.row(
+                f"{way}, sorted by {sort}",
+                report.batches,
+                len(report.shapes),
+                report.fresh,
+                f"{report.padding:.1%}",
+                f"{report.waste:.1%}",
             )
+    print()
 
 
 def speed(texts: tuple[str, str], vocab: Vocab, folder: str) -> None:
@@ -93,11 +98,13 @@ def speed(texts: tuple[str, str], vocab: Vocab, folder: str) -> None:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lines", type=int, default=5_000_000, help="pairs in the large text (%(default)s)")
     parser.add_argument("--folder", help="where the text is made, and removed again (a temporary folder)")
     options = parser.parse_args()
-    print(f"{platform.platform()}, Python {platform.python_version()}")
+    print_machine(lines=options.lines)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         vocab_path = Path(folder) / "words.yml"
         vocab_path.write_bytes(word_vocab(f"word{number}".encode() for number in range(WORDS)))

@@ -1,7 +1,5 @@
 """Marian's layer norm gradient against the right one, in training.
 
-Run: python benchmarks/layer_norm_gradient.py FOLDER
-
 A transformer is trained twice from the same parameters, on the same batches with the same dropout: once
 with the derivative of layer normalisation, once with the one that Marian computes (``--marian-exact``). For
 each task and seed FOLDER gets the validation cross-entropies, per word in nats; then tables and pictures are
@@ -78,8 +76,8 @@ def numbers_data(folder: Path) -> dict[str, Any]:
 
 def corpus_data(prefix: Path, vocab: str) -> dict[str, Any]:
     """The files of a German-English corpus."""
-    texts = [[prefix / f"{part}.{side}" for side in ("de", "en")] for part in ("train", "dev")]
-    return _data(*texts, vocab)
+    train, valid = ([prefix / f"{part}.{side}" for side in ("de", "en")] for part in ("train", "dev"))
+    return _data(train, valid, vocab)
 
 
 def _data(train: Any, valid: Any, vocab: str) -> dict[str, Any]:

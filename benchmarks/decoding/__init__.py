@@ -1,0 +1,1 @@
+"""How decoding is measured: processes that translate, ours and those of peers."""

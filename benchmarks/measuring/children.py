@@ -1,0 +1,63 @@
+"""Python processes that answer questions: each with threads and memory of its own, prepared once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .processes import ProcessError
+
+
+class Child:
+    """A Python module that runs in a process of its own and answers there: see `answering`.
+
+    environment: variables besides those of this process.
+    """
+
+    def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        self._module = module
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+            text=True,
+        )
+
+    def ask(self, question: str, **details: Any) -> dict[str, Any]:
+        """The answer. ProcessError if the process has ended; what it has to say about that is on stderr."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps({"question": question, **details}), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise ProcessError(f"{self._module} ended when asked for '{question}'")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def answering(answers: Mapping[str, Callable[..., Mapping[str, Any]]]) -> None:
+    """In the child: answer each question by the function of that name, until nobody asks any more.
+
+    Standard output is for the answers; what is printed elsewhere goes to standard error.
+    """
+    answer = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):
+        for details in _questions():
+            found = answers[details.pop("question")](**details)
+            print(json.dumps(dict(found)), file=answer, flush=True)
+
+
+def _questions() -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        yield json.loads(line)

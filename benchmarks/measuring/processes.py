@@ -1,0 +1,86 @@
+"""Processes that are measured from outside: when each line came, how long it took, how much memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+
+
+class ProcessError(Exception):
+    """A process that was to be measured failed."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What was seen of a process: seconds are counted from its start."""
+
+    seconds: float
+    peak: int
+    """The most memory that it had, in bytes; what it shares with other processes is in it."""
+    lines: tuple[tuple[float, str], ...]
+    """What it wrote to standard error, and to standard output unless that went to a file."""
+
+    def since(self, text: str) -> float:
+        """Seconds from the first line that has this text in it to the end. ProcessError if there is none."""
+        for seconds, line in self.lines:
+            if text in line:
+                return self.seconds - seconds
+        raise ProcessError(f"no line with '{text}' came")
+
+
+def finished(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: Path | None = None,
+    stdout: Path | None = None,
+) -> Finished:
+    """Run a command to its end.
+
+    environment: variables besides those of this process. stdin, stdout: files for it to read and write.
+    ProcessError, with the last lines that it wrote, if it fails.
+
+    A small process in between starts it: what Linux reports as the most memory of a process counts what its
+    parent had when it was started.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        peak = Path(folder) / "peak"
+        start = time.perf_counter()
+        with (
+            open(stdin or os.devnull, "rb") as source,
+            open(stdout or os.devnull, "wb") as target,
+            subprocess.Popen(
+                [sys.executable, "-S", str(LAUNCHER), str(peak), *command],
+                stdin=source,
+                stdout=target if stdout else subprocess.PIPE,
+                stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                text=True,
+                errors="replace",
+            ) as process,
+        ):
+            try:
+                lines = _timed(process.stderr or process.stdout, start)
+                code = process.wait()
+            except BaseException:
+                process.terminate()
+                raise
+        seconds = time.perf_counter() - start
+        if code:
+            last = "".join(f"\n  {line}" for _, line in lines[-8:])
+            raise ProcessError(f"{' '.join(command)} ended with {code}{last}")
+        return Finished(seconds, int(peak.read_text()), tuple(lines))
+
+
+def _timed(stream: IO[str] | None, start: float) -> list[tuple[float, str]]:
+    assert stream is not None
+    return [(time.perf_counter() - start, line.rstrip("\n")) for line in stream]

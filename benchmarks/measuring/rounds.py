@@ -1,0 +1,60 @@
+"""Timed runs of several candidates, taken in turn, so that a slow moment of the machine meets all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One figure per round, in the order of the rounds; lower is better where it is a time."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def spread(self) -> float:
+        """Half the distance between the quartiles, as a part of the median."""
+        if len(self.values) < 2:
+            return 0.0
+        low, _, high = statistics.quantiles(self.values, n=4, method="inclusive")
+        return (high - low) / 2 / self.median if self.median else 0.0
+
+    def over(self, other: Samples) -> Samples:
+        """The ratio of this figure to another's, round by round."""
+        return Samples(tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
+
+    def rates(self, amount: float) -> Samples:
+        """So much in a second, where these are the seconds that it took."""
+        return Samples(tuple(amount / seconds for seconds in self.values))
+
+
+def alternate(
+    candidates: Mapping[str, Callable[[], Any]], rounds: int = 5, warm_up: int = 1
+) -> dict[str, Samples]:
+    """Seconds that each candidate takes, run in turn for so many rounds.
+
+    A candidate is run ``warm_up`` times before; what it returns is waited for (``jax.block_until_ready``).
+    A candidate that times itself (another process, which first loads its model) returns a ``float``: its
+    own seconds.
+    """
+    for run in candidates.values():
+        for _ in range(warm_up):
+            jax.block_until_ready(run())
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, run in candidates.items():
+            start = time.perf_counter()
+            result = jax.block_until_ready(run())
+            elapsed = time.perf_counter() - start
+            seconds[name].append(result if isinstance(result, float) else elapsed)
+    return {name: Samples(tuple(values)) for name, values in seconds.items()}

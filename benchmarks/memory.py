@@ -1,0 +1,181 @@
+"""Peak memory of training and of decoding, beside Marian, plain JAX and CTranslate2, at equal batches.
+
+``process``: the most that a process had, everything counted; the first row is what Python and JAX take. What
+compiles needs more: "programs from a cache" is the second run of a job. By XLA's analysis of the program for
+the largest batch: ``state``, the parameters and what an optimiser keeps of them, and ``step``, all that an
+update needs besides. ``GPU``: the most that was in use there, where there is one.
+
+Marian's threads each take a batch of their own, with parameters of their own; CTranslate2's share one. What
+is decoded with are models that nobody trained, which would never end: a translation is as long as its source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from benchmarks.measuring import Child, Table, finished, print_machine
+from benchmarks.peers import ctranslate2_decoding, pymarian_training
+from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
+from nmt.models.saving import save_model
+from nmt.options import TRAIN
+from nmt.training.setup import load_or_create_vocabs, new_model
+
+MIB = 1 << 20
+LINES = 128
+"""That are translated."""
+TRAINERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("mgraph", "mgraph", {}),
+    ("mgraph, programs from a cache", "mgraph", {}),
+    ("mgraph --gradient-checkpointing", "mgraph", {"gradient_checkpointing": True}),
+    ("plain JAX", "plain JAX", {}),
+)
+
+
+class Peers(NamedTuple):
+    """Programs to compare with; empty for those that there are not."""
+
+    pymarian: str
+    ctranslate2_python: str
+    threads: int
+
+
+def training(options: Mapping[str, Any], peers: Peers, updates: int, folder: Path) -> None:
+    """Print what so many updates need."""
+    table = Table(["training", "process MiB", "state MiB", "step MiB", "GPU MiB", "largest batch"])
+    for threads in sorted({1, peers.threads}) if peers.pymarian else ():
+        given = {**options, "after_batches": updates, "disp_freq": "1u"}
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            peak = pymarian_training.train(peers.pymarian, given, Path(place), threads=threads).peak
+        table.row(f"pymarian, {threads} thread{'s'[: threads > 1]}", peak / MIB)
+    for name, trainer, more in TRAINERS:
+        found = _trained({**options, **more}, trainer, peers.threads, updates, folder)
+        sizes = [found[key] / MIB if found[key] else "" for key in ("peak", "held", "more", "device")]
+        table.row(name, *sizes, " x ".join(map(str, found["shape"])))
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+
+
+def _trained(
+    options: Mapping[str, Any], trainer: str, threads: int, updates: int, folder: Path
+) -> dict[str, Any]:
+    """What a process in which ours or plain JAX trains says of its memory."""
+    own = {**options, "model": str(folder / "none.npz"), "no_reload": True}
+    own["cpu_threads"] = threads if jax.default_backend() == "cpu" else 0
+    own["compilation_cache"] = str(folder / "cache")
+    task = {"trainer": trainer, "options": own, "skipped": 0, "updates": updates}
+    child = Child("benchmarks.training.child", json.dumps(task), environment=NO_CACHE)
+    try:
+        child.ask("prepare")
+        child.ask("run")
+        return child.ask("memory")
+    finally:
+        child.close()
+
+
+def decoding(options: Mapping[str, Any], peers: Peers, beams: Sequence[int], folder: Path) -> None:
+    """Print what decoding needs, by each size of beam."""
+    table = Table(["decoding", *(f"beam {beam}, MiB" for beam in beams)])
+    model, text = folder / "decoder.npz", folder / "lines.txt"
+    lines = _lines(Path(options["train_sets"][0]), options["max_length"])
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    values = TRAIN.from_python({**options, "model": str(model)})
+    save_model(new_model(values, load_or_create_vocabs(values)[2], seed=1), model)
+    words = command_line(
+        {
+            "models": model,
+            "vocabs": options["vocabs"],
+            "input": text,
+            "mini_batch": options["mini_batch"],
+            "maxi_batch": 100,
+            "maxi_batch_sort": "src",
+            "max_length_factor": 1,
+        }
+    )
+    ours = [sys.executable, "-m", "nmt"]
+    cache = command_line({"compilation_cache": folder / "cache"})
+
+    def peak(program: Sequence[str], beam: int, threads: int, more: Sequence[str] = ()) -> float:
+        own = command_line({"beam_size": beam, "cpu_threads": threads})
+        return finished([*program, "decode", *words, *own, *more], environment=NO_CACHE).peak / MIB
+
+    for threads in sorted({1, peers.threads}) if peers.pymarian else ():
+        name = f"pymarian, {threads} thread{'s'[: threads > 1]}"
+        table.row(name, *(peak([peers.pymarian], beam, threads) for beam in beams))
+    if peers.ctranslate2_python and options["type"] == "transformer":
+        table.row("CTranslate2", *(_ctranslate2(lines, model, options, peers, b, folder) for b in beams))
+    own = peers.threads if jax.default_backend() == "cpu" else 0
+    for name in ("mgraph", "mgraph, programs from a cache"):
+        table.row(name, *(peak(ours, beam, own, cache) for beam in beams))
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+
+
+def _lines(path: Path, longest: int) -> list[str]:
+    with path.open(encoding="utf-8") as text:
+        lines = [line.rstrip("\n") for line in text if len(line.split()) < longest]
+    return sorted(lines[:LINES], key=lambda line: len(line.split()))
+
+
+def _ctranslate2(
+    lines: Sequence[str], model: Path, options: Mapping[str, Any], peers: Peers, beam: int, folder: Path
+) -> float:
+    """MiB of CTranslate2, which is handed the batches one by one, to bound their lengths."""
+    size = options["mini_batch"]
+    requests: list[dict[str, Any]] = [
+        {
+            "model": str(model),
+            "vocabs": options["vocabs"],
+            "folder": str(folder),
+            "workers": 1,
+            "threads": peers.threads,
+        }
+    ]
+    for first in range(0, len(lines), size):
+        batch = lines[first : first + size]
+        longest = len(batch[-1].split())
+        requests.append({"lines": batch, "batch": size, "beam": beam, "normalize": 0.0, "longest": longest})
+    path = folder / "requests.jsonl"
+    path.write_text("".join(f"{json.dumps(request)}\n" for request in requests))
+    found = finished([peers.ctranslate2_python, str(ctranslate2_decoding.__file__)], stdin=path)
+    shutil.rmtree(folder / ctranslate2_decoding.CONVERTED)
+    return found.peak / MIB
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_options(parser, ["transformer-small", "s2s-gru"])
+    parser.add_argument(
+        "--ctranslate2-python", default="", help="a Python that has the package ctranslate2 (left out)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=2, help="of the CPU (%(default)s); ours takes a GPU if any"
+    )
+    parser.add_argument("--updates", type=int, default=6, help="to train for (%(default)s)")
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="to decode with (%(default)s)")
+    given = parser.parse_args()
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
+    peers = Peers(shutil.which(given.pymarian) or "", given.ctranslate2_python, given.threads)
+    print_machine(mini_batch=given.mini_batch, updates=given.updates, **peers._asdict())
+    started = finished([sys.executable, "-c", "import jax; jax.numpy.zeros(1).block_until_ready()"])
+    print(f"Python with JAX started: {started.peak / MIB:.0f} MiB")
+    with tempfile.TemporaryDirectory() as folder:
+        for model in given.models:
+            print(f"\n== {model}\n")
+            options = training_options(model, given, Path(folder))
+            training(options, peers, given.updates, Path(folder))
+            print()
+            decoding(options, peers, given.beams, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The same models written by hand in plain JAX, as a yardstick for compiled steps."""

@@ -1,0 +1,158 @@
+"""A transformer's training step in plain JAX: Marian's model, written as one writes it without an engine.
+
+Post-norm (``transformer-postprocess dan``), sinusoids, relu or swish, no dropout; Adam with Marian's
+defaults and clipping by the norm. Parameters have Marian's names, so that those of a model here can be given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nmt.model_options import ModelOptions
+
+Arrays = dict[str, jax.Array]
+Batch = tuple[Any, Any, Any, Any]
+"""Source ids, source mask, target ids, target mask: ``(batch, time)`` each."""
+
+ACTIVATIONS = {"relu": jax.nn.relu, "swish": jax.nn.swish}
+BETA1, BETA2, EPS, CLIP_NORM = 0.9, 0.999, 1e-8, 1.0
+NORM_EPS = 1e-6
+HIDDEN = -1e8
+
+
+class State(NamedTuple):
+    """What a step changes."""
+
+    parameters: Arrays
+    first: Arrays
+    second: Arrays
+    steps: Any
+
+
+def init(options: ModelOptions, parameters: Mapping[str, Any]) -> State:
+    """The state before the first step."""
+    own = {name: jnp.array(value, copy=True) for name, value in parameters.items()}
+    first, second = ({name: jnp.zeros_like(value) for name, value in own.items()} for _ in range(2))
+    return State(own, first, second, jnp.int32(0))
+
+
+def make_step(
+    options: ModelOptions, learning_rate: float, label_smoothing: float = 0.0
+) -> Callable[[State, Batch], tuple[State, jax.Array]]:
+    """The compiled step: forward, backward, clipping, Adam; the state's buffers are written over."""
+    gradient = jax.value_and_grad(partial(loss, options, label_smoothing))
+
+    @partial(jax.jit, donate_argnums=0)
+    def step(state: State, batch: Batch) -> tuple[State, jax.Array]:
+        cost, gradients = gradient(state.parameters, batch)
+        return _adam(state, gradients, learning_rate), cost
+
+    return step
+
+
+def loss(options: ModelOptions, label_smoothing: float, parameters: Arrays, batch: Batch) -> jax.Array:
+    """The cross entropy, summed over the target's words."""
+    source, source_mask, target, target_mask = batch
+    hidden = jnp.where(source_mask > 0, 0, HIDDEN)[:, None, None, :]
+    context = _embedded(options, parameters, "encoder", source)
+    for i in range(1, options.enc_depth + 1):
+        name = f"encoder_l{i}"
+        context = _attended(options, parameters, f"{name}_self", context, context, hidden)
+        context = _fed_forward(options, parameters, name, context)
+    time = target.shape[1]
+    later = jnp.where(np.tri(time, dtype=bool), 0, HIDDEN)
+    x = _embedded(options, parameters, "decoder", target, shifted=True)
+    for i in range(1, options.dec_depth + 1):
+        name = f"decoder_l{i}"
+        x = _attended(options, parameters, f"{name}_self", x, x, later)
+        x = _attended(options, parameters, f"{name}_context", x, context, hidden)
+        x = _fed_forward(options, parameters, name, x)
+    table = parameters[_output_table(options)]
+    logits = jnp.einsum("btd,vd->btv", x, table) + parameters["decoder_ff_logit_out_b"]
+    normalizer = jax.nn.logsumexp(logits, -1)
+    gold = jnp.take_along_axis(logits, target[..., None], -1)[..., 0]
+    costs = normalizer - (1 - label_smoothing) * gold
+    if label_smoothing:
+        costs = costs - label_smoothing * jnp.mean(logits, -1)
+    return jnp.sum(costs * target_mask)
+
+
+def _output_table(options: ModelOptions) -> str:
+    if options.tied_embeddings_all:
+        return "Wemb"
+    return "decoder_Wemb" if options.tied_embeddings else "decoder_ff_logit_out_Wt"
+
+
+def _embedded(
+    options: ModelOptions, parameters: Arrays, side: str, ids: Any, shifted: bool = False
+) -> jax.Array:
+    shared = options.tied_embeddings_src or options.tied_embeddings_all
+    x = parameters["Wemb" if shared else f"{side}_Wemb"][ids]
+    if shifted:
+        x = jnp.pad(x[:, :-1], ((0, 0), (1, 0), (0, 0)))
+    return x * math.sqrt(options.dim_emb) + _sinusoids(*x.shape[1:])
+
+
+def _sinusoids(time: int, dim: int) -> np.ndarray:
+    half = dim // 2
+    step = np.log(np.float32(10000)) / np.float32(dim / 2 - 1)
+    angles = np.arange(time, dtype=np.float32)[:, None] * np.exp(np.arange(half, dtype=np.float32) * -step)
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1)
+
+
+def _attended(
+    options: ModelOptions, p: Arrays, name: str, x: jax.Array, memory: jax.Array, mask: jax.Array
+) -> jax.Array:
+    heads = options.transformer_heads
+    depth = options.dim_emb // heads
+
+    def projected(part: str, y: jax.Array) -> jax.Array:
+        y = _affine(p, f"{name}_W{part}", f"{name}_b{part}", y)
+        return y.reshape(*y.shape[:2], heads, depth).transpose(0, 2, 1, 3)
+
+    query, key, value = projected("q", x), projected("k", memory), projected("v", memory)
+    scores = jnp.einsum("bhqd,bhkd->bhqk", query, key) / math.sqrt(depth) + mask
+    found = (jax.nn.softmax(scores) @ value).transpose(0, 2, 1, 3).reshape(x.shape)
+    return _normalized(p, f"{name}_Wo", x + _affine(p, f"{name}_Wo", f"{name}_bo", found))
+
+
+def _fed_forward(options: ModelOptions, p: Arrays, name: str, x: jax.Array) -> jax.Array:
+    activation = ACTIVATIONS[options.transformer_ffn_activation]
+    y = activation(_affine(p, f"{name}_ffn_W1", f"{name}_ffn_b1", x))
+    return _normalized(p, f"{name}_ffn_ffn", x + _affine(p, f"{name}_ffn_W2", f"{name}_ffn_b2", y))
+
+
+def _affine(p: Arrays, weight: str, bias: str, x: jax.Array) -> jax.Array:
+    """``x W + b`` as a product of matrices, whose gradients are some too: XLA copies less."""
+    y = x.reshape(-1, x.shape[-1]) @ p[weight] + p[bias]
+    return y.reshape(*x.shape[:-1], y.shape[-1])
+
+
+def _normalized(p: Arrays, name: str, x: jax.Array) -> jax.Array:
+    centred = x - jnp.mean(x, -1, keepdims=True)
+    h = centred * jax.lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + NORM_EPS)
+    return h * p[f"{name}_ln_scale"] + p[f"{name}_ln_bias"]
+
+
+def _adam(state: State, gradients: Arrays, learning_rate: float) -> State:
+    """Adam, after clipping the gradient to the norm `CLIP_NORM`."""
+    norm = jnp.sqrt(sum(jnp.sum(g * g) for g in gradients.values()))
+    factor = jnp.minimum(1, CLIP_NORM / norm)
+    steps = state.steps + 1
+    rate = learning_rate / (1 - BETA1**steps)
+    correction = 1 - BETA2**steps
+    parameters, first, second = {}, {}, {}
+    for name, gradient in gradients.items():
+        g = gradient * factor
+        m = BETA1 * state.first[name] + (1 - BETA1) * g
+        v = BETA2 * state.second[name] + (1 - BETA2) * g * g
+        parameters[name] = state.parameters[name] - rate * m / (jnp.sqrt(v / correction) + EPS)
+        first[name], second[name] = m, v
+    return State(parameters, first, second, steps)

@@ -1,0 +1,193 @@
+"""How cost grows: with layers, length, vocabulary and batch, in training and decoding; and with devices.
+
+A transformer of 2+2 layers of 128, 8,000 words, 32 sentences of 24 words; in each table one of these numbers
+changes. "of the first" is the ratio to the first row, taken within a round: linear growth where it doubles
+with what doubles. Decoding is with a beam of 4, as many words as the source has, by a model that nobody
+trained.
+
+Last, updates that devices share: one device, all of them with the parameters on each, all of them with the
+parameters divided, and how much memory each device then needs. On GPUs (``--gpu``) more devices are to be
+faster. Devices of a CPU share its cores: there a ratio of 1 is ideal, and what is above it is what sharing
+costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from benchmarks.measuring import Samples, Table, alternate, print_machine
+from mgraph import Adam
+from nmt import devices
+from nmt.corpus import TrainingBatch
+from nmt.loss import LossOptions
+from nmt.model_options import ModelOptions
+from nmt.models import create_model
+from nmt.search.beam_search import BeamSearch
+from nmt.training.learning.learner import Learner
+from nmt.training.learning.objective import Objective
+from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
+from nmt.training.learning.step import Step
+from nmt.vocab import Vocab, load_vocab
+from nmt.vocabs.creation import word_vocab
+
+MIB = 1 << 20
+MS = 1e3
+BEAM = 4
+
+
+class Size(NamedTuple):
+    """What a step works on."""
+
+    layers: int = 2
+    length: int = 24
+    vocabulary: int = 8000
+    batch: int = 32
+
+    def model_options(self, dim: int = 128) -> ModelOptions:
+        return ModelOptions(
+            type="transformer",
+            dim_vocabs=(self.vocabulary, self.vocabulary),
+            dim_emb=dim,
+            transformer_dim_ffn=4 * dim,
+            enc_depth=self.layers,
+            dec_depth=self.layers,
+            tied_embeddings_all=True,
+        )
+
+    def words(self) -> np.ndarray:
+        """Random ids, (batch, length), with no ``</s>``, which is 0."""
+        shape = self.batch, self.length
+        return np.random.default_rng(0).integers(2, self.vocabulary, shape, np.int32)
+
+    def sentences(self) -> TrainingBatch:
+        mask = np.ones((self.batch, self.length), np.float32)
+        return TrainingBatch((self.words(),) * 2, (mask,) * 2, self.batch)
+
+
+AXES: dict[str, tuple[int, ...]] = {
+    "layers": (1, 2, 4),
+    "length": (12, 24, 48, 96),
+    "vocabulary": (2000, 8000, 32000),
+    "batch": (8, 16, 32, 64),
+}
+
+
+def learner(size: Size, placement: Placement = ONE_DEVICE, dim: int = 128) -> Learner:
+    """What trains a new model of that size."""
+    objective = Objective(create_model(size.model_options(dim), seed=1), LossOptions(0.1))
+    step = Step(Adam(1e-4, clip_norm=1.0))
+    return Learner(objective, step, seed=1, smoothing=1e-4, placement=placement)
+
+
+def update(trainer: Learner, batch: TrainingBatch) -> Callable[[], Any]:
+    """One update by the batch."""
+    return lambda: trainer.update([batch], learn_rate=1e-4, number=1).cost
+
+
+def training(size: Size) -> Callable[[], Any]:
+    return update(learner(size), size.sentences())
+
+
+def decoding(size: Size) -> Callable[[], Any]:
+    model = create_model(size.model_options(), seed=1)
+    vocab = _vocab(size.vocabulary)
+    search = BeamSearch(
+        [model], source_vocab=vocab, target_vocab=vocab, beam_size=BEAM, max_length_factor=1.0
+    )
+    source = [[*map(int, ids[:-1]), vocab.eos_id] for ids in size.words()]
+    return lambda: search.search(source)
+
+
+def second_of(run: Callable[[], Any]) -> Callable[[], float]:
+    """Seconds of the second of two runs: the first one waits until what ran before, which may be much larger,
+    has given its memory back."""
+
+    def seconds() -> float:
+        jax.block_until_ready(run())
+        start = time.perf_counter()
+        jax.block_until_ready(run())
+        return time.perf_counter() - start
+
+    return seconds
+
+
+@cache
+def _vocab(words: int) -> Vocab:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "words.yml"
+        path.write_bytes(word_vocab(f"word{number}".encode() for number in range(words - 2)))
+        return load_vocab(path)
+
+
+def show_growth(
+    what: str, make: Callable[[Size], Callable[[], Any]], axes: Mapping[str, Sequence[int]], rounds: int
+) -> None:
+    """Print a table for each number that changes."""
+    for axis, values in axes.items():
+        sizes = {value: Size(**{axis: value}) for value in values}
+        found = alternate({str(v): second_of(make(size)) for v, size in sizes.items()}, rounds)
+        first = found[str(values[0])]
+        table = Table([f"{what}: {axis}", "ms", "of the first", "words/s"], width=24)
+        for value, size in sizes.items():
+            seconds = found[str(value)]
+            milliseconds = Samples(tuple(MS * s for s in seconds.values))
+            words = seconds.rates(size.batch * size.length)
+            table.row(f"{value:,}", milliseconds, seconds.over(first), words)
+        print()
+
+
+def show_devices(used: Sequence[jax.Device], size: Size, dim: int, rounds: int) -> None:
+    """Print what updates cost that devices share."""
+    placements = {
+        "one device": ONE_DEVICE,
+        f"{len(used)} devices, shared": SharedPlacement(used),
+        f"{len(used)} devices, divided": SharedPlacement(used, shard_state=True),
+    }
+    batch = size.sentences()
+    trainers = {name: learner(size, placement, dim) for name, placement in placements.items()}
+    runs = {name: second_of(update(trainer, batch)) for name, trainer in trainers.items()}
+    found = alternate(runs, rounds)
+    print(f"{len(used)} x {used[0].device_kind}, {size.batch} sentences of {size.length} words")
+    table = Table(["an update", "ms", "of one", "state MiB", "update MiB"], width=24)
+    for name, seconds in found.items():
+        trainer = trainers[name]
+        table.row(
+            name,
+            Samples(tuple(MS * s for s in seconds.values)),
+            seconds.over(found["one device"]),
+            trainer.held / MIB,
+            trainer.memory(batch) / MIB,
+        )
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--axes", nargs="*", choices=AXES, default=list(AXES), help="what changes (all)")
+    parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
+    parser.add_argument("--devices", type=int, default=2, help="of the CPU; 1: none share (%(default)s)")
+    parser.add_argument("--gpu", action="store_true", help="all GPUs instead of devices of the CPU")
+    parser.add_argument("--dim", type=int, default=128, help="of the model that devices share (%(default)s)")
+    given = parser.parse_args()
+    used = devices.start_all(0, ("all",)) if given.gpu else devices.start_all(cpu_devices=given.devices)
+    print_machine(rounds=given.rounds, devices=len(used))
+    axes = {axis: AXES[axis] for axis in given.axes}
+    show_growth("update", training, axes, given.rounds)
+    show_growth("decoding", decoding, axes, given.rounds)
+    if len(used) > 1:
+        show_devices(used, Size(), given.dim, given.rounds)
+
+
+if __name__ == "__main__":
+    main()

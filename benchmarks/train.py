@@ -1,0 +1,211 @@
+"""Training beside Marian and beside plain JAX: words a second after warm-up, and over a first epoch.
+
+Every row trains the same model on the same batches (Marian on several threads trains on as many at once, each
+an update, and ends them in another order). Words are those of the target, padding not counted and ``</s>``
+counted, as in Marian's log. First table: so many updates (``--updates``) after the first few; compiling,
+loading and Marian's search for memory come before the clock starts; rows take turns, in rounds.
+Second table: one epoch from nothing, by the command that a user gives, from its start until the model is
+saved, and from the line "Training started" on; with an empty compilation cache, and once more with the cache
+that this left.
+
+"times Marian" is against Marian with as many threads (for a GPU: with the most), "times plain JAX" against
+the step written by hand; both are ratios of speeds, taken within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from benchmarks.measuring import Child, Finished, Samples, Table, alternate, finished, print_machine
+from benchmarks.peers import pymarian_training
+from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
+
+MARIAN, OURS, PLAIN = "pymarian", "mgraph", "plain JAX"
+COLD, WARM = "mgraph, cache empty", "mgraph, cache warm"
+
+
+class Row(NamedTuple):
+    """Who trains, with how many threads; 0 for a GPU."""
+
+    trainer: str
+    threads: int
+
+    def __str__(self) -> str:
+        where = f"{self.threads} thread{'s'[: self.threads > 1]}" if self.threads else "GPU"
+        return f"{self.trainer}, {where}"
+
+
+class Job(NamedTuple):
+    """A model to train, and how long."""
+
+    options: dict[str, Any]
+    """Of training, by attribute name."""
+    marian: str
+    """The program; empty if there is none."""
+    threads: tuple[int, ...]
+    """For Marian."""
+    own_threads: tuple[int, ...]
+    """For ours and plain JAX: the same, or 0 for a GPU."""
+    skipped: int
+    updates: int
+    folder: Path
+
+
+def compare_updates(job: Job, rounds: int) -> int:
+    """Print the first table; the target words of an epoch."""
+    marian = [Row(MARIAN, threads) for threads in job.threads if job.marian]
+    own = [Row(OURS, threads) for threads in job.own_threads] + [Row(PLAIN, max(job.own_threads))]
+    with ExitStack() as stack:
+        children = {row: stack.enter_context(_child(job, row)) for row in own}
+        candidates = {str(row): _marian_candidate(job, row) for row in marian}
+        for row, child in children.items():
+            ready = child.ask("prepare")
+            print(f"{row}: {ready['shapes']} programs ready after {ready['seconds']:.1f} s", flush=True)
+            candidates[str(row)] = partial(_seconds_per_word, child)
+        taken = alternate(candidates, rounds, warm_up=0)
+        words: int = children[own[0]].ask("epoch")["words"]
+    speeds = {row: taken[str(row)].rates(1) for row in marian + own}
+    print(f"\nupdates {job.skipped + 1} to {job.skipped + job.updates}\n")
+    table = Table(["trainer", "words/s", "times Marian", "times plain JAX"])
+    for row, speed in speeds.items():
+        peers = Row(MARIAN, row.threads or max(job.threads)), Row(PLAIN, row.threads)
+        table.row(str(row), speed, *(speed.over(speeds[peer]) if peer in speeds else "" for peer in peers))
+    return words
+
+
+@contextmanager
+def _child(job: Job, row: Row) -> Iterator[Child]:
+    """The process in which a row of ours or of plain JAX trains."""
+    options = {
+        **job.options,
+        "cpu_threads": row.threads,
+        "model": str(job.folder / "none.npz"),
+        "no_reload": True,
+        "compilation_cache": str(job.folder / "prepared"),
+    }
+    task = {"trainer": row.trainer, "options": options, "skipped": job.skipped, "updates": job.updates}
+    child = Child("benchmarks.training.child", json.dumps(task), environment=NO_CACHE)
+    try:
+        yield child
+    finally:
+        child.close()
+
+
+def _seconds_per_word(child: Child) -> float:
+    found = child.ask("run")
+    return float(found["seconds"]) / int(found["words"])
+
+
+def _marian_candidate(job: Job, row: Row) -> Callable[[], float]:
+    def run() -> float:
+        with tempfile.TemporaryDirectory(dir=job.folder) as folder:
+            found = pymarian_training.timed_updates(
+                job.marian,
+                job.options,
+                Path(folder),
+                threads=row.threads,
+                skipped=job.skipped,
+                updates=job.updates,
+            )
+        return found.seconds / found.words
+
+    return run
+
+
+def compare_epochs(job: Job, rounds: int, words: int) -> None:
+    """Print the second table."""
+    threads, own = max(job.threads), max(job.own_threads)
+    options = {**job.options, "after_epochs": 1, "disp_freq": "10u"}
+    runs: dict[str, list[Finished]] = {}
+
+    def ours(cache: Path) -> Finished:
+        with tempfile.TemporaryDirectory(dir=job.folder) as folder:
+            given = {
+                **options,
+                "model": Path(folder) / "model.npz",
+                "cpu_threads": own,
+                "compilation_cache": cache,
+            }
+            command = [sys.executable, "-m", "nmt", "train", *command_line(given)]
+            return finished(command, environment=NO_CACHE)
+
+    def cold() -> Finished:
+        shutil.rmtree(job.folder / "cache", ignore_errors=True)
+        return ours(job.folder / "cache")
+
+    def marian() -> Finished:
+        with tempfile.TemporaryDirectory(dir=job.folder) as folder:
+            return pymarian_training.train(job.marian, options, Path(folder), threads=threads)
+
+    def kept(name: str, run: Callable[[], Finished]) -> Callable[[], float]:
+        def seconds() -> float:
+            found = run()
+            runs.setdefault(name, []).append(found)
+            return found.seconds
+
+        return seconds
+
+    names: dict[str, Callable[[], Finished]] = {str(Row(MARIAN, threads)): marian} if job.marian else {}
+    names |= {COLD: cold, WARM: lambda: ours(job.folder / "cache")}
+    whole = alternate({name: kept(name, run) for name, run in names.items()}, rounds, warm_up=0)
+    started = {
+        name: Samples(tuple(run.since("Training started") for run in found)) for name, found in runs.items()
+    }
+    print(f"\nfirst epoch, {words:,} words\n")
+    table = Table(["trainer", "seconds", "words/s", "times Marian", "since started", "times Marian"])
+    peer = str(Row(MARIAN, threads))
+    for name in names:
+        ratios = [found[peer].over(found[name]) if peer in found else "" for found in (whole, started)]
+        table.row(name, whole[name], whole[name].rates(words), ratios[0], started[name], ratios[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_options(parser, ["transformer-small", "s2s-gru"])
+    parser.add_argument(
+        "--threads",
+        type=int,
+        nargs="+",
+        default=[2],
+        help="of the CPU (2); '2 1' for both; ours takes a GPU if there is one",
+    )
+    parser.add_argument("--updates", type=int, default=12, help="that count, in a round (%(default)s)")
+    parser.add_argument("--skipped", type=int, default=4, help="updates before those (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="of the first table (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=1, help="rounds of the second table; 0: leave it out")
+    given = parser.parse_args()
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
+    marian = shutil.which(given.pymarian) or ""
+    print_machine(mini_batch=given.mini_batch, rounds=given.rounds, pymarian=marian or "none")
+    if not marian:
+        print(f"no program '{given.pymarian}': rows of Marian are left out (--pymarian PATH)\n")
+    own_threads = tuple(given.threads) if jax.default_backend() == "cpu" else (0,)
+    with tempfile.TemporaryDirectory() as folder:
+        for model in given.models:
+            options = training_options(model, given, Path(folder))
+            job = Job(
+                options, marian, tuple(given.threads), own_threads, given.skipped, given.updates, Path(folder)
+            )
+            print(f"== {model}")
+            words = compare_updates(job, given.rounds)
+            if given.epochs:
+                compare_epochs(job, given.epochs, words)
+            print()
+
+
+if __name__ == "__main__":
+    main()

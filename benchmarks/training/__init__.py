@@ -1,0 +1,1 @@
+"""What the benchmarks of training share: models, a text to train on, and the process that trains."""

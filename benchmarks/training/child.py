@@ -1,0 +1,156 @@
+"""The process in which updates are timed, by ours or by plain JAX: ``python -m benchmarks.training.child``.
+
+Its argument is a JSON object: ``trainer`` (``mgraph`` or ``plain JAX``), ``options`` of ``mgraph train``,
+``skipped`` batches of the epoch before those that count, and ``updates`` that count. Both trainers get the
+batches that `Corpus` makes, in the shapes that it pads them to, while they train.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from itertools import islice
+from typing import Any, Protocol
+
+import jax
+
+from benchmarks.measuring import answering
+from benchmarks.measuring.launcher import UNIT
+from nmt import compilation_cache, devices
+from nmt.corpus import TrainingBatch
+from nmt.options import TRAIN
+from nmt.training.session import Session
+
+
+class Candidate(Protocol):
+    """What trains."""
+
+    def update(self, batch: TrainingBatch) -> None:
+        """Begin an update by a batch."""
+
+    def wait(self) -> None:
+        """Wait until all updates are done."""
+
+    def needs(self, batch: TrainingBatch) -> tuple[int, int]:
+        """Bytes of the state, and of all else that an update by such a batch needs, by XLA's analysis."""
+
+
+class Ours:
+    """The learner of ``mgraph train``."""
+
+    def __init__(self, session: Session) -> None:
+        self._learner, self._rate, self._number = session.learner, session.values["learn_rate"], 0
+        self._last: Any = None
+
+    def update(self, batch: TrainingBatch) -> None:
+        self._number += 1
+        self._last = self._learner.update([batch], learn_rate=self._rate, number=self._number)
+
+    def wait(self) -> None:
+        jax.block_until_ready(self._last)
+
+    def needs(self, batch: TrainingBatch) -> tuple[int, int]:
+        held = self._learner.held
+        return held, self._learner.memory(batch) - held
+
+
+class PlainJax:
+    """The step written by hand for this type of model."""
+
+    def __init__(self, session: Session) -> None:
+        values, options = session.values, session.options
+        module = import_module(f"benchmarks.peers.plain_jax.{options.type}")
+        self._state = module.init(options, session.learner.params(smoothed=False))
+        self._step = module.make_step(options, values["learn_rate"])
+        self._last: Any = None
+
+    def update(self, batch: TrainingBatch) -> None:
+        self._state, self._last = self._step(self._state, self._arrays(batch))
+
+    def wait(self) -> None:
+        jax.block_until_ready(self._last)
+
+    def needs(self, batch: TrainingBatch) -> tuple[int, int]:
+        found = self._step.lower(self._state, self._arrays(batch)).compile().memory_analysis()
+        held = sum(leaf.nbytes for leaf in jax.tree.leaves(self._state))
+        results = found.output_size_in_bytes - found.alias_size_in_bytes
+        return held, found.argument_size_in_bytes + results + found.temp_size_in_bytes - held
+
+    def _arrays(self, batch: TrainingBatch) -> tuple[Any, ...]:
+        return batch.ids[0], batch.masks[0], batch.ids[1], batch.masks[1]
+
+
+CANDIDATES: dict[str, Callable[[Session], Candidate]] = {"mgraph": Ours, "plain JAX": PlainJax}
+
+
+class Timing:
+    """The same updates, timed again and again."""
+
+    def __init__(self, trainer: str, options: Mapping[str, Any], skipped: int, updates: int) -> None:
+        values = TRAIN.from_python(dict(options))
+        compilation_cache.use(values["compilation_cache"])
+        devices.start_all(values["cpu_threads"], values["devices"], values["cpu_devices"])
+        session = Session(values, lambda: False)
+        self._skipped, self._updates = skipped, updates
+        self._corpus = session.corpus
+        self._candidate = CANDIDATES[trainer](session)
+
+    def prepare(self) -> dict[str, Any]:
+        """Compile what the updates need, by an update in each of their shapes."""
+        start = time.perf_counter()
+        shapes = {batch.shape: batch for batch in self._batches()}
+        for batch in shapes.values():
+            self._candidate.update(batch)
+            self._candidate.wait()
+        return {
+            "shapes": len(shapes),
+            "seconds": time.perf_counter() - start,
+            "device": jax.devices()[0].device_kind,
+        }
+
+    def run(self) -> dict[str, Any]:
+        """Seconds for the updates, and the target words in them."""
+        batches = self._batches()
+        following = next(batches, None)  # so that nothing is read from files while the clock runs
+        words = 0
+        start = time.perf_counter()
+        while following is not None:
+            self._candidate.update(following)
+            words += following.words
+            following = next(batches, None)
+        self._candidate.wait()
+        return {"seconds": time.perf_counter() - start, "words": words}
+
+    def epoch(self) -> dict[str, Any]:
+        """The target words of an epoch."""
+        self._corpus.restore("", "", 0)
+        return {"words": sum(batch.words for batch in self._corpus)}
+
+    def memory(self) -> dict[str, Any]:
+        """Bytes: of the state; of what the largest of the updates needs besides, by XLA's analysis; the most
+        that this process had; and the most that a GPU had in use, 0 on a CPU."""
+        largest = max(self._batches(), key=lambda batch: sum(ids.size for ids in batch.ids))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
+        held, more = self._candidate.needs(largest)
+        device = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
+        return {"held": held, "more": more, "peak": peak, "device": device, "shape": largest.shape}
+
+    def _batches(self) -> Iterator[TrainingBatch]:
+        """Those that count."""
+        corpus = self._corpus
+        corpus.restore("", "", self._skipped)
+        yield from islice(corpus, self._updates)
+        corpus.close()
+
+
+def main() -> None:
+    timing = Timing(**json.loads(sys.argv[1]))
+    answering({name: getattr(timing, name) for name in ("prepare", "run", "epoch", "memory")})
+
+
+if __name__ == "__main__":
+    main()
