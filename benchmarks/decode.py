@@ -7,8 +7,8 @@ translates lines one by one only from a pipe; its row is its mean, with one thre
 ``mgraph decode`` needs for one line, from its start, beyond those of ``import jax``: with an empty
 compilation cache, and once more with the cache that this left.
 
-Without ``--model`` a transformer that nobody trained translates a made-up text; it would never end, so its
-translations are bound to the length of their sources, and CTranslate2's to the longest of a batch.
+Without ``--model`` a transformer that nobody trained translates a made-up text of lines of equal length; it
+would never end, so its translations are bound to that length.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ from nmt.training.setup import load_or_create_vocabs, new_model
 OURS, MARIAN, CTRANSLATE2 = "mgraph", "pymarian", "CTranslate2"
 NORMALIZE = 0.6
 """Of scores by length, with more than one hypothesis."""
+
+
+MADE_WORDS = 27
+"""Of each made-up line, all of one length: Marian bounds translations by the longest source of a batch."""
 
 
 class Job(NamedTuple):
@@ -216,7 +220,8 @@ def made_job(folder: Path, lines: int, marian: str, ctranslate2: str) -> Job:
         {**MODELS["transformer-small"], "train_sets": texts, "vocabs": vocabs, "model": str(model)}
     )
     save_model(new_model(values, load_or_create_vocabs(values)[2], seed=1), model)
-    text = Path(texts[0]).read_text(encoding="utf-8").splitlines()[:lines]
+    words = Path(texts[0]).read_text(encoding="utf-8").split()
+    text = [" ".join(words[MADE_WORDS * line :][:MADE_WORDS]) for line in range(lines)]
     return Job(str(model), vocabs, text, True, marian, ctranslate2)
 
 

@@ -47,7 +47,7 @@ class CTranslate2Decoder:
     ) -> tuple[float, list[str]]:
         """Seconds of translating and the translations; batches of sentences of like length.
 
-        ``bounded``: a translation is no longer than the longest source of its batch.
+        ``bounded``: a translation is no longer than the longest source of its batch, ``</s>`` counted.
         """
         request = {"lines": list(lines), "batch": batch, "beam": beam, "normalize": normalize}
         if not bounded:
@@ -57,7 +57,7 @@ class CTranslate2Decoder:
         order = sorted(range(len(lines)), key=lambda line: -len(lines[line].split()))
         for first in range(0, len(order), batch):
             chosen = order[first : first + batch]
-            longest = len(lines[chosen[0]].split())
+            longest = len(lines[chosen[0]].split()) + 1
             answer = self._ask({**request, "lines": [lines[line] for line in chosen], "longest": longest})
             seconds += answer["seconds"]
             for line, text in zip(chosen, answer["lines"], strict=True):
