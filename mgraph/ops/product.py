@@ -83,13 +83,14 @@ def _matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Arra
     """``op(a) op(b)`` for a rule that usually transposes ``a``, for which XLA on the CPU has no fast product.
 
     So it gets a transposed copy, by itself: as a part of what computes ``a`` that would be slow. For a result
-    with more rows than columns that costs too much; but where rows are a multiple of 512, a stride at which
-    caches fail, the product is computed that has the transposed result. Barriers keep XLA from undoing this.
+    with more rows than columns that costs too much, but for a vector, which XLA would sum less exactly; where
+    rows are a multiple of 512, a stride at which caches fail, the product is computed that has the transposed
+    result. Barriers keep XLA from undoing this.
     """
     if not trans_a:
         return _matmul(a, b, False, trans_b)
     rows, columns = a.shape[-1], b.shape[-2 if trans_b else -1]
-    if a.ndim > 2 or rows <= columns:
+    if a.ndim > 2 or rows <= columns or columns == 1:
         return _matmul(_kept(_kept(a).mT), b, False, trans_b)
     if rows % 512 == 0:
         return _kept(_matmul(b, a, not trans_b, False)).mT
