@@ -19,6 +19,41 @@ def graph() -> ExpressionGraph:
     return ExpressionGraph()
 
 
+# ---------------------------------------------------------------- matrices large enough to be copied
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize(
+    ("batch", "rows", "inner", "columns"),
+    [((), 256, 200, 256), ((), 70, 512, 600), ((), 90, 400, 370), ((), 20_000, 2, 1), ((3,), 130, 90, 140)],
+)
+def test_gradients_of_large_products(
+    graph: ExpressionGraph,
+    batch: tuple[int, ...],
+    rows: int,
+    inner: int,
+    columns: int,
+    trans_a: bool,
+    trans_b: bool,
+) -> None:
+    dice = np.random.default_rng(1)
+    a, b, adj = (
+        dice.normal(size=(*batch, *shape)) for shape in [(rows, inner), (inner, columns), (rows, columns)]
+    )
+    own = [
+        param(graph, v.swapaxes(-1, -2) if t else v, n) for v, t, n in ((a, trans_a, "a"), (b, trans_b, "b"))
+    ]
+    product = mgraph.bdot if batch else mgraph.dot
+    top = product(*own, trans_a=trans_a, trans_b=trans_b) * constant(graph, adj)
+    expected = adj @ b.swapaxes(-1, -2), a.swapaxes(-1, -2) @ adj
+    for leaf, turned, right in zip(own, (trans_a, trans_b), expected, strict=True):
+        found = gradient(top, leaf)
+        np.testing.assert_allclose(
+            found.swapaxes(-1, -2) if turned else found, right, atol=2e-5 * abs(right).max()
+        )
+
+
 # ---------------------------------------------------------------- edges of number ranges
 
 
