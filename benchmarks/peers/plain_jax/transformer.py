@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,44 +17,23 @@ import numpy as np
 
 from nmt.model_options import ModelOptions
 
-Arrays = dict[str, jax.Array]
-Batch = tuple[Any, Any, Any, Any]
-"""Source ids, source mask, target ids, target mask: ``(batch, time)`` each."""
+from .adam import Arrays, Batch, State, start, step_of
 
 ACTIVATIONS = {"relu": jax.nn.relu, "swish": jax.nn.swish}
-BETA1, BETA2, EPS, CLIP_NORM = 0.9, 0.999, 1e-8, 1.0
 NORM_EPS = 1e-6
 HIDDEN = -1e8
 
 
-class State(NamedTuple):
-    """What a step changes."""
-
-    parameters: Arrays
-    first: Arrays
-    second: Arrays
-    steps: Any
-
-
 def init(options: ModelOptions, parameters: Mapping[str, Any]) -> State:
     """The state before the first step."""
-    own = {name: jnp.array(value, copy=True) for name, value in parameters.items()}
-    first, second = ({name: jnp.zeros_like(value) for name, value in own.items()} for _ in range(2))
-    return State(own, first, second, jnp.int32(0))
+    return start(parameters)
 
 
 def make_step(
     options: ModelOptions, learning_rate: float, label_smoothing: float = 0.0
 ) -> Callable[[State, Batch], tuple[State, jax.Array]]:
     """The compiled step: forward, backward, clipping, Adam; the state's buffers are written over."""
-    gradient = jax.value_and_grad(partial(loss, options, label_smoothing))
-
-    @partial(jax.jit, donate_argnums=0)
-    def step(state: State, batch: Batch) -> tuple[State, jax.Array]:
-        cost, gradients = gradient(state.parameters, batch)
-        return _adam(state, gradients, learning_rate), cost
-
-    return step
+    return step_of(partial(loss, options, label_smoothing), learning_rate)
 
 
 def loss(options: ModelOptions, label_smoothing: float, parameters: Arrays, batch: Batch) -> jax.Array:
@@ -139,20 +118,3 @@ def _normalized(p: Arrays, name: str, x: jax.Array) -> jax.Array:
     centred = x - jnp.mean(x, -1, keepdims=True)
     h = centred * jax.lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + NORM_EPS)
     return h * p[f"{name}_ln_scale"] + p[f"{name}_ln_bias"]
-
-
-def _adam(state: State, gradients: Arrays, learning_rate: float) -> State:
-    """Adam, after clipping the gradient to the norm `CLIP_NORM`."""
-    norm = jnp.sqrt(sum(jnp.sum(g * g) for g in gradients.values()))
-    factor = jnp.minimum(1, CLIP_NORM / norm)
-    steps = state.steps + 1
-    rate = learning_rate / (1 - BETA1**steps)
-    correction = 1 - BETA2**steps
-    parameters, first, second = {}, {}, {}
-    for name, gradient in gradients.items():
-        g = gradient * factor
-        m = BETA1 * state.first[name] + (1 - BETA1) * g
-        v = BETA2 * state.second[name] + (1 - BETA2) * g * g
-        parameters[name] = state.parameters[name] - rate * m / (jnp.sqrt(v / correction) + EPS)
-        first[name], second[name] = m, v
-    return State(parameters, first, second, steps)
