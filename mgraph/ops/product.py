@@ -17,9 +17,6 @@ from ..specs import Spec, Specs, spec_of
 from .operands import FloatNodeOp, Gradients, accumulable
 from .precision import accumulator
 
-SMALL = 1 << 15
-"""Elements of a matrix that XLA transposes in no time."""
-
 
 class ProductNodeOp(FloatNodeOp):
     """Base of ``y = scale * op(a) op(b)``, where ``op`` swaps the last two axes if asked to."""
@@ -88,10 +85,10 @@ def _matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Arra
     So it gets a transposed copy, by itself: as a part of what computes ``a`` that would be slow. For a result
     with more rows than columns that costs too much, but for a vector, which XLA would sum less exactly; where
     rows are a multiple of 512, a stride at which caches fail, the product is computed that has the transposed
-    result. Barriers keep XLA from undoing this. Small products are over before any of this pays.
+    result. Barriers keep XLA from undoing this.
     """
-    if not trans_a or a.size < SMALL:
-        return _matmul(a, b, trans_a, trans_b)
+    if not trans_a:
+        return _matmul(a, b, False, trans_b)
     rows, columns = a.shape[-1], b.shape[-2 if trans_b else -1]
     if a.ndim > 2 or rows <= columns or columns == 1:
         return _matmul(_kept(_kept(a).mT), b, False, trans_b)
