@@ -16,8 +16,10 @@ from toy_vocab import ToyVocab
 
 import mgraph
 from nmt.models import Step
+from nmt.search import beam_search as search_module
 from nmt.search.beam_search import BeamSearch
 from nmt.search.choice import best_candidates
+from nmt.search.history import best_hypotheses
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.shortlist import Lexicon, Shortlist
 
@@ -307,6 +309,22 @@ def test_long_sentences_go_on_while_the_others_are_done():
         assert_same(hypotheses, plain_search([model], [1.0], source, **options))
     lengths = [max(len(h.words) for h in hypotheses) for hypotheses in found]
     assert sorted(lengths)[-4] < 48 < lengths[3] < 96 < min(lengths[0], lengths[11])
+
+
+def test_a_search_for_the_best_ends_when_no_other_can_become_it(monkeypatch):
+    steps = []
+
+    def counting(trellis, *arguments):
+        steps.append(len(trellis.words))
+        return best_hypotheses(trellis, *arguments)
+
+    monkeypatch.setattr(search_module, "best_hypotheses", counting)
+    model, sources = ToyModel(7, 11, eos=1.0), [[5, 6, 7, EOS], [8, 9, EOS]]
+    options = {"beam_size": 6, "max_length_factor": 16.0}
+    for further in ({}, {"n_best": True}, {"word_penalty": -0.1}, {"skip_cost": True}):
+        beam_search([model], **options, **further).search(sources)
+    best, *others = steps
+    assert all(2 * best < other for other in others), steps
 
 
 def test_a_model_that_gives_no_numbers_loses_no_sentence():

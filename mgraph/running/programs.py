@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,10 +79,12 @@ class Program:
 
 
 class ProgramCache:
-    """Least recently used programs; safe for use from several threads."""
+    """Least recently used programs. Several threads may compile at once, each another program; what one
+    compiles already, others wait for."""
 
     def __init__(self, capacity: int) -> None:
         self._programs: OrderedDict[Hashable, Program] = OrderedDict()
+        self._coming: dict[Hashable, Future[Program]] = {}
         self._lock = threading.RLock()
         self._stats = CompileStats(capacity=capacity)
 
@@ -109,8 +112,22 @@ class ProgramCache:
                 self._programs.move_to_end(key)
                 self._stats = replace(self._stats, hits=self._stats.hits + 1)
                 return program
-        program, traced, compiled = _compile(label, function, args, device, wide, donated)
+            coming = self._coming.get(key)
+            if coming is None:
+                own = self._coming[key] = Future()
+            else:
+                self._stats = replace(self._stats, hits=self._stats.hits + 1)
+        if coming is not None:
+            return coming.result()
+        try:
+            program, traced, compiled = _compile(label, function, args, device, wide, donated)
+        except BaseException as problem:
+            with self._lock:
+                del self._coming[key]
+            own.set_exception(problem)
+            raise
         with self._lock:
+            del self._coming[key]
             self._programs[key] = program
             self._evict()
             self._stats = replace(
@@ -119,6 +136,7 @@ class ProgramCache:
                 trace_seconds=self._stats.trace_seconds + traced,
                 compile_seconds=self._stats.compile_seconds + compiled,
             )
+        own.set_result(program)
         return program
 
     def stats(self) -> CompileStats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
@@ -57,6 +58,7 @@ class Model:
         self._encoders = [make(setup, prefix, i) for i, (make, prefix) in enumerate(kind.encoders)]
         self._decoder = kind.decoder(setup, "decoder", len(self._encoders))
         self._functions: dict[Hashable, Any] = {}
+        self._recording = threading.RLock()
 
     @property
     def type(self) -> str:
@@ -198,11 +200,12 @@ class Model:
         return self._recorded(("scorer", *key), lambda: PairScorer(self, *key))
 
     def _recorded(self, key: Hashable, record: Callable[[], T]) -> T:
-        if key not in self._functions:
-            if len(self._functions) >= _MOST_FUNCTIONS:
-                del self._functions[next(iter(self._functions))]
-            self._functions[key] = record()
-        found: T = self._functions[key]
+        with self._recording:
+            if key not in self._functions:
+                if len(self._functions) >= _MOST_FUNCTIONS:
+                    del self._functions[next(iter(self._functions))]
+                self._functions[key] = record()
+            found: T = self._functions[key]
         return found
 
     def __repr__(self) -> str:

@@ -3,14 +3,15 @@
 Each sentence is searched as Marian searches it alone (``--mini-batch 1``): its beam has `slots`
 hypotheses and loses one with each that ends in ``</s>``; it stops at its own length limit. Arrays
 keep their size within the loop, so a place of the beam without a hypothesis has a path score of
-minus infinity. The loop ends when half of the sentences are done, and goes on with the others in
-smaller arrays. The host reads nothing before it ends; what it did is recorded in a `Trellis`.
+minus infinity. Where only the best hypothesis is wanted, a sentence is done as soon as none
+that is alive can still become the best. The loop ends when few sentences are left, and goes on with
+them in smaller arrays. The host reads nothing before it ends; what it did is recorded in a `Trellis`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jax
@@ -18,10 +19,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from nmt.search.choice import Rules
+from nmt.search.history import Ranking
+from nmt.search.reordering import reordered, rows_of
 from nmt.search.trellis import NONE, Arrays, Beam, Sentences, Trellis
 
-FEW_HYPOTHESES = 16
+FEW_HYPOTHESES = 32
 """Fewer are hardly faster."""
+MULTIPLE = 8
+"""Batches that others become have a multiple of so many sentences."""
 
 
 class Stepper(Protocol):
@@ -84,13 +89,14 @@ class BeamShape:
     attention: bool
     rules: Rules
 
-    def batch_of(self, sentences: int) -> int:
-        """The batch that so many sentences, of those in this one, go on in: half of it while that will do,
-        but arrays that are small already stay as they are."""
-        batch = self.batch
-        while sentences <= batch // 2 and batch * self.beam > FEW_HYPOTHESES:
-            batch //= 2
-        return batch
+    @property
+    def smaller_batch(self) -> int:
+        """The batch to go on with when no more sentences are left: about a third of this one. Each is a
+        program to compile, so there are not more; arrays that are small already stay as they are."""
+        if self.batch * self.beam <= FEW_HYPOTHESES:
+            return self.batch
+        third = -(-self.batch // (3 * MULTIPLE)) * MULTIPLE
+        return min(self.batch, third)
 
 
 class BeamLoop:
@@ -126,6 +132,7 @@ class BeamLoop:
         return encoded, Beam(
             step=jnp.int32(0),
             slots=jnp.where(sentences.limits > 0, jnp.int32(beam), jnp.int32(0)),
+            best=jnp.full(batch, NONE, jnp.float32),
             words=jnp.zeros((batch, beam), jnp.int32),
             paths=jnp.broadcast_to(paths, (batch, beam)),
             scores=jnp.zeros((batch, beam, len(self.steppers)), jnp.float32),
@@ -145,15 +152,14 @@ class BeamLoop:
         kept int32 ``[batch]``: the rows of `sentences`, `encoded` and `beam` to go on with.
         """
         decoders = beam.decoders
-        sentences, encoded, slots, words, paths, scores = jax.tree.map(
-            lambda a: a[kept], (sentences, encoded, beam.slots, beam.words, beam.paths, beam.scores)
-        )
+        rest = replace(beam, step=None, decoders=())
+        sentences, encoded, rest = jax.tree.map(lambda a: a[kept], (sentences, encoded, rest))
         hypotheses = kept[:, None] * self.shape.beam + jnp.arange(self.shape.beam, dtype=jnp.int32)
         room = jax.eval_shape(self._decoders, params, encoded)
         decoders = jax.tree.map(
-            lambda a, larger: _enlarged(_rows(a, hypotheses.reshape(-1)), larger.shape), decoders, room
+            lambda a, larger: _enlarged(rows_of(a, hypotheses.reshape(-1)), larger.shape), decoders, room
         )
-        return sentences, encoded, Beam(beam.step, slots, words, paths, scores, decoders)
+        return sentences, encoded, replace(rest, step=beam.step, decoders=decoders)
 
     def _decoders(self, params: Sequence[Arrays], encoded: Sequence[Arrays]) -> tuple[Arrays, ...]:
         parts = zip(self.steppers, params, encoded, strict=True)
@@ -163,16 +169,19 @@ class BeamLoop:
         self,
         params: Sequence[Arrays],
         weights: jax.Array,
+        ranking: Ranking | None,
         sentences: Sentences,
         encoded: tuple[Arrays, ...],
         beam: Beam,
     ) -> tuple[Beam, Trellis]:
         """Search until the sentences that are left fit into a smaller batch, or the capacity is used up.
 
+        With a `ranking` a sentence is left as soon as none of its hypotheses can become the best by it.
+
         The trellis has a place for each step of the capacity; those before this loop's first are empty.
         """
         shape = self.shape
-        enough = shape.batch // 2 if shape.batch_of(1) < shape.batch else 0
+        enough = shape.smaller_batch if shape.smaller_batch < shape.batch else 0
 
         def unfinished(carry: tuple[Beam, Trellis]) -> jax.Array:
             beam, _ = carry
@@ -186,6 +195,8 @@ class BeamLoop:
                 for stepper, own, source, state in parts
             ]
             extended, column = self._extended(weights, sentences, beam, made)
+            if ranking is not None:
+                extended = _without_hopeless(extended, column, sentences, ranking)
             return extended, jax.tree.map(
                 lambda all, new: lax.dynamic_update_index_in_dim(all, new, beam.step, 0), trellis, column
             )
@@ -218,22 +229,23 @@ class BeamLoop:
         # Where a word is forced there is but one hypothesis, yet the beam stays as wide for what follows.
         left = beam.slots - jnp.sum(ended & (paths != NONE), axis=1, dtype=jnp.int32)
         slots = jnp.where(jnp.any(living != NONE, axis=1), left, 0)
-        chosen = (rows * width + origins).reshape(-1)
-        decoders = tuple(step.state for step in steps)
-        if width > 1:
-            decoders = jax.tree.map(lambda a: _rows(a, chosen), decoders)
+        decoders = reordered(tuple(step.state for step in steps), origins, living != NONE)
         attention = None
         if self.shape.attention:
-            attention = _rows(steps[0].attention, chosen).reshape(*words.shape, -1)
+            chosen = (rows * width + origins).reshape(-1)
+            attention = rows_of(steps[0].attention, chosen).reshape(*words.shape, -1)
         return (
-            Beam(number, slots, words, living, total, decoders),
+            Beam(number, slots, beam.best, words, living, total, decoders),
             Trellis(words, origins, paths, total, attention),
         )
 
 
-def _rows(array: jax.Array, chosen: jax.Array) -> jax.Array:
-    """The chosen rows, which there are: a gather that need not look for others is a plain copy."""
-    return array.at[chosen].get(mode="promise_in_bounds")
+def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: Ranking) -> Beam:
+    """`beam` after a step that has `made` hypotheses, without sentences whose best one is found."""
+    finished = jnp.where(beam.paths == NONE, made.paths, NONE)
+    best = jnp.maximum(beam.best, jnp.max(ranking.scores(finished, beam.step), axis=1))
+    bound = ranking.bound(jnp.max(beam.paths, axis=1), sentences.limits)
+    return replace(beam, best=best, slots=jnp.where(best >= bound, 0, beam.slots))
 
 
 def _enlarged(array: jax.Array, shape: Sequence[int]) -> jax.Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from nmt.search.trellis import FREE, Sentences, Trellis
 from nmt.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps
-FIRST_REORDERED = 24  # where each step copies the caches
+FIRST_REORDERED = 24
 SMALL_CACHE = 512  # hypotheses times steps
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
@@ -40,7 +39,8 @@ class BeamSearch:
 
     - A beam holds `beam_size` hypotheses; of all their extensions by one word the best by path
       score (float32 sum of log-probabilities) go on. One that ends in ``</s>`` is finished, and
-      the beam is narrower by one from then on; the search ends when all are finished.
+      the beam is narrower by one from then on; the search ends when all are finished, or when only the
+      best is wanted and none of those left can become it.
     - A sentence of `n` source words, ``</s>`` counted, gets at most ``max_length_factor * n``
       target words (rounded up, at least one); hypotheses that are alive then count as found.
     - They are ranked by ``(path_score - word_penalty * m) / m ** normalize``, where ``m`` counts
@@ -87,13 +87,12 @@ class BeamSearch:
         self.models = tuple(models)
         self.weights = np.asarray([1.0] * len(models) if weights is None else weights, np.float32)
         self.beam_size = beam_size
-        self.ranking = Ranking(normalize, word_penalty)
+        self.ranking = Ranking(np.float32(normalize), np.float32(word_penalty))
         self.max_length_factor = np.float32(min(max_length_factor, NO_LIMIT))
         self.count = beam_size if n_best else 1
         self.source_eos = source_vocab.eos_id
         self.shortlist = shortlist
         self.seed = (seed or time.time_ns()) % SEEDS
-        self._compiling = threading.Lock()  # what two threads want is compiled once
         self.streams = max(1, *(model.sources for model in self.models))
         dim = self.models[0].dim_vocabs[-1]
         unwanted = {
@@ -103,6 +102,8 @@ class BeamSearch:
         }
         suppressed = tuple(sorted(word for word in unwanted if 0 <= word < dim))
         self.rules = Rules(dim, target_vocab.eos_id, suppressed, skip_cost, sampling)
+        probable = not skip_cost and sampling is None and bool(np.all(self.weights >= 0))
+        self._bounded = probable and self.ranking.bounded  # scores of words are at most 0
 
     def search(
         self,
@@ -129,8 +130,8 @@ class BeamSearch:
         if not streams[0]:
             return []
         sentences = self._sentences(streams, prefixes, numbers)
-        trellis = self._run(sentences, attention)
         count = self.count if count is None else count
+        trellis = self._run(sentences, attention, count)
         found = best_hypotheses(trellis, sentences, self.ranking, self.rules.eos, count)
         return found[: len(streams[0])]
 
@@ -194,7 +195,7 @@ class BeamSearch:
             sentences = replace(sentences, keys=keys.astype(np.uint32))
         return sentences
 
-    def _run(self, sentences: Sentences, attention: bool) -> Trellis:
+    def _run(self, sentences: Sentences, attention: bool, count: int) -> Trellis:
         """Search on the device; what was found, as NumPy arrays.
 
         Caches grow in stages, so that the first words do not pay for the longest translation
@@ -205,11 +206,14 @@ class BeamSearch:
         params = tuple(model.params for model in self.models)
         candidates = 0 if sentences.candidates is None else sentences.candidates.shape[1]
         stages = capacities(batch, self.beam_size, self.limit(length))
+        ranking = self.ranking if count == 1 and self._bounded else None
         shape = BeamShape(batch, self.beam_size, lengths, candidates, stages[0], attention, self.rules)
         encoded, beam = self._call("begin", shape, params, sentences)
         rows, done, parts = np.arange(batch), 0, []
         while True:
-            beam, trellis = self._call("advance", shape, params, self.weights, sentences, encoded, beam)
+            beam, trellis = self._call(
+                "advance", shape, params, self.weights, ranking, sentences, encoded, beam
+            )
             step, slots, trellis = jax.device_get((beam.step, beam.slots, trellis))
             made = slice(done, int(step))
             parts.append((rows, jax.tree.map(lambda a, made=made: a[made], trellis)))
@@ -218,7 +222,9 @@ class BeamSearch:
                 return join(parts, batch)
             done = made.stop
             capacity = next(c for c in stages if c >= min(done * 4 // 3, stages[-1]) and c >= shape.capacity)
-            shape = replace(shape, batch=shape.batch_of(left.size), capacity=capacity)
+            shape = replace(shape, capacity=capacity)
+            while left.size <= shape.smaller_batch < shape.batch:
+                shape = replace(shape, batch=shape.smaller_batch)
             finished = np.flatnonzero(slots == 0)[: shape.batch - left.size]
             kept = np.concatenate([left, finished]).astype(np.int32)
             rows = rows[left]
@@ -235,10 +241,8 @@ class BeamSearch:
         shapes = structure, *(a.shape for a in leaves)
         label = f"beam search, {name}: {shape}"
         key = ("beam search", name, models, shape, shapes)
-        donated = (4,) if name == "advance" else ()
-        with self._compiling:
-            program = PROGRAMS.get(key, label, function, arguments, donated=donated)
-        return program(*arguments)
+        donated = (5,) if name == "advance" else ()
+        return PROGRAMS.get(key, label, function, arguments, donated=donated)(*arguments)
 
 
 def capacities(batch: int, beam: int, limit: int) -> list[int]:

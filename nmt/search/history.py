@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,23 +12,36 @@ import numpy as np
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.trellis import Sentences, Trellis
 
+SLACK = 1e-4  # powers of float32 differ in their last digits
 
+
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Ranking:
     """How finished hypotheses are compared.
 
     A hypothesis of `n` words, ``</s>`` counted, has the score
-    ``(path_score - word_penalty * n) / n ** normalize``, computed in float32 as in Marian.
+    ``(path_score - word_penalty * n) / n ** normalize``, computed in float32 as in Marian; both are numbers
+    of that type.
     """
 
-    normalize: float = 0.0
-    word_penalty: float = 0.0
+    normalize: Any
+    word_penalty: Any
 
-    def scores(self, paths: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The scores of hypotheses with these path scores and lengths, float32."""
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a `bound`: nothing but a longer divisor makes scores better."""
+        return bool(self.normalize >= 0 and self.word_penalty >= 0)
+
+    def scores(self, paths: Any, lengths: Any) -> Any:
+        """The scores of hypotheses with these path scores and lengths, float32; arrays of NumPy or JAX."""
         length = lengths.astype(np.float32)
-        penalised = paths - np.float32(self.word_penalty) * length
-        return penalised / length ** np.float32(self.normalize)
+        return (paths - self.word_penalty * length) / length**self.normalize
+
+    def bound(self, paths: Any, limits: Any) -> Any:
+        """What the score of no hypothesis exceeds that goes on from one of these path scores, at most 0, by
+        words with scores of at most 0, to at most `limits` words."""
+        return paths * np.float32(1 - SLACK) / limits.astype(np.float32) ** self.normalize
 
 
 def join(parts: Sequence[tuple[np.ndarray, Trellis]], batch: int) -> Trellis:

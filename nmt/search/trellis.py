@@ -46,6 +46,7 @@ class Beam:
 
     step int32 ``[]``: how many words each living hypothesis has.
     slots int32 ``[batch]``: how many hypotheses of each sentence may be alive; 0 when it is done.
+    best float32 ``[batch]``: the best score of its finished hypotheses, if the search may end early.
     words int32, paths float32 ``[batch, beam]``: last word and path score of each hypothesis.
     scores float32 ``[batch, beam, model]``: its log-probability by each model, unweighted.
     decoders: the decoder state of each model, ``[batch * beam, ...]``.
@@ -53,6 +54,7 @@ class Beam:
 
     step: Any
     slots: Any
+    best: Any
     words: Any
     paths: Any
     scores: Any
