@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -27,8 +25,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchmarks.measuring import Child, Samples, Table, alternate, finished, print_machine
+from benchmarks.measuring import Child, Samples, Table, alternate, finished, print_machine, share_gpu
 from benchmarks.peers.ctranslate2_decoding import CTranslate2Decoder
+from benchmarks.peers.programs import Programs, add_programs, add_threads, find_programs
 from benchmarks.peers.pymarian_decoding import PymarianDecoder
 from benchmarks.training.models import MODELS, NO_CACHE, command_line
 from benchmarks.training.text import write_text
@@ -53,9 +52,7 @@ class Job(NamedTuple):
     lines: list[str]
     bounded: bool
     """Whether translations are bound to the length of their sources."""
-    marian: str
-    ctranslate2: str
-    """Programs; empty for those that there are not."""
+    programs: Programs
 
     @property
     def factor(self) -> float:
@@ -84,9 +81,9 @@ def decoders(job: Job, threads: Sequence[int], sentences: int, stack: ExitStack)
     for number in own:
         found.append(_ours(job, number, sentences, stack))
     for number in threads:
-        if job.marian:
+        if job.programs.pymarian:
             found.append(_marian(job, number, sentences))
-        if job.ctranslate2:
+        if job.programs.ctranslate2_python:
             found.append(_ctranslate2(job, number, sentences, stack))
     return found
 
@@ -118,12 +115,12 @@ def _own_options(job: Job, threads: int) -> dict[str, Any]:
 
 
 def _marian(job: Job, threads: int, sentences: int) -> Decoder:
-    decode = partial(
-        PymarianDecoder(job.marian, job.model, job.vocabs, threads).decode, max_length_factor=job.factor
+    many, alone = (
+        PymarianDecoder(job.programs.pymarian, job.model, job.vocabs, number) for number in (threads, 1)
     )
+    decode = partial(many.decode, max_length_factor=job.factor)
 
     def latency(beam: int, normalize: float) -> float:
-        alone = PymarianDecoder(job.marian, job.model, job.vocabs, 1)
         lines = job.lines[:sentences]
         return alone.decode(lines, 1, beam, normalize, max_length_factor=job.factor)[0] / len(lines)
 
@@ -132,7 +129,7 @@ def _marian(job: Job, threads: int, sentences: int) -> Decoder:
 
 def _ctranslate2(job: Job, threads: int, sentences: int, stack: ExitStack) -> Decoder:
     def started(workers: int, each: int) -> CTranslate2Decoder:
-        decoder = CTranslate2Decoder(job.ctranslate2, job.model, job.vocabs, workers, each)
+        decoder = CTranslate2Decoder(job.programs.ctranslate2_python, job.model, job.vocabs, workers, each)
         return stack.enter_context(decoder)
 
     many, one = started(threads, 1), started(1, threads)
@@ -212,7 +209,7 @@ def first_translation(job: Job, threads: int, beam: int) -> None:
     table.row("warm", warm - jax_alone)
 
 
-def made_job(folder: Path, lines: int, marian: str, ctranslate2: str) -> Job:
+def made_job(folder: Path, lines: int, programs: Programs) -> Job:
     """A model that nobody trained, and a text that means nothing."""
     texts, vocabs = write_text(folder)
     model = folder / "model.npz"
@@ -222,7 +219,7 @@ def made_job(folder: Path, lines: int, marian: str, ctranslate2: str) -> Job:
     save_model(new_model(values, load_or_create_vocabs(values)[2], seed=1), model)
     words = Path(texts[0]).read_text(encoding="utf-8").split()
     text = [" ".join(words[MADE_WORDS * line :][:MADE_WORDS]) for line in range(lines)]
-    return Job(str(model), vocabs, text, True, marian, ctranslate2)
+    return Job(str(model), vocabs, text, True, programs)
 
 
 def main() -> None:
@@ -235,43 +232,28 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=460, help="of it that are translated (%(default)s)")
     parser.add_argument("--batches", type=int, nargs="+", default=[64, 16, 1], help="(64 16 1)")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="(1 4)")
-    parser.add_argument(
-        "--threads",
-        type=int,
-        nargs="+",
-        default=[2],
-        help="of the CPU (2); '2 1' for both; ours takes a GPU if there is one",
-    )
+    add_programs(parser)
+    add_threads(parser)
     parser.add_argument("--rounds", type=int, default=3, help="of each table (%(default)s)")
     parser.add_argument("--latencies", type=int, default=30, help="sentences for a latency (%(default)s)")
-    parser.add_argument(
-        "--pymarian", default="pymarian", help="the program of that name (the one on PATH; left out if none)"
-    )
-    parser.add_argument(
-        "--ctranslate2-python", default="", help="a Python that has the package ctranslate2 (left out)"
-    )
     given = parser.parse_args()
     if len({given.model is None, given.vocabs is None, given.input is None}) > 1:
         raise SystemExit("--model, --vocabs and --input: expected all or none")
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
-    marian, ctranslate2 = shutil.which(given.pymarian) or "", shutil.which(given.ctranslate2_python) or ""
+    share_gpu()
+    programs = find_programs(given)
     print_machine(
         lines=given.lines,
         rounds=given.rounds,
         model=given.model or "made",
-        pymarian=marian or "none",
-        ctranslate2=ctranslate2 or "none",
+        pymarian=programs.pymarian or "none",
+        ctranslate2=programs.ctranslate2_python or "none",
     )
-    if not marian:
-        print(f"no program '{given.pymarian}': rows of Marian are left out (--pymarian PATH)")
-    if not ctranslate2:
-        print("no Python with CTranslate2: its rows are left out (--ctranslate2-python PATH)")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         if given.model is None:
-            job = made_job(Path(folder), given.lines, marian, ctranslate2)
+            job = made_job(Path(folder), given.lines, programs)
         else:
             lines = Path(given.input).read_text(encoding="utf-8").splitlines()[: given.lines]
-            job = Job(given.model, tuple(given.vocabs), lines, False, marian, ctranslate2)
+            job = Job(given.model, tuple(given.vocabs), lines, False, programs)
         rows = decoders(job, given.threads, given.latencies, stack)
         for batch in given.batches:
             for beam in given.beams:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -23,8 +22,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchmarks.measuring import Child, Table, finished, print_machine
+from benchmarks.measuring import Child, Table, finished, print_machine, share_gpu
 from benchmarks.peers import ctranslate2_decoding, pymarian_training
+from benchmarks.peers.programs import Programs, add_programs, find_programs
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
 from nmt.models.saving import save_model
 from nmt.options import TRAIN
@@ -42,20 +42,19 @@ TRAINERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 class Peers(NamedTuple):
-    """Programs to compare with; empty for those that there are not."""
+    """Programs to compare with, and the most threads that each has."""
 
-    pymarian: str
-    ctranslate2_python: str
+    programs: Programs
     threads: int
 
 
 def training(options: Mapping[str, Any], peers: Peers, updates: int, folder: Path) -> None:
     """Print what so many updates need."""
     table = Table(["training", "process MiB", "state MiB", "step MiB", "GPU MiB", "largest batch"])
-    for threads in sorted({1, peers.threads}) if peers.pymarian else ():
+    for threads in sorted({1, peers.threads}) if peers.programs.pymarian else ():
         given = {**options, "after_batches": updates, "disp_freq": "1u"}
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            peak = pymarian_training.train(peers.pymarian, given, Path(place), threads=threads).peak
+            peak = pymarian_training.train(peers.programs.pymarian, given, Path(place), threads=threads).peak
         table.row(f"pymarian, {threads} thread{'s'[: threads > 1]}", peak / MIB)
     for name, trainer, more in TRAINERS:
         found = _trained({**options, **more}, trainer, peers.threads, updates, folder)
@@ -107,10 +106,10 @@ def decoding(options: Mapping[str, Any], peers: Peers, beams: Sequence[int], fol
         own = command_line({"beam_size": beam, "cpu_threads": threads})
         return finished([*program, "decode", *words, *own, *more], environment=NO_CACHE).peak / MIB
 
-    for threads in sorted({1, peers.threads}) if peers.pymarian else ():
+    for threads in sorted({1, peers.threads}) if peers.programs.pymarian else ():
         name = f"pymarian, {threads} thread{'s'[: threads > 1]}"
-        table.row(name, *(peak([peers.pymarian], beam, threads) for beam in beams))
-    if peers.ctranslate2_python and options["type"] == "transformer":
+        table.row(name, *(peak([peers.programs.pymarian], beam, threads) for beam in beams))
+    if peers.programs.ctranslate2_python and options["type"] == "transformer":
         table.row("CTranslate2", *(_ctranslate2(lines, model, options, peers, b, folder) for b in beams))
     own = peers.threads if jax.default_backend() == "cpu" else 0
     for name in ("mgraph", "mgraph, programs from a cache"):
@@ -144,7 +143,7 @@ def _ctranslate2(
         requests.append({"lines": batch, "batch": size, "beam": beam, "normalize": 0.0, "longest": longest})
     path = folder / "requests.jsonl"
     path.write_text("".join(f"{json.dumps(request)}\n" for request in requests))
-    found = finished([peers.ctranslate2_python, str(ctranslate2_decoding.__file__)], stdin=path)
+    found = finished([peers.programs.ctranslate2_python, str(ctranslate2_decoding.__file__)], stdin=path)
     shutil.rmtree(folder / ctranslate2_decoding.CONVERTED)
     return found.peak / MIB
 
@@ -154,18 +153,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser, ["transformer-small", "s2s-gru"])
-    parser.add_argument(
-        "--ctranslate2-python", default="", help="a Python that has the package ctranslate2 (left out)"
-    )
+    add_programs(parser)
     parser.add_argument(
         "--threads", type=int, default=2, help="of the CPU (%(default)s); ours takes a GPU if any"
     )
     parser.add_argument("--updates", type=int, default=6, help="to train for (%(default)s)")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="to decode with (%(default)s)")
     given = parser.parse_args()
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
-    peers = Peers(shutil.which(given.pymarian) or "", given.ctranslate2_python, given.threads)
-    print_machine(mini_batch=given.mini_batch, updates=given.updates, **peers._asdict())
+    share_gpu()
+    programs = find_programs(given)
+    print_machine(
+        mini_batch=given.mini_batch,
+        updates=given.updates,
+        pymarian=programs.pymarian or "none",
+        ctranslate2=programs.ctranslate2_python or "none",
+    )
+    peers = Peers(programs, given.threads)
     started = finished([sys.executable, "-c", "import jax; jax.numpy.zeros(1).block_until_ready()"])
     print(f"Python with JAX started: {started.peak / MIB:.0f} MiB")
     with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -28,8 +27,18 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchmarks.measuring import Child, Finished, Samples, Table, alternate, finished, print_machine
+from benchmarks.measuring import (
+    Child,
+    Finished,
+    Samples,
+    Table,
+    alternate,
+    finished,
+    print_machine,
+    share_gpu,
+)
 from benchmarks.peers import pymarian_training
+from benchmarks.peers.programs import add_pymarian, add_threads, find_pymarian
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
 
 MARIAN, OURS, PLAIN = "pymarian", "mgraph", "plain JAX"
@@ -176,29 +185,28 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser, ["transformer-small", "s2s-gru"])
-    parser.add_argument(
-        "--threads",
-        type=int,
-        nargs="+",
-        default=[2],
-        help="of the CPU (2); '2 1' for both; ours takes a GPU if there is one",
-    )
+    add_pymarian(parser)
+    add_threads(parser)
     parser.add_argument("--updates", type=int, default=12, help="that count, in a round (%(default)s)")
     parser.add_argument("--skipped", type=int, default=4, help="updates before those (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="of the first table (%(default)s)")
     parser.add_argument("--epochs", type=int, default=1, help="rounds of the second table; 0: leave it out")
     given = parser.parse_args()
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share a GPU
-    marian = shutil.which(given.pymarian) or ""
-    print_machine(mini_batch=given.mini_batch, rounds=given.rounds, pymarian=marian or "none")
-    if not marian:
-        print(f"no program '{given.pymarian}': rows of Marian are left out (--pymarian PATH)\n")
+    share_gpu()
+    pymarian = find_pymarian(given)
+    print_machine(mini_batch=given.mini_batch, rounds=given.rounds, pymarian=pymarian or "none")
     own_threads = tuple(given.threads) if jax.default_backend() == "cpu" else (0,)
     with tempfile.TemporaryDirectory() as folder:
         for model in given.models:
             options = training_options(model, given, Path(folder))
             job = Job(
-                options, marian, tuple(given.threads), own_threads, given.skipped, given.updates, Path(folder)
+                options,
+                pymarian,
+                tuple(given.threads),
+                own_threads,
+                given.skipped,
+                given.updates,
+                Path(folder),
             )
             print(f"== {model}")
             words = compare_updates(job, given.rounds)

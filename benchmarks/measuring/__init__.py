@@ -1,7 +1,7 @@
 """How the benchmarks measure: rounds in turn, medians with spread, ratios within a round, plain tables."""
 
 from .children import Child, answering
-from .machine import print_machine
+from .machine import print_machine, share_gpu
 from .processes import Finished, ProcessError, finished
 from .rounds import Samples, alternate
 from .table import Table
@@ -16,4 +16,5 @@ __all__ = [
     "answering",
     "finished",
     "print_machine",
+    "share_gpu",
 ]

@@ -30,6 +30,12 @@ def print_machine(**settings: Any) -> None:
     print()
 
 
+def share_gpu() -> None:
+    """Let JAX take no more of a GPU than it needs, in this process and those it starts; to be called before
+    JAX has started."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
 def _processor() -> str:
     """The name of the processor as the system gives it."""
     cpuinfo = Path("/proc/cpuinfo")

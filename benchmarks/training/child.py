@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ import jax
 
 from benchmarks.measuring import answering
 from benchmarks.measuring.launcher import UNIT
+from benchmarks.peers.plain_jax import adam
 from nmt import compilation_cache, devices
 from nmt.corpus import TrainingBatch
 from nmt.options import TRAIN
@@ -63,9 +65,9 @@ class PlainJax:
 
     def __init__(self, session: Session) -> None:
         values, options = session.values, session.options
-        module = import_module(f"benchmarks.peers.plain_jax.{options.type}")
-        self._state = module.init(options, session.learner.params(smoothed=False))
-        self._step = module.make_step(options, values["learn_rate"])
+        loss = import_module(f"benchmarks.peers.plain_jax.{options.type}").loss
+        self._state = adam.start(session.learner.params(smoothed=False))
+        self._step = adam.step_of(partial(loss, options, values["label_smoothing"]), values["learn_rate"])
         self._last: Any = None
 
     def update(self, batch: TrainingBatch) -> None:

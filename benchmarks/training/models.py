@@ -59,9 +59,6 @@ def add_options(parser: argparse.ArgumentParser, default: list[str]) -> None:
     parser.add_argument("--vocabs", nargs=2, metavar=("SRC", "TRG"), help="its vocabularies")
     parser.add_argument("--mini-batch", type=int, default=64, help="sentences in a batch (%(default)s)")
     parser.add_argument("--max-length", type=int, default=100, help="most words of a sentence (%(default)s)")
-    parser.add_argument(
-        "--pymarian", default="pymarian", help="the program of that name (the one on PATH; left out if none)"
-    )
 
 
 def training_options(model: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:

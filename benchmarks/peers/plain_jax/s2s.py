@@ -6,8 +6,7 @@ layer normalization. Parameters have Marian's names, so that those of a model he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,25 +14,13 @@ import jax.numpy as jnp
 
 from nmt.model_options import ModelOptions
 
-from .adam import Arrays, Batch, State, start, step_of
+from .adam import Arrays, Batch
 
 LOWEST = float(jnp.finfo(jnp.float32).min) / 2
 
 Carry = tuple[jax.Array, ...]
 Cell = Callable[..., Carry]
 """``(state, mapped input, mask)`` to the next state, output first; without input 0, without mask None."""
-
-
-def init(options: ModelOptions, parameters: Mapping[str, Any]) -> State:
-    """The state before the first step."""
-    return start(parameters)
-
-
-def make_step(
-    options: ModelOptions, learning_rate: float, label_smoothing: float = 0.0
-) -> Callable[[State, Batch], tuple[State, jax.Array]]:
-    """The compiled step: forward, backward, clipping, Adam; the state's buffers are written over."""
-    return step_of(partial(loss, options, label_smoothing), learning_rate)
 
 
 def loss(options: ModelOptions, label_smoothing: float, p: Arrays, batch: Batch) -> jax.Array:

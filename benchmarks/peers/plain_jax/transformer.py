@@ -7,8 +7,6 @@ defaults and clipping by the norm. Parameters have Marian's names, so that those
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,23 +15,11 @@ import numpy as np
 
 from nmt.model_options import ModelOptions
 
-from .adam import Arrays, Batch, State, start, step_of
+from .adam import Arrays, Batch
 
 ACTIVATIONS = {"relu": jax.nn.relu, "swish": jax.nn.swish}
 NORM_EPS = 1e-6
 HIDDEN = -1e8
-
-
-def init(options: ModelOptions, parameters: Mapping[str, Any]) -> State:
-    """The state before the first step."""
-    return start(parameters)
-
-
-def make_step(
-    options: ModelOptions, learning_rate: float, label_smoothing: float = 0.0
-) -> Callable[[State, Batch], tuple[State, jax.Array]]:
-    """The compiled step: forward, backward, clipping, Adam; the state's buffers are written over."""
-    return step_of(partial(loss, options, label_smoothing), learning_rate)
 
 
 def loss(options: ModelOptions, label_smoothing: float, parameters: Arrays, batch: Batch) -> jax.Array:

@@ -1,0 +1,56 @@
+"""The peers that are programs of their own: the options that say where they are, and what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from typing import NamedTuple
+
+
+class Programs(NamedTuple):
+    """Paths; empty for a program that there is not."""
+
+    pymarian: str
+    ctranslate2_python: str
+
+
+def add_pymarian(parser: argparse.ArgumentParser) -> None:
+    """The option that says where Marian is."""
+    parser.add_argument(
+        "--pymarian", default="pymarian", help="the program of that name (the one on PATH; left out if none)"
+    )
+
+
+def add_programs(parser: argparse.ArgumentParser) -> None:
+    """The options that say where Marian and CTranslate2 are."""
+    add_pymarian(parser)
+    parser.add_argument(
+        "--ctranslate2-python", default="", help="a Python that has the package ctranslate2 (left out)"
+    )
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """The option that says how many threads rows have."""
+    parser.add_argument(
+        "--threads",
+        type=int,
+        nargs="+",
+        default=[2],
+        help="of the CPU (2); '2 1' for both; ours takes a GPU if there is one",
+    )
+
+
+def find_pymarian(given: argparse.Namespace) -> str:
+    """What `add_pymarian` was answered, looked for; a message if it is not there."""
+    found = shutil.which(given.pymarian) or ""
+    if not found:
+        print(f"no program '{given.pymarian}': rows of Marian are left out (--pymarian PATH)")
+    return found
+
+
+def find_programs(given: argparse.Namespace) -> Programs:
+    """What `add_programs` was answered, looked for; a message for each that is not there."""
+    marian, ctranslate2 = find_pymarian(given), shutil.which(given.ctranslate2_python) or ""
+    if not ctranslate2:
+        print("no Python with CTranslate2: its rows are left out (--ctranslate2-python PATH)")
+    return Programs(marian, ctranslate2)
