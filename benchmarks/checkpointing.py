@@ -12,7 +12,7 @@ from collections.abc import Callable
 import jax
 
 import mgraph
-from benchmarks.measuring import Samples, Table, alternate, print_machine
+from benchmarks.measuring import Table, alternate, positive, print_machine
 from layers import EncoderLayer, TransformerConfig
 from mgraph import ExpressionGraph, Node, inits
 
@@ -32,11 +32,6 @@ def encoder(graph: ExpressionGraph, batch: int = 16, length: int = 64, dim: int 
 def gradients(graph: ExpressionGraph) -> list[jax.Array]:
     """What a step is to compute."""
     return [node.grad() for node in graph.params().trainable().values()]
-
-
-def milliseconds(samples: Samples) -> Samples:
-    """The same in another unit."""
-    return Samples(tuple(1e3 * value for value in samples.values))
 
 
 def compare_calls(rounds: int) -> None:
@@ -74,7 +69,7 @@ def compare_calls(rounds: int) -> None:
     )
     table = Table(["calls", "ms", "ratio"])
     for name, found in times.items():
-        table.row(name, milliseconds(found), found.over(times[whole]))
+        table.row(name, found.times(1e3), found.over(times[whole]))
 
 
 def compare_memory(rounds: int) -> None:
@@ -99,7 +94,7 @@ def compare_memory(rounds: int) -> None:
     table = Table(["step", "temporaries MiB", "ratio", "ms", "ratio"])
     for name, found in times.items():
         ratios = sizes[name] / sizes[first], found.over(times[first])
-        table.row(name, sizes[name], ratios[0], milliseconds(found), ratios[1])
+        table.row(name, sizes[name], ratios[0], found.times(1e3), ratios[1])
 
 
 def main() -> None:
@@ -107,8 +102,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=9, help="of the first table (%(default)s)")
-    parser.add_argument("--memory-rounds", type=int, default=3, help="of the second (%(default)s)")
+    parser.add_argument("--rounds", type=positive, default=9, help="of the first table (%(default)s)")
+    parser.add_argument("--memory-rounds", type=positive, default=3, help="of the second (%(default)s)")
     given = parser.parse_args()
     print_machine(rounds=given.rounds, layers=LAYERS)
     compare_calls(given.rounds)

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Finished, Table, finished, print_machine
+from benchmarks.measuring import Finished, Table, finished, positive, print_machine
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
 from mgraph import compile_stats
 from nmt import devices
@@ -81,10 +81,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser, ["transformer-small"])
-    parser.add_argument("--epochs", type=int, default=1, help="of the first table (%(default)s)")
+    parser.add_argument("--epochs", type=positive, default=1, help="of the first table (%(default)s)")
     parser.add_argument("--rnn", default="s2s-gru", help="the model of the second table (%(default)s)")
     parser.add_argument(
-        "--lengths", type=int, nargs="+", default=[16, 64, 256], help="of its loops (16 64 256)"
+        "--lengths", type=positive, nargs="+", default=[16, 64, 256], help="of its loops (16 64 256)"
     )
     given = parser.parse_args()
     devices.start()

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Table, print_machine
+from benchmarks.measuring import Table, positive, print_machine
 from nmt.corpus import Corpus
 from nmt.options.training import TRAIN
 from nmt.vocab import Vocab, load_vocab
@@ -101,7 +101,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--lines", type=int, default=5_000_000, help="pairs in the large text (%(default)s)")
+    parser.add_argument(
+        "--lines", type=positive, default=5_000_000, help="pairs in the large text (%(default)s)"
+    )
     parser.add_argument("--folder", help="where the text is made, and removed again (a temporary folder)")
     options = parser.parse_args()
     print_machine(lines=options.lines)

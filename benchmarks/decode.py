@@ -25,8 +25,17 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchmarks.measuring import Child, Samples, Table, alternate, finished, print_machine, share_gpu
-from benchmarks.peers.ctranslate2_decoding import CTranslate2Decoder
+from benchmarks.measuring import (
+    Child,
+    Samples,
+    Table,
+    alternate,
+    finished,
+    positive,
+    print_machine,
+    share_gpu,
+)
+from benchmarks.peers.ctranslate2_decoding import CTranslate2Decoder, CTranslate2Error
 from benchmarks.peers.programs import Programs, add_programs, add_threads, find_programs
 from benchmarks.peers.pymarian_decoding import PymarianDecoder
 from benchmarks.training.models import MODELS, NO_CACHE, command_line
@@ -84,7 +93,10 @@ def decoders(job: Job, threads: Sequence[int], sentences: int, stack: ExitStack)
         if job.programs.pymarian:
             found.append(_marian(job, number, sentences))
         if job.programs.ctranslate2_python:
-            found.append(_ctranslate2(job, number, sentences, stack))
+            try:
+                found.append(_ctranslate2(job, number, sentences, stack))
+            except CTranslate2Error as error:
+                print(f"rows of CTranslate2 are left out: {error}")
     return found
 
 
@@ -92,9 +104,13 @@ def _ours(job: Job, threads: int, sentences: int, stack: ExitStack) -> Decoder:
     options = _own_options(job, threads)
     child = Child("benchmarks.decoding.child", json.dumps({"options": options, "lines": job.lines}))
     stack.callback(child.close)
+    compiled: set[tuple[int, int]] = set()
 
     def decode(batch: int, beam: int, normalize: float) -> tuple[float, list[str]]:
         found = child.ask("decode", batch=batch, beam=beam, normalize=normalize)
+        if found["programs"] and (batch, beam) in compiled:
+            print(f"in a round that counts {found['programs']} programs were compiled")
+        compiled.add((batch, beam))
         return found["seconds"], found["lines"]
 
     def latency(beam: int, normalize: float) -> float:
@@ -229,22 +245,27 @@ def main() -> None:
     parser.add_argument("--model", help="Marian's file of a model (a transformer that nobody trained)")
     parser.add_argument("--vocabs", nargs=2, metavar=("SRC", "TRG"), help="its vocabularies")
     parser.add_argument("--input", help="a text to translate")
-    parser.add_argument("--lines", type=int, default=460, help="of it that are translated (%(default)s)")
-    parser.add_argument("--batches", type=int, nargs="+", default=[64, 16, 1], help="(64 16 1)")
-    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="(1 4)")
+    parser.add_argument("--lines", type=positive, default=460, help="of it that are translated (%(default)s)")
+    parser.add_argument("--batches", type=positive, nargs="+", default=[64, 16, 1], help="(64 16 1)")
+    parser.add_argument("--beams", type=positive, nargs="+", default=[1, 4], help="(1 4)")
     add_programs(parser)
     add_threads(parser)
-    parser.add_argument("--rounds", type=int, default=3, help="of each table (%(default)s)")
-    parser.add_argument("--latencies", type=int, default=30, help="sentences for a latency (%(default)s)")
+    parser.add_argument("--rounds", type=positive, default=3, help="of each table (%(default)s)")
+    parser.add_argument(
+        "--latencies", type=positive, default=30, help="sentences for a latency (%(default)s)"
+    )
     given = parser.parse_args()
     if len({given.model is None, given.vocabs is None, given.input is None}) > 1:
         raise SystemExit("--model, --vocabs and --input: expected all or none")
     share_gpu()
     programs = find_programs(given)
     print_machine(
-        lines=given.lines,
-        rounds=given.rounds,
         model=given.model or "made",
+        input=given.input or "made",
+        lines=given.lines,
+        threads=" ".join(map(str, given.threads)),
+        rounds=given.rounds,
+        latencies=given.latencies,
         pymarian=programs.pymarian or "none",
         ctranslate2=programs.ctranslate2_python or "none",
     )

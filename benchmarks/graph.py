@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 import layers
 import mgraph
-from benchmarks.measuring import Samples, Table, alternate, print_machine
+from benchmarks.measuring import Samples, Table, alternate, positive, print_machine
 from mgraph import ExpressionGraph, Node, inits
 from nmt import devices
 from nmt.model_options import parse_model_options
@@ -174,7 +174,7 @@ def show_recording(subjects: list[Subject]) -> None:
     table = Table(["recording", "nodes", "us a node", "key: us a node", "nodes/s", "programs anew"], width=24)
     for subject in subjects:
         seconds = alternate({"record": subject.record, "key": subject.key}, rounds=15)
-        each = {name: scaled(found, US / subject.nodes) for name, found in seconds.items()}
+        each = {name: found.times(US / subject.nodes) for name, found in seconds.items()}
         table.row(
             subject.name,
             subject.nodes,
@@ -198,7 +198,7 @@ def show_runs(subjects: list[Subject], rounds: int) -> None:
             candidates["plain"] = subject.plain
         found = alternate(candidates, rounds, warm_up=2)
         ratios = [found[name].over(found["plain"]) for name in ("anew", "again") if "plain" in found]
-        table.row(subject.name, *(scaled(samples, MS) for samples in found.values()), *ratios)
+        table.row(subject.name, *(samples.times(MS) for samples in found.values()), *ratios)
 
 
 def show_dispatch(subjects: list[Subject]) -> None:
@@ -211,7 +211,7 @@ def show_dispatch(subjects: list[Subject]) -> None:
             more = Samples(
                 tuple(US * (a - b) / subject.nodes for a, b in zip(ours.values, plain.values, strict=True))
             )
-            table.row(subject.name, scaled(ours, MS), scaled(plain, MS), more)
+            table.row(subject.name, ours.times(MS), plain.times(MS), more)
 
 
 def show_compiling(subjects: list[Subject]) -> None:
@@ -226,20 +226,15 @@ def show_compiling(subjects: list[Subject]) -> None:
         table.row(subject.name, *cells)
 
 
-def scaled(samples: Samples, factor: float) -> Samples:
-    """The same in another unit."""
-    return Samples(tuple(factor * value for value in samples.values))
-
-
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--nodes", type=int, nargs="+", default=[100, 1000, 5000], help="of the chains (%(default)s)"
+        "--nodes", type=positive, nargs="+", default=[100, 1000, 5000], help="of the chains (%(default)s)"
     )
-    parser.add_argument("--rounds", type=int, default=15, help="of the runs (%(default)s)")
+    parser.add_argument("--rounds", type=positive, default=15, help="of the runs (%(default)s)")
     parser.add_argument("--chains-only", action="store_true", help="leave the models' graphs out")
     given = parser.parse_args()
     # What is compiled here is compiled in earnest.

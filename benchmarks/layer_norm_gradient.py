@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measuring import positive
 from nmt import Trainer
 from nmt.numbers import corpus, vocabulary
 
@@ -149,10 +150,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", type=int, default=5, help="trainings of each kind")
+    parser.add_argument("--seeds", type=positive, default=5, help="trainings of each kind")
     parser.add_argument("--corpus", type=Path, help="folder of train.de, train.en, dev.de, dev.en")
     parser.add_argument("--vocab", help="the vocabulary of both sides of the corpus")
-    parser.add_argument("--updates", type=int, help="how long to train, in place of what a task says")
+    parser.add_argument("--updates", type=positive, help="how long to train, in place of what a task says")
     arguments = parser.parse_args()
     tasks = ["numbers", "corpus"] if arguments.corpus else ["numbers"]
     for task in tasks:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchmarks.measuring import Child, Table, finished, print_machine, share_gpu
+from benchmarks.measuring import Child, Table, finished, positive, print_machine, share_gpu
 from benchmarks.peers import ctranslate2_decoding, pymarian_training
 from benchmarks.peers.programs import Programs, add_programs, find_programs
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
@@ -155,10 +155,12 @@ def main() -> None:
     add_options(parser, ["transformer-small", "s2s-gru"])
     add_programs(parser)
     parser.add_argument(
-        "--threads", type=int, default=2, help="of the CPU (%(default)s); ours takes a GPU if any"
+        "--threads", type=positive, default=2, help="of the CPU (%(default)s); ours takes a GPU if any"
     )
-    parser.add_argument("--updates", type=int, default=6, help="to train for (%(default)s)")
-    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="to decode with (%(default)s)")
+    parser.add_argument("--updates", type=positive, default=6, help="to train for (%(default)s)")
+    parser.add_argument(
+        "--beams", type=positive, nargs="+", default=[1, 4], help="to decode with (%(default)s)"
+    )
     given = parser.parse_args()
     share_gpu()
     programs = find_programs(given)

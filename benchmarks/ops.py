@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchmarks.measuring import Samples, Table, alternate, print_machine
+from benchmarks.measuring import Samples, Table, alternate, positive, print_machine
 from benchmarks.operators import elementwise, reductions, shapes
 from benchmarks.operators.twin import Pair, Twin, backward, forward
 from mgraph import catalogue
@@ -53,7 +53,7 @@ def measured(twins: list[Twin], make: Callable[[Twin], Pair], rounds: int, least
         once = alternate(candidates, rounds=3)
         times = max(1, round(least / once["plain"].median))
         found = alternate({name: _repeated(run, times) for name, run in candidates.items()}, rounds, 0)
-        rows.append(Row(str(twin), *(_scaled(found[name], MS / times) for name in candidates)))
+        rows.append(Row(str(twin), *(found[name].times(MS / times) for name in candidates)))
     return rows
 
 
@@ -63,10 +63,6 @@ def _repeated(run: Callable[[], Any], times: int) -> Callable[[], Any]:
             jax.block_until_ready(run())
 
     return repeated
-
-
-def _scaled(samples: Samples, factor: float) -> Samples:
-    return Samples(tuple(factor * value for value in samples.values))
 
 
 def show(direction: str, rows: list[Row], all_rows: bool) -> None:
@@ -93,7 +89,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", metavar="NAME", help="these operators, as the catalogue has them"
     )
-    parser.add_argument("--rounds", type=int, default=9, help="of each row (%(default)s)")
+    parser.add_argument("--rounds", type=positive, default=9, help="of each row (%(default)s)")
     parser.add_argument("--least", type=float, default=0.002, help="seconds of a round (%(default)s)")
     parser.add_argument("--slow", action="store_true", help="print rows with a ratio above 1.1 only")
     given = parser.parse_args()

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks.measuring import Samples, Table, alternate, print_machine
+from benchmarks.measuring import Table, alternate, positive, print_machine
 from mgraph import Adam
 from nmt import devices
 from nmt.corpus import TrainingBatch
@@ -139,7 +139,7 @@ def show_growth(
         table = Table([f"{what}: {axis}", "ms", "of the first", "words/s"], width=24)
         for value, size in sizes.items():
             seconds = found[str(value)]
-            milliseconds = Samples(tuple(MS * s for s in seconds.values))
+            milliseconds = seconds.times(MS)
             words = seconds.rates(size.batch * size.length)
             table.row(f"{value:,}", milliseconds, seconds.over(first), words)
         print()
@@ -162,7 +162,7 @@ def show_devices(used: Sequence[jax.Device], size: Size, dim: int, rounds: int) 
         trainer = trainers[name]
         table.row(
             name,
-            Samples(tuple(MS * s for s in seconds.values)),
+            seconds.times(MS),
             seconds.over(found["one device"]),
             trainer.held / MIB,
             trainer.memory(batch) / MIB,
@@ -175,10 +175,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--axes", nargs="*", choices=AXES, default=list(AXES), help="what changes (all)")
-    parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
-    parser.add_argument("--devices", type=int, default=2, help="of the CPU; 1: none share (%(default)s)")
+    parser.add_argument("--rounds", type=positive, default=5, help="(%(default)s)")
+    parser.add_argument("--devices", type=positive, default=2, help="of the CPU; 1: none share (%(default)s)")
     parser.add_argument("--gpu", action="store_true", help="all GPUs instead of devices of the CPU")
-    parser.add_argument("--dim", type=int, default=128, help="of the model that devices share (%(default)s)")
+    parser.add_argument(
+        "--dim", type=positive, default=128, help="of the model that devices share (%(default)s)"
+    )
     given = parser.parse_args()
     used = devices.start_all(0, ("all",)) if given.gpu else devices.start_all(cpu_devices=given.devices)
     print_machine(rounds=given.rounds, devices=len(used))

@@ -37,6 +37,7 @@ from benchmarks.measuring import (
     print_machine,
     share_gpu,
 )
+from benchmarks.measuring.options import natural, positive
 from benchmarks.peers import pymarian_training
 from benchmarks.peers.programs import add_pymarian, add_threads, find_pymarian
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
@@ -187,14 +188,25 @@ def main() -> None:
     add_options(parser, ["transformer-small", "s2s-gru"])
     add_pymarian(parser)
     add_threads(parser)
-    parser.add_argument("--updates", type=int, default=12, help="that count, in a round (%(default)s)")
-    parser.add_argument("--skipped", type=int, default=4, help="updates before those (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="of the first table (%(default)s)")
-    parser.add_argument("--epochs", type=int, default=1, help="rounds of the second table; 0: leave it out")
+    parser.add_argument("--updates", type=positive, default=12, help="that count, in a round (%(default)s)")
+    parser.add_argument("--skipped", type=natural, default=4, help="updates before those (%(default)s)")
+    parser.add_argument("--rounds", type=positive, default=3, help="of the first table (%(default)s)")
+    parser.add_argument(
+        "--epochs", type=natural, default=1, help="rounds of the second table; 0: leave it out"
+    )
     given = parser.parse_args()
     share_gpu()
     pymarian = find_pymarian(given)
-    print_machine(mini_batch=given.mini_batch, rounds=given.rounds, pymarian=pymarian or "none")
+    print_machine(
+        corpus=" ".join(given.train_sets or ["made"]),
+        mini_batch=given.mini_batch,
+        max_length=given.max_length,
+        updates=given.updates,
+        skipped=given.skipped,
+        rounds=given.rounds,
+        epochs=given.epochs,
+        pymarian=pymarian or "none",
+    )
     own_threads = tuple(given.threads) if jax.default_backend() == "cpu" else (0,)
     with tempfile.TemporaryDirectory() as folder:
         for model in given.models:

@@ -8,6 +8,8 @@ import jax
 
 from .errors import DeviceError
 
+_DEFAULT = "jax_default_device"
+
 
 def find_device(number: int, kind: str) -> jax.Device:
     """The JAX device ``number`` of ``kind``; ``DeviceError`` that lists what there is."""
@@ -32,6 +34,9 @@ def device_name(device: jax.Device | None) -> str:
 
 def platform_of(device: jax.Device | None) -> str:
     """The platform of a device, or of JAX's default one: ``cpu``, ``gpu``, ``tpu``."""
+    device = device or getattr(jax.config, _DEFAULT)
+    if isinstance(device, str):
+        return device
     return str(device.platform) if device else jax.default_backend()
 
 

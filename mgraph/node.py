@@ -98,10 +98,10 @@ class Node(metaclass=NodeMeta):
     """Children that hold indices: of an integer type, outside the common element type."""
     composite: ClassVar[bool] = False
     """Whether the operator runs a recorded body itself (``evaluate``) and needs no rule of its own."""
-    kept: ClassVar[bool] = False
+    computed_once: ClassVar[bool] = False
     """Whether a compiled program keeps a value that several nodes read. XLA may fuse it into each of them
     instead, and with it what it is made of: along residual connections that is all layers before."""
-    dear: ClassVar[bool] = False
+    stored_by_loops: ClassVar[bool] = False
     """Whether the value is dearer to compute again than to keep, so that loops keep it of every step."""
     differentiable: ClassVar[bool] = False
     """Whether the class has a backward rule; derived."""

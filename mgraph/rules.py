@@ -1,7 +1,7 @@
 """Rules: how an operator's value and gradient enter a JAX program.
 
-This is the one place that says ``jax.custom_vjp``. There is one per node class and rule set, made on first
-use. Rule sets: ``"rules"`` are the hand-written ``backward_ops``; ``"jax"`` is JAX's own differentiation of
+An operator is a ``jax.custom_vjp``, one per node class and rule set, made on first use. Rule sets:
+``"rules"`` are the hand-written ``backward_ops``; ``"jax"`` is JAX's own differentiation of
 ``forward_ops``; ``"marian"`` is the hand-written rules, but Marian's own where Marian's differ from the
 right ones (registered with ``derivative``).
 """
@@ -112,6 +112,29 @@ def gradients_of(
         first = str(e).strip().split("\n")[0]
         raise GradientError(f"{cls.__name__}.backward_ops failed: {type(e).__name__}: {first}") from e
     return checked(cls, gradients, trained, values)
+
+
+def row_gradients(
+    operator: Any, rule_set: str, trained: tuple[bool, ...], adj: Any, value: Any, values: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """One gradient per child, ``None`` where none flows."""
+    if operator.composite or rule_set == "jax":
+        _, pull = jax.vjp(lambda *v: evaluate(operator, rule_set, trained, v), *values)
+        full = jax.tree.map(_or_float0, adj, value, is_leaf=lambda a: a is None)
+        gradients = tuple(g if t else None for g, t in zip(pull(full), trained, strict=True))
+    else:
+        cls = type(operator)
+        gradients = gradients_of(cls, backward_of(cls, rule_set), operator, trained, adj, value, values)
+    return without_float0(gradients)
+
+
+def without_float0(gradients: Any) -> Any:
+    """Gradients with ``None`` for JAX's float0, the gradients of integers: no array, and no number."""
+    return jax.tree.map(lambda g: None if g.dtype == jax.dtypes.float0 else g, gradients)
+
+
+def _or_float0(adj: Any, value: Any) -> Any:
+    return np.zeros(value.shape, jax.dtypes.float0) if adj is None else adj
 
 
 def checked(

@@ -14,6 +14,7 @@ Shape = tuple[int, ...]
 
 def as_shape(value: Any) -> Shape:
     """A tuple of non-negative ints from an int or a sequence of ints; else ``ShapeError``."""
+    # A tuple is iterable too, but to ask that takes longer than all the rest.
     items: Iterable[Any] = value if isinstance(value, tuple | Iterable) else (value,)
     try:
         shape = tuple(map(operator.index, items))

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -22,6 +23,10 @@ VARIABLE = "MGRAPH_COMPILATION_CACHE"
 NONE = "none"
 MOST_BYTES = 2 << 30
 """How large the folder may be when a process begins; more is deleted, what was unused longest first."""
+FOLDER = "jax_compilation_cache_dir"
+SHORTEST = "jax_persistent_cache_min_compile_time_secs"
+PROGRAM, ACCESS = "-cache", "-atime"
+"""How the names of JAX's files end: of a program, and of a file that says when it was used last."""
 _NEVER = 1e9
 """Seconds of compiling from which on a program is worth keeping, where nothing can be written."""
 
@@ -32,25 +37,32 @@ def use(folder: str = "") -> None:
     folder: which one, or ``none``; empty for what ``MGRAPH_COMPILATION_CACHE`` says, or else
     ``$XDG_CACHE_HOME/mgraph/programs``, by default ``~/.cache/mgraph/programs``.
 
-    Changes nothing if JAX has a folder already: only the first call counts. One that cannot be made is
+    Changes nothing if JAX has a folder already, its own or that of the first call. One that cannot be made is
     passed over with a warning; one that cannot be written is only read.
     """
-    if jax.config.values["jax_compilation_cache_dir"]:
+    present = getattr(jax.config, FOLDER)
+    if present:
+        named = Path(os.path.expanduser(folder))
+        if folder and folder.lower() != NONE and not Path(present).is_relative_to(named):
+            logger.warning("[device] compilation cache: %s, which JAX has already; not %s", present, folder)
         return
     folder = folder or os.environ.get(VARIABLE, "") or str(default_folder())
-    if folder == NONE:
+    if folder.lower() == NONE:
         return
-    whole = Path(folder).expanduser()
-    path = whole / processor()
     try:
+        whole = Path(folder).expanduser()
+        path = whole / processor()
         path.mkdir(parents=True, exist_ok=True)
-        prune(whole, MOST_BYTES)
-    except OSError as error:
-        logger.warning("[device] no compilation cache: %s: %s", path, error.strerror)
+    except (OSError, RuntimeError) as error:  # the latter where there is no home
+        reason = getattr(error, "strerror", None) or error
+        logger.warning("[device] no compilation cache: %s: %s", folder, reason)
         return
-    writable = os.access(path, os.W_OK | os.X_OK)
-    jax.config.update("jax_compilation_cache_dir", str(path))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0 if writable else _NEVER)
+    prune(whole, MOST_BYTES)
+    jax.config.update(FOLDER, str(path))
+    if not os.access(path, os.W_OK | os.X_OK):
+        jax.config.update(SHORTEST, _NEVER)
+    elif SHORTEST.upper() not in os.environ:
+        jax.config.update(SHORTEST, 0.0)
 
 
 def default_folder() -> Path:
@@ -70,18 +82,19 @@ def processor() -> str:
 
 
 def prune(folder: Path, most: int) -> None:
-    """Delete files of a cache, those first that were read or written longest ago, until at most so many bytes
-    are left. Other processes may use it at the same time."""
+    """Delete programs of a cache, those first that were read or written longest ago, until at most so many
+    bytes are left. Nothing else that is in the folder is touched, nor what cannot be deleted. Other processes
+    may use it at the same time."""
     found = []
-    for path in folder.glob("*/*"):
-        try:
+    for path in folder.glob(f"{platform.machine()}-*/*{PROGRAM}"):
+        with suppress(OSError):
             state = path.stat()
-        except FileNotFoundError:
-            continue
-        found.append((max(state.st_atime, state.st_mtime), path, state.st_size))
+            found.append((max(state.st_atime, state.st_mtime), path, state.st_size))
     excess = sum(size for _, _, size in found) - most
     for _, path, size in sorted(found):
         if excess <= 0:
             break
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+            path.with_name(path.name.removesuffix(PROGRAM) + ACCESS).unlink(missing_ok=True)
         excess -= size

@@ -9,9 +9,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-import jax
 import numpy as np
 
+from mgraph.device import platform_of
+from mgraph.running.programs import callers_settings
 from nmt import compilation_cache, devices
 from nmt.data.alignment import read_alignment
 from nmt.data.batches import BATCH_OPTIONS, Sample, maxi_batches
@@ -67,6 +68,9 @@ class Translator:
     Wherever lines are taken, that is one text for each source of the models (one for a language model, too:
     only the number of its words counts), and with ``force_decode`` one more, of the first words of the
     translations. With ``tsv`` it is one text whose lines hold all that, separated by tabs.
+
+    On a CPU up to `cpu_threads` batches, at most 8, are searched at once, each in memory of its own; the
+    size of a batch is ``mini_batch``.
 
     Files are read once, here; a second call reads none, and compiles nothing for lengths and
     batch sizes of a bucket that it has seen.
@@ -256,14 +260,16 @@ class Translator:
         if at_once:
             groups = [chain.from_iterable(groups)]
         before = self._seen
+        settings = callers_settings()
 
         def search(batch: list[Sample]) -> list[Translation]:
             numbers = [before + sample.line for sample in batch]
-            return self._translate_batch(batch, numbers, attention, n_best)
+            with settings():
+                return self._translate_batch(batch, numbers, attention, n_best)
 
         with ThreadPoolExecutor(self._workers()) as pool:
             for group in groups:
-                for translations in pool.map(search, group):
+                for translations in pool.map(search, list(group)):
                     for translation in translations:
                         self._seen = max(self._seen, before + translation.line + 1)
                         finished.add(translation.line, translation)
@@ -272,7 +278,7 @@ class Translator:
 
     def _workers(self) -> int:
         """How many batches are searched at once: few kernels of a search keep several cores busy."""
-        if jax.default_backend() != "cpu":
+        if platform_of(None) != "cpu":
             return 1
         return min(self.options["cpu_threads"] or devices.cores(), MOST_WORKERS)
 

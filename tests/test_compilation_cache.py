@@ -70,11 +70,17 @@ def test_none_is_none(settings, monkeypatch, tmp_path: Path) -> None:
     assert settings[0] == (SETTINGS[0], str(tmp_path / processor()))
 
 
-def test_jaxs_own_folder_stays(tmp_path: Path) -> None:
+def test_jaxs_own_folder_stays(caplog, tmp_path: Path) -> None:
     jax.config.update(SETTINGS[0], str(tmp_path / "own"))
     try:
         compilation_cache.use(str(tmp_path / "ours"))
         assert jax.config.jax_compilation_cache_dir == str(tmp_path / "own")
+        assert f"{tmp_path / 'own'}, which JAX has already; not {tmp_path / 'ours'}" in caplog.text
+        caplog.clear()
+        compilation_cache.use()
+        compilation_cache.use("None")
+        compilation_cache.use(str(tmp_path / "own"))
+        assert not caplog.text
     finally:
         jax.config.update(SETTINGS[0], None)
     assert not (tmp_path / "ours").exists()
@@ -92,13 +98,55 @@ def test_what_cannot_be_written_is_only_read(settings, monkeypatch, tmp_path: Pa
     assert settings[1][0] == SETTINGS[1] and settings[1][1] > 1e6
 
 
+def test_what_cannot_be_written_is_used_though_it_is_too_large(settings, monkeypatch, tmp_path: Path) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(compilation_cache, "MOST_BYTES", 0)
+    (tmp_path / processor()).mkdir()
+    (tmp_path / processor() / "jit_f-0-cache").write_bytes(bytes(9))
+    monkeypatch.setattr(Path, "unlink", refuse)
+    compilation_cache.use(str(tmp_path))
+    assert settings[0] == (SETTINGS[0], str(tmp_path / processor()))
+
+
+def test_without_a_home_there_is_no_default(settings, monkeypatch, caplog) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    compilation_cache.use()
+    assert settings == [] and "no compilation cache" in caplog.text
+
+
+def test_the_shortest_time_of_the_user_stays(settings, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(SETTINGS[1].upper(), "3")
+    compilation_cache.use(str(tmp_path))
+    assert [name for name, _ in settings] == [SETTINGS[0]]
+
+
 def test_what_was_unused_longest_goes_first(tmp_path: Path) -> None:
-    (tmp_path / "cpu").mkdir()
+    folder = tmp_path / processor()
+    folder.mkdir()
     for age, name in enumerate(("new", "read", "old", "oldest")):
-        path = tmp_path / "cpu" / name
+        path = folder / f"{name}-cache"
         path.write_bytes(bytes(100))
         os.utime(path, (1e9 - age if name != "read" else 2e9, 1e9 - age))
     prune(tmp_path, 400)
-    assert len([*tmp_path.glob("*/*")]) == 4
+    assert len([*folder.iterdir()]) == 4
     prune(tmp_path, 250)
-    assert {path.name for path in tmp_path.glob("*/*")} == {"new", "read"}
+    assert {path.name for path in folder.iterdir()} == {"new-cache", "read-cache"}
+
+
+def test_what_is_no_program_is_never_deleted(tmp_path: Path) -> None:
+    """The folder may be one in which there is much else."""
+    folder = tmp_path / processor()
+    others = [tmp_path / "corpus" / "train.en", tmp_path / "corpus" / "all-cache", folder / "notes"]
+    for path in others:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(100))
+    (folder / "jit_f-0-cache").mkdir()
+    (folder / "jit_f-1-cache").write_bytes(bytes(100))
+    (folder / "jit_f-1-atime").write_bytes(bytes(8))
+    prune(tmp_path, 0)
+    assert {*tmp_path.glob("*/*")} == {*others, folder / "jit_f-0-cache"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ from leaves import param, value
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, Node, inits
+from mgraph.ops.arithmetic import PlusNodeOp
+from mgraph.ops.norm import NormalizationNodeOp
+from mgraph.running.programs import PROGRAMS
 
 
 @pytest.fixture
@@ -95,3 +100,27 @@ def test_an_analysis_sees_the_present_values_of_a_graph_that_went_on(graph: Expr
     graph.assign(w, mgraph.remove_as_root(w * 2))
     assert len(graph.fusion_report().kernels) == 1 and graph.memory().needed > 0
     assert top.scalar() == 3 and w.val().tolist() == [2, 2, 2]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="what XLA fuses depends on the platform")
+def test_values_along_residual_connections_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left alone, XLA fuses each layer's sum and norm, and those of all before, into all that read them."""
+
+    def additions() -> int:
+        mgraph.clear_programs()
+        graph = ExpressionGraph()
+        h = graph.param("x", (64, 128))
+        for i in range(6):
+            w = graph.param(f"w{i}", (128, 128))
+            scale, shift = (graph.param(f"{name}{i}", (1, 128)) for name in ("scale", "shift"))
+            h = mgraph.layer_norm(h + mgraph.relu(mgraph.dot(h, w)), scale, shift)
+        mgraph.sum(mgraph.flatten(h * h))
+        graph.forward()
+        graph.backward()
+        [program] = PROGRAMS._programs.values()
+        return len(re.findall(r" add\(", program.compiled.as_text()))
+
+    barred = additions()
+    for cls in (PlusNodeOp, NormalizationNodeOp):
+        monkeypatch.setattr(cls, "computed_once", False)
+    assert 2 * barred < additions()

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.search.reordering import LARGE, reordered
+from nmt.search.reordering import LARGE, _gathered, _in_place, reordered
 
 reordering = jax.jit(reordered)
 
@@ -35,7 +35,16 @@ def test_each_living_hypothesis_gets_the_state_of_its_origin(
 
 
 def test_a_sentence_whose_hypotheses_are_done_is_not_touched() -> None:
-    cache = jnp.arange(4 * LARGE, dtype=jnp.float32).reshape(4, LARGE)
-    origins = jnp.asarray([[1, 0], [1, 0]])
-    made = reordering(cache, origins, jnp.asarray([[True, True], [False, False]]))
-    np.testing.assert_array_equal(made, cache[np.array([1, 0, 2, 3])])
+    cache = jnp.arange(6 * LARGE, dtype=jnp.float32).reshape(6, LARGE)
+    origins = jnp.asarray([[1, 0], [1, 0], [1, 0]])
+    made = reordering(cache, origins, jnp.asarray([[True, True], [False, False], [False, True]]))
+    np.testing.assert_array_equal(made, cache[np.array([1, 0, 2, 3, 4, 4])])
+
+
+def test_every_platforms_way_is_the_same() -> None:
+    random = np.random.default_rng(0)
+    caches = [jnp.asarray(random.normal(size=(12, 5)).astype(np.float32))]
+    chosen = random.integers(0, 3, (4, 3)).astype(np.int32)
+    rows = (np.arange(4)[:, None] * 3 + chosen).reshape(-1)
+    for way in (_in_place, _gathered):
+        np.testing.assert_array_equal(way(caches, jnp.asarray(chosen), rows)[0], caches[0][rows])

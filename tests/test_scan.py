@@ -10,6 +10,7 @@ import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GraphError, ShapeError, inits, scan
+from mgraph.ops.product import AffineNodeOp
 
 XS = np.random.default_rng(0).standard_normal((6, 2, 3)).astype(np.float32)
 
@@ -229,3 +230,39 @@ def test_gradients_of_weights_are_products_after_the_loop() -> None:
 
     assert "2,4" in in_loops("rules") and "4,4" not in in_loops("rules")
     assert "4,4" in in_loops("jax")
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_loop_without_steps_returns_its_first_state(inference: bool) -> None:
+    graph = ExpressionGraph(inference)
+    first = graph.param("first", (2, 3), inits.ones())
+    last, results = scan(lambda h, x: (h * x, h + x), first, graph.zeros((0, 2, 3)))
+    loss = mgraph.sum(mgraph.flatten(last))
+    graph.forward()
+    assert loss.scalar() == 6 and results.val().shape == (0, 2, 3)
+    if not inference:
+        graph.backward()
+        np.testing.assert_array_equal(first.grad(), np.ones((2, 3)))
+
+
+def test_a_products_own_rule_sees_its_value_in_every_step() -> None:
+    """The gradient of a weight is only left for after the loop where the rule is a product's."""
+
+    class AffineRelu(AffineNodeOp):
+        type = "affine_relu"
+
+        def forward_ops(self, a, b, bias):
+            return jax.nn.relu(super().forward_ops(a, b, bias))
+
+        def backward_ops(self, adj, val, a, b, bias):
+            return super().backward_ops(adj * (val > 0), val, a, b, bias)
+
+    graph = ExpressionGraph()
+    w, b = graph.param("W", (3, 3)), graph.param("b", (1, 3), inits.zeros())
+    last, _ = scan(
+        lambda h, x: (AffineRelu(h + x, w, b), ()),
+        graph.zeros((2, 3)),
+        graph.constant(XS.shape, inits.from_tensor(XS)),
+    )
+    report = mgraph.check_gradients(mgraph.sum(mgraph.flatten(last)))
+    assert report.ok, report

@@ -21,6 +21,7 @@ from nmt.search.beam_search import BeamSearch
 from nmt.search.choice import best_candidates
 from nmt.search.history import best_hypotheses
 from nmt.search.hypothesis import Hypothesis
+from nmt.search.sampling import Sampling
 from nmt.search.shortlist import Lexicon, Shortlist
 
 EOS, UNK, CONTROL = 2, 4, 1
@@ -205,10 +206,11 @@ def test_finds_what_the_plain_search_finds(seed, eos, sources, allow, **options)
     sources=st.lists(sentences, min_size=3, max_size=4),
     prefixes=st.lists(st.lists(st.integers(0, 10), max_size=5), min_size=4, max_size=4),
     allow=st.booleans(),
+    n_best=st.booleans(),
 )
-def test_forced_words_narrow_a_beam_only_while_they_last(seed, sources, prefixes, allow):
+def test_forced_words_narrow_a_beam_only_while_they_last(seed, sources, prefixes, allow, n_best):
     """Words in a prefix may be suppressed ones; ``</s>`` in it leaves the word free."""
-    options = {"beam_size": 4, "n_best": True, "allow_unk": allow, "allow_special": allow}
+    options = {"beam_size": 4, "n_best": n_best, "allow_unk": allow, "allow_special": allow}
     model, prefixes = ToyModel(seed, 11), prefixes[: len(sources)]
     found = beam_search([model], **options).search(sources, prefixes=[[*words, EOS] for words in prefixes])
     for source, words, hypotheses in zip(sources, prefixes, found, strict=True):
@@ -219,12 +221,13 @@ def test_forced_words_narrow_a_beam_only_while_they_last(seed, sources, prefixes
     seed=st.integers(0, 10_000),
     sources=st.lists(sentences, min_size=3, max_size=4),
     first=st.sampled_from([0, 3, 9]),
+    n_best=st.booleans(),
 )
-def test_only_what_is_listed_is_found(seed, sources, first):
+def test_only_what_is_listed_is_found(seed, sources, first, n_best):
     random = np.random.default_rng(seed)
     lexicon = Lexicon(np.arange(21), random.integers(0, 21, 20).astype(np.int32), first, 1)
     shortlist, model = Shortlist(lexicon, 21), ToyModel(seed, 21, 2.0)
-    options = {"beam_size": 4, "n_best": True}
+    options = {"beam_size": 4, "n_best": n_best}
     found = beam_search([model], shortlist=shortlist, **options).search(sources)
     for source, hypotheses in zip(sources, found, strict=True):
         listed = shortlist.candidates(source)
@@ -232,13 +235,16 @@ def test_only_what_is_listed_is_found(seed, sources, first):
 
 
 @given(
-    seed=st.integers(0, 10_000), source=sentences, weights=st.tuples(st.floats(0.1, 2), st.floats(-0.5, 2))
+    seed=st.integers(0, 10_000),
+    source=sentences,
+    weights=st.tuples(st.floats(0.1, 2), st.floats(-0.5, 2)),
+    n_best=st.booleans(),
 )
-def test_an_ensemble_adds_weighted_log_probabilities(seed, source, weights):
+def test_an_ensemble_adds_weighted_log_probabilities(seed, source, weights, n_best):
     models = [ToyModel(seed, 11), ToyModel(seed + 1, 11)]
     source = [7, *source]
-    [found] = beam_search(models, weights, beam_size=3, n_best=True).search([source])
-    assert_same(found, plain_search(models, weights, source, beam_size=3, n_best=True))
+    [found] = beam_search(models, weights, beam_size=3, n_best=n_best).search([source])
+    assert_same(found, plain_search(models, weights, source, beam_size=3, n_best=n_best))
     for hypothesis in found:
         total = np.dot(weights, hypothesis.scorer_scores)
         np.testing.assert_allclose(hypothesis.path_score, total, rtol=1e-4, atol=1e-5)
@@ -298,15 +304,17 @@ def test_an_empty_source_ends_at_once_with_score_0():
         assert hypothesis.finished
 
 
-def test_long_sentences_go_on_while_the_others_are_done():
+@pytest.mark.parametrize("normalize", [0.0, 0.6])
+def test_long_sentences_go_on_while_the_others_are_done(normalize):
     """There are several stages; each has fewer sentences or larger caches than the one before."""
     model = ToyModel(11, 11, eos=-5.0)
     sources = [[word, EOS] for word in range(13)]
     sources[3], sources[0], sources[11] = ([*range(5, 5 + n), EOS] for n in (4, 14, 13))
-    options = {"beam_size": 3, "n_best": True, "max_length_factor": 16.0}
-    found = beam_search([model], **options).search(sources)
-    for source, hypotheses in zip(sources, found, strict=True):
-        assert_same(hypotheses, plain_search([model], [1.0], source, **options))
+    options = {"beam_size": 3, "normalize": normalize, "max_length_factor": 16.0}
+    for n_best in (False, True):
+        found = beam_search([model], n_best=n_best, **options).search(sources)
+        for source, hypotheses in zip(sources, found, strict=True):
+            assert_same(hypotheses, plain_search([model], [1.0], source, n_best=n_best, **options))
     lengths = [max(len(h.words) for h in hypotheses) for hypotheses in found]
     assert sorted(lengths)[-4] < 48 < lengths[3] < 96 < min(lengths[0], lengths[11])
 
@@ -321,8 +329,10 @@ def test_a_search_for_the_best_ends_when_no_other_can_become_it(monkeypatch):
     monkeypatch.setattr(search_module, "best_hypotheses", counting)
     model, sources = ToyModel(7, 11, eos=1.0), [[5, 6, 7, EOS], [8, 9, EOS]]
     options = {"beam_size": 6, "max_length_factor": 16.0}
-    for further in ({}, {"n_best": True}, {"word_penalty": -0.1}, {"skip_cost": True}):
+    drawn = Sampling("full")
+    for further in ({}, {"n_best": True}, {"word_penalty": -0.1}, {"skip_cost": True}, {"sampling": drawn}):
         beam_search([model], **options, **further).search(sources)
+    beam_search([model, model], [2.0, -1.0], **options).search(sources)
     best, *others = steps
     assert all(2 * best < other for other in others), steps
 

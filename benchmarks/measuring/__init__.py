@@ -2,6 +2,7 @@
 
 from .children import Child, answering
 from .machine import print_machine, share_gpu
+from .options import positive
 from .processes import Finished, ProcessError, finished
 from .rounds import Samples, alternate
 from .table import Table
@@ -15,6 +16,7 @@ __all__ = [
     "alternate",
     "answering",
     "finished",
+    "positive",
     "print_machine",
     "share_gpu",
 ]

@@ -33,6 +33,10 @@ class Samples:
         """The ratio of this figure to another's, round by round."""
         return Samples(tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
 
+    def times(self, factor: float) -> Samples:
+        """The same in another unit."""
+        return Samples(tuple(factor * value for value in self.values))
+
     def rates(self, amount: float) -> Samples:
         """So much in a second, where these are the seconds that it took."""
         return Samples(tuple(amount / seconds for seconds in self.values))

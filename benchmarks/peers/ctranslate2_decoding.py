@@ -16,8 +16,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+
+class CTranslate2Error(Exception):
+    """CTranslate2 failed."""
+
+
 CONFIGURATION = "special:model.yml"
 CONVERTED = "converted"
+TABLES = (("encoder_Wemb", "Wemb"), ("decoder_Wemb", "Wemb"))
+"""Names that the embeddings of source and target may have."""
 
 
 class CTranslate2Decoder:
@@ -71,7 +78,7 @@ class CTranslate2Decoder:
         stdin.flush()
         answer = stdout.readline()
         if not answer:
-            raise RuntimeError("CTranslate2 failed; its message is above")
+            raise CTranslate2Error("CTranslate2 failed; its message is above")
         return json.loads(answer)
 
     def __enter__(self) -> CTranslate2Decoder:
@@ -98,7 +105,20 @@ def convert(model: str, vocabs: Sequence[str], folder: str) -> None:
     arrays[CONFIGURATION] = np.frombuffer(text, np.int8)
     copy = Path(folder, "for-ctranslate2.npz")
     np.savez(copy, **arrays)
-    converters.MarianConverter(str(copy), list(vocabs)).convert(str(Path(folder, CONVERTED)))
+    sizes = [len(arrays[next(name for name in names if name in arrays)]) for names in TABLES]
+    cut = [_cut(vocab, size, folder) for vocab, size in zip(vocabs, sizes, strict=True)]
+    converters.MarianConverter(str(copy), cut).convert(str(Path(folder, CONVERTED)))
+
+
+def _cut(vocab: str, size: int, folder: str) -> str:
+    """The path of a vocabulary in YAML without the words that a model has no room for, as Marian reads it."""
+    lines = Path(vocab).read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if int(line.rpartition(":")[2]) < size]
+    if len(kept) == len(lines):
+        return vocab
+    path = Path(folder, f"{size}.{Path(vocab).name}")
+    path.write_text("".join(kept), encoding="utf-8")
+    return str(path)
 
 
 def serve() -> None:

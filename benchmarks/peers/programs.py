@@ -6,6 +6,8 @@ import argparse
 import shutil
 from typing import NamedTuple
 
+from benchmarks.measuring import positive
+
 
 class Programs(NamedTuple):
     """Paths; empty for a program that there is not."""
@@ -17,7 +19,7 @@ class Programs(NamedTuple):
 def add_pymarian(parser: argparse.ArgumentParser) -> None:
     """The option that says where Marian is."""
     parser.add_argument(
-        "--pymarian", default="pymarian", help="the program of that name (the one on PATH; left out if none)"
+        "--pymarian", default="pymarian", help="the program (the one on PATH; 'none': Marian is left out)"
     )
 
 
@@ -33,7 +35,7 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     """The option that says how many threads rows have."""
     parser.add_argument(
         "--threads",
-        type=int,
+        type=positive,
         nargs="+",
         default=[2],
         help="of the CPU (2); '2 1' for both; ours takes a GPU if there is one",
@@ -41,16 +43,21 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 
 
 def find_pymarian(given: argparse.Namespace) -> str:
-    """What `add_pymarian` was answered, looked for; a message if it is not there."""
+    """What `add_pymarian` was answered, looked for; a message if it is not there, and the end if another than
+    the one on PATH was asked for."""
     found = shutil.which(given.pymarian) or ""
+    if not found and given.pymarian not in ("pymarian", "none"):
+        raise SystemExit(f"--pymarian: there is no program {given.pymarian!r}")
     if not found:
-        print(f"no program '{given.pymarian}': rows of Marian are left out (--pymarian PATH)")
+        print("no pymarian: rows of Marian are left out (--pymarian PATH)")
     return found
 
 
 def find_programs(given: argparse.Namespace) -> Programs:
     """What `add_programs` was answered, looked for; a message for each that is not there."""
     marian, ctranslate2 = find_pymarian(given), shutil.which(given.ctranslate2_python) or ""
+    if given.ctranslate2_python and not ctranslate2:
+        raise SystemExit(f"--ctranslate2-python: there is no program {given.ctranslate2_python!r}")
     if not ctranslate2:
         print("no Python with CTranslate2: its rows are left out (--ctranslate2-python PATH)")
     return Programs(marian, ctranslate2)

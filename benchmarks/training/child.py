@@ -111,7 +111,6 @@ class Timing:
         return {
             "shapes": len(shapes),
             "seconds": time.perf_counter() - start,
-            "device": jax.devices()[0].device_kind,
         }
 
     def run(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measuring import positive
 from benchmarks.training.text import write_text
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -57,8 +58,10 @@ def add_options(parser: argparse.ArgumentParser, default: list[str]) -> None:
         help="a corpus (a made one of 3,000 pairs, their lengths as in Europarl)",
     )
     parser.add_argument("--vocabs", nargs=2, metavar=("SRC", "TRG"), help="its vocabularies")
-    parser.add_argument("--mini-batch", type=int, default=64, help="sentences in a batch (%(default)s)")
-    parser.add_argument("--max-length", type=int, default=100, help="most words of a sentence (%(default)s)")
+    parser.add_argument("--mini-batch", type=positive, default=64, help="sentences in a batch (%(default)s)")
+    parser.add_argument(
+        "--max-length", type=positive, default=100, help="most words of a sentence (%(default)s)"
+    )
 
 
 def training_options(model: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:

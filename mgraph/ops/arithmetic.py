@@ -35,7 +35,7 @@ class ElementBinaryNodeOp(NaryNodeOp):
 
 class PlusNodeOp(ElementBinaryNodeOp):
     type = "+"
-    kept = True
+    computed_once = True
     cases = _BROADCASTS
 
     def forward_ops(self, a: Array, b: Array) -> Array:

@@ -191,7 +191,7 @@ def lstm_ops_o(cell: Node, xW: Node, sU: Node, b: Node) -> Node:
 
 class AttentionNodeOp(FloatNodeOp):
     type = "Att-ops"
-    dear = True
+    stored_by_loops = True
     color = "yellow"
     cases = (
         Case((5, 1), (3, 4, 5), (1, 4, 5)),

@@ -15,11 +15,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..rules import backward_of, evaluate, gradients_of
-from ..running.interpreter import row_gradients
+from ..rules import backward_of, evaluate, gradients_of, row_gradients
 from ..tape import Structure, is_leaf
 from .cells import CellNodeOp
-from .product import ProductNodeOp
+from .product import PRODUCTS
 
 Values = tuple[Any, ...]
 
@@ -77,7 +76,7 @@ class Loop:
     @cached_property
     def kept(self) -> list[int]:
         """The rows whose values the backward loop does not compute again."""
-        return [i for i, row in enumerate(self.rows) if not is_leaf(row) and row[0].dear]
+        return [i for i, row in enumerate(self.rows) if not is_leaf(row) and row[0].stored_by_loops]
 
     @cached_property
     def late(self) -> dict[int, tuple[bool, ...]]:
@@ -86,7 +85,7 @@ class Loop:
         fixed = set(self.fixed)
         found = {}
         for i, (head, *children) in enumerate(self.rows):
-            if isinstance(head, ProductNodeOp) and not head.trans_a and children[0] not in fixed:
+            if _is_plain_product(head, self.rule_set) and not head.trans_a and children[0] not in fixed:
                 chosen = tuple(k in fixed and self.flags[k] for k in children)
                 if self.flags[i] and any(chosen):
                     found[i] = chosen
@@ -132,6 +131,12 @@ class Loop:
                 values[i] = evaluate(row[0], self.rule_set, trained, tuple(values[k] for k in row[1:]))
 
 
+def _is_plain_product(head: Any, rule_set: str) -> bool:
+    """Whether the rule is that of a product, which needs no value, and not one that a user has made of it."""
+    cls = type(head)
+    return cls in PRODUCTS and backward_of(cls, rule_set) is cls.backward_ops
+
+
 def _at(x: Any, t: Any, blocks: int = 1) -> Any:
     """Step ``t`` of what has been stacked.
 
@@ -153,7 +158,7 @@ def run(loop: Loop, *values: Any) -> Values:
 
 
 def _forward(loop: Loop, values: Values) -> tuple[Values, Any]:
-    """What ``run`` returns, and what is kept for the way back: states before each step, and dear rows."""
+    """What ``run`` returns, and what is kept for the way back: states before each step, and what is dear."""
     states = len(loop.body.states)
     first, stacked, fixed = (
         values[:states],

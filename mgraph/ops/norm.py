@@ -27,7 +27,7 @@ from .reduce import centred
 class NormalizationNodeOp(FloatNodeOp):
     """Base of the normalisations. Children: x, then gamma if scaled, then beta if shifted as well."""
 
-    kept = True
+    computed_once = True
     eps: float
     cases = (
         Case((2, 3, 5), eps=1e-9),

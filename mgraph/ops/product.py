@@ -22,7 +22,7 @@ class ProductNodeOp(FloatNodeOp):
     """Base of ``y = scale * op(a) op(b)``, where ``op`` swaps the last two axes if asked to."""
 
     color = "orange"
-    dear = True
+    stored_by_loops = True
     trans_a: bool = False
     trans_b: bool = False
     scale: float = 1.0
@@ -91,13 +91,13 @@ def _matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Arra
         return _matmul(a, b, False, trans_b)
     rows, columns = a.shape[-1], b.shape[-2 if trans_b else -1]
     if a.ndim > 2 or rows <= columns or columns == 1:
-        return _matmul(_kept(_kept(a).mT), b, False, trans_b)
+        return _matmul(_barred(_barred(a).mT), b, False, trans_b)
     if rows % 512 == 0:
-        return _kept(_matmul(b, a, not trans_b, False)).mT
+        return _barred(_matmul(b, a, not trans_b, False)).mT
     return _matmul(a, b, True, trans_b)
 
 
-def _kept(x: Array) -> Array:
+def _barred(x: Array) -> Array:
     barred: Array = jax.lax.optimization_barrier(x)
     return barred
 
@@ -293,3 +293,7 @@ def bdot_legacy(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, 
     Source: Marian, ``bdot_legacy``.
     """
     return DotBatchedLegacyNodeOp(a, b, trans_a=bool(trans_a), trans_b=bool(trans_b), scale=float(scale))
+
+
+PRODUCTS = (DotNodeOp, AffineNodeOp, DotBatchedNodeOp, DotBatchedLegacyNodeOp)
+"""The operators whose rules need no value, and give the gradients of many products as that of one."""

@@ -44,7 +44,7 @@ class ScanNodeOp(NaryNodeOp):
 
     type = "scan"
     composite = True
-    dear = True
+    stored_by_loops = True
     cases = (Case((2, 3), (4, 2, 3), (1, 3), through=_decaying_sums),)
     body: Body
     sequences: int
@@ -72,7 +72,7 @@ class ScanNodeOp(NaryNodeOp):
         outer = values[states + self.sequences :]
         some = any(trained)
         flags = (*(some and jnp.issubdtype(v.dtype, jnp.floating) for v in first), *trained[states:])
-        if rule_set != "jax" and some:
+        if rule_set != "jax" and some and self.length:
             loop = Loop(self.body, self.sequences, self.length, self.reverse, self.unroll, rule_set, flags)
             return run(loop, *values)
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from ..rules import backward_of, evaluate, gradients_of
+from ..rules import row_gradients
 from ..specs import is_wide, spec_like
 from ..tape import Structure, is_leaf
 from .programs import PROGRAMS
@@ -117,26 +116,3 @@ class Interpreter:
         key = ("operator", what, operator, specs, shape, self._rule_set, *extra)
         label = f"the {what} {operator!r}"
         return PROGRAMS.get(key, label, function, args, device=self._device, wide=wide)
-
-
-def row_gradients(
-    operator: Any, rule_set: str, trained: tuple[bool, ...], adj: Any, value: Any, values: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """One gradient per child, ``None`` where none flows."""
-    if operator.composite or rule_set == "jax":
-        _, pull = jax.vjp(lambda *v: evaluate(operator, rule_set, trained, v), *values)
-        full = jax.tree.map(_or_float0, adj, value, is_leaf=lambda a: a is None)
-        gradients = tuple(g if t else None for g, t in zip(pull(full), trained, strict=True))
-    else:
-        cls = type(operator)
-        gradients = gradients_of(cls, backward_of(cls, rule_set), operator, trained, adj, value, values)
-    return without_float0(gradients)
-
-
-def without_float0(gradients: Any) -> Any:
-    """Gradients with ``None`` for JAX's float0, the gradients of integers: no array, and no number."""
-    return jax.tree.map(lambda g: None if g.dtype == jax.dtypes.float0 else g, gradients)
-
-
-def _or_float0(adj: Any, value: Any) -> Any:
-    return np.zeros(value.shape, jax.dtypes.float0) if adj is None else adj

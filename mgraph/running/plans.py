@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..rules import without_float0
 from ..specs import Specs
 from ..tape import Structure
 from .finite import are_finite
-from .interpreter import without_float0
 from .trace import Checkpoints, random_sources, trace
 
 Leaves = Sequence[Any]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ _SETTINGS = ("jax_default_device", "jax_default_matmul_precision")
 
 _OPTIONS: dict[str, dict[str, str | bool]] = {"cpu": {"xla_disable_hlo_passes": "cse_barrier_expander"}}
 """XLA's options by platform. For CPUs it would drop barriers before it fuses, and then fuse what they keep
-apart (``Node.kept``)."""
+apart (``Node.computed_once``)."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,25 @@ class Program:
             return self.compiled(*args)
 
 
+def callers_settings() -> Callable[[], AbstractContextManager[None]]:
+    """What of JAX's settings programs are compiled with, as a context for other threads."""
+    device, precision = (getattr(jax.config, setting) for setting in _SETTINGS)
+
+    @contextlib.contextmanager
+    def context() -> Iterator[None]:
+        with jax.default_device(device), jax.default_matmul_precision(precision):
+            yield
+
+    return context
+
+
 class ProgramCache:
     """Least recently used programs. Several threads may compile at once, each another program; what one
-    compiles already, others wait for."""
+    compiles already, others wait for; if that fails they try themselves."""
 
     def __init__(self, capacity: int) -> None:
         self._programs: OrderedDict[Hashable, Program] = OrderedDict()
-        self._coming: dict[Hashable, Future[Program]] = {}
+        self._compiling: dict[Hashable, threading.RLock] = {}
         self._lock = threading.RLock()
         self._stats = CompileStats(capacity=capacity)
 
@@ -107,37 +119,40 @@ class ProgramCache:
         """
         key = (key, device, wide, donated, *(getattr(jax.config, setting) for setting in _SETTINGS))
         with self._lock:
-            program = self._programs.get(key)
+            program = self._found(key)
             if program is not None:
-                self._programs.move_to_end(key)
-                self._stats = replace(self._stats, hits=self._stats.hits + 1)
                 return program
-            coming = self._coming.get(key)
-            if coming is None:
-                own = self._coming[key] = Future()
-            else:
-                self._stats = replace(self._stats, hits=self._stats.hits + 1)
-        if coming is not None:
-            return coming.result()
-        try:
-            program, traced, compiled = _compile(label, function, args, device, wide, donated)
-        except BaseException as problem:
+            own = self._compiling.setdefault(key, threading.RLock())
+        with own:
             with self._lock:
-                del self._coming[key]
-            own.set_exception(problem)
-            raise
-        with self._lock:
-            del self._coming[key]
-            self._programs[key] = program
-            self._evict()
-            self._stats = replace(
-                self._stats,
-                misses=self._stats.misses + 1,
-                trace_seconds=self._stats.trace_seconds + traced,
-                compile_seconds=self._stats.compile_seconds + compiled,
-            )
-        own.set_result(program)
+                program = self._found(key)  # another thread may have compiled it meanwhile
+            if program is None:
+                program = self._compiled(key, label, function, args, device, wide, donated)
         return program
+
+    def _found(self, key: Hashable) -> Program | None:
+        program = self._programs.get(key)
+        if program is not None:
+            self._programs.move_to_end(key)
+            self._stats = replace(self._stats, hits=self._stats.hits + 1)
+        return program
+
+    def _compiled(self, key: Hashable, *arguments: Any) -> Program:
+        try:
+            program, traced, compiled = _compile(*arguments)
+            with self._lock:
+                self._programs[key] = program
+                self._evict()
+                self._stats = replace(
+                    self._stats,
+                    misses=self._stats.misses + 1,
+                    trace_seconds=self._stats.trace_seconds + traced,
+                    compile_seconds=self._stats.compile_seconds + compiled,
+                )
+            return program
+        finally:
+            with self._lock:
+                self._compiling.pop(key, None)
 
     def stats(self) -> CompileStats:
         with self._lock:

@@ -144,8 +144,8 @@ class _Rows:
         random = (i for i, row in enumerate(self.rows) if is_leaf(row) and row[0] is not INPUT)
         self._draws = {i: count for count, i in enumerate(random)}
         reads = Counter(k for row in self.rows if not is_leaf(row) for k in row[1:])
-        self._kept = {
-            i for i, count in reads.items() if count > 1 and getattr(self.rows[i][0], "kept", False)
+        self._barred = {
+            i for i, count in reads.items() if count > 1 and getattr(self.rows[i][0], "computed_once", False)
         }
 
     def inputs(self, leaves: Sequence[Any]) -> dict[int, Any]:
@@ -170,7 +170,7 @@ class _Rows:
                 trained = tuple(self.flags[k] for k in row[1:])
                 with self._scope(i):
                     value = evaluate(head, self._rule_set, trained, tuple(values[k] for k in row[1:]))
-                    value = jax.lax.optimization_barrier(value) if i in self._kept else value
+                    value = jax.lax.optimization_barrier(value) if i in self._barred else value
             value = self._held(i, value)
             if i in sources.probes:
                 value = jax.tree.map(lambda v, p: v + p if _is_real(v) else v, value, sources.probes[i])

@@ -232,7 +232,7 @@ class Corpus:
                     sizes[(1, *lengths)] += rows
                 else:
                     sizes[(rows, *lengths)] += 1
-        self._typical = {shape: count / epochs for shape, count in sizes.items()}
+        self._typical = {shape: count / epochs for shape, count in sizes.items()} if epochs else {}
         return Shapes(choose(sizes), self._batching.sizes)
 
     def _shapes_of_epoch(self, shapes: Shapes) -> Shapes:
@@ -242,13 +242,16 @@ class Corpus:
         return Shapes(worth_compiling(shapes.chosen, self._typical, self.epoch))
 
     def _sample(self) -> tuple[int, Iterable[list[Sentence]]]:
-        """Maxi-batches such as will come, and of how many epochs: if rows are shuffled, in many orders."""
-        maxi_batches = list(self._maxi_batches(self._rows.sample(SAMPLE), 0, EpochReport()))
+        """Maxi-batches such as will come, in many orders if rows are shuffled, and of how many epochs; 0 if
+        one is larger than a sample."""
+        rows = self._rows.sample(SAMPLE)
+        maxi_batches = list(self._maxi_batches(rows, 0, EpochReport()))
+        whole = len(rows) < SAMPLE
         if not self._rows.shuffled:
-            return 1, maxi_batches
+            return int(whole), maxi_batches
         sentences = list(chain.from_iterable(maxi_batches))
         epochs = -(-SAMPLE // max(1, len(sentences)))
-        return epochs, self._shuffled(sentences, epochs)
+        return epochs if whole else 0, self._shuffled(sentences, epochs)
 
     def _shuffled(self, sentences: list[Sentence], epochs: int) -> Iterator[list[Sentence]]:
         dice, size = MersenneTwister(0), self._batching.capacity

@@ -25,7 +25,7 @@ from nmt.search.trellis import NONE, Arrays, Beam, Sentences, Trellis
 
 FEW_HYPOTHESES = 32
 """Fewer are hardly faster."""
-MULTIPLE = 8
+BATCH_MULTIPLE = 8
 """Batches that others become have a multiple of so many sentences."""
 
 
@@ -95,7 +95,7 @@ class BeamShape:
         program to compile, so there are not more; arrays that are small already stay as they are."""
         if self.batch * self.beam <= FEW_HYPOTHESES:
             return self.batch
-        third = -(-self.batch // (3 * MULTIPLE)) * MULTIPLE
+        third = -(-self.batch // (3 * BATCH_MULTIPLE)) * BATCH_MULTIPLE
         return min(self.batch, third)
 
 
