@@ -5,7 +5,7 @@ with the derivative of layer normalisation, once with the one that Marian comput
 each task and seed FOLDER gets the validation cross-entropies, per word in nats; then tables and pictures are
 made of them.
 
-Tasks: ``numbers``, English number words to German ones; and, with ``--corpus PREFIX --vocab FILE``, the files
+Tasks: ``numbers``, English number words to German ones; and, with ``--corpus DIR --vocab FILE``, the files
 PREFIX/train.de, train.en, dev.de and dev.en. What has been trained already is not trained again.
 """
 
@@ -155,6 +155,8 @@ def main() -> None:
     parser.add_argument("--vocab", help="the vocabulary of both sides of the corpus")
     parser.add_argument("--updates", type=positive, help="how long to train, in place of what a task says")
     arguments = parser.parse_args()
+    if arguments.corpus and not (arguments.vocab and (arguments.corpus / "train.de").is_file()):
+        parser.error("--corpus: expected a folder with train.de, and its --vocab")
     tasks = ["numbers", "corpus"] if arguments.corpus else ["numbers"]
     for task in tasks:
         folder = arguments.folder / task

@@ -85,7 +85,7 @@ def _matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Arra
     So it gets a transposed copy, by itself: as a part of what computes ``a`` that would be slow. For a result
     with more rows than columns that costs too much, but for a vector, which XLA would sum less exactly; where
     rows are a multiple of 512, a stride at which caches fail, the product is computed that has the transposed
-    result. Barriers keep XLA from undoing this.
+    result. Barriers keep XLA from undoing this. Platforms that transpose for nothing get the copy as well.
     """
     if not trans_a:
         return _matmul(a, b, False, trans_b)

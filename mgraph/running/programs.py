@@ -28,8 +28,8 @@ _SETTINGS = ("jax_default_device", "jax_default_matmul_precision")
 """What of JAX's settings a program is compiled with."""
 
 _OPTIONS: dict[str, dict[str, str | bool]] = {"cpu": {"xla_disable_hlo_passes": "cse_barrier_expander"}}
-"""XLA's options by platform. For CPUs it would drop barriers before it fuses, and then fuse what they keep
-apart (``Node.computed_once``)."""
+"""XLA's options by platform, in place of what ``XLA_FLAGS`` says of them. For CPUs it would drop barriers
+before it fuses, and then fuse what they keep apart (``Node.computed_once``)."""
 
 
 @dataclass(frozen=True)
