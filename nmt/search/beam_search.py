@@ -24,7 +24,7 @@ from nmt.search.trellis import FREE, Sentences, Trellis
 from nmt.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps
-FIRST_REORDERED = 24
+FIRST_REORDERED = 24  # where hypotheses change places, and their caches with them
 SMALL_CACHE = 512  # hypotheses times steps
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
