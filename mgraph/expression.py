@@ -14,6 +14,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import numpy as np
+
 from .errors import ElementTypeError, GraphError
 from .node import Node
 from .ops.arithmetic import div, minus, mult, negate, plus
@@ -44,17 +47,18 @@ def item(x: Node, index: Any) -> Node:
     """``x[index]`` with ints, slices and ``...``, as in numpy: an int drops its axis, unlike ``slice``.
 
     Negative positions count from the end. ``ShapeError`` for a position or slice outside of the axis, an
-    empty slice or a negative stride; lists of positions are ``index_select``'s.
+    empty slice or a negative stride; ``ElementTypeError`` for lists and arrays of positions, which are
+    ``index_select``'s.
 
     Shape: that of ``x``, each axis cut to its slice, without the axes of ints.
     Gradient: ``adj`` where selected, else 0.
     Source: no twin in Marian; ``slice`` and ``reshape``.
     """
     parts = list(index) if isinstance(index, tuple) else [index]
-    if parts.count(...) > 1 or len(parts) - parts.count(...) > len(x.shape):
+    dots = [place for place, part in enumerate(parts) if part is ...]
+    if len(dots) > 1 or len(parts) - len(dots) > len(x.shape):
         raise refusal("[]", f"too many indices {index!r}", x)
-    if ... in parts:
-        at = parts.index(...)
+    for at in dots:
         parts[at : at + 1] = [slice(None)] * (len(x.shape) - len(parts) + 1)
     dropped = set()
     for axis, part in enumerate(parts):
@@ -67,7 +71,8 @@ def item(x: Node, index: Any) -> Node:
             position = operator.index(part)
         except TypeError:
             raise ElementTypeError(
-                f"[]: expected ints and slices, got {part!r}; index_select takes indices"
+                f"[]: expected ints and slices, got {part!r}; index_select(x, axis, indices) takes lists and "
+                f"arrays of positions\n  at {place(user_frame())}"
             ) from None
         x = slice_along(x, axis, position)
         dropped.add(axis)
@@ -84,43 +89,94 @@ def truth(x: Node) -> bool:
     )
 
 
-def _operator(function: Binary, *, reflected: bool = False, numbers: bool = True) -> Binary:
+def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers: bool = True) -> Binary:
     """The method for ``function``; Python asks the other operand where it does not know it."""
 
     @functools.wraps(function)
     def method(self: Node, other: Any) -> Any:
         if isinstance(other, Node) or (numbers and is_number(other)):
             return function(other, self) if reflected else function(self, other)
+        if isinstance(other, np.ndarray | jax.Array | list | tuple):
+            raise ElementTypeError(
+                f"{symbol}: expected a node{' or a number' if numbers else ''}, got {_described(other)}; "
+                "graph.constant(shape, inits.from_tensor(array)) makes a node of an array"
+                f"\n  at {place(user_frame())}"
+            )
         return NotImplemented
 
     return method
 
 
+def _described(value: Any) -> str:
+    """An array by its shape; anything else as it is."""
+    if isinstance(value, jax.core.Tracer):
+        return f"a value of shape {value.shape} that JAX is tracing"
+    if isinstance(value, np.ndarray | jax.Array):
+        return f"an array of shape {value.shape} and type {value.dtype}"
+    return repr(value)
+
+
+def as_array(self: Node, *_: Any, **__: Any) -> Any:
+    """``GraphError``: neither numpy nor JAX can take a node as an array."""
+    raise GraphError(
+        f"a {self.type} node of {self.spec!r} is no array: its value is not known while recording. Functions "
+        "of mgraph take nodes (mgraph.sin for jnp.sin), mgraph.map and mgraph.lambda_node apply functions of "
+        f"jax.numpy; after graph.forward() the array is node.val()\n  at {place(user_frame())}"
+    )
+
+
+_UFUNCS: dict[np.ufunc, Binary] = {
+    np.add: plus,
+    np.subtract: minus,
+    np.multiply: mult,
+    np.divide: div,
+    np.power: power,
+    np.less: lt,
+    np.less_equal: le,
+    np.greater: gt,
+    np.greater_equal: ge,
+}
+
+
+def array_ufunc(self: Node, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
+    """What numpy's scalars and arrays do with a node on their right: a scalar is a number as any other."""
+    if ufunc in (np.equal, np.not_equal):  # as Python's: whether both are one and the same
+        return (inputs[0] is inputs[1]) is (ufunc is np.equal)
+    if ufunc in _UFUNCS and method == "__call__" and not settings:
+        one, other = (x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)
+        if isinstance(one, Node):
+            return _operator(f"numpy.{ufunc.__name__}", _UFUNCS[ufunc])(one, other)
+        return _operator(f"numpy.{ufunc.__name__}", _UFUNCS[ufunc], reflected=True)(other, one)
+    return as_array(self)
+
+
 METHODS: dict[str, Any] = {
-    "__add__": _operator(plus),
-    "__radd__": _operator(plus, reflected=True),
-    "__sub__": _operator(minus),
-    "__rsub__": _operator(minus, reflected=True),
-    "__mul__": _operator(mult),
-    "__rmul__": _operator(mult, reflected=True),
-    "__truediv__": _operator(div),
-    "__rtruediv__": _operator(div, reflected=True),
-    "__pow__": _operator(power),
-    "__rpow__": _operator(power, reflected=True),
-    "__matmul__": _operator(matmul, numbers=False),
+    "__add__": _operator("+", plus),
+    "__radd__": _operator("+", plus, reflected=True),
+    "__sub__": _operator("-", minus),
+    "__rsub__": _operator("-", minus, reflected=True),
+    "__mul__": _operator("*", mult),
+    "__rmul__": _operator("*", mult, reflected=True),
+    "__truediv__": _operator("/", div),
+    "__rtruediv__": _operator("/", div, reflected=True),
+    "__pow__": _operator("**", power),
+    "__rpow__": _operator("**", power, reflected=True),
+    "__matmul__": _operator("@", matmul, numbers=False),
+    "__rmatmul__": _operator("@", matmul, reflected=True, numbers=False),
     "__neg__": negate,
     "__abs__": absolute,
     # Python asks the other side for the mirrored comparison where a number stands on the left.
-    "__lt__": _operator(lt),
-    "__le__": _operator(le),
-    "__gt__": _operator(gt),
-    "__ge__": _operator(ge),
+    "__lt__": _operator("<", lt),
+    "__le__": _operator("<=", le),
+    "__gt__": _operator(">", gt),
+    "__ge__": _operator(">=", ge),
     "__bool__": truth,
     "__getitem__": item,
     # A node is no sequence, although it has positions: unpacking one is a mistake.
     "__iter__": None,
-    # Numpy's scalars and arrays on the left must leave the operation to the node.
-    "__array_ufunc__": None,
+    "__array_ufunc__": array_ufunc,
+    "__array__": as_array,
+    "__jax_array__": property(as_array),  # which JAX looks for and does not call
 }
 
 

@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from .arrays import as_array
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
-from .leaves import ConstantNode, Parameters, ParamNode, as_array, check_value
+from .leaves import ConstantNode, Parameters, ParamNode, check_value
 from .node import Node
 from .places import place
 from .rules import check_rule_set
+from .running.plans import Plan
 from .running.programs import PROGRAMS
 from .running.trace import Checkpoints, run_draws, run_key, trace
-from .shape import Shape
+from .scalars import number_vector
 from .specs import Spec
 from .tape import INPUT, Structure
-from .types import as_type
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
 
-Pure = Callable[..., Any]
+
+@dataclass(frozen=True)
+class FunctionPlan(Plan):
+    """Some rows of a structure, by the values of its input rows."""
+
+    structure: Structure
+    outputs: tuple[int, ...]
+    rule_set: str
+    trained: tuple[bool, ...]
+    checkpoints: Checkpoints | None
+
+    __hash__ = Plan.__hash__
+
+    def __str__(self) -> str:
+        return f"function of {len(self.structure.rows)} nodes"
+
+    def __call__(self, leaves: Sequence[Any], numbers: Any, draws: Any) -> tuple[Any, ...]:
+        return self.values(leaves, numbers, None if draws is None else run_key(draws))
+
+    def values(self, leaves: Sequence[Any], numbers: Any, key: Any) -> tuple[Any, ...]:
+        """The outputs; ``key`` is that of the random nodes."""
+        values = trace(
+            self.structure,
+            leaves,
+            numbers=numbers,
+            rule_set=self.rule_set,
+            trained=self.trained,
+            key=key,
+            checkpoints=self.checkpoints,
+        )
+        return tuple(values[i] for i in self.outputs)
 
 
 class Function:
@@ -59,38 +91,42 @@ class Function:
         tops = [_of_tape(graph, node, "output") for node in tops]
         leaves = {name: _of_tape(graph, node, "input") for name, node in named.items()}
         excerpt = tape.below({*(n.id for n in tops), *(n.id for n in leaves.values())})
-        self._structure: Structure = excerpt.structure
-        self._outputs = tuple(excerpt.row_of[n.id] for n in tops)
         self._inputs: dict[str, Spec] = {name: node.spec for name, node in leaves.items()}
         self._graph_parameters: Parameters = graph.params()
         self._device, self._seed, self._runs = graph.device, graph.seed, graph.runs
-        self._plan(tape.nodes, excerpt.inputs, {n.id: name for name, n in leaves.items()})
-        self._random = bool(len(excerpt.random))
-        self._wide = self._structure.is_wide()
-        self._checkpoints = Checkpoints.of(tape, excerpt, graph.checkpointing, self._outputs, graph.device)
-
-    def _plan(self, nodes: Sequence[Node], rows: Sequence[int], names: dict[int, str]) -> None:
-        """Say for each input row where its value comes from: an argument, a parameter, a constant."""
-        self._sources: list[tuple[str, str | int]] = []
         self._constants: list[np.ndarray] = []
-        self._parameter_shapes: dict[str, Shape] = {}
-        trained = []
-        for i in rows:
-            node = nodes[i]
-            if i in names:
-                self._sources.append(("input", names[i]))
-                trained.append(node.value_type.is_float)
-            elif isinstance(node, ParamNode):
-                self._sources.append(("parameter", node.name))
-                self._parameter_shapes[node.name] = node.shape
-                trained.append(node.trainable)
-            else:
-                self._sources.append(("constant", len(self._constants)))
-                self._constants.append(node.leaf_value())
-                trained.append(False)
-        self._trained = tuple(trained)
-        self.parameters = tuple(self._parameter_shapes)
+        self._parameters: dict[str, Spec] = {}
+        names = {n.id: name for name, n in leaves.items()}
+        sources = [self._source(tape.nodes[i], names) for i in excerpt.inputs]
+        rows = tuple(excerpt.row_of[n.id] for n in tops)
+        self._sources = tuple(source for source, _ in sources)
+        """For each input row the table, ``input``, ``parameter`` or ``constant``, and the key in it."""
+        self._plan = FunctionPlan(
+            excerpt.structure,
+            rows,
+            self.derivatives,
+            tuple(trained for _, trained in sources),
+            Checkpoints.of(tape, excerpt, graph.checkpointing, rows, graph.device),
+        )
+        """With the numbers of the operators, for JAX to differentiate and transform."""
+        generic, numbers = excerpt.structure.generic()
+        self._wide, self._random = generic.is_wide(), bool(len(excerpt.random))
+        self._program_plan = replace(self._plan, structure=generic)
+        self._numbers = number_vector(numbers, self._wide)
+        self._on_device: tuple[list[Any], Any] | None = None
+        """Constants and numbers where programs take them from, once the function was called."""
+        self.parameters = tuple(self._parameters)
         """Names of the parameters that the outputs depend on."""
+
+    def _source(self, node: Node, names: Mapping[int, str]) -> tuple[tuple[str, str | int], bool]:
+        """Where the value of a leaf comes from, and whether gradients flow there."""
+        if node.id in names:
+            return ("input", names[node.id]), node.value_type.is_float
+        if isinstance(node, ParamNode):
+            self._parameters[node.name] = node.spec
+            return ("parameter", node.name), node.trainable
+        self._constants.append(node.leaf_value())
+        return ("constant", len(self._constants) - 1), False
 
     @property
     def inputs(self) -> dict[str, Spec]:
@@ -111,31 +147,28 @@ class Function:
             )
         if key is not None and not hasattr(key, "dtype"):
             raise ArgumentError(f"expected a random key such as jax.random.key(seed), got {key!r}")
-        return self._compute(params, self._checked(inputs), self._constants, key)
-
-    def _compute(
-        self, params: Mapping[str, Any], inputs: Mapping[str, Any], constants: Sequence[Any], key: Any
-    ) -> Any:
-        missing = [name for name in self.parameters if name not in params]
-        if missing:
-            raise GraphError(f"missing parameters: {', '.join(missing)}")
-        for name, shape in self._parameter_shapes.items():
-            if np.shape(params[name]) != shape:
-                raise ShapeError(f"parameter {name!r} has shape {shape}, got {np.shape(params[name])}")
         if self._random and key is None:
             raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
-        tables: dict[str, Any] = {"input": inputs, "parameter": params, "constant": constants}
-        leaves = [tables[kind][name] for kind, name in self._sources]
-        values = trace(
-            self._structure,
-            leaves,
-            rule_set=self.derivatives,
-            trained=self._trained,
-            key=key,
-            checkpoints=self._checkpoints,
-        )
-        results = tuple(values[i] for i in self._outputs)
+        tables = self._tables(self._checked_parameters(params), self._checked(inputs), self._constants)
+        return self._formed(self._plan.values(self._leaves(tables), None, key))
+
+    def _tables(self, params: Any, inputs: Any, constants: Any) -> dict[str, Any]:
+        return {"input": inputs, "parameter": params, "constant": constants}
+
+    def _leaves(self, tables: Mapping[str, Any]) -> list[Any]:
+        return [tables[kind][name] for kind, name in self._sources]
+
+    def _formed(self, results: tuple[Any, ...]) -> Any:
         return results[0] if self._single else results
+
+    def _checked_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that are needed; each present, of the right shape and element type."""
+        missing = [name for name in self._parameters if name not in params]
+        if missing:
+            raise GraphError(f"missing parameters: {', '.join(missing)}")
+        return {
+            name: _fitting(f"parameter {name!r}", params[name], s) for name, s in self._parameters.items()
+        }
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
@@ -152,29 +185,17 @@ class Function:
                 "this function is compiled already and cannot be transformed by JAX; "
                 "inside jax.jit, jax.grad or jax.vmap call fn.pure(params, inputs, key)"
             )
-        params = {name: self._graph_parameters[name].val() for name in self.parameters}
+        if self._on_device is None:
+            with jax.enable_x64(self._wide):
+                self._on_device = jax.device_put((self._constants, self._numbers), self._device)
+        constants, numbers = self._on_device
+        nodes = self._graph_parameters
+        params = {name: nodes[name].val() for name in self.parameters}
         draws = run_draws(self._seed, next(self._runs)) if self._random else None
-
-        def function(params: Any, inputs: Any, constants: Any, draws: Any) -> Any:
-            key = None if draws is None else run_key(draws)
-            return self._compute(params, inputs, constants, key)
-
-        program = PROGRAMS.get(
-            (
-                "function",
-                self._structure,
-                self._outputs,
-                tuple(self._sources),
-                self.derivatives,
-                self._single,
-            ),
-            f"function of {len(self._structure.rows)} nodes",
-            function,
-            (params, inputs, self._constants, draws),
-            device=self._device,
-            wide=self._wide,
-        )
-        return program(params, inputs, self._constants, draws)
+        plan = self._program_plan
+        program = PROGRAMS.get(plan, plan, device=self._device, wide=self._wide)
+        leaves = self._leaves(self._tables(params, inputs, constants))
+        return self._formed(program.run(plan, leaves, numbers, draws))
 
     def _checked(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
         """The inputs by name; each present, of the right shape and element type, and none besides."""
@@ -188,22 +209,23 @@ class Function:
             raise GraphError(
                 f"expected the inputs {list(self._inputs)}; missing: {missing}, unknown: {unknown}"
             )
-        return {name: _fitting(name, inputs[name], spec) for name, spec in self._inputs.items()}
+        return {name: _fitting(f"input {name!r}", inputs[name], spec) for name, spec in self._inputs.items()}
 
 
-def _fitting(name: str, value: Any, spec: Spec) -> Any:
+def _fitting(what: str, value: Any, spec: Spec) -> Any:
+    """``value`` if it is an array of the right shape and element type; Python's numbers as such an array."""
     if isinstance(value, Node):
-        raise ArgumentError(f"input {name!r} takes an array, got a {value.type} node; pass node.val()")
+        raise ArgumentError(f"{what} takes an array, got a {value.type} node; pass node.val()")
     if not hasattr(value, "shape"):
-        value = as_array(f"input {name!r}", value)
+        value = as_array(what, value)
         weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float
         if weak:
-            check_value(f"input {name!r}", spec, value)
+            check_value(what, spec, value)
             value = value.astype(spec.type.dtype)
     if tuple(value.shape) != spec.shape:
-        raise ShapeError(f"input {name!r} has shape {spec.shape}, got {tuple(value.shape)}")
-    if as_type(value.dtype) is not spec.type:
-        raise ElementTypeError(f"input {name!r} has element type {spec.type}, got {value.dtype}")
+        raise ShapeError(f"{what} has shape {spec.shape}, got {tuple(value.shape)}")
+    if value.dtype != spec.type.dtype:
+        raise ElementTypeError(f"{what} has element type {spec.type}, got {value.dtype}")
     return value
 
 

@@ -19,6 +19,8 @@ from .function import Function
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode, as_indices
 from .node import Node
+from .ops.operands import is_number
+from .places import place, user_frame
 from .printing import print_gradient, print_value
 from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
@@ -26,9 +28,10 @@ from .running.assignment import assign
 from .running.fusion import FusionReport
 from .running.memo import Memo
 from .running.memory import MemoryUse
+from .running.plans import AccumulationPlan
 from .running.programs import PROGRAMS
 from .running.run import Run
-from .running.trace import clipped
+from .scalars import number_vector
 from .settings import GraphSettings
 from .shape import as_shape
 from .specs import spec_of
@@ -208,22 +211,19 @@ class ExpressionGraph(GraphSettings):
         more than one trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a
         negative ``clip_value``.
         """
-        if np.ndim(clip_value) or isinstance(clip_value, str) or not clip_value >= 0:
+        if not is_number(clip_value) or not clip_value >= 0:
             raise ArgumentError(f"expected a clip_value of at least 0, got {clip_value!r}")
         clip_value = float(clip_value)
         if self._inference:
             raise GraphError("an inference graph has no gradients; set_inference(False) first")
         gradients = self.run_of(self.tape).backward(clip_value)
-        by_name: dict[str, jax.Array] = {}
-        for i, gradient in gradients.items():
-            node = self.tape.nodes[i]
-            if isinstance(node, ParamNode):
-                by_name[node.name] = gradient
+        nodes = self.tape.nodes
+        by_name = {n.name: g for i, g in gradients.items() if isinstance(n := nodes[i], ParamNode)}
         if not reset or clip_value:
             by_name = self._accumulated(by_name, reset, clip_value)
-        for name, node in self._parameters.items():
+        for name, parameter in self._parameters.items():
             if reset or name in by_name:
-                node.set_grad(by_name.get(name))
+                parameter.set_grad(by_name.get(name))
         self.has_gradients = True
         for node in self.tape.debugged:
             if node.trainable:
@@ -263,7 +263,11 @@ class ExpressionGraph(GraphSettings):
         return optimize(self, rules, keep)
 
     def clear(self) -> None:
-        """Forget all nodes; keep parameters and their gradients."""
+        """Forget all nodes and their values, whoever still holds some of them; keep parameters and their
+        gradients. ``GraphError`` while the body of a loop is recorded."""
+        if len(self.recording) > 1:
+            raise GraphError("clear() was called while the body of a loop is recorded")
+        self.tape.close()
         self.tape = Tape(self)
         self.recording = [self.tape]
 
@@ -291,18 +295,13 @@ class ExpressionGraph(GraphSettings):
 
     def _accumulated(self, new: dict[str, jax.Array], reset: bool, clip_value: float) -> dict[str, jax.Array]:
         old = {} if reset else {n: g for n in new if (g := self._parameters[n]._grad) is not None}
-
-        def combine(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-            total = {n: g + old[n] if n in old else g for n, g in new.items()}
-            return clipped(clip_value, total) if clip_value else total
-
-        specs = tuple((n, self._parameters[n].spec, n in old) for n in new)
-        wide = any(s.type.is_wide for _, s, _ in specs)
-        key = ("accumulate", specs, clip_value)
-        program = PROGRAMS.get(
-            key, "gradient accumulation", combine, (new, old), device=self.device, wide=wide
+        wide = any(self._parameters[n].value_type.is_wide for n in new)
+        plan = AccumulationPlan(clip=clip_value > 0)
+        bounds = number_vector((clip_value,), wide) if plan.clip else None
+        total: dict[str, jax.Array] = PROGRAMS.get(plan, plan, device=self.device, wide=wide).run(
+            plan, new, old, bounds
         )
-        return program(new, old)
+        return total
 
     def function(
         self,
@@ -397,6 +396,13 @@ class ExpressionGraph(GraphSettings):
                 node = ParamNode.make(self, full, value.shape, kind, inits.from_tensor(value), fixed=False)
                 self._parameters.add(node)
         self.reloaded = self.reloaded or mark_reloaded
+
+    def __reduce__(self) -> Any:
+        # What copy and pickle ask for.
+        raise GraphError(
+            "a graph cannot be copied or pickled; graph.save() and load() keep its parameters, copy_params() "
+            f"takes those of another graph\n  at {place(user_frame())}"
+        )
 
     def __repr__(self) -> str:
         return f"ExpressionGraph({len(self.tape.nodes)} nodes, {len(self._parameters)} parameters)"

@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .arrays import as_array, refuse_traced
 from .errors import ArgumentError, ElementTypeError, ShapeError
+from .operators import OPEN
+from .scalars import weak_scalars
 from .shape import Shape
 from .types import Type, as_type
 
@@ -104,7 +108,28 @@ class Fixed(Initializer):
 
 @dataclass(frozen=True)
 class Random(Initializer):
-    """An initialiser that draws; its fields are part of a program's structure."""
+    """An initialiser that draws; its fields are part of a program's structure, but for ``runtime_fields``,
+    whose numbers are arguments of the program."""
+
+    runtime_fields: ClassVar[tuple[str, ...]] = ()
+
+    @cached_property
+    def generic(self) -> tuple[Random, tuple[float, ...]] | None:
+        """The initialiser for any numbers of the runtime fields, and these numbers; ``None`` without any."""
+        numbers = tuple(getattr(self, name) for name in self.runtime_fields)
+        if not numbers or OPEN in numbers:
+            return None
+        return replace(self, **dict.fromkeys(self.runtime_fields, OPEN)), numbers
+
+    @property
+    def open_numbers(self) -> int:
+        """Of a generic initialiser, how many numbers ``bound`` takes."""
+        return sum(getattr(self, name) is OPEN for name in self.runtime_fields)
+
+    def bound(self, numbers: Any) -> Random:
+        """A generic initialiser with the numbers of a vector, which may be traced, in its runtime fields; not
+        to be kept."""
+        return replace(self, **dict(zip(self.runtime_fields, weak_scalars(numbers), strict=True)))
 
     def draw(self, source: Source, shape: Shape) -> Any:
         """Float32 numbers of ``shape`` from ``source``."""
@@ -124,6 +149,7 @@ class Random(Initializer):
 
 def from_value(value: float) -> Fixed:
     """Every element is ``value``."""
+    refuse_traced("inits.from_value", value)
     return Fixed("from_value", lambda shape, type_: np.full(shape, value, type_.dtype))
 
 
@@ -155,7 +181,7 @@ def eye(value: float = 1.0) -> Fixed:
 
 def from_vector(values: Any) -> Fixed:
     """The given numbers in row-major order; there must be exactly as many as the node has elements."""
-    flat = np.array(values).reshape(-1)
+    flat = as_array("inits.from_vector", values).reshape(-1)
 
     def shaped(shape: Shape, type_: Type) -> np.ndarray:
         if flat.size != math.prod(shape):
@@ -170,7 +196,7 @@ def from_vector(values: Any) -> Fixed:
 
 def from_tensor(array: Any) -> Fixed:
     """A copy of an array of the node's own shape (numpy, JAX, or another node's ``val()``)."""
-    copy = np.array(array)
+    copy = as_array("inits.from_tensor", array)
     return Fixed("from_tensor", lambda shape, type_: copy)
 
 
@@ -185,7 +211,7 @@ def from_lambda(function: Callable[[Shape, np.dtype[Any]], Any], intermediate_ty
 
     def call(shape: Shape, type_: Type) -> np.ndarray:
         inner = type_ if intermediate_type is None else as_type(intermediate_type)
-        return np.asarray(function(shape, inner.dtype), inner.dtype)
+        return as_array("inits.from_lambda", function(shape, inner.dtype)).astype(inner.dtype)
 
     return Fixed("from_lambda", call)
 
@@ -228,22 +254,29 @@ def sinusoidal_position_embeddings(start: int = 0) -> Fixed:
 # ---------------------------------------------------------------- random values
 
 
+def _float32(number: Any) -> Any:
+    """A field's number in float32, or the traced scalar of a runtime field, which has no type of its own."""
+    return np.float32(number) if isinstance(number, float) else number
+
+
 @dataclass(frozen=True)
 class Uniform(Random):
-    a: float
-    b: float
+    low: float
+    width: float
+    runtime_fields = ("low", "width")
 
     def draw(self, source: Source, shape: Shape) -> Any:
-        return source.uniform(shape) * np.float32(self.b - self.a) + np.float32(self.a)
+        return source.uniform(shape) * _float32(self.width) + _float32(self.low)
 
 
 @dataclass(frozen=True)
 class Normal(Random):
     mean: float
     stddev: float
+    runtime_fields = ("mean", "stddev")
 
     def draw(self, source: Source, shape: Shape) -> Any:
-        return source.normal(shape) * np.float32(self.stddev) + np.float32(self.mean)
+        return source.normal(shape) * _float32(self.stddev) + _float32(self.mean)
 
 
 @dataclass(frozen=True)
@@ -251,10 +284,11 @@ class Bernoulli(Random):
     prob: float
     scale: float
     shift: float
+    runtime_fields = ("prob", "scale", "shift")
 
     def draw(self, source: Source, shape: Shape) -> Any:
-        hit = (source.uniform(shape) < np.float32(self.prob)).astype(np.float32)
-        return hit * np.float32(self.scale) + np.float32(self.shift)
+        hit = (source.uniform(shape) < _float32(self.prob)).astype(np.float32)
+        return hit * _float32(self.scale) + _float32(self.shift)
 
 
 @dataclass(frozen=True)
@@ -289,7 +323,7 @@ class Glorot(Random):
 
 def uniform(a: float = 0.0, b: float = 1.0) -> Random:
     """Uniform in ``[a, b)``."""
-    return Uniform(float(a), float(b))
+    return Uniform(float(a), float(b) - float(a))
 
 
 def normal(mean: float = 0.0, stddev: float = 1.0) -> Random:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .arrays import allocating, as_array, refuse_traced
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
@@ -23,14 +24,6 @@ from .types import Type
 
 if TYPE_CHECKING:
     from .graph import ExpressionGraph
-
-
-def as_array(what: str, value: Any) -> np.ndarray:
-    """A copy of ``value`` as an array; ``ShapeError`` if its rows differ in length."""
-    try:
-        return np.array(value)
-    except ValueError:
-        raise ShapeError(f"{what} takes an array, got {value!r}, whose parts differ in shape") from None
 
 
 def check_value(what: str, spec: Any, array: Any) -> None:
@@ -103,9 +96,10 @@ class ConstantNode(Node):
         """A constant at the end of ``tape``; a random one is drawn anew at each run."""
         spec = spec_of(shape, type_)
         init = check_initializer(init)
-        if isinstance(init, Random):
-            return new_leaf(ConstantNode, tape, spec, trainable=False, init=init)
-        array = init.value(shape, type_)
+        with allocating("constant", shape, type_):
+            if isinstance(init, Random):
+                return new_leaf(ConstantNode, tape, spec, trainable=False, init=init)
+            array = init.value(shape, type_)
         node: ConstantNode = new_leaf(ConstantNode, tape, spec, trainable=False)
         node.array = array
         return node
@@ -161,17 +155,18 @@ class ParamNode(Node):
     def val(self) -> jax.Array:
         """The present value; drawn from the initialiser on first use."""
         if self._value is None:
-            graph = self.graph
-            if isinstance(self._init, Random):
-                seed = (graph.seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
-                value = self._init.host_value(seed, self.shape, self.value_type)
-            else:
-                value = self._init.value(self.shape, self.value_type)
-            self._value = self._on_device(value)
+            with allocating(f"parameter {self.name!r}", self.shape, self.value_type):
+                self._value = self._on_device(self._initial())
         self._seen = True
         return self._value
 
     leaf_value = val
+
+    def _initial(self) -> np.ndarray:
+        if isinstance(self._init, Random):
+            seed = (self.graph.seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
+            return self._init.host_value(seed, self.shape, self.value_type)
+        return self._init.value(self.shape, self.value_type)
 
     def assigned(self, value: jax.Array) -> None:
         """Take a value that nobody else holds, of ``mgraph.running.assignment``."""
@@ -188,6 +183,7 @@ class ParamNode(Node):
         ``ElementTypeError`` for fractions where the parameter holds integers, and for integers that it
         cannot hold.
         """
+        refuse_traced(f"parameter {self.name!r}", value)
         array = value if isinstance(value, jax.Array) else as_array(f"parameter {self.name!r}", value)
         self.check_value(array)
         if array.dtype != self.value_type.dtype:
@@ -243,6 +239,12 @@ class Parameters(Mapping[str, ParamNode]):
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+    def items(self) -> ItemsView[str, ParamNode]:
+        return self._nodes.items()
+
+    def values(self) -> ValuesView[ParamNode]:
+        return self._nodes.values()
 
     def add(self, node: ParamNode) -> None:
         self._nodes[node.name] = node

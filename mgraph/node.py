@@ -17,9 +17,10 @@ import jax
 import numpy as np
 
 from .errors import ElementTypeError, GraphError, ShapeError
-from .operators import declare, find_operator
-from .places import Place, place
-from .recording import record
+from .operators import OPEN, declare, find_operator, is_default
+from .places import Place, place, user_frame
+from .recording import new, record
+from .scalars import weak_scalars
 from .shape import Shape
 from .specs import Spec, Specs, has_float, spec_like
 from .tape import Tape
@@ -37,6 +38,7 @@ class NodeMeta(type):
         fields: tuple[str, ...]
         defaults: dict[str, Any]
         differentiable: bool
+        has_rule: bool
         _operators: weakref.WeakValueDictionary[Any, Any]
         _plain: Any
 
@@ -103,14 +105,26 @@ class Node(metaclass=NodeMeta):
     instead, and with it what it is made of: along residual connections that is all layers before."""
     stored_by_loops: ClassVar[bool] = False
     """Whether the value is dearer to compute again than to keep, so that loops keep it of every step."""
-    differentiable: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = True
+    """Whether gradients flow through it. A class that says ``False`` needs no rule, and is a constant to all
+    that is below it; one that has no rule and does not say so is an error where a gradient would flow."""
+    has_rule: ClassVar[bool] = False
     """Whether the class has a backward rule; derived."""
+    runtime_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields whose numbers are arguments of compiled programs, so that one program serves all of them. In the
+    methods such a field is then a traced scalar, weakly typed as Python's numbers are, of which nothing can
+    be asked; only the field's default, and what is no float, is known there (``operands.known``)."""
     gradient_is_derivative: ClassVar[bool] = True
     """Whether ``backward_ops`` is meant to be the derivative of ``forward_ops``."""
     fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields; derived from the annotations."""
     defaults: ClassVar[dict[str, Any]] = {}
 
+    generic: tuple[Any, tuple[float, ...]] | None = None
+    """Of an operator, the one that computes it for any numbers of the runtime fields, and these numbers;
+    ``None`` if it has none."""
+    open_numbers: int = 0
+    """Of such a generic operator, how many numbers ``bound`` takes."""
     _plain: ClassVar[Any] = None
 
     if TYPE_CHECKING:
@@ -189,6 +203,24 @@ class Node(metaclass=NodeMeta):
         """Whether the value may be of a 64-bit type although no child is."""
         return any(isinstance(v, Type) and v.is_wide for v in self.__dict__.values())
 
+    @classmethod
+    def opened(cls, fields: dict[str, Any]) -> tuple[dict[str, Any], tuple[float, ...]]:
+        """An operator's fields with ``OPEN`` for the numbers that are arguments of programs, and these."""
+        found = {
+            name: float(fields[name])
+            for name in cls.runtime_fields
+            if isinstance(fields[name], float) and not is_default(cls, name, fields[name])
+        }
+        return {**fields, **dict.fromkeys(found, OPEN)}, tuple(found.values())
+
+    def bound(self, numbers: Any) -> Any:
+        """A generic operator with the numbers of a vector, which may be traced, in its runtime fields; not to
+        be kept."""
+        names = [name for name in self.runtime_fields if self.__dict__[name] is OPEN]
+        operator = new(type(self))
+        operator.__dict__.update(self.__dict__, **dict(zip(names, weak_scalars(numbers), strict=True)))
+        return operator
+
     # -- what a user asks of a node
 
     @property
@@ -212,7 +244,7 @@ class Node(metaclass=NodeMeta):
     def tape(self) -> Tape:
         """The tape this node was recorded on; ``GraphError`` if it was cleared or dropped."""
         tape = self._tape()
-        if tape is None:
+        if tape is None or tape.closed:
             raise GraphError(
                 f"this {self.type} node, made at {place(self.where)}, is gone: its graph was "
                 "cleared, the loop whose body it belongs to is complete, or nobody keeps a reference "
@@ -310,6 +342,23 @@ class Node(metaclass=NodeMeta):
         """Text of this node in a drawn graph: type, name, id and trainability; escaped as in HTML."""
         name = f'<br/>"{html.escape(self.name, quote=False)}"' if self.name != "none" else ""
         return f"<{html.escape(self.type, quote=False)}{name} ({self.id}/{int(self.trainable)})>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
+        if "_shapes" in self.__dict__:
+            return self  # an operator, of which there is one
+        return self._refuse_copy()
+
+    def __copy__(self) -> Node:
+        return self.__deepcopy__({})
+
+    def __reduce__(self) -> Any:
+        return self._refuse_copy()
+
+    def _refuse_copy(self) -> Any:
+        raise GraphError(
+            f"a {self.type} node cannot be copied or pickled: it is a part of its graph; record it again in "
+            f"another one\n  at {place(user_frame())}"
+        )
 
     def __repr__(self) -> str:
         if "_shapes" in self.__dict__:

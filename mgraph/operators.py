@@ -6,8 +6,11 @@ which nodes are one node and which programs are one program, so they must be has
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import numbers
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -15,6 +18,16 @@ import numpy as np
 
 from .errors import ArgumentError
 from .types import Type
+
+
+class Open:
+    """In place of a number that a compiled program gets as an argument; see ``Node.runtime_fields``."""
+
+    def __repr__(self) -> str:
+        return "any number"
+
+
+OPEN = Open()
 
 
 def declare(cls: Any) -> None:
@@ -34,7 +47,12 @@ def declare(cls: Any) -> None:
     for name in cls.fields:
         if name in vars(cls):
             delattr(cls, name)
-    cls.differentiable = cls.composite or hasattr(cls, "backward_ops")
+    unknown = [name for name in cls.runtime_fields if name not in cls.fields]
+    if unknown:
+        raise ArgumentError(f"{cls.__name__}.runtime_fields names no field: {unknown}")
+    if ("backward_ops" in vars(cls) or vars(cls).get("composite")) and "differentiable" not in vars(cls):
+        cls.differentiable = True  # whatever a base says
+    cls.has_rule = cls.composite or hasattr(cls, "backward_ops")
     cls._operators = weakref.WeakValueDictionary()
     cls._recent = weakref.WeakValueDictionary()
     cls._plain = make_operator(cls, {}) if all(name in cls.defaults for name in cls.fields) else None
@@ -93,26 +111,60 @@ def make_operator(cls: Any, fields: dict[str, Any]) -> Any:
     if operator is None:
         operator = object.__new__(cls)
         operator.__dict__.update(full)
-        operator._shapes = {}
+        generic, values = cls.opened(full)
+        if values:
+            family = make_operator(cls, generic)
+            family.open_numbers = len(values)
+            operator.generic, operator._shapes = (family, values), family._shapes
+        else:
+            operator._shapes = {}
         cls._operators[key] = operator
     return operator
 
 
+def is_default(cls: Any, name: str, value: float) -> bool:
+    """Whether this is the default of the field, to the bit."""
+    default = cls.defaults.get(name)
+    return isinstance(default, float) and default.hex() == value.hex()
+
+
+_PLAIN = (bool, int, str, bytes, Type, Open, type(None))
+
+
 def canonical(value: Any, cls: type, name: str) -> Any:
-    """A hashable stand-in for a field's value that tells 1 from 1.0, 0.0 from -0.0, and nan from none."""
-    if isinstance(value, tuple):
-        return ("tuple", *(canonical(v, cls, name) for v in value))
+    """A hashable stand-in for a field's value, equal only for values that compute the same: it tells 1 from
+    1.0 and True, 0.0 from -0.0, nan from none, one class from another with equal contents."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind, value
     if isinstance(value, float):
-        return type(value), value.hex()
+        return kind, value.hex()
     if isinstance(value, np.generic):
-        return type(value), value.tobytes()
+        return kind, value.dtype, value.tobytes()
     if isinstance(value, np.ndarray | jax.Array | list | dict | set):
         raise ArgumentError(
-            f"{cls.__name__}.{name} must be a number, string or tuple, got {type(value).__name__}. "
+            f"{cls.__name__}.{name} must be a number, string or tuple, got {kind.__name__}. "
             "Values that change from step to step are nodes: graph.constant(shape, init)"
         )
     try:
         hash(value)
     except TypeError:
         raise ArgumentError(f"{cls.__name__}.{name} must be hashable, got {value!r}") from None
-    return type(value), value
+    parts = _parts(value)
+    return (kind, value) if parts is None else (kind, *(canonical(part, cls, name) for part in parts))
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    """What a value consists of, where that decides whether it is equal to another."""
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, slice | range):
+        return value.start, value.stop, value.step
+    if isinstance(value, frozenset):
+        return sorted(value, key=repr)
+    if isinstance(value, numbers.Number) and not isinstance(value, int):
+        return (repr(value),)
+    by_value = dataclasses.is_dataclass(value) and type(value).__eq__ is not object.__eq__
+    if by_value and not getattr(value, "is_canonical", False):
+        return [getattr(value, field.name) for field in dataclasses.fields(value)]
+    return None

@@ -79,15 +79,9 @@ class Optimizer(ABC):
         specs = tuple((name, node.spec) for name, node in nodes.items())
         key = ("update", type(self), self.hyperparameters(), specs)
         args = (params, gradients, self._state, rate)
-        program = PROGRAMS.get(
-            key,
-            f"{type(self).__name__} update of {len(nodes)} parameters",
-            _updater(transformation),
-            args,
-            device=graph.device,
-            wide=wide,
-        )
-        updated, self._state, norm = program(*args)
+        label = f"{type(self).__name__} update of {len(nodes)} parameters"
+        program = PROGRAMS.get(key, label, device=graph.device, wide=wide)
+        updated, self._state, norm = program.run(_updater(transformation), *args)
         for name, value in updated.items():
             nodes[name].set_value(value)
         return float(norm)

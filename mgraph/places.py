@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
 
-_ROOM = str(Path(__file__).parent / "_")[:-1]
+import jax
+import numpy as np
+
+_FOREIGN = (
+    *(str(Path(file).parent / "_")[:-1] for file in (__file__, jax.__file__, np.__file__)),
+    *(str(module.__file__) for module in (contextlib, copy)),
+)
+"""Where no user's line is: this package, and what calls it back."""
 
 Place = tuple[CodeType, int]
 """Code and instruction; the line is looked up only when a message needs it."""
 
 
 def user_frame(skipped: int = 1) -> Place | None:
-    """Code and instruction of the nearest caller outside this package, to which ``skipped`` callers are known
-    to belong."""
+    """Code and instruction of the nearest caller outside this package, and outside of JAX and numpy, to which
+    ``skipped`` callers are known to belong."""
     frame: FrameType | None = sys._getframe(skipped)
-    while frame is not None and frame.f_code.co_filename.startswith(_ROOM):
+    while frame is not None and frame.f_code.co_filename.startswith(_FOREIGN):
         frame = frame.f_back
     return (frame.f_code, frame.f_lasti) if frame is not None else None
 

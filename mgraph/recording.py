@@ -12,7 +12,7 @@ import jax
 
 from .errors import ElementTypeError, GraphError, MGraphError, ShapeError
 from .places import place, user_frame
-from .specs import Specs, is_wide
+from .specs import Specs, has_float, is_wide
 from .tape import INPUT, Tape
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
                 children, ref = _one_tape(cls, children)
                 break
         tape = ref()
-        if tape is None:
+        if tape is None or tape.closed:
             children, ref = _one_tape(cls, children)
             tape = ref()
         row = (operator, *[c.id for c in children])
@@ -57,10 +57,20 @@ def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
     node.trainable = trainable
     node.where = user_frame(3)
     node.id, node._tape = len(tape.nodes), ref
+    if trainable and not cls.has_rule:
+        _without_rule(tape, node)
     tape.nodes.append(node)
     tape.rows.append(row)
     tape.seen[row] = node
     return node
+
+
+def _without_rule(tape: Tape, node: Node) -> None:
+    """A node of a class without a rule: wrong where a gradient flows, as it cannot where all is integer."""
+    if has_float(node.spec):
+        tape.without_rule.append(node)
+    else:
+        node.trainable = tape.overrides[node.id] = False
 
 
 def is_node(value: Any) -> bool:

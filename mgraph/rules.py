@@ -19,6 +19,7 @@ import numpy as np
 from .errors import ArgumentError, GradientError, MGraphError
 from .node import Node
 from .shape import Shape
+from .varying import alike, zeros_like
 
 RULE_SETS = ("rules", "jax", "marian")
 
@@ -51,16 +52,29 @@ def check_rule_set(name: str) -> str:
     return name
 
 
-def evaluate(operator: Any, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
-    """The operator's value; ``trained`` says for each child whether a gradient flows into it."""
+def evaluate(
+    operator: Any, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...], numbers: Any = None
+) -> Any:
+    """The operator's value; ``trained`` says for each child whether a gradient flows into it.
+
+    ``numbers`` is the vector of those that a generic operator takes.
+    """
     cls = type(operator)
+    own = bound(operator, numbers)
     if cls.composite:
-        return operator.evaluate(rule_set, trained, values)
-    if rule_set == "jax" or not any(trained):
-        return operator.forward_ops(*values)
+        return own.evaluate(rule_set, trained, values)
+    if not any(trained):
+        return own.forward_ops(*values)
     if not cls.differentiable:
-        return jax.lax.stop_gradient(operator.forward_ops(*values))
-    return _vjp_of(cls, rule_set)(operator, trained, *values)
+        return jax.lax.stop_gradient(own.forward_ops(*values))
+    if rule_set == "jax":
+        return own.forward_ops(*values)
+    return _vjp_of(cls, rule_set)(operator, trained, numbers, *alike(values))
+
+
+def bound(operator: Any, numbers: Any) -> Any:
+    """The operator that computes: a generic one with its numbers, any other as it is."""
+    return operator if numbers is None else operator.bound(numbers)
 
 
 def _vjp_of(cls: type[Node], rule_set: str) -> Any:
@@ -71,24 +85,36 @@ def _vjp_of(cls: type[Node], rule_set: str) -> Any:
 
 
 def backward_of(cls: type[Node], rule_set: str) -> Backward:
-    """The backward rule of a class in a rule set."""
-    return _MARIAN.get(cls, cls.backward_ops) if rule_set == "marian" else cls.backward_ops
+    """The backward rule of a class in a rule set; ``GradientError`` if there is none."""
+    if rule_set == "marian" and cls in _MARIAN:
+        return _MARIAN[cls]
+    rule: Backward | None = getattr(cls, "backward_ops", None)
+    if rule is None:
+        raise GradientError(without_rule(cls))
+    return rule
+
+
+def without_rule(cls: type[Node]) -> str:
+    """What is wrong where a gradient flows into a class without a rule."""
+    return (
+        f"{cls.__name__} ({cls.type}) declares no backward_ops, and a gradient flows through it: declare "
+        "backward_ops(self, adj, val, *values), or differentiable = False if its gradient is zero"
+    )
 
 
 def _make_vjp(cls: type[Node], rule_set: str) -> Any:
-    backward = backward_of(cls, rule_set)
-
     @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-    def rule(operator: Any, trained: tuple[bool, ...], *values: Any) -> Any:
-        return operator.forward_ops(*values)
+    def rule(operator: Any, trained: tuple[bool, ...], numbers: Any, *values: Any) -> Any:
+        return bound(operator, numbers).forward_ops(*values)
 
-    def forward(operator: Any, trained: tuple[bool, ...], *values: Any) -> Any:
-        value = operator.forward_ops(*values)
-        return value, (value, jax.tree.map(jnp.asarray, values))
+    def forward(operator: Any, trained: tuple[bool, ...], numbers: Any, *values: Any) -> Any:
+        value = bound(operator, numbers).forward_ops(*values)
+        return value, (value, numbers, jax.tree.map(jnp.asarray, values))
 
     def reverse(operator: Any, trained: tuple[bool, ...], saved: Any, adj: Any) -> tuple[Any, ...]:
-        value, values = saved
-        return gradients_of(cls, backward, operator, trained, adj, value, values)
+        value, numbers, values = saved
+        own = bound(operator, numbers)
+        return None, *gradients_of(cls, backward_of(cls, rule_set), own, trained, adj, value, values)
 
     rule.defvjp(forward, reverse)
     return rule
@@ -115,16 +141,23 @@ def gradients_of(
 
 
 def row_gradients(
-    operator: Any, rule_set: str, trained: tuple[bool, ...], adj: Any, value: Any, values: tuple[Any, ...]
+    operator: Any,
+    rule_set: str,
+    trained: tuple[bool, ...],
+    adj: Any,
+    value: Any,
+    values: tuple[Any, ...],
+    numbers: Any = None,
 ) -> tuple[Any, ...]:
     """One gradient per child, ``None`` where none flows."""
     if operator.composite or rule_set == "jax":
-        _, pull = jax.vjp(lambda *v: evaluate(operator, rule_set, trained, v), *values)
+        _, pull = jax.vjp(lambda *v: evaluate(operator, rule_set, trained, v, numbers), *values)
         full = jax.tree.map(_or_float0, adj, value, is_leaf=lambda a: a is None)
         gradients = tuple(g if t else None for g, t in zip(pull(full), trained, strict=True))
     else:
         cls = type(operator)
-        gradients = gradients_of(cls, backward_of(cls, rule_set), operator, trained, adj, value, values)
+        own = bound(operator, numbers)
+        gradients = gradients_of(cls, backward_of(cls, rule_set), own, trained, adj, value, values)
     return without_float0(gradients)
 
 
@@ -175,7 +208,7 @@ def _fit(what: str, gradient: Any, value: Any) -> Any:
 
 def _no_gradient(value: Any) -> Any:
     if jnp.issubdtype(value.dtype, jnp.inexact):
-        return jnp.zeros(value.shape, value.dtype)
+        return zeros_like(value)
     return np.zeros(value.shape, jax.dtypes.float0)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .errors import GraphError
 from .inits import Random
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 class Input:
     """The marker of a leaf whose value is handed to the program."""
 
+    generic = None
+    open_numbers = 0
+
     def __repr__(self) -> str:
         return "input"
 
@@ -34,11 +38,25 @@ INPUT = Input()
 Row = tuple[Any, ...]
 
 
-class Structure(NamedTuple):
-    """Rows of a program and the nodes whose trainability the user set by hand; hashable."""
+@dataclass(frozen=True)
+class Structure:
+    """Rows of a program and the nodes whose trainability the user set by hand; hashable.
+
+    A generic structure has operators and initialisers that take numbers, the runtime fields, as arguments.
+    """
 
     rows: tuple[Row, ...]
     overrides: tuple[tuple[int, bool], ...] = ()
+
+    is_canonical: ClassVar[bool] = True
+    """Whether equal ones compute the same: rows hold operators, which do, and numbers of rows."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.rows, self.overrides))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def trainable(self, inputs: tuple[bool, ...] | None = None) -> list[bool]:
         """For each row whether a gradient flows through it; ``inputs`` replaces the leaves' own flags."""
@@ -56,12 +74,42 @@ class Structure(NamedTuple):
             flags.append(overrides.get(i, flag))
         return flags
 
-    def is_wide(self) -> bool:
-        """Whether a value in it is of a type that JAX keeps only while 64-bit types are enabled."""
+    @cached_property
+    def _wide(self) -> bool:
         heads = {row[0] for row in self.rows}
         leaves = {head for head in heads if head is INPUT or isinstance(head, Random)}
         specs = {row[1] for row in self.rows if row[0] in leaves}
         return any(map(is_wide, specs)) or any(head.makes_wide() for head in heads - leaves)
+
+    def is_wide(self) -> bool:
+        """Whether a value in it is of a type that JAX keeps only while 64-bit types are enabled."""
+        return self._wide
+
+    def generic(self) -> tuple[Structure, tuple[float, ...]]:
+        """The structure with its runtime numbers left open, and these numbers in the order of the rows."""
+        found = [(i, row[0].generic) for i, row in enumerate(self.rows) if row[0].generic is not None]
+        if not found:
+            return self, ()
+        rows = list(self.rows)
+        for i, (family, _) in found:
+            rows[i] = (family, *rows[i][1:])
+        return Structure(tuple(rows), self.overrides), tuple(n for _, (_, numbers) in found for n in numbers)
+
+    @cached_property
+    def places(self) -> dict[int, slice]:
+        """Where the numbers of a generic row stand among all."""
+        places, start = {}, 0
+        for i, (head, *_) in enumerate(self.rows):
+            count = head.open_numbers
+            if count:
+                places[i] = slice(start, start + count)
+                start += count
+        return places
+
+    @property
+    def open_numbers(self) -> int:
+        """How many numbers a generic structure takes."""
+        return max((place.stop for place in self.places.values()), default=0)
 
 
 def is_leaf(row: Row) -> bool:
@@ -77,8 +125,9 @@ class Tape:
     """
 
     __slots__ = (
-        "__weakref__", "argument", "captured", "debugged", "graph_ref", "inputs", "nodes", "not_roots",
-        "observers", "overrides", "parent", "random", "ref", "rows", "run", "seen",
+        "__weakref__", "argument", "captured", "closed", "debugged", "graph_ref", "inputs", "nodes",
+        "not_roots", "observers", "overrides", "parent", "prepared", "prepared_for", "random", "ref", "rows",
+        "run", "seen", "without_rule",
     )  # fmt: skip
 
     def __init__(
@@ -99,8 +148,27 @@ class Tape:
         self.observers: list[tuple[Node, Callable[[Node], Any]]] = []
         """Nodes and the functions that are called with them once they are computed."""
         self.not_roots: set[int] = set()
+        self.without_rule: list[Node] = []
+        """Nodes of classes that have no rule and do not say that they need none."""
         self.captured: dict[int, tuple[Node, Node]] = {}
         self.run: Run | None = None
+        self.prepared: dict[Any, Any] = {}
+        """What programs of the tape compute, kept by its run for a state of the tape."""
+        self.prepared_for: Any = None
+        self.closed = False
+        """Whether the graph was cleared, or the loop whose body this is is complete."""
+
+    def close(self) -> None:
+        """Forget all nodes and values for good, whoever still holds the tape."""
+        self.closed = True
+        if self.run is not None:
+            self.run.close()
+        self.run = None
+        for kept in (
+            self.nodes, self.rows, self.inputs, self.random, self.seen, self.overrides, self.debugged,
+            self.observers, self.not_roots, self.without_rule, self.captured, self.prepared,
+        ):  # fmt: skip
+            kept.clear()
 
     @property
     def graph(self) -> ExpressionGraph:

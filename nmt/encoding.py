@@ -44,7 +44,7 @@ def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: i
     arguments = model.params, batch.ids, batch.mask
     key = ("encode", stream, model.key, batch.ids.shape)
     label = f"encoding of {rows} sentences of {length} words"
-    states = np.asarray(PROGRAMS.get(key, label, encode, arguments)(*arguments))
+    states = np.asarray(PROGRAMS.get(key, label).run(encode, *arguments))
     longest = max(map(len, sentences))
     mask = batch.mask[: batch.size, :longest]
     return States(states[: batch.size, :longest] * mask[:, :, None], mask)

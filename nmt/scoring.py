@@ -63,11 +63,11 @@ def _score_padded(model: Model, samples: Sequence[Streams], attention: bool) -> 
     *sources, target = (Source(batch.ids, batch.mask) for batch in map(pad, zip(*samples, strict=True)))
     batch, trg_length = target.ids.shape
     lengths = tuple(source.ids.shape[1] for source in sources)
-    scorer = model.scorer(batch, lengths, trg_length, attention=attention)
+    scorer = model.scorer(batch, lengths, trg_length, attention=attention, derivatives="jax")
     arguments = (model.params, sources, target)
     key = ("score", model.key, batch, lengths, trg_length, attention)
     label = f"scoring of {batch} sentences, {' and '.join(map(str, lengths)) or 'no'} to {trg_length} words"
-    found = PROGRAMS.get(key, label, scorer, arguments)(*arguments)
+    found = PROGRAMS.get(key, label).run(scorer, *arguments)
     log_probs, weights = map(np.asarray, found) if isinstance(found, tuple) else (np.asarray(found), None)
     scores = []
     for row, streams in enumerate(samples):

@@ -14,8 +14,21 @@ import mgraph
 
 os.environ.setdefault("MGRAPH_COMPILATION_CACHE", "none")  # tests leave nothing outside their folders
 
+QUICK = """
+assignment bridges_jax checkpointing cli dynamic element_types engine_edges expression finite function fusion
+golden gradcheck graph house inits layers learner matrix numbers operators optimizers plain_jax platforms
+programs scan scorer search_marian session traces translator translator_marian
+""".split()
+"""Files of which all but the slow tests are quick ones: what a version of Python or JAX can break."""
+
 settings.register_profile("mgraph", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mgraph")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.stem.removeprefix("test_") in QUICK and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.quick)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -15,7 +15,6 @@ import mgraph
 from mgraph import ArgumentError, ExpressionGraph, Node, inits
 from mgraph.ops.arithmetic import PlusNodeOp
 from mgraph.ops.norm import NormalizationNodeOp
-from mgraph.running.programs import PROGRAMS
 
 
 @pytest.fixture
@@ -38,8 +37,9 @@ def graph() -> ExpressionGraph:
 def test_chains_are_one_kernel(
     graph: ExpressionGraph, build: Callable[..., Node], kernels: list[list[str]]
 ) -> None:
-    leaves = [graph.param(name, (64, 128), inits.normal()) for name in "ab"]
-    top = build(*leaves, graph.param("c", (128, 32), inits.normal()))
+    # Some versions of XLA add up more than 32 elements in two kernels.
+    leaves = [graph.param(name, (64, 32), inits.normal()) for name in "ab"]
+    top = build(*leaves, graph.param("c", (32, 128), inits.normal()))
     report = graph.fusion_report()
     nodes = graph.tape.nodes
     assert [[nodes[i].type for i in kernel.nodes] for kernel in report.kernels] == kernels
@@ -115,10 +115,9 @@ def test_values_along_residual_connections_are_computed_once(monkeypatch: pytest
             scale, shift = (graph.param(f"{name}{i}", (1, 128)) for name in ("scale", "shift"))
             h = mgraph.layer_norm(h + mgraph.relu(mgraph.dot(h, w)), scale, shift)
         mgraph.sum(mgraph.flatten(h * h))
-        graph.forward()
-        graph.backward()
-        [program] = PROGRAMS._programs.values()
-        return len(re.findall(r" add\(", program.compiled.as_text()))
+        run = graph.run_of(graph.tape)
+        graph.backprop()
+        return len(re.findall(r" add\(", run._compiled(run._joint(False)).as_text()))
 
     barred = additions()
     for cls in (PlusNodeOp, NormalizationNodeOp):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import QUICK
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("mgraph", "layers", "nmt")
@@ -72,7 +74,7 @@ def test_there_are_no_import_cycles() -> None:
 
 
 def test_the_engine_needs_few_packages() -> None:
-    allowed = {"jax", "numpy", "optax", *sys.stdlib_module_names, ""}
+    allowed = {"jax", "jaxlib", "numpy", "optax", *sys.stdlib_module_names, ""}
     for path in (ROOT / "mgraph").rglob("*.py"):
         for name in all_imports(path):
             assert name.split(".")[0] in allowed, f"{path.name} imports {name}"
@@ -91,9 +93,15 @@ def test_importing_starts_no_backend(package: str) -> None:
     assert run.stdout.strip() == "untouched"
 
 
-def test_the_test_command_is_the_readmes() -> None:
-    command = (ROOT / ".ci/run").read_text().strip().splitlines()[-1]
-    assert "pytest" in command and command in (ROOT / "README.md").read_text()
+def test_ci_runs_the_two_commands_of_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    commands = re.findall(r'^run "(.*)"$', (ROOT / ".ci/run").read_text(), re.M)
+    for last in ("mgraph demo", "pytest"):
+        assert any(command.endswith(f"&& {last}") and command in readme for command in commands)
+
+
+def test_the_quick_tests_are_there() -> None:
+    assert {f"test_{name}.py" for name in QUICK} <= {path.name for path in (ROOT / "tests").iterdir()}
 
 
 def test_nothing_is_left_behind() -> None:

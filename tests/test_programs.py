@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from mgraph.running.programs import ProgramCache
 
@@ -25,11 +28,10 @@ def test_what_two_threads_want_is_compiled_once() -> None:
         return 2 * x
 
     with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(cache.get, "key", "double", doubled, (X,)) for _ in range(2)]
+        asked = [pool.submit(cache.get("key", "double").run, doubled, X) for _ in range(2)]
         started.set()
-        first, second = (future.result() for future in asked)
-    assert first is second and traced == [(3,)]
-    np.testing.assert_array_equal(first(X), 2 * X)
+        np.testing.assert_array_equal([future.result() for future in asked], [2 * X, 2 * X])
+    assert traced == [(3,)]
     assert (cache.stats().misses, cache.stats().hits) == (1, 1)
 
 
@@ -42,7 +44,7 @@ def test_two_programs_are_compiled_at_once() -> None:
             both.wait(SECONDS)
             return x + number
 
-        return cache.get(number, "plus", function, (X,))(X)
+        return cache.get(number, "plus").run(function, X)
 
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(plus, (1, 2)))
@@ -57,24 +59,21 @@ def test_a_program_that_fails_fails_for_all_and_is_tried_again() -> None:
         waiting.wait(SECONDS)  # until the other thread is about to ask
         raise problem
 
-    def first() -> None:
-        cache.get("key", "fails", failing, (X,))
-
     def second() -> None:
         waiting.wait(SECONDS)
-        cache.get("key", "works", jnp.negative, (X,))
+        cache.get("key", "works").run(jnp.negative, X)
 
     with ThreadPoolExecutor(2) as pool:
-        failed, other = pool.submit(first), pool.submit(second)
+        failed, other = pool.submit(cache.get("key", "fails").run, failing, X), pool.submit(second)
         assert failed.exception() is problem
         assert other.exception() in (problem, None)  # it waited, or came just after
-    np.testing.assert_array_equal(cache.get("key", "works", jnp.negative, (X,))(X), -X)
+    np.testing.assert_array_equal(cache.get("key", "works").run(jnp.negative, X), -X)
 
 
 def test_a_program_that_was_dropped_is_compiled_again() -> None:
     cache = ProgramCache(1)
     for key in ("a", "b", "a"):
-        cache.get(key, key, jnp.negative, (X,))
+        cache.get(key, key).run(jnp.negative, X)
     stats = cache.stats()
     assert (stats.programs, stats.misses, stats.evictions, stats.hits) == (1, 3, 2, 0)
 
@@ -82,4 +81,57 @@ def test_a_program_that_was_dropped_is_compiled_again() -> None:
 @pytest.mark.parametrize("key", ["a", ("a", 1)])
 def test_a_program_is_found_by_equal_keys(key: Any) -> None:
     cache = ProgramCache(2)
-    assert cache.get(key, "", jnp.negative, (X,)) is cache.get(key, "", jnp.negative, (X,))
+    assert cache.get(key, "") is cache.get(key, "")
+
+
+def test_each_placement_and_each_setting_of_jax_has_its_own_compilation_which_is_counted() -> None:
+    cache = ProgramCache(2)
+    program, compiled = cache.get("key", "product"), []
+
+    def product(x: Any) -> Any:
+        return x @ x.T
+
+    def run(x: Any) -> None:
+        before = cache.stats()
+        np.testing.assert_allclose(program.run(product, x), [[12.0]])
+        compiled.append((cache.stats() - before).misses)
+
+    x = np.full((1, 3), 2, np.float32)
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,))
+    for _ in range(2):
+        run(x)
+        run(jax.device_put(x, NamedSharding(mesh, PartitionSpec(None, "d"))))
+        with jax.default_matmul_precision("highest"):
+            run(x)
+        with jax.threefry_partitionable(not jax.config.jax_threefry_partitionable):
+            run(x)
+    assert compiled == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert cache.stats().programs == 1
+
+
+def test_a_program_keeps_nothing_that_its_function_is_made_of_alive() -> None:
+    class Large:
+        pass
+
+    cache, large = ProgramCache(2), Large()
+    kept = weakref.ref(large)
+
+    def function(x: Any, large: Large = large) -> Any:
+        return x + 1
+
+    cache.get("key", "sum").run(function, X)
+    del large, function
+    assert kept() is None
+    # Another object that computes the same serves as well, and is traced for another shape.
+    np.testing.assert_array_equal(cache.get("key", "sum").run(lambda x: x + 1, X[:2]), X[:2] + 1)
+
+
+def test_a_program_that_is_run_while_another_is_traced_is_traced_itself() -> None:
+    cache = ProgramCache(2)
+
+    def outer(x: Any) -> Any:
+        inner = cache.get("inner", "inner").run(jnp.negative, X)
+        assert not isinstance(inner, jax.core.Tracer)
+        return x * inner * 2
+
+    np.testing.assert_array_equal(cache.get("outer", "outer").run(outer, X), -2 * X)

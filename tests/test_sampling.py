@@ -28,10 +28,10 @@ class OneDistribution:
     dim_vocabs = (10, len(PROBS))
     params = {"log_probs": jnp.log(jnp.asarray(PROBS, jnp.float32))}  # noqa: RUF012 (nothing changes it)
 
-    def encoder(self, batch, lengths):
+    def encoder(self, batch, lengths, *, derivatives):
         return lambda params, sources: {"ids": sources[0][0]}
 
-    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0):
+    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0, *, derivatives):
         def step(params, encoded, state, words, position, shortlist=None):
             logits = jnp.broadcast_to(params["log_probs"], (batch, beam, len(PROBS)))
             if shortlist is not None:

@@ -47,7 +47,7 @@ class ToyModel:
         self.params = {"table": jnp.asarray(table)}
         self.log_probs = np.asarray(jax.nn.log_softmax(self.params["table"]))
 
-    def encoder(self, batch, lengths):
+    def encoder(self, batch, lengths, *, derivatives):
         (length,) = lengths
 
         def encode(params, sources):
@@ -57,7 +57,7 @@ class ToyModel:
 
         return encode
 
-    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0):
+    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0, *, derivatives):
         hypotheses = batch * beam
 
         def start(params, encoded):

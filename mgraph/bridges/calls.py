@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jax.extend import core
 
 from ..node import Node
 from ..ops.arithmetic import logaddexp
 from ..ops.elementwise import relu
 from ..ops.scan import scan
 from .equations import JAX_FOLDER, Equation, Result, Rule, whole
+from .primitive_node import ClosedJaxpr
 
 
 def _inlined(name: str) -> Rule:
@@ -20,7 +20,7 @@ def _inlined(name: str) -> Rule:
 
     def rule(equation: Equation) -> Result:
         inner = equation.params[name]
-        closed = inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ())
+        closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
         return equation.walk.inline(closed, equation.values)
 
     return rule
@@ -28,7 +28,7 @@ def _inlined(name: str) -> Rule:
 
 def _custom_call(equation: Equation) -> Result:
     """A function keeps the rule that it was given; for some of JAX's own there is an operator."""
-    closed: core.ClosedJaxpr = equation.params["call_jaxpr"]
+    closed = equation.params["call_jaxpr"]
     name, _, file = (getattr(closed.jaxpr.debug_info, "func_src_info", None) or "").partition(" at ")
     if name in _KNOWN and file.startswith(JAX_FOLDER):
         return _KNOWN[name](equation)
@@ -44,8 +44,11 @@ _KNOWN: dict[str, Callable[[Equation], Node]] = {
 
 def _scan(equation: Equation) -> Result:
     params = equation.params
-    consts, carried, body = params["num_consts"], params["num_carry"], params["jaxpr"]
+    body = params["jaxpr"]
+    operands = [equation.aval(i) for i in range(len(equation.values))]
+    carried, sequences = _alike(equation.outs, body.out_avals), _stacked(operands, body.in_avals)
     nodes = equation.all_nodes()
+    consts = len(nodes) - carried - sequences
     outside, first, xs = nodes[:consts], nodes[consts : consts + carried], nodes[consts + carried :]
     # A loop without a sequence runs over one that nobody looks at.
     counted = xs or [equation.walk.constant(np.zeros(params["length"], np.int32))]
@@ -58,6 +61,16 @@ def _scan(equation: Equation) -> Result:
         step, tuple(first), tuple(counted), reverse=params["reverse"], unroll=int(params["unroll"])
     )
     return [*last, *stacked]
+
+
+def _stacked(avals: Sequence[Any], of_a_step: Sequence[Any]) -> int:
+    """How many of them have an axis of time besides those that they have in a step. JAX says it in other
+    words in each version."""
+    return len(avals) - _alike(avals, of_a_step)
+
+
+def _alike(avals: Sequence[Any], of_a_step: Sequence[Any]) -> int:
+    return sum(len(a.shape) == len(b.shape) for a, b in zip(avals, of_a_step, strict=True))
 
 
 def _own_node(equation: Equation) -> Result:
@@ -76,6 +89,7 @@ CALLS: dict[str, Rule] = {
     "custom_jvp_call": _custom_call,
     "custom_vjp_call": _custom_call,
     "scan": _scan,
+    "call_hi_primitive": _own_node,
     "cond": _own_node,
     "while": _own_node,
 }

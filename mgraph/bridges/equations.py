@@ -157,7 +157,7 @@ class Walk:
             known.update(zip(source.outvars, self._results(equation), strict=True))
         return [self._value(read(atom)) for atom in jaxpr.outvars]
 
-    def inline(self, closed: core.ClosedJaxpr, values: Sequence[Any]) -> list[Value]:
+    def inline(self, closed: Any, values: Sequence[Any]) -> list[Value]:
         """The results of an inner function."""
         return self.run(closed.jaxpr, closed.consts, values)
 

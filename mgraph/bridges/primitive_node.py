@@ -15,6 +15,9 @@ from ..ops.structure import get
 
 Params = tuple[tuple[str, Any], ...]
 
+ClosedJaxpr: Any = vars(core)["ClosedJaxpr"]
+"""JAX's function with its constants; from version 0.12 on every ``Jaxpr`` is one."""
+
 ELEMENTWISE = frozenset(
     """
     abs acos acosh and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clz cos cosh digamma div
@@ -54,6 +57,7 @@ class PrimitiveNodeOp(NaryNodeOp):
     """
 
     type = "primitive"
+    differentiable = False
     primitive: ClassVar[Any] = None
     params: Params = ()
 
@@ -93,7 +97,7 @@ class CustomCall:
         inner = source.params["call_jaxpr"]
         info = inner.jaxpr.debug_info
         alone = core.Jaxpr((), invars, source.outvars, [source], debug_info=info.with_unknown_names())
-        self.run = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))
+        self.run = core.jaxpr_as_fun(ClosedJaxpr(alone, ()))
         self.name = info.func_src_info or source.primitive.name
         self._key = inner, tuple(map(repr, source.invars))
 

@@ -234,6 +234,7 @@ UNARY: dict[str, Callable[[Any], Node]] = {
     "log": log,
     "logistic": sigmoid,
     "neg": negate,
+    "one_minus_square": lambda x: minus(1, square(x)),
     "sin": sin,
     "sqrt": sqrt,
     "square": square,

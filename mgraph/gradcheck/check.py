@@ -156,7 +156,7 @@ def _widened(structure: Structure) -> Structure:
     """The same computation where nothing is cut below float64 on the way: random leaves are drawn in float64,
     casts to floating point types, also those in bodies of loops, cast to float64."""
     rows = (_wide_leaf(row) if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
-    return structure._replace(rows=tuple(rows))
+    return replace(structure, rows=tuple(rows))
 
 
 def _wide_leaf(row: Row) -> Row:

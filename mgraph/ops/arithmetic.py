@@ -18,7 +18,16 @@ from ..cases import Case
 from ..errors import ElementTypeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
-from .operands import FloatNodeOp, Gradients, constant_for, is_number, node, number_for, scalar
+from .operands import (
+    FloatNodeOp,
+    Gradients,
+    constant_for,
+    is_number,
+    node,
+    number_for,
+    scalar,
+    unless_nan,
+)
 
 _BROADCASTS = (
     Case((2, 3), (2, 3)),
@@ -96,6 +105,7 @@ class NegNodeOp(UnaryNodeOp):
 class ScalarAddNodeOp(UnaryNodeOp):
     type = "scalar_add"
     c: float
+    runtime_fields = ("c",)
     cases = (Case((2, 3), c=2.5),)
 
     def forward_ops(self, x: Array) -> Array:
@@ -108,6 +118,7 @@ class ScalarAddNodeOp(UnaryNodeOp):
 class ScalarMultNodeOp(UnaryNodeOp):
     type = "scalar_mult"
     c: float
+    runtime_fields = ("c",)
     cases = (Case((2, 3), c=-1.5),)
 
     def forward_ops(self, x: Array) -> Array:
@@ -252,7 +263,7 @@ class MaximumNodeOp(ElementBinaryNodeOp):
         return jnp.maximum(a, b)
 
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
-        return jnp.where(a > b, adj, 0), jnp.where(a > b, 0, adj)
+        return unless_nan(val, jnp.where(a > b, adj, 0)), unless_nan(val, jnp.where(a > b, 0, adj))
 
 
 class MinimumNodeOp(ElementBinaryNodeOp):
@@ -266,7 +277,7 @@ class MinimumNodeOp(ElementBinaryNodeOp):
         return jnp.minimum(a, b)
 
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
-        return jnp.where(a < b, adj, 0), jnp.where(a < b, 0, adj)
+        return unless_nan(val, jnp.where(a < b, adj, 0)), unless_nan(val, jnp.where(a < b, 0, adj))
 
 
 def _number_first(op: str, a: Any, b: Any) -> tuple[Node, Node]:

@@ -7,6 +7,7 @@ wider, so that sums of 16-bit numbers neither round nor overflow before a gate c
 
 from __future__ import annotations
 
+import math
 from typing import overload
 
 import jax
@@ -210,7 +211,8 @@ class AttentionNodeOp(FloatNodeOp):
     @in_float32
     def backward_ops(self, adj: Array, val: Array, va: Array, context: Array, state: Array) -> Gradients:
         t = jnp.tanh(context + state)
-        dva = (adj.reshape(1, -1) @ t.reshape(-1, t.shape[-1])).reshape(va.shape)
+        rows = t.reshape(math.prod(t.shape[:-1]), t.shape[-1])
+        dva = (adj.reshape(1, adj.size) @ rows).reshape(va.shape)
         dsum = adj * va.reshape(-1) * (1 - t * t)
         return dva, dsum, dsum
 

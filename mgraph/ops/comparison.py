@@ -20,6 +20,7 @@ from .operands import is_number
 class CmpNodeOp(ElementBinaryNodeOp):
     """Base of the comparisons."""
 
+    differentiable = False
     cases = (Case((2, 3), (2, 3), domain="distinct"), Case((2, 1), (1, 3), domain="distinct"))
 
 

@@ -12,7 +12,7 @@ from ..errors import ArgumentError
 from ..node import Node
 from ..shape import Shape
 from .arithmetic import MultNodeOp
-from .operands import FloatNodeOp, Gradients, axis_in, is_number, node
+from .operands import FloatNodeOp, Gradients, axis_in, is_number, node, unless_nan
 from .product import affine
 
 
@@ -69,7 +69,7 @@ class DropoutReluInplaceNodeOp(FloatNodeOp):
         return jnp.maximum(x * mask[0] if mask else x, 0)
 
     def backward_ops(self, adj: Array, val: Array, x: Array, *mask: Array) -> Gradients:
-        adj = jnp.where(val > 0, adj, 0)
+        adj = unless_nan(val, jnp.where(val > 0, adj, 0))
         return (adj * mask[0], adj * x) if mask else (adj,)
 
 

@@ -15,7 +15,7 @@ from ..cases import Case
 from ..errors import ArgumentError
 from ..node import Node, UnaryNodeOp
 from .arithmetic import sum_of
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, unless_nan
 
 Nodes = Node | Sequence[Node]
 """A node, or a list of nodes that stands for their sum."""
@@ -74,7 +74,7 @@ class ReLUNodeOp(UnaryNodeOp):
         return jnp.maximum(x, 0)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (jnp.where(x > 0, adj, 0),)
+        return (unless_nan(x, jnp.where(x > 0, adj, 0)),)
 
 
 def relu(x: Nodes) -> Node:
@@ -91,13 +91,14 @@ def relu(x: Nodes) -> Node:
 class PReLUNodeOp(FloatUnaryNodeOp):
     type = "PReLU"
     alpha: float
+    runtime_fields = ("alpha",)
     cases = (Case((2, 3), domain="distinct", alpha=0.2),)
 
     def forward_ops(self, x: Array) -> Array:
         return jnp.where(x > 0, x, self.alpha * x)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (jnp.where(x > 0, adj, self.alpha * adj),)
+        return (unless_nan(x, jnp.where(x > 0, adj, self.alpha * adj)),)
 
 
 def prelu(x: Nodes, alpha: float = 0.01) -> Node:
@@ -127,6 +128,7 @@ def leakyrelu(x: Nodes) -> Node:
 class SwishNodeOp(FloatUnaryNodeOp):
     type = "swish"
     b: float = 1.0
+    runtime_fields = ("b",)
     cases = (Case((2, 3)), Case((2, 3), b=1.702))
 
     def forward_ops(self, x: Array) -> Array:
@@ -284,7 +286,8 @@ def tan(x: Node) -> Node:
 
 class SqrtNodeOp(FloatUnaryNodeOp):
     type = "sqrt"
-    eps: float
+    eps: float = 0.0
+    runtime_fields = ("eps",)
     cases = (Case((2, 3), domain="positive", eps=0.0), Case((2, 3), domain="positive", eps=0.1))
 
     def forward_ops(self, x: Array) -> Array:
@@ -344,13 +347,14 @@ def abs(x: Node) -> Node:
 class ClipNodeOp(FloatUnaryNodeOp):
     type = "clip"
     c: float
+    runtime_fields = ("c",)
     cases = (Case((2, 3), domain="distinct", c=0.4),)
 
     def forward_ops(self, x: Array) -> Array:
         return jnp.clip(x, -self.c, self.c)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (jnp.where(jnp.abs(x) < self.c, adj, 0),)
+        return (unless_nan(x, jnp.where(jnp.abs(x) < self.c, adj, 0)),)
 
 
 def clip(x: Node, c: float) -> Node:

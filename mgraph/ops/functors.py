@@ -57,6 +57,7 @@ class LambdaNodeOp(NaryNodeOp):
     """A forward function without a backward one: not trainable."""
 
     type = "lambda"
+    differentiable = False
     gradient_is_derivative = False
     sizes: Shape
     to: Type

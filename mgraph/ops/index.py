@@ -145,6 +145,8 @@ class PlacesNodeOp(NaryNodeOp):
         )
         if not fits:
             raise ShapeError(f"except along axis {self.axis}, indices must have the child's sizes or 1")
+        if not x.shape[self.axis] and indices.shape[self.axis]:
+            raise ShapeError(f"axis {self.axis} of {x.shape} has no elements that indices could name")
 
     def picked(self, x: Shape, indices: Shape) -> Shape:
         """Shape of the places: that of ``x``, along the axis that of the indices."""

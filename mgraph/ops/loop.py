@@ -8,15 +8,16 @@ gradient of a weight, is not added up in it: one product after the loop gives th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from ..rules import backward_of, evaluate, gradients_of, row_gradients
+from ..rules import backward_of, bound, evaluate, gradients_of, row_gradients
 from ..tape import Structure, is_leaf
+from ..varying import zeros_like
 from .cells import CellNodeOp
 from .product import PRODUCTS
 
@@ -32,6 +33,14 @@ class Body:
     """Rows of the next state."""
     results: tuple[int, ...]
     """Rows of what the step gives out."""
+
+    is_canonical: ClassVar[bool] = True
+    """Whether equal ones compute the same."""
+
+    def generic(self) -> tuple[Body, tuple[float, ...]]:
+        """The body with its runtime numbers left open, and these numbers."""
+        structure, numbers = self.structure.generic()
+        return (replace(self, structure=structure), numbers) if numbers else (self, ())
 
 
 @dataclass(frozen=True)
@@ -123,12 +132,21 @@ class Loop:
         """The values of rows in one step."""
         return {i: _at(x, t, self.blocks[i]) for i, x in zip(rows, stacked, strict=True)}
 
-    def complete(self, values: dict[int, Any]) -> None:
-        """Add to values of leaves, and of other rows that are known, those of all rows."""
+    def complete(self, values: dict[int, Any], numbers: Any) -> None:
+        """Add to values of leaves, and of other rows that are known, those of all rows.
+
+        What differentiates the loop meets its own rule. Only what differentiates that once more comes here,
+        and meets JAX's derivatives of the values, as it does outside of loops.
+        """
         for i, row in enumerate(self.rows):
             if i not in values:
-                trained = tuple(self.flags[k] for k in row[1:])
-                values[i] = evaluate(row[0], self.rule_set, trained, tuple(values[k] for k in row[1:]))
+                trained, children = tuple(self.flags[k] for k in row[1:]), tuple(values[k] for k in row[1:])
+                values[i] = evaluate(row[0], "jax", trained, children, self.numbers_of(i, numbers))
+
+    def numbers_of(self, i: int, numbers: Any) -> Any:
+        """The numbers of a row among those of the body."""
+        place = self.body.structure.places.get(i)
+        return None if place is None else numbers[place]
 
 
 def _is_plain_product(head: Any, rule_set: str) -> bool:
@@ -152,12 +170,13 @@ def _at(x: Any, t: Any, blocks: int = 1) -> Any:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def run(loop: Loop, *values: Any) -> Values:
-    """The last states, then the stacked results; ``values`` are those of the leaves, sequences stacked."""
-    return _forward(loop, values)[0]
+def run(loop: Loop, numbers: Any, *values: Any) -> Values:
+    """The last states, then the stacked results; ``values`` are those of the leaves, sequences stacked;
+    ``numbers`` those of a generic body."""
+    return _forward(loop, numbers, values)[0]
 
 
-def _forward(loop: Loop, values: Values) -> tuple[Values, Any]:
+def _forward(loop: Loop, numbers: Any, values: Values) -> tuple[Values, Any]:
     """What ``run`` returns, and what is kept for the way back: states before each step, and what is dear."""
     states = len(loop.body.states)
     first, stacked, fixed = (
@@ -169,58 +188,58 @@ def _forward(loop: Loop, values: Values) -> tuple[Values, Any]:
     def step(state: Values, t: Any) -> tuple[Values, Any]:
         rows = dict(zip(loop.fixed, fixed, strict=True)) | dict(zip(loop.leaves, state, strict=False))
         rows |= loop.slices(loop.changing[states:], stacked, t)
-        loop.complete(rows)
+        loop.complete(rows, numbers)
         after = tuple(rows[i] for i in loop.body.states)
         return after, ([rows[i] for i in loop.body.results], state, [rows[i] for i in loop.kept])
 
     last, (results, before, kept) = loop.scanned(step, tuple(first))
-    return (*last, *results), ((*before, *stacked), fixed, kept)
+    return (*last, *results), ((*before, *stacked), fixed, kept, numbers)
 
 
-def _run_forward(loop: Loop, *values: Any) -> tuple[Values, Any]:
-    return _forward(loop, values)
+def _run_forward(loop: Loop, numbers: Any, *values: Any) -> tuple[Values, Any]:
+    return _forward(loop, numbers, values)
 
 
 def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
-    changing, fixed, kept = saved
+    changing, fixed, kept, numbers = saved
     states = len(loop.body.states)
     known = {**dict(zip(loop.changing, changing, strict=True)), **dict(zip(loop.kept, kept, strict=True))}
     constants = dict(zip(loop.fixed, fixed, strict=True))
     last = [None if _is_none(a) else a for a in adjoints[:states]]
     given = [(row, a) for row, a in zip(loop.body.results, adjoints[states:], strict=True) if not _is_none(a)]
     operands = {i: loop.rows[i][1] for i in loop.late}
-    zeros = {k: jnp.zeros_like(constants[k]) for k in loop.summed}
+    zeros = {k: zeros_like(constants[k]) for k in loop.summed}
 
     def step(carry: Any, t: Any) -> tuple[Any, Any]:
         after, sums = carry
         values = constants | loop.slices(list(known), list(known.values()), t)
-        loop.complete(values)
+        loop.complete(values, numbers)
         adj: dict[int, Any] = {}
         for row, a in zip(loop.body.states, after, strict=True):
             _add(adj, row, a)
         for row, stack in given:
             _add(adj, row, _at(stack, t))
-        late = _sweep(loop, values, adj)
+        late = _sweep(loop, values, adj, numbers)
         before = [
-            None if a is None else adj.get(i, jnp.zeros_like(a))
-            for i, a in zip(loop.leaves, last, strict=False)
+            None if a is None else adj.get(i, zeros_like(a)) for i, a in zip(loop.leaves, last, strict=False)
         ]
         sums = {k: sums[k] + adj[k] if k in adj else sums[k] for k in sums}
-        slices = {i: adj.get(i, jnp.zeros_like(values[i])) for i in loop.changing[states:] if loop.flags[i]}
+        slices = {i: adj.get(i, zeros_like(values[i])) for i in loop.changing[states:] if loop.flags[i]}
         own = {i: values[k] for i, k in operands.items() if i in late and k not in known}
         return (before, sums), (slices, late, own)
 
     (first, sums), (slices, late, own) = loop.scanned(step, (last, zeros), backward=True)
     for i, adj in late.items():
-        _add_late(loop, i, adj, known[operands[i]] if operands[i] in known else own[i], constants, sums)
+        operand = known[operands[i]] if operands[i] in known else own[i]
+        _add_late(loop, i, adj, operand, constants, numbers, sums)
     found = {**dict(zip(loop.leaves, first, strict=False)), **slices, **sums}
-    return tuple(found.get(i) if loop.flags[i] else None for i in loop.leaves)
+    return None, *(found.get(i) if loop.flags[i] else None for i in loop.leaves)
 
 
 run.defvjp(_run_forward, _run_backward)
 
 
-def _sweep(loop: Loop, values: dict[int, Any], adj: dict[int, Any]) -> dict[int, Any]:
+def _sweep(loop: Loop, values: dict[int, Any], adj: dict[int, Any], numbers: Any) -> dict[int, Any]:
     """Marian's backward pass over one step, from the last row to the first, into ``adj``; the adjoints of the
     products whose gradients come late."""
     late = {}
@@ -235,7 +254,8 @@ def _sweep(loop: Loop, values: dict[int, Any], adj: dict[int, Any]) -> dict[int,
         if not any(trained):
             continue
         children = tuple(values[k] for k in row[1:])
-        found = row_gradients(row[0], loop.rule_set, trained, adj[i], values[i], children)
+        own = loop.numbers_of(i, numbers)
+        found = row_gradients(row[0], loop.rule_set, trained, adj[i], values[i], children, own)
         for k, train, gradient in zip(row[1:], trained, found, strict=True):
             if train:
                 _add(adj, k, gradient)
@@ -243,10 +263,17 @@ def _sweep(loop: Loop, values: dict[int, Any], adj: dict[int, Any]) -> dict[int,
 
 
 def _add_late(
-    loop: Loop, i: int, adj: Any, operand: Any, constants: dict[int, Any], sums: dict[int, Any]
+    loop: Loop,
+    i: int,
+    adj: Any,
+    operand: Any,
+    constants: dict[int, Any],
+    numbers: Any,
+    sums: dict[int, Any],
 ) -> None:
     """Add the gradients that a product of all steps gives to fixed leaves."""
     head, first, *others = loop.rows[i]
+    head = bound(head, loop.numbers_of(i, numbers))
     children = (head.steps_as_rows(operand), *(constants[k] for k in others))
     backward = backward_of(type(head), loop.rule_set)
     found = gradients_of(type(head), backward, head, loop.late[i], head.steps_as_rows(adj), None, children)

@@ -28,7 +28,8 @@ class NormalizationNodeOp(FloatNodeOp):
     """Base of the normalisations. Children: x, then gamma if scaled, then beta if shifted as well."""
 
     computed_once = True
-    eps: float
+    eps: float = 1e-9
+    runtime_fields = ("eps",)
     cases = (
         Case((2, 3, 5), eps=1e-9),
         Case((2, 3, 5), (1, 5), eps=1e-9),

@@ -91,6 +91,16 @@ def scalar(value: float, x: Array) -> Any:
     return np.asarray(value).astype(x.dtype) if isinstance(value, int) else value
 
 
+def known(value: Any, number: float) -> bool:
+    """Whether a runtime field is known, while a program is made, to be this number, which is its default."""
+    return isinstance(value, float) and value == number
+
+
+def unless_nan(x: Array, gradient: Array) -> Array:
+    """``gradient``, but NaN where ``x`` is: a rule that asks which number is larger must not hide it."""
+    return jnp.where(jnp.isnan(x), x, gradient) if jnp.issubdtype(x.dtype, jnp.floating) else gradient
+
+
 def accumulable(x: Array) -> Array:
     """``x`` as float32 if it has 16 bits: sums and exponentials over an axis need more than that."""
     return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x

@@ -14,7 +14,7 @@ from ..node import Node
 from ..rules import derivative
 from ..shape import Shape
 from ..specs import Spec, Specs
-from .operands import FloatNodeOp, Gradients, accumulable, node
+from .operands import FloatNodeOp, Gradients, accumulable, node, unless_nan
 from .windows import WindowNodeOp, spatial, whole_numbers
 
 
@@ -60,7 +60,7 @@ class PoolingOp(WindowNodeOp):
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         wide = accumulable(adj)
-        dx = self._spread(wide, x) if self.mode == "avg" else self._to_largest(wide, x)
+        dx = self._spread(wide, x) if self.mode == "avg" else self._to_largest(unless_nan(val, wide), x)
         return (dx.astype(x.dtype),)
 
     def _spread(self, adj: Array, x: Array) -> Array:
@@ -73,7 +73,8 @@ class PoolingOp(WindowNodeOp):
     def _to_largest(self, adj: Array, x: Array) -> Array:
         """The adjoint of each window, added up at its largest element, the first of several."""
         images, size = math.prod(x.shape[:2]), math.prod(spatial(x))
-        places = self._places_of_largest(jax.lax.stop_gradient(x)).reshape(images, -1)
+        windows = math.prod(spatial(adj))
+        places = self._places_of_largest(jax.lax.stop_gradient(x)).reshape(images, windows)
         dx = jnp.zeros((images, size), adj.dtype)
         dx = dx.at[jnp.arange(images)[:, None], places].add(adj.reshape(places.shape))
         return dx.reshape(x.shape)
@@ -84,7 +85,7 @@ class PoolingOp(WindowNodeOp):
         places = jnp.arange(size, dtype=jnp.int32).reshape(spatial(x))
 
         def larger(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-            first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+            first = (a[0] > b[0]) | (jnp.isnan(a[0]) & ~jnp.isnan(b[0])) | ((a[0] == b[0]) & (a[1] < b[1]))
             return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
 
         _, found = jax.lax.reduce_window(
@@ -177,7 +178,7 @@ class PoolingWithMaskingOp(FloatNodeOp):
         return jnp.max(self._windows(x, mask), -1)
 
     def backward_ops(self, adj: Array, val: Array, x: Array, mask: Array) -> Gradients:
-        d = self._to_largest(adj, x, mask)
+        d = self._to_largest(unless_nan(val, adj), x, mask)
         dx = self._whole(d * _sentences(mask), x)
         d_mask = jnp.sum(d * _sentences(x)[..., : d.shape[-1]], 1, keepdims=True)
         return dx, d_mask.reshape(mask.shape)

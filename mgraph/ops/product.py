@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from ..errors import ShapeError
 from ..node import Node
 from ..shape import Shape
 from ..specs import Spec, Specs, spec_of
-from .operands import FloatNodeOp, Gradients, accumulable
+from .operands import FloatNodeOp, Gradients, accumulable, known
 from .precision import accumulator
 
 
@@ -26,6 +27,7 @@ class ProductNodeOp(FloatNodeOp):
     trans_a: bool = False
     trans_b: bool = False
     scale: float = 1.0
+    runtime_fields = ("scale",)
 
     def product_shape(self, a: Shape, b: Shape) -> Shape:
         """Shape of one matrix product; ``ShapeError`` if rows and columns do not fit."""
@@ -65,7 +67,7 @@ class ProductNodeOp(FloatNodeOp):
         return jnp.moveaxis(x, 0, -3).reshape(*x.shape[1:-2], -1, x.shape[-1])
 
     def _scaled(self, x: Array) -> Array:
-        return x if self.scale == 1.0 else x * self.scale
+        return x if known(self.scale, 1.0) else x * self.scale
 
 
 def _matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
@@ -85,16 +87,29 @@ def _matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Arra
     So it gets a transposed copy, by itself: as a part of what computes ``a`` that would be slow. For a result
     with more rows than columns that costs too much, but for a vector, which XLA would sum less exactly; where
     rows are a multiple of 512, a stride at which caches fail, the product is computed that has the transposed
-    result. Barriers keep XLA from undoing this. Platforms that transpose for nothing get the copy as well.
+    result. Barriers keep XLA from undoing this. Other platforms transpose for nothing.
     """
     if not trans_a:
         return _matmul(a, b, False, trans_b)
     rows, columns = a.shape[-1], b.shape[-2 if trans_b else -1]
     if a.ndim > 2 or rows <= columns or columns == 1:
-        return _matmul(_barred(_barred(a).mT), b, False, trans_b)
-    if rows % 512 == 0:
-        return _barred(_matmul(b, a, not trans_b, False)).mT
-    return _matmul(a, b, True, trans_b)
+        on_cpu = _matmul_of_copy
+    elif rows % 512 == 0:
+        on_cpu = _transposed_matmul
+    else:
+        return _matmul(a, b, True, trans_b)
+    product: Array = jax.lax.platform_dependent(
+        a, b, cpu=partial(on_cpu, trans_b=trans_b), default=partial(_matmul, trans_a=True, trans_b=trans_b)
+    )
+    return product
+
+
+def _matmul_of_copy(a: Array, b: Array, trans_b: bool) -> Array:
+    return _matmul(_barred(_barred(a).mT), b, False, trans_b)
+
+
+def _transposed_matmul(a: Array, b: Array, trans_b: bool) -> Array:
+    return _barred(_matmul(b, a, not trans_b, False)).mT
 
 
 def _barred(x: Array) -> Array:
@@ -252,8 +267,10 @@ class DotBatchedLegacyNodeOp(ProductNodeOp):
         if len(a.shape) < 2:
             raise ShapeError(f"expected batches of matrices, got {a.shape} and {b.shape}")
         many, few = math.prod(a.shape[:-2]), math.prod(b.shape[:-2])
-        if few > many:
-            raise ShapeError(f"expected at most as many matrices b as a, got {few} for {many}")
+        if few > many or few < min(many, 1):
+            raise ShapeError(
+                f"expected at least one matrix b, and at most as many as a, got {few} for {many}"
+            )
         return spec_of((*a.shape[:-2], *matrix), a.type)
 
     def forward_ops(self, a: Array, b: Array) -> Array:
@@ -271,7 +288,7 @@ class DotBatchedLegacyNodeOp(ProductNodeOp):
     def _paired(self, a: Array, b: Array) -> tuple[Array, Array, np.ndarray]:
         """a's matrices, as many of b's, and which of b's they are."""
         matrices, few = _as_batch(a), _as_batch(b)
-        pairs = np.arange(len(matrices)) % len(few)
+        pairs = np.arange(len(matrices)) % max(len(few), 1)
         return matrices, few[pairs], pairs
 
 

@@ -16,7 +16,7 @@ from ..cases import Case
 from ..node import Node, UnaryNodeOp
 from ..rules import derivative
 from .arithmetic import MinusNodeOp, div
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, axis_in, node, refusal
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, axis_in, node, refusal, unless_nan
 from .precision import in_float32, widened
 from .structure import cast
 
@@ -187,7 +187,7 @@ class ExtremumNodeOp(ReduceNodeOp):
     cases = (Case((2, 3, 4), domain="distinct", axis=0), Case((2, 3, 4), domain="distinct", axis=2))
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (jnp.where(x == val, adj, 0),)
+        return (unless_nan(val, jnp.where(x == val, adj, 0)),)
 
 
 class MaxNodeOp(ExtremumNodeOp):
@@ -268,9 +268,11 @@ def exponentials(x: Array, axis: int) -> tuple[Array, Array, Array]:
 
 
 def largest(x: Array, axis: int) -> Array:
-    """The largest element along ``axis``, to subtract from all; a finite number where it is -inf."""
-    top = jax.lax.stop_gradient(jnp.max(x, axis, keepdims=True))
-    return jnp.maximum(top, jnp.finfo(x.dtype).min)
+    """The largest element along ``axis``, to subtract from all; a finite number where it is -inf, or where
+    there is none."""
+    lowest = float(jnp.finfo(x.dtype).min)
+    top = jnp.max(x, axis, keepdims=True, initial=None if x.shape[axis] else lowest)
+    return jnp.maximum(jax.lax.stop_gradient(top), lowest)
 
 
 def divisor(total: Array) -> Array:

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import ArgumentNode, NaryNodeOp, Node
-from ..recording import capture, new_leaf
+from ..recording import capture, new, new_leaf
 from ..running.trace import trace
 from ..specs import Spec, Specs, spec_of
 from ..tape import Tape
+from ..varying import alike
 from .elementwise import tanh
 from .loop import Body, Loop, run
 from .structure import TupleViewNodeOp
@@ -52,6 +53,9 @@ class ScanNodeOp(NaryNodeOp):
     reverse: bool = False
     unroll: int = 1
 
+    numbers = None
+    """Of a bound loop, the vector of those that its body takes."""
+
     def check_types(self, *specs: Any) -> None:
         """Children of a loop may differ in element type."""
 
@@ -65,19 +69,31 @@ class ScanNodeOp(NaryNodeOp):
     def forward_ops(self, *values: Any) -> Any:
         return self.evaluate("jax", (False,) * len(values), values)
 
+    @classmethod
+    def opened(cls, fields: dict[str, Any]) -> tuple[dict[str, Any], tuple[float, ...]]:
+        """The numbers of a loop are those of its body."""
+        body, numbers = fields["body"].generic()
+        return {**fields, "body": body}, numbers
+
+    def bound(self, numbers: Any) -> Any:
+        loop = new(type(self))
+        loop.__dict__.update(self.__dict__, numbers=numbers)
+        return loop
+
     def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
         """The loop with the given rule set in its body; by that of JAX, ``jax.lax.scan`` as it is."""
-        states = len(self.body.states)
+        states, values = len(self.body.states), alike(values)
         first, xs = values[:states], values[states : states + self.sequences]
         outer = values[states + self.sequences :]
         some = any(trained)
         flags = (*(some and jnp.issubdtype(v.dtype, jnp.floating) for v in first), *trained[states:])
         if rule_set != "jax" and some and self.length:
             loop = Loop(self.body, self.sequences, self.length, self.reverse, self.unroll, rule_set, flags)
-            return run(loop, *values)
+            return run(loop, self.numbers, *values)
 
         def step(state: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
-            rows = trace(self.body.structure, (*state, *x, *outer), rule_set=rule_set, trained=flags)
+            leaves = (*state, *x, *outer)
+            rows = trace(self.body.structure, leaves, numbers=self.numbers, rule_set=rule_set, trained=flags)
             return tuple(rows[i] for i in self.body.states), tuple(rows[i] for i in self.body.results)
 
         last, stacked = jax.lax.scan(step, tuple(first), tuple(xs), self.length, self.reverse, self.unroll)
@@ -119,19 +135,10 @@ def scan(
         raise ArgumentError(f"scan: expected unroll to be a number of steps of at least 1, got {unroll!r}")
     length = _length(sequences)
     tape = Tape(graph, parent=graph.recording[-1], argument=ArgumentNode)
-    graph.recording.append(tape)
     try:
-        state = [new_leaf(ArgumentNode, tape, n.spec, True) for n in first]
-        slices = [new_leaf(ArgumentNode, tape, _slice_spec(n), n.trainable) for n in sequences]
-        returned = f(_like(init, state), _like(xs, slices))
+        body, outer, returned = _recorded(tape, f, init, xs)
     finally:
-        graph.recording.pop()
-    next_state, results = _returned(returned)
-    _check_state(first, next_state)
-    inner = [n if n._tape is tape.ref else capture(tape, n.current()) for n in (*next_state, *results)]
-    rows = tuple(n.id for n in inner)
-    body = Body(tape.structure(), rows[: len(first)], rows[len(first) :])
-    outer = [outside for outside, _ in tape.captured.values()]
+        tape.close()
     node = ScanNodeOp(
         *first,
         *sequences,
@@ -142,8 +149,29 @@ def scan(
         reverse=bool(reverse),
         unroll=unroll,
     )
-    views = [TupleViewNodeOp(node, index=i) for i in range(len(inner))]
-    return _like(init, views[: len(first)]), _like(returned[1], views[len(first) :])
+    views = [TupleViewNodeOp(node, index=i) for i in range(len(body.states) + len(body.results))]
+    return _like(init, views[: len(first)]), _like(returned, views[len(first) :])
+
+
+def _recorded(
+    tape: Tape, f: Callable[[Any, Any], tuple[Any, Any]], init: Nodes, xs: Nodes
+) -> tuple[Body, list[Node], Nodes]:
+    """The body of a loop, the nodes that it uses from outside, and the results in the form of the user's."""
+    first, sequences, recording = _tuple(init), _tuple(xs), tape.graph.recording
+    recording.append(tape)
+    try:
+        state = [new_leaf(ArgumentNode, tape, n.spec, True) for n in first]
+        slices = [new_leaf(ArgumentNode, tape, _slice_spec(n), n.trainable) for n in sequences]
+        returned = f(_like(init, state), _like(xs, slices))
+    finally:
+        recording.pop()
+    next_state, results = _returned(returned)
+    _check_state(first, next_state)
+    inner = [n if n._tape is tape.ref else capture(tape, n.current()) for n in (*next_state, *results)]
+    rows = tuple(n.id for n in inner)
+    body = Body(tape.structure(), rows[: len(first)], rows[len(first) :])
+    pattern = returned[1] if isinstance(returned[1], Node) else tuple(returned[1])
+    return body, [outside for outside, _ in tape.captured.values()], pattern
 
 
 def _tuple(nodes: Nodes) -> tuple[Node, ...]:

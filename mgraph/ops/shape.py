@@ -289,7 +289,8 @@ def narrow(x: Node, axis: int, start: int, length: int) -> Node:
 class ShiftNodeOp(UnaryNodeOp):
     type = "shift"
     offsets: tuple[int, ...]
-    pad: float
+    pad: float = 0.0
+    runtime_fields = ("pad",)
     cases = (
         Case((4, 5), offsets=(1, 0), pad=0.0),
         Case((4, 2, 3), offsets=(-1, 1, 0), pad=9.0),

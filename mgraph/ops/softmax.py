@@ -17,7 +17,7 @@ from ..shape import Shape
 from ..specs import Specs
 from ..types import Type, as_type
 from .arithmetic import minus, mult, plus
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, accumulable, axis_in, node
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, accumulable, axis_in, known, node, unless_nan
 from .precision import in_float32, widened, within
 from .reduce import divisor, exponentials, largest
 from .structure import cast
@@ -111,10 +111,10 @@ class SparsemaxNodeOp(FloatUnaryNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, y: Array, x: Array) -> Gradients:
-        support = y > 0
+        support = ~(y <= 0)  # all of a row with NaN
         count = jnp.maximum(jnp.sum(support, self.axis, adj.dtype, keepdims=True), 1)
         mean = jnp.sum(jnp.where(support, adj, 0), self.axis, keepdims=True) / count
-        return (jnp.where(support, adj - mean, 0),)
+        return (unless_nan(y, jnp.where(support, adj - mean, 0)),)
 
 
 def sparsemax(x: Node, axis: int = -1) -> Node:
@@ -137,8 +137,8 @@ class LossNodeOp(FloatNodeOp):
 
     def new_spec(self, logits: Any, indices: Any) -> Specs:
         rows, labels = math.prod(logits.shape[:-1]), math.prod(indices.shape)
-        if not logits.shape:
-            raise ShapeError("expected logits with an axis of classes, got a scalar")
+        if not logits.shape or not logits.shape[-1]:
+            raise ShapeError(f"expected logits with an axis of classes, got {logits.shape}")
         if labels not in self.label_counts(logits.shape):
             raise ShapeError(f"expected one label per row of the logits, got {labels} for {rows} rows")
         return super().new_spec(logits, indices)
@@ -157,7 +157,8 @@ def _classes(indices: Array, logits: Array) -> Array:
 
 class CrossEntropyNodeOp(LossNodeOp):
     type = "x-ent"
-    alpha: float
+    alpha: float = 0.0
+    runtime_fields = ("alpha",)
     to: Type | None = None
     """Element type of the loss; ``None``: float32, or wider logits' own."""
     cases = (
@@ -171,7 +172,7 @@ class CrossEntropyNodeOp(LossNodeOp):
         distance, _, total = exponentials(x, -1)
         gold = jnp.take_along_axis(distance, labels, -1, mode="fill")
         loss = (1 - self.alpha) * (jnp.log(total) - gold)
-        if self.alpha:
+        if not known(self.alpha, 0.0):
             loss = loss + self.alpha * (jnp.log(total) - jnp.mean(distance, -1, keepdims=True))
         return loss if self.to is None else loss.astype(self.to.dtype)
 

@@ -23,6 +23,7 @@ from .operands import Gradients, node
 class StopGradientNodeOp(UnaryNodeOp):
     type = "stopGradient"
     color = "grey"
+    differentiable = False
     gradient_is_derivative = False
     cases = (Case((2, 3)),)
 
@@ -45,6 +46,7 @@ class ClipGradientNodeOp(UnaryNodeOp):
     color = "grey"
     gradient_is_derivative = False
     c: float
+    runtime_fields = ("c",)
     cases = (Case((2, 3), c=100.0),)
 
     def forward_ops(self, x: Array) -> Array:

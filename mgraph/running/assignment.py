@@ -12,7 +12,9 @@ from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..leaves import ParamNode
 from ..node import Node
 from ..places import place
+from ..scalars import number_vector
 from ..tape import Structure
+from .plans import Plan
 from .programs import PROGRAMS
 from .trace import random_sources, run_draws, trace
 
@@ -21,18 +23,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AssignPlan:
+class AssignPlan(Plan):
     """The values of some rows; the inputs ``given`` come first, for their buffers to be written over."""
 
     structure: Structure
     outputs: tuple[int, ...]
     given: tuple[int, ...]
 
-    def __call__(self, given: Sequence[Any], kept: Sequence[Any], draws: Any) -> list[jax.Array]:
+    __hash__ = Plan.__hash__
+
+    def __str__(self) -> str:
+        return f"assignment of {len(self.outputs)} values"
+
+    def __call__(
+        self, given: Sequence[Any], kept: Sequence[Any], numbers: Any, draws: Any
+    ) -> list[jax.Array]:
         first, rest = iter(given), iter(kept)
         count = len(given) + len(kept)
         leaves = [next(first) if k in self.given else next(rest) for k in range(count)]
-        values = trace(self.structure, leaves, **random_sources(draws))
+        values = trace(self.structure, leaves, numbers=numbers, **random_sources(draws))
         return [values[i] for i in self.outputs]
 
 
@@ -50,23 +59,17 @@ def assign(graph: ExpressionGraph, updates: Mapping[ParamNode, Node]) -> None:
     given = tuple(
         k for k, n in enumerate(leaves) if isinstance(n, ParamNode) and n in targets and n.buffer_is_free
     )
-    plan = AssignPlan(excerpt.structure, tuple(excerpt.row_of[n.id] for n in expressions), given)
-    values = [n.leaf_value() for n in leaves]
+    structure, numbers = excerpt.structure.generic()
+    plan = AssignPlan(structure, tuple(excerpt.row_of[n.id] for n in expressions), given)
+    values, wide = [n.leaf_value() for n in leaves], structure.is_wide()
     args = (
         [values[k] for k in given],
         [v for k, v in enumerate(values) if k not in given],
+        number_vector(numbers, wide),
         run_draws(graph.seed, next(graph.runs), excerpt.random) if len(excerpt.random) else None,
     )
-    program = PROGRAMS.get(
-        plan,
-        f"assignment of {len(targets)} values",
-        plan,
-        args,
-        device=graph.device,
-        wide=excerpt.structure.is_wide(),
-        donated=(0,) if given else (),
-    )
-    for target, value in zip(targets, program(*args), strict=True):
+    program = PROGRAMS.get(plan, plan, device=graph.device, wide=wide, donated=(0,) if given else ())
+    for target, value in zip(targets, program.run(plan, *args), strict=True):
         target.assigned(value)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 
 from ..specs import Specs
 from ..tape import Row, Tape, is_leaf
+from ..varying import alike, zeros_like
 
 Values = list[Any]
 
@@ -26,28 +28,34 @@ def spans(rows: int, checkpoints: Iterable[int]) -> list[range]:
     return [range(a, b) for a, b in itertools.pairwise(cuts)]
 
 
-def recomputed(f: Callable[[Values], Any], inputs: Values, trained: Sequence[bool], platform: str) -> Any:
-    """``f(inputs)``, whose backward pass runs ``f`` again instead of keeping what is inside of it.
+def recomputed(
+    f: Callable[[str, Values], Any], inputs: Values, trained: Sequence[bool], platform: str, rule_set: str
+) -> Any:
+    """``f(rule_set, inputs)``, whose backward pass runs ``f`` again instead of keeping what is inside of it.
 
     No gradient flows into inputs that are not ``trained``. On a CPU XLA merges what ``jax.checkpoint`` runs
     again with the first run, which keeps everything after all; there the second run is in a branch taken
-    where the adjoint is a number, which XLA cannot know.
+    where the adjoint is a number, which XLA cannot know. That has a rule of its own, so by the derivatives of
+    JAX, which are asked for where forward mode is, it is ``jax.checkpoint`` all the same.
     """
-    if platform != "cpu":
-        return jax.checkpoint(f)(inputs)
-    leaves, tree = jax.tree.flatten(inputs)
+    if platform != "cpu" or rule_set == "jax":
+        return jax.checkpoint(partial(f, rule_set))(inputs)
+    leaves, tree = jax.tree.flatten(alike(inputs))
     moving = [
         flag and _is_real(leaf)
         for value, flag in zip(inputs, trained, strict=True)
         for leaf in jax.tree.leaves(value)
     ]
 
-    @jax.custom_vjp
-    def span(leaves: Values) -> Any:
-        return f(jax.tree.unflatten(tree, leaves))
+    def outputs_of(rule_set: str, leaves: Values) -> Any:
+        return f(rule_set, jax.tree.unflatten(tree, leaves))
+
+    # Only what differentiates a gradient differentiates these values, and it may do so in forward mode.
+    values_of = partial(outputs_of, "jax")
+    span = jax.custom_vjp(values_of)
 
     def forward(leaves: Values) -> tuple[Any, Values]:
-        return span(leaves), leaves
+        return values_of(leaves), leaves
 
     def reverse(leaves: Values, adjoints: Any) -> tuple[Values]:
         adjoints = [a for a in jax.tree.leaves(adjoints) if _is_real(a)]
@@ -55,7 +63,7 @@ def recomputed(f: Callable[[Values], Any], inputs: Values, trained: Sequence[boo
 
         def again(leaves: Values, adjoints: Values) -> Values:
             def outputs(moved: Values) -> Values:
-                values = f(jax.tree.unflatten(tree, _chosen(moving, moved, leaves)))
+                values = outputs_of(rule_set, _chosen(moving, moved, leaves))
                 return [v for v in jax.tree.leaves(values) if _is_real(v)]
 
             moved = [leaf for leaf, flag in zip(leaves, moving, strict=True) if flag]
@@ -63,7 +71,7 @@ def recomputed(f: Callable[[Values], Any], inputs: Values, trained: Sequence[boo
             return gradients
 
         def not_a_number(leaves: Values, adjoints: Values) -> Values:
-            return [jnp.full_like(v, jnp.nan) for v, flag in zip(leaves, moving, strict=True) if flag]
+            return [zeros_like(v) + jnp.nan for v, flag in zip(leaves, moving, strict=True) if flag]
 
         gradients = jax.lax.cond(is_number, again, not_a_number, leaves, adjoints)
         return (_chosen(moving, gradients, [None] * len(leaves)),)

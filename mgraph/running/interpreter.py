@@ -7,17 +7,47 @@ node between the leaves and the top. Slower than a program by far, but it compil
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..rules import row_gradients
+from ..rules import bound, row_gradients
+from ..scalars import number_vector
 from ..specs import is_wide, spec_like
 from ..tape import Structure, is_leaf
 from .programs import PROGRAMS
 from .trace import clipped
+
+
+@dataclass(frozen=True)
+class ValuePlan:
+    """The value of one operator."""
+
+    operator: Any
+
+    def __str__(self) -> str:
+        return f"the value of {self.operator!r}"
+
+    def __call__(self, numbers: Any, children: tuple[Any, ...]) -> Any:
+        return bound(self.operator, numbers).forward_ops(*children)
+
+
+@dataclass(frozen=True)
+class GradientPlan:
+    """The gradients of one operator by its children."""
+
+    operator: Any
+    rule_set: str
+    trained: tuple[bool, ...]
+
+    def __str__(self) -> str:
+        return f"the gradient of {self.operator!r}"
+
+    def __call__(self, numbers: Any, adj: Any, value: Any, children: tuple[Any, ...]) -> tuple[Any, ...]:
+        return row_gradients(self.operator, self.rule_set, self.trained, adj, value, children, numbers)
 
 
 class Interpreter:
@@ -83,9 +113,8 @@ class Interpreter:
         return tuple(self.value(k) for k in self._rows[row][1:])
 
     def _apply(self, row: int) -> Any:
-        operator = self._rows[row][0]
-        args = self._children(row)
-        return self._program("value of", operator, args, operator.forward_ops)(*args)
+        operator, numbers = self._generic(row)
+        return self._run(ValuePlan(operator), numbers, self._children(row))
 
     def _sweep(self, top: int) -> None:
         """Marian's own backward pass: from the top down, each rule adding to its children."""
@@ -99,20 +128,20 @@ class Interpreter:
                 self._pull(row)
 
     def _pull(self, row: int) -> None:
-        operator, children = self._rows[row][0], self._rows[row][1:]
+        (operator, numbers), children = self._generic(row), self._rows[row][1:]
         trained = tuple(self._trained[k] for k in children)
-        args = (self._adjoints[row], self.value(row), self._children(row))
-        rule = partial(row_gradients, operator, self._rule_set, trained)
-        gradients = self._program("gradient of", operator, args, rule, trained)(*args)
+        plan = GradientPlan(operator, self._rule_set, trained)
+        gradients = self._run(plan, numbers, self._adjoints[row], self.value(row), self._children(row))
         for k, train, gradient in zip(children, trained, gradients, strict=True):
             if train and gradient is not None:
                 known = self._adjoints.get(k)
                 self._adjoints[k] = gradient if known is None else jax.tree.map(jnp.add, known, gradient)
 
-    def _program(self, what: str, operator: Any, args: Any, function: Callable[..., Any], *extra: Any) -> Any:
-        leaves, shape = jax.tree.flatten(args)
-        specs = tuple(spec_like(v) for v in leaves)
-        wide = any(is_wide(s) for s in specs) or operator.makes_wide()
-        key = ("operator", what, operator, specs, shape, self._rule_set, *extra)
-        label = f"the {what} {operator!r}"
-        return PROGRAMS.get(key, label, function, args, device=self._device, wide=wide)
+    def _generic(self, row: int) -> tuple[Any, tuple[float, ...]]:
+        operator = self._rows[row][0]
+        return operator.generic or (operator, ())
+
+    def _run(self, plan: ValuePlan | GradientPlan, numbers: tuple[float, ...], *args: Any) -> Any:
+        wide = any(is_wide(spec_like(v)) for v in jax.tree.leaves(args)) or plan.operator.makes_wide()
+        program = PROGRAMS.get(plan, plan, device=self._device, wide=wide)
+        return program.run(plan, number_vector(numbers, wide), *args)

@@ -1,25 +1,39 @@
 """Plans: what a compiled program of a tape computes. A plan is both the function and its key in the cache.
 
-Plans speak of rows, operators, shapes and flags; values come as arguments. So a plan holds no graph, and a
-graph that is rebuilt finds the program of an equal plan.
+Plans speak of rows, generic operators, shapes and flags; values, and the numbers of operators, come as
+arguments. So a plan holds no graph, and a graph that is rebuilt, with other numbers, finds the program of an
+equal plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ..rules import without_float0
+from ..scalars import weak_scalars
 from ..specs import Specs
 from ..tape import Structure
 from .finite import are_finite
-from .trace import Checkpoints, random_sources, trace
+from .trace import Checkpoints, clipped, random_sources, trace
 
 Leaves = Sequence[Any]
+
+
+class Plan:
+    """Base of plans, which are frozen dataclasses: their hash is computed once."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class Results(NamedTuple):
@@ -37,7 +51,7 @@ class Results(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ForwardPlan:
+class ForwardPlan(Plan):
     """The values of some rows."""
 
     structure: Structure
@@ -47,18 +61,22 @@ class ForwardPlan:
     labels: bool = False
     """Whether XLA is told which row each instruction comes from."""
 
+    __hash__ = Plan.__hash__
+
     def __str__(self) -> str:
         return f"forward of {len(self.structure.rows)} nodes"
 
-    def __call__(self, leaves: Leaves, draws: Any) -> Results:
+    def __call__(self, leaves: Leaves, numbers: Any, draws: Any) -> Results:
         random = random_sources(draws)
-        values = trace(self.structure, leaves, rule_set=self.rule_set, labels=self.labels, **random)
+        values = trace(
+            self.structure, leaves, numbers=numbers, rule_set=self.rule_set, labels=self.labels, **random
+        )
         finite = are_finite(values) if self.watch else None
         return Results([values[i] for i in self.outputs], [], {}, finite, None)
 
 
 @dataclass(frozen=True)
-class JointPlan:
+class JointPlan(Plan):
     """The values of some rows and the gradients of the sum of ``top``, by one program."""
 
     structure: Structure
@@ -69,17 +87,23 @@ class JointPlan:
     """Numbers of the inputs by which gradients are wanted."""
     shown: tuple[tuple[int, Specs], ...] = ()
     """Rows between, by whose values gradients are wanted too."""
-    clip_value: float = 0.0
+    clip: bool = False
+    """Whether gradients are cut elementwise, to a number that is an argument."""
     clipped: tuple[int, ...] = ()
     """Inputs whose gradient is clipped here; a parameter's is clipped once it is accumulated."""
     checkpoints: Checkpoints | None = None
     watch: bool = False
     labels: bool = False
 
+    __hash__ = Plan.__hash__
+
     def __str__(self) -> str:
         return f"forward and backward of {len(self.structure.rows)} nodes"
 
-    def __call__(self, leaves: Leaves, draws: Any) -> Results:
+    def __call__(self, leaves: Leaves, numbers: Any, draws: Any, clip_values: Any = None) -> Results:
+        """``clip_values``: a vector of the number that gradients are cut to; ``None`` without ``clip``."""
+        clip_value = weak_scalars(clip_values)[0] if self.clip else None
+
         def loss(trained: list[Any], probes: Any, taps: Any) -> tuple[Any, Any]:
             full = list(leaves)
             for k, value in zip(self.trained, trained, strict=True):
@@ -87,10 +111,11 @@ class JointPlan:
             values = trace(
                 self.structure,
                 full,
+                numbers=numbers,
                 rule_set=self.rule_set,
                 probes=probes,
                 taps=taps,
-                clip_value=self.clip_value,
+                clip_value=clip_value,
                 checkpoints=self.checkpoints,
                 labels=self.labels,
                 **random_sources(draws),
@@ -102,13 +127,30 @@ class JointPlan:
         value, pull, (outputs, finite) = jax.vjp(loss, *arguments, has_aux=True)
         gradients, probes, taps = pull(jnp.ones_like(value))
         gradients = [
-            jnp.clip(gradient, -self.clip_value, self.clip_value) if k in self.clipped else gradient
+            clipped(clip_value, gradient) if k in self.clipped else gradient
             for k, gradient in zip(self.trained, gradients, strict=True)
         ]
         return Results(outputs, gradients, without_float0(probes), finite, taps == 0 if self.watch else None)
 
     def _taps(self) -> Any:
         return jnp.zeros(len(self.structure.rows), jnp.float32) if self.watch else None
+
+
+@dataclass(frozen=True)
+class AccumulationPlan:
+    """Gradients added to those of before, by name."""
+
+    clip: bool
+    """Whether the sums are cut elementwise, to a number that is an argument."""
+
+    def __str__(self) -> str:
+        return "accumulation of gradients"
+
+    def __call__(
+        self, new: Mapping[str, Any], old: Mapping[str, Any], clip_values: Any = None
+    ) -> dict[str, Any]:
+        total = {name: g + old[name] if name in old else g for name, g in new.items()}
+        return clipped(weak_scalars(clip_values)[0], total) if self.clip else total
 
 
 def _zeros(spec: Any) -> Any:

@@ -1,8 +1,9 @@
 """Compiled programs: one cache for the whole process, keyed by structure, bounded, and able to report.
 
-JAX compiles per program and shape. A graph that is rebuilt for every batch must therefore find its
-program by what it computes, never by object identity: the key is a tuple of operators, specs, positions
-and flags. ``compile_stats()`` says what the cache has done.
+JAX compiles per function and shape. A graph that is rebuilt for every batch must therefore find its program
+by what it computes, never by object identity: the key is a tuple of operators, specs, positions and flags.
+JAX itself keys what it compiles for one program: the placement of arguments, and all settings of its own.
+``compile_stats()`` says what the cache has done.
 """
 
 from __future__ import annotations
@@ -18,18 +19,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+from jax.extend.core import get_opaque_trace_state
 
 from ..device import platform_of
 from ..errors import ArgumentError
+from ..platforms import Options, compiler_wishes
 
 log = logging.getLogger("mgraph.programs")
 
-_SETTINGS = ("jax_default_device", "jax_default_matmul_precision")
-"""What of JAX's settings a program is compiled with."""
-
-_OPTIONS: dict[str, dict[str, str | bool]] = {"cpu": {"xla_disable_hlo_passes": "cse_barrier_expander"}}
-"""XLA's options by platform, in place of what ``XLA_FLAGS`` says of them. For CPUs it would drop barriers
-before it fuses, and then fuse what they keep apart (``Node.computed_once``)."""
+_SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
+    "jax_default_device": jax.default_device,
+    "jax_default_matmul_precision": jax.default_matmul_precision,
+    "jax_default_prng_impl": jax.default_prng_impl,
+    "jax_threefry_partitionable": jax.threefry_partitionable,
+    "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
+    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
+    "jax_debug_nans": jax.debug_nans,
+    "jax_debug_infs": jax.debug_infs,
+}
+"""The settings of JAX that a program depends on and that may differ from thread to thread, but for 64-bit
+types, which a program has or has not."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,9 @@ class CompileStats:
     capacity: int = 0
     """Programs held at most; the least recently used one is dropped."""
     hits: int = 0
+    """Runs for which nothing was compiled."""
     misses: int = 0
-    """Programs compiled."""
+    """Compilations: of a new program, or of one that was held for another placement or setting of JAX."""
     evictions: int = 0
     trace_seconds: float = 0.0
     """Time spent in turning recorded structures into JAX programs."""
@@ -61,102 +71,188 @@ class CompileStats:
         )
 
 
+class _Tally:
+    """The numbers of ``CompileStats``, added up by all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.hits = self.misses = self.evictions = 0
+        self.trace_seconds = self.compile_seconds = 0.0
+
+    def hit(self) -> None:
+        with self._lock:
+            self.hits += 1
+
+    def missed(self, label: str, traced: float, compiled: float) -> None:
+        log.debug("compiled %s: traced in %.2f s, compiled in %.2f s", label, traced, compiled)
+        with self._lock:
+            self.misses += 1
+            self.trace_seconds += traced
+            self.compile_seconds += compiled
+
+    def evicted(self, programs: int) -> None:
+        with self._lock:
+            self.evictions += programs
+
+
+class _Thread(threading.local):
+    """What a thread traces, and what JAX has compiled in it."""
+
+    function: Callable[..., Any] | None = None
+    compilations = 0
+    compile_seconds = 0.0
+
+
+_THREAD = _Thread()
+_NOT_TRACED = get_opaque_trace_state()
+
+
+def _note(event: str, duration_secs: float, **_: Any) -> None:
+    if event.endswith("/backend_compile_duration"):
+        _THREAD.compilations += 1
+        _THREAD.compile_seconds += duration_secs
+
+
+jax.monitoring.register_event_duration_secs_listener(_note)
+
+
 class Program:
-    """A compiled computation."""
+    """One computation, which JAX compiles for each placement of its arguments, and under each of JAX's
+    settings, that it is run with.
 
-    __slots__ = ("backward_follows", "compiled", "context", "label")
+    label: what it is, for the log. device: where arguments are put that are on none yet; ``None`` for JAX's
+    default device. wide: whether there are 64-bit types. donated: arguments whose buffers are given to the
+    program, which may write its results there.
 
-    def __init__(self, label: str, compiled: Any, context: Callable[[], Any]) -> None:
-        self.label = label
-        self.compiled = compiled
-        self.context = context
+    What is computed is said anew at each run, by an object that may be another one each time as long as it
+    computes the same; so a program keeps nothing alive that its function is made of.
+    """
+
+    def __init__(
+        self, label: str, device: jax.Device | None, wide: bool, donated: tuple[int, ...], tally: _Tally
+    ) -> None:
+        self.label, self._device, self._wide, self._donated, self._tally = label, device, wide, donated, tally
+        self._preparing = threading.RLock()
+        self._jitted: Any = None
         self.backward_follows = False
         """Whether the last run of this forward program was followed by ``backward()``."""
 
-    def __call__(self, *args: Any) -> Any:
-        with self.context():
-            return self.compiled(*args)
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(*args)``, a function of pytrees of arrays, compiled.
 
+        What one thread compiles already, others wait for; if that fails they try themselves.
+        """
+        if self._jitted is None and self._prepare(function, args):
+            return self._within(self._jitted, function, args)
+        return self._counted(self._jitted, function, args)
 
-def callers_settings() -> Callable[[], AbstractContextManager[None]]:
-    """What of JAX's settings programs are compiled with, as a context for other threads."""
-    device, precision = (getattr(jax.config, setting) for setting in _SETTINGS)
+    def compiled(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What XLA has made of ``function`` for such arguments, for analyses; nothing is run."""
+        if self._jitted is None:
+            self._prepare(function, args)
+        return self._counted(lambda *args: self._jitted.lower(*args).compile(), function, args)
 
-    @contextlib.contextmanager
-    def context() -> Iterator[None]:
-        with jax.default_device(device), jax.default_matmul_precision(precision):
-            yield
+    def _prepare(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Compile for the first time; false if another thread has done it meanwhile."""
+        with self._preparing:
+            if self._jitted is not None:
+                return False
+            start = time.perf_counter()
+            wishes = compiler_wishes(platform_of(self._device))
+            jitted = self._jit(wishes)
+            lowered = self._within(jitted.lower, function, args)
+            middle = time.perf_counter()
+            try:
+                self._within(lowered.compile, function, ())
+            except jax.errors.JaxRuntimeError as error:
+                if not wishes:
+                    raise
+                log.debug("%s: without %s: %s", self.label, dict(wishes), str(error).partition("\n")[0])
+                jitted = self._jit({})
+                self._within(lambda: jitted.lower(*args).compile(), function, ())
+            self._tally.missed(self.label, middle - start, time.perf_counter() - middle)
+            self._jitted = jitted
+            return True
 
-    return context
+    def _jit(self, options: Options) -> Any:
+        def traced(*args: Any) -> Any:
+            assert _THREAD.function is not None
+            return _THREAD.function(*args)
+
+        return jax.jit(traced, donate_argnums=self._donated, compiler_options=dict(options) or None)
+
+    def _counted(self, call: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        before, seconds, start = _THREAD.compilations, _THREAD.compile_seconds, time.perf_counter()
+        result = self._within(call, function, args)
+        if _THREAD.compilations == before:
+            self._tally.hit()
+        else:
+            compiled = _THREAD.compile_seconds - seconds
+            self._tally.missed(self.label, time.perf_counter() - start - compiled, compiled)
+        return result
+
+    def _within(self, call: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """``call(*args)``, at once also where a caller is being traced; what is traced meanwhile is
+        ``function``."""
+        outer = _THREAD.function
+        _THREAD.function = function
+        traced = get_opaque_trace_state() != _NOT_TRACED
+        try:
+            if self._device is None and jax.config.jax_enable_x64 == self._wide and not traced:
+                return call(*args)
+            with contextlib.ExitStack() as stack:
+                if traced:
+                    stack.enter_context(jax.ensure_compile_time_eval())
+                if self._device is not None:
+                    stack.enter_context(jax.default_device(self._device))
+                stack.enter_context(jax.enable_x64(self._wide))
+                return call(*args)
+        finally:
+            _THREAD.function = outer
 
 
 class ProgramCache:
-    """Least recently used programs. Several threads may compile at once, each another program; what one
-    compiles already, others wait for; if that fails they try themselves."""
+    """Least recently used programs."""
 
     def __init__(self, capacity: int) -> None:
         self._programs: OrderedDict[Hashable, Program] = OrderedDict()
-        self._compiling: dict[Hashable, threading.RLock] = {}
-        self._lock = threading.RLock()
-        self._stats = CompileStats(capacity=capacity)
+        self._lock = threading.Lock()
+        self._capacity = capacity
+        self._tally = _Tally()
 
     def get(
         self,
         key: Hashable,
-        label: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
+        label: object,
         *,
         device: jax.Device | None = None,
         wide: bool = False,
         donated: tuple[int, ...] = (),
     ) -> Program:
-        """The program of ``key``; on first use ``function`` is compiled for arguments like ``args``.
-
-        ``label`` describes it in the log, ``wide`` enables 64-bit types. The buffers of the ``donated``
-        arguments are given to the program, which may write its results there. JAX's default device and
-        precision of matrix products are those of now.
-        """
-        key = (key, device, wide, donated, *(getattr(jax.config, setting) for setting in _SETTINGS))
+        """The program of ``key``, which says what is computed; the other arguments are ``Program``'s."""
+        full = key, device, wide, donated
         with self._lock:
-            program = self._found(key)
-            if program is not None:
-                return program
-            own = self._compiling.setdefault(key, threading.RLock())
-        with own:
-            with self._lock:
-                program = self._found(key)  # another thread may have compiled it meanwhile
+            program = self._programs.get(full)
             if program is None:
-                program = self._compiled(key, label, function, args, device, wide, donated)
-        return program
-
-    def _found(self, key: Hashable) -> Program | None:
-        program = self._programs.get(key)
-        if program is not None:
-            self._programs.move_to_end(key)
-            self._stats = replace(self._stats, hits=self._stats.hits + 1)
-        return program
-
-    def _compiled(self, key: Hashable, *arguments: Any) -> Program:
-        try:
-            program, traced, compiled = _compile(*arguments)
-            with self._lock:
-                self._programs[key] = program
+                program = self._programs[full] = Program(str(label), device, wide, donated, self._tally)
                 self._evict()
-                self._stats = replace(
-                    self._stats,
-                    misses=self._stats.misses + 1,
-                    trace_seconds=self._stats.trace_seconds + traced,
-                    compile_seconds=self._stats.compile_seconds + compiled,
-                )
-            return program
-        finally:
-            with self._lock:
-                self._compiling.pop(key, None)
+            else:
+                self._programs.move_to_end(full)
+        return program
 
     def stats(self) -> CompileStats:
         with self._lock:
-            return replace(self._stats, programs=len(self._programs))
+            programs, capacity = len(self._programs), self._capacity
+        tally = self._tally
+        return CompileStats(
+            programs,
+            capacity,
+            tally.hits,
+            tally.misses,
+            tally.evictions,
+            tally.trace_seconds,
+            tally.compile_seconds,
+        )
 
     def clear(self) -> None:
         with self._lock:
@@ -164,43 +260,33 @@ class ProgramCache:
 
     def resize(self, capacity: int) -> None:
         with self._lock:
-            self._stats = replace(self._stats, capacity=capacity)
+            self._capacity = capacity
             self._evict()
 
     def _evict(self) -> None:
-        excess = max(0, len(self._programs) - self._stats.capacity)
+        excess = max(0, len(self._programs) - self._capacity)
         for _ in range(excess):
             self._programs.popitem(last=False)
-        self._stats = replace(self._stats, evictions=self._stats.evictions + excess)
-
-
-def _compile(
-    label: str,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    device: jax.Device | None,
-    wide: bool,
-    donated: tuple[int, ...],
-) -> tuple[Program, float, float]:
-    @contextlib.contextmanager
-    def context() -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            if device is not None:
-                stack.enter_context(jax.default_device(device))
-            stack.enter_context(jax.enable_x64(wide))
-            yield
-
-    start = time.perf_counter()
-    with context():
-        lowered = jax.jit(function, donate_argnums=donated).lower(*args)
-        middle = time.perf_counter()
-        compiled = lowered.compile(_OPTIONS.get(platform_of(device)))
-    end = time.perf_counter()
-    log.info("compiled %s: traced in %.2f s, compiled in %.2f s", label, middle - start, end - middle)
-    return Program(label, compiled, context), middle - start, end - middle
+        if excess:
+            self._tally.evicted(excess)
 
 
 PROGRAMS = ProgramCache(capacity=512)
+
+
+def callers_settings() -> Callable[[], AbstractContextManager[None]]:
+    """The settings of JAX that programs are compiled under, as the caller has them, as a context for other
+    threads."""
+    values = {name: getattr(jax.config, name) for name in _SETTINGS}
+
+    @contextlib.contextmanager
+    def context() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for name, value in values.items():
+                stack.enter_context(_SETTINGS[name](value))
+            yield
+
+    return context
 
 
 def compile_stats() -> CompileStats:

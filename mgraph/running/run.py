@@ -9,27 +9,31 @@ the old ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from ..errors import GraphError
+from ..errors import GradientError, GraphError
 from ..places import place
-from ..specs import as_jax, has_float, is_wide
+from ..rules import without_rule
+from ..scalars import number_vector
+from ..specs import as_jax, has_float
 from ..tape import INPUT, Excerpt, Tape, is_leaf
 from ..tops import candidates, one_top
 from .finite import check_gradients_of, check_values
 from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
+from .leaf_values import LeafValues
 from .memo import frontier
 from .memory import MemoryUse
 from .plans import ForwardPlan, JointPlan, Results
 from .programs import PROGRAMS, Program
-from .trace import Checkpoints, run_draws, run_key
+from .trace import Checkpoints
 
 if TYPE_CHECKING:
     from ..graph import ExpressionGraph
@@ -50,26 +54,63 @@ class Segment:
     """For values that no program returned."""
 
 
+@dataclass
+class Prepared:
+    """What a program of a part of a tape computes, and where its arguments and results belong."""
+
+    plan: ForwardPlan | JointPlan
+    excerpt: Excerpt
+    numbers: np.ndarray | None
+    """Of the operators, for the program."""
+    outputs: tuple[int, ...]
+    """The nodes whose values it returns."""
+    placed: dict[int | None, tuple[np.ndarray, Any]] = field(default_factory=dict)
+    """Arrays of numpy that the program got before, and what stands for them on the device."""
+
+    @staticmethod
+    def of(excerpt: Excerpt, outputs: Sequence[int], plan: Any, *args: Any, **named: Any) -> Prepared:
+        """``plan(structure, rows of the outputs, ...)`` of an excerpt."""
+        structure, numbers = excerpt.structure.generic()
+        rows = tuple(excerpt.row_of[i] for i in outputs)
+        vector = number_vector(numbers, structure.is_wide())
+        return Prepared(plan(structure, rows, *args, **named), excerpt, vector, tuple(outputs))
+
+    def on_device(self, place: int | None, array: Any, device: jax.Device | None) -> Any:
+        """An argument that is the same array of numpy in every run goes to the device once, in its second."""
+        if not isinstance(array, np.ndarray):
+            return array
+        before, placed = self.placed.get(place, (None, None))
+        if before is not array:
+            placed = None
+        elif placed is None:
+            with jax.enable_x64(self.plan.structure.is_wide()):
+                placed = jax.device_put(array, device)
+        self.placed[place] = array, placed
+        return array if placed is None else placed
+
+
 class Run:
     """The state of a tape's computation; see the module's page. ``number`` selects the random draws."""
 
     def __init__(self, tape: Tape, number: int) -> None:
+        graph = tape.graph
         self._tape_ref = tape.ref
-        self._number = number
+        self._leaf_values = LeafValues(tape, graph.seed, number, graph.device)
         self._segments: list[Segment] = []
         self._values: dict[int, Any] = {}
-        self._drawn: dict[int, Any] = {}
         self._gradients: dict[int, Any] | None = None
         self._watched: tuple[list[int], Any] | None = None
         """Nodes and whether their gradients are finite, if that is watched."""
         self._top: int | None = None
+        self._clip_value = 0.0
         self._reverse: Interpreter | None = None
+        """For gradients that no program returned."""
         self._claimed = False
 
     @property
     def _tape(self) -> Tape:
         tape = self._tape_ref()
-        if tape is None:
+        if tape is None or tape.closed:
             raise GraphError("the graph of this computation was cleared")
         return tape
 
@@ -81,6 +122,10 @@ class Run:
     def covered(self) -> int:
         """Number of nodes that a ``forward()`` has covered."""
         return self._segments[-1].stop if self._segments else 0
+
+    def close(self) -> None:
+        """Let go of all values, whoever still holds the run: the frames of an exception, say."""
+        self._segments, self._values, self._gradients, self._reverse = [], {}, None, None
 
     # -- forward
 
@@ -130,7 +175,7 @@ class Run:
                 "call graph.forward() first"
             )
         if is_leaf(self._tape.rows[row]):
-            return as_jax(self._leaf(row, segment.leaves))
+            return as_jax(self._leaf_values.value(segment.leaves, row))
         if row not in self._values and not segment.ran:
             self._execute(segment)
         if row not in self._values:
@@ -147,49 +192,79 @@ class Run:
 
     def _execute(self, segment: Segment) -> None:
         tape, graph = self._tape, self._graph
-        outputs = self._outputs(segment)
         whole = segment.start == 0 and segment.stop == len(tape.nodes)
-        excerpt = self._needed(outputs) if whole else tape.span(segment.start, segment.stop)
         if graph.is_inference() and not segment.start and not graph.throw_nan:
-            rest = self._remember(segment, outputs)
-            outputs = [i for i in outputs if i not in self._values]
-            excerpt = tape.part(rest)
-        plan = ForwardPlan(
-            excerpt.structure,
-            tuple(excerpt.row_of[i] for i in outputs),
-            graph.derivatives,
-            watch=graph.throw_nan,
-        )
-        args = self._arguments(excerpt, segment.leaves)
-        program = segment.program = self._program(plan, args)
+            prepared = self._without_known(segment)
+        elif whole:
+            prepared = self._kept("forward", self._prepared_forward)
+        else:
+            excerpt, outputs = tape.span(segment.start, segment.stop), self._outputs(segment)
+            prepared = Prepared.of(excerpt, outputs, ForwardPlan, graph.derivatives, watch=graph.throw_nan)
+        program = segment.program = self._program(prepared)
         follows = program.backward_follows and whole and not graph.is_inference()
         if follows and len(candidates(tape)) == 1:
             program.backward_follows = False
             self._run_joint(0.0)
             return
-        results = program(*args)
-        self._values.update(zip(outputs, results.values, strict=True))
+        results = program.run(prepared.plan, *self._arguments(prepared, segment.leaves))
+        self._values.update(zip(prepared.outputs, results.values, strict=True))
         segment.ran = True
-        self._check_values(excerpt, results)
+        self._check_values(prepared.excerpt, results)
 
-    def _remember(self, segment: Segment, outputs: Sequence[int]) -> list[int]:
-        """Get what depends on parameters alone from the graph's memo; the rows that depend on more."""
-        known, rest = frontier(self._tape, segment.stop, outputs)
+    def _prepared_forward(self) -> Prepared:
+        """The whole tape, forward alone."""
+        graph, outputs = self._graph, self._outputs(self._segments[0])
+        return Prepared.of(
+            self._needed(outputs), outputs, ForwardPlan, graph.derivatives, watch=graph.throw_nan
+        )
+
+    def _without_known(self, segment: Segment) -> Prepared:
+        """What the first segment computes besides what depends on parameters alone, which the graph's memo
+        gives."""
+        tape, graph, outputs = self._tape, self._graph, self._outputs(segment)
+        known, rest = frontier(tape, segment.stop, outputs)
         if known:
-            excerpt = self._tape.below(known)
-            rows = tuple(excerpt.row_of[i] for i in known)
-            plan = ForwardPlan(excerpt.structure, rows, self._graph.derivatives)
-            args = self._arguments(excerpt, segment.leaves)
-            names = tuple(self._tape.nodes[i].name for i in excerpt.inputs)
-            values = self._graph.memo.values(
-                (plan, names), args[0], lambda: self._program(plan, args)(*args).values
+            part = Prepared.of(tape.below(known), known, ForwardPlan, graph.derivatives)
+            names = tuple(tape.nodes[i].name for i in part.excerpt.inputs)
+            numbers = None if part.numbers is None else part.numbers.tobytes()
+            args = self._arguments(part, segment.leaves)
+            values = graph.memo.values(
+                (part.plan, names, numbers),
+                args[0],
+                lambda: self._program(part).run(part.plan, *args).values,
             )
             self._values.update(zip(known, values, strict=True))
-        return rest
+        outputs = [i for i in outputs if i not in self._values]
+        return Prepared.of(tape.part(rest), outputs, ForwardPlan, graph.derivatives)
 
-    def _program(self, plan: ForwardPlan | JointPlan, args: tuple[Any, Any]) -> Program:
-        wide = plan.structure.is_wide()
-        return PROGRAMS.get(plan, str(plan), plan, args, device=self._graph.device, wide=wide)
+    def _program(self, prepared: Prepared) -> Program:
+        wide = prepared.plan.structure.is_wide()
+        return PROGRAMS.get(prepared.plan, prepared.plan, device=self._graph.device, wide=wide)
+
+    def _kept(self, what: Hashable, prepare: Callable[[], Prepared]) -> Prepared:
+        """What ``prepare`` returns, kept by the tape as long as all that it depends on stays the same."""
+        tape, graph = self._tape, self._graph
+        state = (
+            tuple(s.stop for s in self._segments),
+            len(tape.nodes),
+            tuple(tape.overrides.items()),
+            frozenset(tape.not_roots),
+            tuple(n.id for n in tape.debugged),
+            len(tape.observers),
+            [n.id for n in tape.nodes if n.is_checkpoint] if graph.checkpointing else None,
+            graph.checkpointing,
+            graph.derivatives,
+            graph.throw_nan,
+            graph.dynamic,
+            graph.is_inference(),
+            graph.device,
+        )
+        if tape.prepared_for != state:
+            tape.prepared_for, tape.prepared = state, {}
+        if what not in tape.prepared:
+            tape.prepared[what] = prepare()
+        prepared: Prepared = tape.prepared[what]
+        return prepared
 
     def _check_values(self, excerpt: Excerpt, results: Results) -> None:
         """``NonFiniteError`` if a value was watched and is not finite."""
@@ -216,41 +291,20 @@ class Run:
         tops = [i for i in operators if i not in consumed and i not in tape.not_roots]
         return sorted({*tops, *shown.intersection(operators)})
 
-    def _arguments(self, excerpt: Excerpt, leaves: dict[int, Any]) -> tuple[Any, Any]:
-        rows = self._tape.rows
+    def _arguments(self, prepared: Prepared, leaves: Mapping[int, Any]) -> tuple[Any, ...]:
+        rows, excerpt, device = self._tape.rows, prepared.excerpt, self._graph.device
         values = [leaves[i] if rows[i][0] is INPUT else self.value(i) for i in excerpt.inputs]
-        return values, self._draws(excerpt.random)
+        for k, value in enumerate(values):
+            if isinstance(value, np.ndarray):
+                values[k] = prepared.on_device(k, value, device)
+        numbers = prepared.on_device(None, prepared.numbers, device)
+        return values, numbers, self._leaf_values.draws(excerpt.random)
 
-    def _draws(self, ordinals: Sequence[int]) -> np.ndarray | None:
-        if not len(ordinals):
-            return None
-        return run_draws(self._graph.seed, self._number, ordinals)
-
-    def _leaf(self, row: int, leaves: dict[int, Any]) -> Any:
-        tape = self._tape
-        init, spec = tape.rows[row][0], tape.rows[row][1]
-        if init is INPUT:
-            return leaves[row]
-        if row not in self._drawn:
-            args = (self._draws([tape.random.index(row)]),)
-            program = PROGRAMS.get(
-                ("draw", init, spec),
-                f"a draw of {init!r}",
-                lambda draws: init.device_value(
-                    jax.random.fold_in(run_key(draws), draws[3]), spec.shape, spec.type
-                ),
-                args,
-                device=self._graph.device,
-                wide=is_wide(spec),
-            )
-            self._drawn[row] = program(*args)
-        return self._drawn[row]
-
-    def _interpreter(self, leaves: dict[int, Any], clip_value: float = 0.0) -> Interpreter:
+    def _interpreter(self, leaves: Mapping[int, Any], clip_value: float = 0.0) -> Interpreter:
         graph = self._graph
         return Interpreter(
             self._tape.structure(),
-            lambda row: self._leaf(row, leaves),
+            partial(self._leaf_values.value, leaves),
             graph.derivatives,
             graph.device,
             self._values,
@@ -278,16 +332,14 @@ class Run:
         elif first.program is not None:
             first.program.backward_follows = True
         self._check_gradients()
-        self._claimed = True
-        self._reverse = self._interpreter(self._all_leaves(), clip_value)
+        self._claimed, self._clip_value, self._reverse = True, clip_value, None
         assert self._gradients is not None
         return self._gradients
 
     def gradient(self, row: int) -> jax.Array:
         """The gradient of the top node by any trainable node."""
         node = self._tape.nodes[row]
-        ran = self._claimed and row < self.covered
-        if not ran or self._reverse is None or self._top is None:
+        if not (self._claimed and row < self.covered) or self._top is None:
             raise GraphError(
                 f"the gradient of this {node.type} node, made at {place(node.where)}, is not computed "
                 "yet; call graph.backward() first"
@@ -302,15 +354,21 @@ class Run:
                 f"the gradient of this {node.type} node, made at {place(node.where)}, is not computed apart: "
                 f"the rewrite {node.absorbed_by!r} absorbed it; graph.optimize(keep=[node]) keeps it"
             )
+        if self._reverse is None:
+            self._reverse = self._interpreter(self._all_leaves(), self._clip_value)
         return self._reverse.adjoint(row, self._top)
 
     def _run_joint(self, clip_value: float) -> None:
         """Forward and backward as one program."""
-        excerpt, plan, args = self._joint(clip_value)
-        results = self._program(plan, args)(*args)
+        prepared = self._joint(clip_value > 0)
+        plan, excerpt = prepared.plan, prepared.excerpt
+        assert isinstance(plan, JointPlan)
+        bounds = number_vector((clip_value,), plan.structure.is_wide()) if plan.clip else None
+        args = self._arguments(prepared, self._all_leaves())
+        results = self._program(prepared).run(plan, *args, bounds)
         ids = list(excerpt.row_of)
         self._top = ids[plan.top]
-        self._values.update(zip((ids[i] for i in plan.outputs), results.values, strict=True))
+        self._values.update(zip(prepared.outputs, results.values, strict=True))
         for s in self._segments:
             s.ran = True
         by_leaf = zip((excerpt.inputs[k] for k in plan.trained), results.gradients, strict=True)
@@ -318,10 +376,14 @@ class Run:
         self._watched = None if results.finite_gradients is None else (ids, results.finite_gradients)
         self._check_values(excerpt, results)
 
-    def _joint(self, clip_value: float) -> tuple[Excerpt, JointPlan, tuple[Any, Any]]:
-        """What forward and backward as one program compute, and of what."""
+    def _joint(self, clip: bool) -> Prepared:
+        """What forward and backward as one program compute."""
+        return self._kept(("joint", clip), lambda: self._prepared_joint(clip))
+
+    def _prepared_joint(self, clip: bool) -> Prepared:
         tape, graph = self._tape, self._graph
         top = one_top(tape)
+        self._check_rules(top)
         shown = [n for n in tape.debugged if n.trainable and n.children]
         ids = sorted({top, *(i for s in self._segments for i in self._outputs(s)), *(n.id for n in shown)})
         excerpt = self._needed(ids)
@@ -329,22 +391,35 @@ class Run:
         outputs = tuple(row_of[i] for i in ids)
         trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
         # A parameter's gradient is clipped once it is accumulated.
-        own = tuple(k for k in trained if clip_value and tape.nodes[excerpt.inputs[k]].type != "param")
-        plan = JointPlan(
-            excerpt.structure,
-            outputs,
+        own = tuple(k for k in trained if clip and tape.nodes[excerpt.inputs[k]].type != "param")
+        checkpoints = Checkpoints.of(tape, excerpt, graph.checkpointing, outputs, graph.device)
+        return Prepared.of(
+            excerpt,
+            ids,
+            JointPlan,
             graph.derivatives,
             row_of[top],
             trained,
             tuple((row_of[n.id], n.spec) for n in shown),
-            clip_value,
+            clip,
             own,
-            checkpoints=None
-            if graph.throw_nan
-            else Checkpoints.of(tape, excerpt, graph.checkpointing, outputs, graph.device),
+            checkpoints=None if graph.throw_nan else checkpoints,
             watch=graph.throw_nan,
         )
-        return excerpt, plan, self._arguments(excerpt, self._all_leaves())
+
+    def _check_rules(self, top: int) -> None:
+        """``GradientError`` about the first node without a rule that a gradient flows into."""
+        tape = self._tape
+        if self._graph.derivatives == "jax" or not tape.without_rule:
+            return
+        pending, seen = [tape.nodes[top]], {top}
+        while pending:
+            node = pending.pop()
+            if node.children and not type(node).has_rule:
+                raise GradientError(f"{without_rule(type(node))}\n  the node was made at {place(node.where)}")
+            below = [child for child in node.children if child.trainable and child.id not in seen]
+            seen.update(child.id for child in below)
+            pending += below
 
     def _needed(self, outputs: Sequence[int]) -> Excerpt:
         """The whole tape, or what the outputs need of it where the rest is not for the user's eyes: what
@@ -357,26 +432,30 @@ class Run:
 
     def fusion(self, backward: bool) -> FusionReport:
         """The kernels of the compiled program of the whole tape, which is not run."""
-        plan: ForwardPlan | JointPlan
         with self._all_covered():
             if backward:
-                excerpt, plan, args = self._joint(0.0)
+                prepared = self._joint(False)
             else:
-                excerpt = self._tape.whole()
-                outputs = {i for s in self._segments for i in self._outputs(s)}
-                plan = ForwardPlan(excerpt.structure, tuple(sorted(outputs)), self._graph.derivatives)
-                args = self._arguments(excerpt, self._all_leaves())
-        program = self._program(replace(plan, labels=True), args)
-        return fusion_report(program.compiled.as_text(), [self._tape.nodes[i] for i in excerpt.row_of])
+                outputs = sorted({i for s in self._segments for i in self._outputs(s)})
+                prepared = Prepared.of(self._tape.whole(), outputs, ForwardPlan, self._graph.derivatives)
+            prepared = replace(prepared, plan=replace(prepared.plan, labels=True))
+            text = self._compiled(prepared).as_text()
+        return fusion_report(text, [self._tape.nodes[i] for i in prepared.excerpt.row_of])
 
     def memory(self) -> MemoryUse:
         """What forward and backward need, from XLA's analysis of the compiled program, which is not run."""
         with self._all_covered():
-            _, plan, args = self._joint(0.0)
-        return MemoryUse.of(self._program(plan, args).compiled, self._graph.reserved_bytes())
+            compiled = self._compiled(self._joint(False))
+        return MemoryUse.of(compiled, self._graph.reserved_bytes())
+
+    def _compiled(self, prepared: Prepared) -> Any:
+        args = self._arguments(prepared, self._all_leaves())
+        return self._program(prepared).compiled(prepared.plan, *args)
 
     def _all_leaves(self) -> dict[int, Any]:
         """The leaves' values over all segments; they must not have changed in between."""
+        if len(self._segments) == 1:
+            return self._segments[0].leaves
         merged: dict[int, Any] = {}
         for segment in self._segments:
             for row, value in segment.leaves.items():

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..device import platform_of
+from ..platforms import check_jaxlib, kept_apart
 from ..rules import evaluate
 from ..tape import INPUT, Excerpt, Structure, Tape, is_leaf
 from .checkpointing import cuts, recomputed, spans, zero_after
@@ -36,23 +36,23 @@ def random_sources(draws: Any) -> dict[str, Any]:
     return {} if draws is None else {"key": run_key(draws), "ordinals": draws[3:]}
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def clip_adjoint(bound: float, value: Any) -> Any:
+@jax.custom_vjp
+def clip_adjoint(bound: Any, value: Any) -> Any:
     """The value itself; its adjoint is cut elementwise to ``+-bound``."""
     return value
 
 
-def clipped(bound: float, adj: Any) -> Any:
+def clipped(bound: Any, adj: Any) -> Any:
     """An adjoint cut elementwise to ``+-bound``; parts of integers as they are."""
     return jax.tree.map(lambda g: jnp.clip(g, -bound, bound) if _is_real(g) else g, adj)
 
 
-def _clip_forward(bound: float, value: Any) -> tuple[Any, None]:
-    return value, None
+def _clip_forward(bound: Any, value: Any) -> tuple[Any, Any]:
+    return value, bound
 
 
-def _clip_reverse(bound: float, _: None, adj: Any) -> tuple[Any]:
-    return (clipped(bound, adj),)
+def _clip_reverse(bound: Any, adj: Any) -> tuple[None, Any]:
+    return None, clipped(bound, adj)
 
 
 def _is_real(value: Any) -> bool:
@@ -85,43 +85,49 @@ def trace(
     structure: Structure,
     leaves: Sequence[Any],
     *,
+    numbers: Any = None,
     rule_set: str = "rules",
     trained: tuple[bool, ...] | None = None,
     key: Any = None,
     ordinals: Any = None,
     probes: Mapping[int, Any] | None = None,
     taps: Any = None,
-    clip_value: float = 0.0,
+    clip_value: Any = None,
     checkpoints: Checkpoints | None = None,
     labels: bool = False,
 ) -> dict[int, Any]:
     """Values of all rows; with ``checkpoints`` those that are kept.
 
-    ``leaves`` are the values of the input rows; ``trained`` replaces their own trainability. Random rows
-    draw from ``key`` folded with their entry of ``ordinals`` (their own count if that is ``None``).
-    No gradient flows into an untrained input, nor into a node frozen by hand, under any rule set.
+    ``leaves`` are the values of the input rows, ``numbers`` the vector of those that a generic structure
+    takes; ``trained`` replaces the leaves' own trainability. Random rows draw from ``key`` folded with their
+    entry of ``ordinals`` (their own count if that is ``None``). No gradient flows into an untrained input,
+    nor into a node frozen by hand, under any rule set. ``clip_value`` cuts adjoints elementwise.
     A probe is a zero added to a row's value: the gradient by it is the gradient by that value. The gradient
     by the i-th element of ``taps`` is 1 where that of row i is not finite. ``labels`` tells XLA which row
     each instruction comes from.
     """
-    rows = _Rows(structure, rule_set, structure.trainable(trained), clip_value, labels)
+    check_jaxlib()
+    rows = _Rows(structure, structure.trainable(trained), labels)
     values = rows.inputs(leaves)
     if taps is not None:
         values = {i: watched(v, taps[i]) if rows.flags[i] else v for i, v in values.items()}
-    sources = Sources(key, ordinals, probes or {}, taps)
+    sources = Sources(numbers, clip_value, key, ordinals, probes or {}, taps)
     if checkpoints is None or not checkpoints.rows:
-        rows.run(range(len(structure.rows)), values, sources)
+        rows.run(range(len(structure.rows)), values, sources, rule_set)
         return values
     *early, last = spans(len(structure.rows), checkpoints.rows)
     for span in early:
-        _run_again_backward(rows, span, values, sources, checkpoints)
-    rows.run(last, values, sources)
+        _run_again_backward(rows, span, values, sources, checkpoints, rule_set)
+    rows.run(last, values, sources, rule_set)
     return values
 
 
 class Sources(NamedTuple):
-    """What rows take besides the values of their children: random draws, and by row probes and taps."""
+    """What rows take besides the values of their children: numbers, a bound for adjoints, random draws, and
+    by row probes and taps."""
 
+    numbers: Any
+    clip_value: Any
     key: Any
     ordinals: Any
     probes: Mapping[int, Any]
@@ -133,18 +139,15 @@ class Sources(NamedTuple):
 class _Rows:
     """A structure being traced."""
 
-    def __init__(
-        self, structure: Structure, rule_set: str, flags: Sequence[bool], clip_value: float, labels: bool
-    ) -> None:
-        self.rows, self.flags = structure.rows, flags
-        self._rule_set, self._clip_value = rule_set, clip_value
+    def __init__(self, structure: Structure, flags: Sequence[bool], labels: bool) -> None:
+        self.rows, self.flags, self._places = structure.rows, flags, structure.places
         self._scope: Callable[[int], AbstractContextManager[Any]] = _labelled if labels else _unlabelled
         self._frozen = {i for i, row in enumerate(self.rows) if row[0] is INPUT and not flags[i]}
         self._frozen.update(i for i, trainable in structure.overrides if not trainable)
         random = (i for i, row in enumerate(self.rows) if is_leaf(row) and row[0] is not INPUT)
         self._draws = {i: count for count, i in enumerate(random)}
         reads = Counter(k for row in self.rows if not is_leaf(row) for k in row[1:])
-        self._barred = {
+        self._kept_apart = {
             i for i, count in reads.items() if count > 1 and getattr(self.rows[i][0], "computed_once", False)
         }
 
@@ -157,7 +160,7 @@ class _Rows:
             for i, v in zip(places, leaves, strict=True)
         }
 
-    def run(self, span: range, values: dict[int, Any], sources: Sources) -> None:
+    def run(self, span: range, values: dict[int, Any], sources: Sources, rule_set: str) -> None:
         """Add to ``values`` those of the rows of ``span``, from those of earlier rows."""
         for i in span:
             row = self.rows[i]
@@ -169,13 +172,14 @@ class _Rows:
             else:
                 trained = tuple(self.flags[k] for k in row[1:])
                 with self._scope(i):
-                    value = evaluate(head, self._rule_set, trained, tuple(values[k] for k in row[1:]))
-                    value = jax.lax.optimization_barrier(value) if i in self._barred else value
+                    children = tuple(values[k] for k in row[1:])
+                    value = evaluate(head, rule_set, trained, children, self._numbers(i, sources))
+                    value = kept_apart(value) if i in self._kept_apart else value
             value = self._held(i, value)
             if i in sources.probes:
                 value = jax.tree.map(lambda v, p: v + p if _is_real(v) else v, value, sources.probes[i])
-            if self._clip_value and self.flags[i] and not is_leaf(row):
-                value = clip_adjoint(self._clip_value, value)
+            if sources.clip_value is not None and self.flags[i] and not is_leaf(row):
+                value = clip_adjoint(sources.clip_value, value)
             if sources.taps is not None and self.flags[i]:
                 value = watched(value, sources.taps[i])
             values[i] = value
@@ -184,8 +188,13 @@ class _Rows:
         """The value, without a way for gradients where none may flow."""
         return jax.lax.stop_gradient(value) if i in self._frozen else value
 
+    def _numbers(self, i: int, sources: Sources) -> Any:
+        return sources.numbers[self._places[i]] if i in self._places else None
+
     def _draw(self, i: int, sources: Sources) -> Any:
         init, spec = self.rows[i]
+        if i in self._places:
+            init = init.bound(self._numbers(i, sources))
         count = self._draws[i]
         ordinal = count if sources.ordinals is None else sources.ordinals[count]
         return init.device_value(
@@ -202,7 +211,12 @@ def _unlabelled(row: int) -> AbstractContextManager[Any]:
 
 
 def _run_again_backward(
-    rows: _Rows, span: range, values: dict[int, Any], sources: Sources, checkpoints: Checkpoints
+    rows: _Rows,
+    span: range,
+    values: dict[int, Any],
+    sources: Sources,
+    checkpoints: Checkpoints,
+    rule_set: str,
 ) -> None:
     """``rows.run`` over a span whose inner values the backward pass computes again."""
     uses = {
@@ -213,13 +227,17 @@ def _run_again_backward(
     entering = sorted({k for i in inner if not is_leaf(rows.rows[i]) for k in rows.rows[i][1:]} - {*inner})
     probes = {i: probe for i, probe in sources.probes.items() if i in span}
 
-    def run(inputs: list[Any]) -> list[Any]:
-        *known, own = inputs
+    def run(rule_set: str, inputs: list[Any]) -> list[Any]:
+        *known, (numbers, clip_value, key, ordinals), probes = inputs
         local = dict(zip(entering, known, strict=True))
         computed = [local[i] for i in entering if not is_leaf(rows.rows[i])]
-        rows.run(span, local, Sources(*own)._replace(after=zero_after(computed)))
+        after = zero_after(computed)
+        sources = Sources(numbers, clip_value, key, ordinals, probes, after=after)
+        rows.run(span, local, sources, rule_set)
         return [local[i] for i in kept]
 
-    inputs = [*(values[i] for i in entering), (sources.key, sources.ordinals, probes)]
-    trained = [*(rows.flags[i] for i in entering), True]
-    values.update(zip(kept, recomputed(run, inputs, trained, checkpoints.platform), strict=True))
+    given = sources.numbers, sources.clip_value, sources.key, sources.ordinals
+    inputs = [*(values[i] for i in entering), given, probes]
+    trained = [*(rows.flags[i] for i in entering), False, True]
+    found = recomputed(run, inputs, trained, checkpoints.platform, rule_set)
+    values.update(zip(kept, found, strict=True))

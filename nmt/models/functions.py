@@ -1,7 +1,7 @@
 """A model as pure functions of arrays, each recorded once for its shapes.
 
-They take the parameters as a flat dictionary, work under every transformation of JAX, and keep no graph.
-Differentiation by them is JAX's own; for the hand-written rules record the model in a graph.
+They take the parameters as a flat dictionary, work under every transformation of JAX, and keep no graph. What
+differentiates them meets the hand-written rules, or JAX's own with ``derivatives="jax"``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Named:
 
     def __init__(self, graph: ExpressionGraph, outputs: Mapping[str, Node], inputs: Sequence[Node]) -> None:
         self.names = tuple(outputs)
-        self.function = graph.function(list(outputs.values()), inputs, derivatives="jax")
+        self.function = graph.function(list(outputs.values()), inputs)
 
     def __call__(self, params: Mapping[str, Any], *inputs: Any) -> Arrays:
         return dict(zip(self.names, self.function.pure(params, inputs), strict=True))
@@ -52,8 +52,8 @@ def _flat(sources: Sequence[Sequence[Any]]) -> list[Any]:
 class Encoder:
     """``encode(params, sources) -> encoder_state``; see ``Model.encode``."""
 
-    def __init__(self, model: Model, batch: int, lengths: tuple[int, ...]) -> None:
-        graph = ExpressionGraph(inference=True)
+    def __init__(self, model: Model, batch: int, lengths: tuple[int, ...], derivatives: str) -> None:
+        graph = ExpressionGraph(inference=True, derivatives=derivatives)
         sources = _sources(graph, batch, lengths)
         encoded = model.encode(graph, sources)
         self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
@@ -75,8 +75,9 @@ class Stepper:
         max_length: int,
         attention: bool,
         candidates: int,
+        derivatives: str,
     ) -> None:
-        graph = ExpressionGraph(inference=True)
+        graph = ExpressionGraph(inference=True, derivatives=derivatives)
         encoded = model.encode(graph, _sources(graph, batch, lengths))
         encoder_state = _inputs(graph, "encoder", encoded)
         start = model.start(graph, encoder_state, batch, beam, max_length)
@@ -127,9 +128,15 @@ class PairScorer:
     """Log-probabilities of the words of target sentences given source sentences."""
 
     def __init__(
-        self, model: Model, batch: int, lengths: tuple[int, ...], trg_length: int, attention: bool
+        self,
+        model: Model,
+        batch: int,
+        lengths: tuple[int, ...],
+        trg_length: int,
+        attention: bool,
+        derivatives: str,
     ) -> None:
-        graph = ExpressionGraph(inference=True)
+        graph = ExpressionGraph(inference=True, derivatives=derivatives)
         sources = _sources(graph, batch, lengths)
         ids, mask = target = _sentences(graph, "target", batch, trg_length)
         decoded = model.decode(graph, model.encode(graph, sources), ids, attention=attention)

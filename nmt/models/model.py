@@ -31,7 +31,9 @@ class Model:
     hypothesis: ``sentence * beam + place in the beam``. Padding, other sentences and other hypotheses
     change nothing in a row.
 
-    ``encoder``, ``stepper`` and ``scorer`` give the same as pure functions of arrays, for fixed shapes.
+    ``encoder``, ``stepper`` and ``scorer`` give the same as pure functions of arrays, for fixed shapes. What
+    differentiates them meets the hand-written rules; with ``derivatives="jax"`` it meets JAX's own, which
+    forward mode (``jax.jvp``, ``jax.hessian``) needs.
 
     options: what the model is. params: its parameters by name. dropouts: in force in training graphs.
     marian_exact: whether single steps repeat Marian's decoder also where it departs from the model that was
@@ -173,9 +175,10 @@ class Model:
 
     # -- pure functions
 
-    def encoder(self, batch: int, lengths: tuple[int, ...]) -> Encoder:
+    def encoder(self, batch: int, lengths: tuple[int, ...], *, derivatives: str = "rules") -> Encoder:
         """``encode`` for sentences padded to ``lengths``, one for each source stream."""
-        return self._recorded(("encoder", batch, lengths), lambda: Encoder(self, batch, lengths))
+        key = (batch, lengths, derivatives)
+        return self._recorded(("encoder", *key), lambda: Encoder(self, *key))
 
     def stepper(
         self,
@@ -186,17 +189,24 @@ class Model:
         *,
         attention: bool = False,
         candidates: int = 0,
+        derivatives: str = "rules",
     ) -> Stepper:
         """``start`` and ``step`` for sentences padded to ``lengths`` and up to ``max_length`` steps, with
         shortlists of so many ``candidates``, if any."""
-        key = (batch, beam, lengths, max_length, attention, candidates)
+        key = (batch, beam, lengths, max_length, attention, candidates, derivatives)
         return self._recorded(("stepper", *key), lambda: Stepper(self, *key))
 
     def scorer(
-        self, batch: int, lengths: tuple[int, ...], trg_length: int, *, attention: bool = False
+        self,
+        batch: int,
+        lengths: tuple[int, ...],
+        trg_length: int,
+        *,
+        attention: bool = False,
+        derivatives: str = "rules",
     ) -> PairScorer:
         """Log-probabilities of target words, for sentences padded to these lengths."""
-        key = (batch, lengths, trg_length, attention)
+        key = (batch, lengths, trg_length, attention, derivatives)
         return self._recorded(("scorer", *key), lambda: PairScorer(self, *key))
 
     def _recorded(self, key: Hashable, record: Callable[[], T]) -> T:

@@ -27,6 +27,8 @@ FEW_HYPOTHESES = 32
 """Fewer are hardly faster."""
 BATCH_MULTIPLE = 8
 """Batches that others become have a multiple of so many sentences."""
+UNUSED = "jax"
+"""The derivatives of what is only run: those that are traced fastest."""
 
 
 class Stepper(Protocol):
@@ -57,7 +59,7 @@ class SearchModel(Protocol):
     def sources(self) -> int: ...
     @property
     def dim_vocabs(self) -> Sequence[int]: ...
-    def encoder(self, batch: int, lengths: tuple[int, ...], /) -> Any: ...
+    def encoder(self, batch: int, lengths: tuple[int, ...], /, *, derivatives: str) -> Any: ...
     def stepper(
         self,
         batch: int,
@@ -68,6 +70,7 @@ class SearchModel(Protocol):
         *,
         attention: bool = False,
         candidates: int = 0,
+        derivatives: str,
     ) -> Stepper: ...
 
 
@@ -117,6 +120,7 @@ class BeamLoop:
                 shape.capacity,
                 attention=shape.attention and number == 0,
                 candidates=shape.candidates,
+                derivatives=UNUSED,
             )
             for number, model in enumerate(models)
         ]
@@ -125,7 +129,9 @@ class BeamLoop:
         """The encoded sentences, and beams with one hypothesis without words."""
         batch, beam = self.shape.batch, self.shape.beam
         encoded = tuple(
-            model.encoder(batch, self.shape.lengths[: model.sources])(own, sentences.sources[: model.sources])
+            model.encoder(batch, self.shape.lengths[: model.sources], derivatives=UNUSED)(
+                own, sentences.sources[: model.sources]
+            )
             for model, own in zip(self.models, params, strict=True)
         )
         paths = jnp.where(jnp.arange(beam) == 0, jnp.float32(0), jnp.float32(NONE))

@@ -242,7 +242,7 @@ class BeamSearch:
         label = f"beam search, {name}: {shape}"
         key = ("beam search", name, models, shape, shapes)
         donated = (5,) if name == "advance" else ()
-        return PROGRAMS.get(key, label, function, arguments, donated=donated)(*arguments)
+        return PROGRAMS.get(key, label, donated=donated).run(function, *arguments)
 
 
 def capacities(batch: int, beam: int, limit: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -103,9 +103,10 @@ class Learner:
         for i, batch in enumerate(batches):
             inputs = self.placement.batch(batch), run_draws(self.seed, number, [i])
             args = (total, self._device.params, self._device.scale, *inputs)
-            total = self._gradient(args)(*args)
-        final = (self._device, total, scalars.packed())
-        self._device, reported = self._updating(final)(*final)
+            program, add = self._gradient(args)
+            total = program.run(add, *args)
+        program, update = self._updating()
+        self._device, reported = program.run(update, self._device, total, scalars.packed())
         sentences = sum(batch.sentences for batch in batches)
         return UpdateResult(
             reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
@@ -173,15 +174,13 @@ class Learner:
         draws, packed = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
-        gradient = self._gradient(
-            (before, device.params, device.scale, self.placement.batch_specs(batch), draws)
-        )
+        args = (before, device.params, device.scale, self.placement.batch_specs(batch), draws)
+        program, add = self._gradient(args)
+        gradient = program.compiled(add, *args)
+        program, update = self._updating()
+        updating = program.compiled(update, device, total, packed)
         beside = self.held - self.placement.held(device.params)
-        updating = self._updating((device, total, packed))
-        return max(
-            MemoryUse.of(gradient.compiled, None).needed + beside,
-            MemoryUse.of(updating.compiled, None).needed,
-        )
+        return max(MemoryUse.of(gradient, None).needed + beside, MemoryUse.of(updating, None).needed)
 
     @property
     def held(self) -> int:
@@ -209,8 +208,9 @@ class Learner:
         )
         return self.placement.placed(state)
 
-    def _gradient(self, args: tuple[Any, ...]) -> Program:
-        """The program that adds the gradient of a batch to those before; one for each shape of batches."""
+    def _gradient(self, args: tuple[Any, ...]) -> tuple[Program, Callable[..., Any]]:
+        """The program that adds the gradient of a batch to those before, one for each shape of batches; and
+        what it computes."""
         total, _, _, batch, _ = args
         shapes = tuple((name, tuple(array.shape), str(array.dtype)) for name, array in batch.items())
 
@@ -221,23 +221,18 @@ class Learner:
 
         rows = shapes[0][1][0]
         lengths = ", ".join(str(shape[1]) for name, shape, _ in shapes if name.startswith("ids"))
-        return PROGRAMS.get(
-            ("gradient", total is None, self.objective.key, self.placement.key, shapes),
-            f"gradient of {rows} sentences of {lengths} words",
-            add,
-            args,
-            donated=(0,),
-        )
+        key = ("gradient", total is None, self.objective.key, self.placement.key, shapes)
+        return PROGRAMS.get(key, f"gradient of {rows} sentences of {lengths} words", donated=(0,)), add
 
-    def _updating(self, args: tuple[Any, ...]) -> Program:
-        """The program that updates everything by a gradient."""
+    def _updating(self) -> tuple[Program, Callable[..., Any]]:
+        """The program that updates everything by a gradient; and what it computes."""
 
         def update(state: DeviceState, total: Differentiated, packed: Any) -> Any:
             return self.placement.pinned(self.step(state, self.placement.pinned(total), packed))
 
         specs = tuple((name, value.shape) for name, value in self._device.params.items())
         key = ("update", self.smoothing > 0, self.step.key, specs, self.placement.key)
-        return PROGRAMS.get(key, f"update of {len(specs)} parameters", update, args, donated=(0,))
+        return PROGRAMS.get(key, f"update of {len(specs)} parameters", donated=(0,)), update
 
 
 def _factor(scale: CostScale | None) -> Any:

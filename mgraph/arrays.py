@@ -1,0 +1,59 @@
+"""Arrays that a user gives: taken as they are meant, or refused in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from .errors import GraphError, ShapeError
+from .places import place, user_frame
+from .shape import Shape
+from .types import Type
+
+ADDRESSABLE = 1 << 47
+"""Bytes that a process of today's machines can have at most; numpy and XLA have other errors for more."""
+
+
+def refuse_traced(what: str, value: Any) -> None:
+    """``GraphError`` for a value that JAX is tracing, which a graph cannot keep."""
+    if isinstance(value, jax.core.Tracer):
+        raise GraphError(
+            f"{what} takes an array, got a value that JAX is tracing (inside jit, grad or vmap); make it an "
+            "argument of the graph's function: graph.function(outputs, inputs).pure(params, inputs)"
+            f"\n  at {place(user_frame())}"
+        )
+
+
+def as_array(what: str, value: Any) -> np.ndarray:
+    """A copy of ``value`` as an array; ``ShapeError`` if its rows differ in length, ``GraphError`` if JAX is
+    tracing it."""
+    refuse_traced(what, value)
+    try:
+        return np.array(value)
+    except ValueError:
+        raise ShapeError(
+            f"{what} takes an array, got {value!r}, whose parts differ in shape\n  at {place(user_frame())}"
+        ) from None
+    except jax.errors.TracerArrayConversionError:
+        refuse_traced(what, next(v for v in jax.tree.leaves(value) if isinstance(v, jax.core.Tracer)))
+        raise
+
+
+@contextmanager
+def allocating(what: str, shape: Shape, type_: Type) -> Iterator[None]:
+    """``ShapeError`` if memory does not hold an array of this shape that is made inside."""
+    size = math.prod(shape) * type_.dtype.itemsize
+    try:
+        if size >= ADDRESSABLE:
+            raise MemoryError
+        yield
+    except MemoryError:
+        raise ShapeError(
+            f"{what}: {type_} of shape {shape} takes {size / (1 << 30):,.0f} GiB, more than there is"
+            f"\n  at {place(user_frame())}"
+        ) from None

@@ -1,0 +1,62 @@
+"""``LeafValues``: what the leaves of a tape are in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..inits import Random
+from ..scalars import number_vector
+from ..specs import Spec, is_wide
+from ..tape import INPUT, Tape
+from .programs import PROGRAMS
+from .trace import run_draws, run_key
+
+
+@dataclass(frozen=True)
+class DrawPlan:
+    """The value of one random leaf."""
+
+    init: Random
+    spec: Spec
+
+    def __str__(self) -> str:
+        return f"a draw of {self.init!r}"
+
+    def __call__(self, numbers: Any, draws: Any) -> Any:
+        init = self.init if numbers is None else self.init.bound(numbers)
+        key = jax.random.fold_in(run_key(draws), draws[3])
+        return init.device_value(key, self.spec.shape, self.spec.type)
+
+
+class LeafValues:
+    """The values of leaves in one run: those that inputs had, those that random ones draw.
+
+    Holds neither tape nor run, so that what reads leaves keeps none of them alive.
+    """
+
+    def __init__(self, tape: Tape, seed: int, run: int, device: jax.Device | None) -> None:
+        self._rows, self._random = tape.rows, tape.random
+        self._seed, self._run, self._device = seed, run, device
+        self._drawn: dict[int, Any] = {}
+
+    def draws(self, ordinals: Sequence[int]) -> np.ndarray | None:
+        """What a program takes to draw the random leaves of these numbers; ``None`` if there are none."""
+        return run_draws(self._seed, self._run, ordinals) if len(ordinals) else None
+
+    def value(self, inputs: Mapping[int, Any], row: int) -> Any:
+        """The value of the leaf ``row``; ``inputs`` has those of inputs."""
+        init, spec = self._rows[row][:2]
+        if init is INPUT:
+            return inputs[row]
+        if row not in self._drawn:
+            family, numbers = init.generic or (init, ())
+            plan, wide = DrawPlan(family, spec), is_wide(spec)
+            program = PROGRAMS.get(plan, plan, device=self._device, wide=wide)
+            draws = self.draws([self._random.index(row)])
+            self._drawn[row] = program.run(plan, number_vector(numbers, wide), draws)
+        return self._drawn[row]

@@ -1,0 +1,222 @@
+"""Traced values, arrays among nodes, numpy's functions, copies: what cannot be is refused in words."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import ElementTypeError, ExpressionGraph, GraphError, MGraphError, ShapeError, inits
+from mgraph.gradcheck.survey import own_operators
+
+HERE = r"(.|\n)*test_misuse\.py:\d+"
+
+
+@pytest.fixture
+def graph() -> ExpressionGraph:
+    return ExpressionGraph()
+
+
+TRACED: dict[str, Callable[[ExpressionGraph, Any], Any]] = {
+    "parameter 'w' takes": lambda g, v: g.param("w", (2,), inits.ones()).set_value(v),
+    "input 'i' takes": lambda g, v: g.input("i", (2,)).set_value(v),
+    "inits.from_tensor takes": lambda g, v: g.constant((2,), inits.from_tensor(v)),
+    "inits.from_vector takes": lambda g, v: g.constant((2,), inits.from_vector([v[0], v[1]])),
+    "inits.from_value takes": lambda g, v: g.constant((2,), inits.from_value(v[0])),
+    "inits.from_lambda takes": lambda g, v: g.constant((2,), inits.from_lambda(lambda s, t: v)),
+    "indices takes": lambda g, v: g.indices(v),
+}
+
+
+@pytest.mark.parametrize("message", TRACED)
+@pytest.mark.parametrize(
+    "transformation", [jax.jit, lambda f: jax.grad(lambda x: f(x) or jnp.sum(x)), jax.vmap]
+)
+def test_a_traced_value_is_refused_and_pointed_to_pure(
+    graph: ExpressionGraph, message: str, transformation: Callable[..., Any]
+) -> None:
+    def use(value: Any) -> None:
+        values = value if value.ndim else jnp.stack([value, value])
+        TRACED[message](graph, values)
+
+    with pytest.raises(GraphError, match=message + r" .* is tracing (.|\n)*\.pure\(" + HERE):
+        transformation(use)(jnp.ones(2))
+
+
+@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_graphs_and_nodes_are_not_copied(graph: ExpressionGraph, copier: Callable[[Any], Any]) -> None:
+    node = graph.ones((2,)) * 2.0
+    with pytest.raises(GraphError, match=r"a graph cannot be copied or pickled; graph\.save\(\)" + HERE):
+        copier(graph)
+    with pytest.raises(GraphError, match=r"a scalar_mult node cannot be copied or pickled" + HERE):
+        copier(node)
+    assert copy.deepcopy(node.operator) is copy.copy(node.operator) is node.operator
+
+
+@pytest.mark.parametrize(
+    "index", [np.array([0, 1]), [0, 1], (0, [1]), None, "a", np.array([True, False]), 1.0]
+)
+def test_positions_in_lists_and_arrays_point_to_index_select(graph: ExpressionGraph, index: Any) -> None:
+    with pytest.raises(ElementTypeError, match=r"expected ints and slices, got .*index_select\(" + HERE):
+        graph.ones((2, 3))[index]
+
+
+OPERATIONS = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "@": operator.matmul,
+    "**": operator.pow,
+    "<": operator.lt,
+}
+
+
+@pytest.mark.parametrize(
+    "array", [np.ones((2, 2)), jnp.ones((2, 2)), [[1.0]], (1.0, 2.0)], ids=lambda a: type(a).__name__
+)
+@pytest.mark.parametrize("symbol", ["+", "-", "*", "/", "@", "**", "<"])
+def test_arrays_are_no_operands(graph: ExpressionGraph, symbol: str, array: Any) -> None:
+    x, operation, symbol = graph.ones((2, 2)), OPERATIONS[symbol], re.escape(symbol)
+    with pytest.raises(
+        ElementTypeError, match=rf"{symbol}: expected a node.*got (.|\n)*inits\.from_tensor\(" + HERE
+    ):
+        operation(x, array)
+    with pytest.raises(MGraphError, match=r"(expected a node.*got|is no array)(.|\n)*" + HERE):
+        operation(array, x)
+
+
+def test_numpys_numbers_are(graph: ExpressionGraph) -> None:
+    x = graph.constant((2,), inits.from_vector([1, 4]))
+    two = np.float32(2)
+    sums = [
+        two + x,
+        x + two,
+        two - x,
+        two * x,
+        two / x,
+        two**x,
+        mgraph.pow(x, np.float64(0.5)),
+        two < x,
+        two >= x,
+    ]
+    graph.forward()
+    found = [np.asarray(node.val()).tolist() for node in sums]
+    assert found[:5] == [[3, 6], [3, 6], [1, -2], [2, 8], [2, 0.5]]
+    np.testing.assert_allclose(found[5:7], [[2, 16], [1, 2]], rtol=1e-6)
+    assert found[7:] == [[0, 1], [1, 0]]
+    assert (two == x) is False and (x != two) is True
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "np.sin": np.sin,
+    "np.maximum": lambda x: np.maximum(x, x),
+    "np.mean": np.mean,
+    "np.asarray": np.asarray,
+    "jnp.sin": jnp.sin,
+    "jnp.sum": jnp.sum,
+    "jnp.asarray": jnp.asarray,
+    "jax.nn.softmax": jax.nn.softmax,
+    "jax.jit": jax.jit(lambda x: x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_arrays_take_no_nodes(graph: ExpressionGraph, name: str) -> None:
+    with pytest.raises(
+        GraphError, match=r"const node of float32\[2, 2\] is no array(.|\n)*mgraph\.sin" + HERE
+    ):
+        FUNCTIONS[name](graph.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda g: g.constant((1 << 40, 1 << 40)),
+        lambda g: g.constant((1 << 50,)),
+        lambda g: g.constant((1 << 45,), inits.uniform()) + 1,
+        lambda g: g.param("w", (1 << 25, 1 << 25)).val(),
+        lambda g: g.param("w", (1 << 40, 1 << 40)).val(),
+        lambda g: g.ones((1 << 62, 4), "uint8"),
+    ],
+)
+def test_what_is_too_large_for_memory_is_named_with_its_line(graph: ExpressionGraph, make: Any) -> None:
+    with pytest.raises(ShapeError, match=r"GiB, more than there is" + HERE):
+        make(graph)
+        graph.forward()
+        graph.tape.nodes[-1].val()
+
+
+def test_ragged_lists_are_refused(graph: ExpressionGraph) -> None:
+    for init in (inits.from_tensor, inits.from_vector):
+        with pytest.raises(ShapeError, match="whose parts differ in shape" + HERE):
+            graph.constant((3,), init([[1.0], [2.0, 3.0]]))
+
+
+def test_pure_checks_its_parameters(graph: ExpressionGraph) -> None:
+    w, b = graph.param("w", (2, 2)), graph.param("b", (1, 2), inits.zeros())
+    x = graph.input("x", (3, 2))
+    pure = graph.function(mgraph.affine(x, w, b), [x]).pure
+    params, batch = graph.params().vals(), np.ones((3, 2), np.float32)
+    assert pure(params | {"not asked for": 1}, [batch]).shape == (3, 2)
+    with pytest.raises(GraphError, match="missing parameters: b"):
+        pure({"w": params["w"]}, [batch])
+    with pytest.raises(ShapeError, match=r"parameter 'w' has shape \(2, 2\), got \(2,\)"):
+        pure(params | {"w": params["w"][0]}, [batch])
+    for type_ in (jnp.bfloat16, jnp.int32):
+        with pytest.raises(
+            ElementTypeError, match=rf"parameter 'w' has element type float32, got {jnp.dtype(type_)}"
+        ):
+            jax.grad(lambda p: jnp.sum(pure(p, [batch]).astype(float)), allow_int=True)(
+                params | {"w": params["w"].astype(type_)}
+            )
+    with pytest.raises(mgraph.ArgumentError, match="parameter 'w' takes an array, got a param node"):
+        pure(params | {"w": w}, [batch])
+
+
+# -- axes without elements
+
+
+def test_a_sum_of_exponentials_of_nothing(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2, 0), inits.zeros())
+    node = mgraph.logsumexp(x, 1)
+    graph.backprop()
+    assert node.val().tolist() == [[-np.inf], [-np.inf]] and x.grad().shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "cls", [c for c in own_operators() if c.has_rule and not c.composite], ids=lambda c: c.__name__
+)
+def test_what_can_be_recorded_of_empty_nodes_has_a_gradient(cls: Any) -> None:
+    """An operator refuses an axis without elements when it is recorded, or its rule can do with it."""
+    for case in cls.cases:
+        arrays = case.values()
+        for size in sorted({n for a in arrays for n in a.shape if n > 1}):
+            graph, children = ExpressionGraph(), []
+            for i, array in enumerate(arrays):
+                empty = np.zeros([0 if n == size else n for n in array.shape], array.dtype)
+                init = inits.from_tensor(empty)
+                if array.dtype == np.float64:
+                    children.append(graph.param(f"x{i}", empty.shape, init))
+                else:
+                    children.append(graph.constant(empty.shape, init, array.dtype))
+            try:
+                node = (case.through or cls)(*children, **dict(case.fields))
+            except mgraph.MGraphError:
+                continue
+            top = node if not isinstance(node.spec, tuple) else mgraph.get(node, 0)
+            function = graph.function(top, children)
+            with jax.enable_x64(True):
+                jax.eval_shape(
+                    jax.grad(lambda v, f=function: jnp.sum(f.pure({}, v)), allow_int=True),
+                    [np.zeros(c.shape, c.value_type.dtype) for c in children],
+                )
