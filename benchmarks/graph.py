@@ -1,8 +1,8 @@
 """Dynamic graphs: recording, the structure key, what a cached run costs on the host, and the first compile.
 
 A chain of ``x = tanh(affine(x, W, b)) * 0.5 + x``, batch 32, dimension 64, with so many nodes, beside the
-same function in plain JAX, differentiated by ``jax.value_and_grad`` and compiled. Then graphs as models make
-them: a training step of a 6+6-layer transformer, a GRU over 16 and over 128 steps.
+same function and its ``jax.value_and_grad`` in plain JAX under ``jax.jit``. Then graphs as models make them:
+a training step of a 6+6-layer transformer, a GRU over 16 and over 128 steps.
 
 Marian in C++ has no such loop to be called from here. Version 1.12 needed 2 ms to record the chain of 2,000
 nodes and 42 ms for its backprop, on two AVX-512 cores on which plain JAX's compiled run took 15 ms.
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 import layers
 import mgraph
-from benchmarks.measuring import Samples, Table, alternate, positive, print_machine
+from benchmarks.measuring import Table, alternate, positive, print_machine
 from mgraph import ExpressionGraph, Node, inits
 from nmt import devices
 from nmt.model_options import parse_model_options
@@ -36,8 +36,13 @@ class Workload(NamedTuple):
 
     name: str
     record: Callable[[ExpressionGraph], Node]
-    plain: Callable[[dict[str, Any]], Any] | None = None
-    """Value and gradients by parameters of the graph's names."""
+    plain: Callable[[dict[str, Any], Any], Any] | None = None
+    """The sum of the last node and that node, by parameters of the graph's names and ``x``."""
+
+
+def first_value() -> Any:
+    """The value of ``x``, with which the chain begins."""
+    return jnp.full((BATCH, DIM), 0.1, jnp.float32)
 
 
 def chain(nodes: int) -> Workload:
@@ -58,11 +63,7 @@ def chain(nodes: int) -> Workload:
             x = jnp.tanh(x @ w + b) * 0.5 + x
         return jnp.sum(x), x
 
-    def plain(params: dict[str, Any]) -> Any:
-        x = jnp.full((BATCH, DIM), 0.1, jnp.float32)
-        return jax.value_and_grad(loss, has_aux=True)(params, x)
-
-    return Workload(f"chain of {nodes:,}", record, plain)
+    return Workload(f"chain of {nodes:,}", record, loss)
 
 
 def gru(steps: int) -> Workload:
@@ -107,14 +108,18 @@ class Subject:
         self.backprop(rebuild=True)
         self.compiled = mgraph.compile_stats() - before
         self.nodes = len(self._graph.tape.nodes)
+        self.function = self._graph.function(self._graph.tape.nodes[-1], [])
         self.plain: Callable[[], Any] | None = None
+        self.plain_forward: Callable[[], Any] | None = None
         self.plain_seconds = 0.0
         if workload.plain is not None:
-            params = self._graph.params().vals()
+            arguments = self._graph.params().vals(), first_value()
+            gradient = jax.jit(jax.value_and_grad(workload.plain, has_aux=True))
+            forward = jax.jit(workload.plain)
+            self.plain, self.plain_forward = partial(gradient, *arguments), partial(forward, *arguments)
             start = time.perf_counter()
-            program = jax.jit(workload.plain).lower(params).compile()
+            jax.block_until_ready(self.plain())
             self.plain_seconds = time.perf_counter() - start
-            self.plain = lambda: program(params)
 
     def record(self) -> float:
         """Seconds to forget the graph and record it anew."""
@@ -143,30 +148,17 @@ class Subject:
         return (mgraph.compile_stats() - before).misses
 
 
-def dispatched(subject: Subject) -> tuple[Samples, Samples]:
-    """Seconds until ``backprop()`` and plain JAX have handed their program to the device.
+def handed_over(call: Callable[[], Any]) -> float:
+    """Seconds until a call has handed its program to the device.
 
-    The wait for what it computes is not counted, unless JAX computes small programs at once, which then both
-    do.
+    The wait for what it computes is not counted, unless JAX computes small programs at once, which every
+    candidate then does.
     """
-
-    def ours() -> float:
-        start = time.perf_counter()
-        gradients = subject.backprop(rebuild=False)
-        seconds = time.perf_counter() - start
-        jax.block_until_ready(gradients)
-        return seconds
-
-    def peer() -> float:
-        assert subject.plain is not None
-        start = time.perf_counter()
-        result = subject.plain()
-        seconds = time.perf_counter() - start
-        jax.block_until_ready(result)
-        return seconds
-
-    found = alternate({"ours": ours, "plain": peer}, rounds=20)
-    return found["ours"], found["plain"]
+    start = time.perf_counter()
+    results = call()
+    seconds = time.perf_counter() - start
+    jax.block_until_ready(results)
+    return seconds
 
 
 def show_recording(subjects: list[Subject]) -> None:
@@ -201,17 +193,26 @@ def show_runs(subjects: list[Subject], rounds: int) -> None:
         table.row(subject.name, *(samples.times(MS) for samples in found.values()), *ratios)
 
 
-def show_dispatch(subjects: list[Subject]) -> None:
-    """Print what a cached run costs besides what the device computes."""
+def show_calls(subjects: list[Subject], rounds: int) -> None:
+    """Print what a cached call costs the host until the device has its program."""
     print()
-    table = Table(["handed over, ms", "again", "plain JAX", "more: us a node"], width=24)
+    headings = ["backprop()", "plain gradient", "ratio", "Function()", "plain forward", "ratio"]
+    table = Table(["cached call, us", *headings], width=24)
     for subject in subjects:
-        if subject.plain is not None:
-            ours, plain = dispatched(subject)
-            more = Samples(
-                tuple(US * (a - b) / subject.nodes for a, b in zip(ours.values, plain.values, strict=True))
-            )
-            table.row(subject.name, ours.times(MS), plain.times(MS), more)
+        if subject.plain is None or subject.plain_forward is None:
+            continue
+        calls = {
+            "backprop": partial(subject.backprop, rebuild=False),
+            "gradient": subject.plain,
+            "function": subject.function,
+            "forward": subject.plain_forward,
+        }
+        candidates = {name: partial(handed_over, call) for name, call in calls.items()}
+        found = alternate(candidates, 10 * rounds, warm_up=5)
+        cells: list[Any] = []
+        for ours, plain in (("backprop", "gradient"), ("function", "forward")):
+            cells += [found[ours].times(US), found[plain].times(US), found[ours].over(found[plain])]
+        table.row(subject.name, *cells)
 
 
 def show_compiling(subjects: list[Subject]) -> None:
@@ -232,7 +233,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--nodes", type=positive, nargs="+", default=[100, 1000, 5000], help="of the chains (%(default)s)"
+        "--nodes",
+        type=positive,
+        nargs="+",
+        default=[100, 300, 1000, 5000],
+        help="of the chains (%(default)s)",
     )
     parser.add_argument("--rounds", type=positive, default=15, help="of the runs (%(default)s)")
     parser.add_argument("--chains-only", action="store_true", help="leave the models' graphs out")
@@ -247,7 +252,7 @@ def main() -> None:
     subjects = [Subject(workload) for workload in workloads]
     show_recording(subjects)
     show_runs(subjects, given.rounds)
-    show_dispatch(subjects)
+    show_calls(subjects, given.rounds)
     show_compiling(subjects)
 
 

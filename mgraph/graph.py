@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from . import drawing, inits
+from .arrays import refuse_traced
 from .drawing.graphviz import graphviz
 from .errors import ArgumentError, GraphError, ParameterError, ShapeError
 from .files import dumps, parameter_files
@@ -211,7 +212,9 @@ class ExpressionGraph(GraphSettings):
         more than one trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a
         negative ``clip_value``.
         """
-        if not is_number(clip_value) or not clip_value >= 0:
+        if not is_number(clip_value):
+            refuse_traced("clip_value", clip_value)
+        if np.ndim(clip_value) or isinstance(clip_value, str) or not clip_value >= 0:
             raise ArgumentError(f"expected a clip_value of at least 0, got {clip_value!r}")
         clip_value = float(clip_value)
         if self._inference:

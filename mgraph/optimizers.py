@@ -54,10 +54,11 @@ class Optimizer(ABC):
         clip = [clip_by_norm(self.clip_norm)] if self.clip_norm else []
         return optax.chain(*clip, self.direction())
 
-    def update(self, graph: ExpressionGraph) -> float:
+    def update(self, graph: ExpressionGraph) -> jax.Array:
         """Update the trainable parameters of ``graph`` from their gradients, as one compiled program.
 
-        Returns the L2 norm of the gradients before clipping. ``GraphError`` before ``backward()``.
+        Returns the L2 norm of the gradients before clipping, shape (). Nothing waits for the device until the
+        norm or a parameter is read: ``float(norm)`` waits. ``GraphError`` before ``backward()``.
         """
         nodes = graph.params().trainable()
         if not nodes:
@@ -68,7 +69,9 @@ class Optimizer(ABC):
         wide = any(node.value_type.is_wide for node in nodes.values())
         with jax.enable_x64(wide):
             if self._state is None:
-                self._state, self._names = transformation.init(_wider(params)), tuple(params)
+                # A copy: each update gives the buffers of the state to the next one.
+                self._state = jax.tree.map(jnp.array, transformation.init(_wider(params)))
+                self._names = tuple(params)
             elif self._names != tuple(params):
                 changed = sorted(set(self._names) ^ set(params))
                 raise GraphError(
@@ -80,11 +83,11 @@ class Optimizer(ABC):
         key = ("update", type(self), self.hyperparameters(), specs)
         args = (params, gradients, self._state, rate)
         label = f"{type(self).__name__} update of {len(nodes)} parameters"
-        program = PROGRAMS.get(key, label, device=graph.device, wide=wide)
+        program = PROGRAMS.get(key, label, device=graph.device, wide=wide, donated=(2,))
         updated, self._state, norm = program.run(_updater(transformation), *args)
         for name, value in updated.items():
             nodes[name].set_value(value)
-        return float(norm)
+        return norm
 
     def reset(self) -> None:
         """Forget all moments, as at the start of training."""

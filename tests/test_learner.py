@@ -116,7 +116,7 @@ def test_updates_are_those_of_the_engine(model: Model) -> None:
         found = learner.update([ALL], learn_rate=0.01, number=number)
         assert float(found.cost) == pytest.approx(loss.scalar(), rel=1e-5)
         assert (float(found.labels), found.words, found.sentences) == (13, 13, 4)
-        assert float(found.gradient_norm) * 13 == pytest.approx(norm, rel=1e-5)
+        assert float(found.gradient_norm) * 13 == pytest.approx(float(norm), rel=1e-5)
     # Adam's moves have no scale: where a gradient is only rounding, as by biases of keys, they differ.
     expected = {name: value for name, value in graph.params().vals().items() if not name.endswith("_bk")}
     assert_close({name: learner.state().params[name] for name in expected}, expected, atol=2e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -59,8 +60,23 @@ def test_clip_norm_scales_by_the_norm_over_all_parameters() -> None:
     mgraph.sum(mgraph.square(a) * 0.5 + mgraph.square(b) * 0.5)
     graph.backprop()
     norm = Sgd(1.0, clip_norm=1.0).update(graph)
-    assert norm == pytest.approx(5.0)
+    assert float(norm) == pytest.approx(5.0)
     np.testing.assert_allclose([a.val()[0], b.val()[0]], [3 - 0.6, 4 - 0.8], rtol=1e-6)
+
+
+def test_an_update_waits_for_nothing_and_moves_its_state_in_place() -> None:
+    graph = ExpressionGraph()
+    p = graph.param("p", (3,), inits.from_tensor(START))
+    mgraph.sum(p * p)
+    graph.backprop()
+    optimizer = Adam(0.1)
+    before = p.val()
+    optimizer.update(graph)
+    moments = jax.tree.leaves(optimizer._state)
+    norm = optimizer.update(graph)
+    assert isinstance(norm, jax.Array) and norm.shape == () and f"{norm:.3f}" == "4.583"
+    assert len(moments) == 3 and all(m.is_deleted() for m in moments)
+    np.testing.assert_array_equal(before, START)  # who holds old values keeps them
 
 
 def test_a_changed_learning_rate_compiles_nothing() -> None:
