@@ -169,7 +169,21 @@ step = jax.jit(jax.value_and_grad(f.pure), out_shardings=everywhere)
 value, gradients = step(placed, (x, labels))
 assert len(value.sharding.device_set) == 4
 assert "all-reduce" in step.lower(placed, (x, labels)).compile().as_text()
-close((value, gradients), jax.value_and_grad(plain)(params, X, LABELS))
+expected = jax.value_and_grad(plain)(params, X, LABELS)
+close((value, gradients), expected)
+
+def mean(params, x, labels):
+    return jax.lax.pmean(part.pure(params, (x, labels)), "batch")
+
+part, _ = recorded(batch=2)
+for split_labels in (True, False):  # where labels are the same everywhere a rule meets both kinds of value
+    specs = (P(), P("batch"), P("batch") if split_labels else P())
+    total = jax.shard_map(mean, mesh=mesh, in_specs=specs, out_specs=P())
+    inside = jax.shard_map(jax.value_and_grad(mean), mesh=mesh, in_specs=specs, out_specs=P())
+    given = (placed, x, labels if split_labels else labels[:2])
+    expected = jax.value_and_grad(plain)(params, X, LABELS if split_labels else np.tile(LABELS[:2], 4))
+    close(jax.jit(jax.value_and_grad(total))(*given), expected)
+    close(jax.jit(inside)(*given), expected)
 """
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,9 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, PartitionSpec
+from test_readme import check_blocks
 
 import mgraph
-from mgraph import ExpressionGraph, Node, inits, scan
+from mgraph import ExpressionGraph, NaryNodeOp, Node, inits, scan
+from mgraph.gradcheck.survey import own_operators
 from nmt.model_options import parse_model_options
 from nmt.models import Source, create_model
 
@@ -227,6 +231,57 @@ TRANSFORMATIONS: dict[str, Callable[[str], None]] = {
 @pytest.mark.usefixtures("quick_compilation")
 def test_works_under(transformation: str, kind: str) -> None:
     TRANSFORMATIONS[transformation](kind)
+
+
+@pytest.mark.parametrize("operator", own_operators(), ids=lambda c: c.__name__)
+def test_every_rule_passes_the_checks_of_shard_map(operator: type[NaryNodeOp]) -> None:
+    """Gradients inside of a shard_map in which one input differs from device to device and others do not."""
+    for case in operator.cases:
+        graph = ExpressionGraph()
+        children = [
+            graph.param(f"child {i}", array.shape, inits.from_tensor(array))
+            if array.dtype == np.float64
+            else graph.constant(array.shape, inits.from_tensor(array), array.dtype)
+            for i, array in enumerate(case.values())
+        ]
+        node = (case.through or operator)(*children, **dict(case.fields))
+        pure, params = graph.function(node, []).pure, graph.params().vals()
+        with jax.enable_x64(True):  # for the cast to float64
+            for differing in {min(params), max(params)}:
+                found = jax.eval_shape(sharded_gradient(pure, differing), params)
+                assert {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in params.items()}
+
+
+def sharded_gradient(pure: Any, differing: str) -> Callable[[Params], Params]:
+    """The gradient of the sum of squares of what ``pure`` gives, with one parameter of the device's own."""
+
+    def loss(params: Params) -> Any:
+        leaves = jax.tree.leaves(pure(params, key=jax.random.key(1)))
+        return sum(jnp.sum(v * v) for v in leaves if jnp.issubdtype(v.dtype, jnp.floating))
+
+    def gradient(params: Params) -> Params:
+        own = jax.lax.pcast(params[differing], "d", to="varying")
+        found = jax.grad(loss)({**params, differing: own})
+        return {**found, differing: jax.lax.psum(found[differing], "d")}
+
+    mesh, same = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,)), PartitionSpec()
+    return jax.shard_map(gradient, mesh=mesh, in_specs=same, out_specs=same)
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "transformations.md"
+
+
+def test_the_table_of_the_page_is_that_of_the_tests() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    head, _, *cells = rows
+    assert head[1:] == list(KINDS)
+    assert [row[0].strip("`") for row in cells] == list(TRANSFORMATIONS)
+    assert all(cell.startswith("yes") for row in cells for cell in row[1:])
+
+
+def test_the_blocks_of_the_page_run() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert check_blocks(blocks, "transformations.md")
 
 
 def test_forward_mode_through_rules_is_what_jax_refuses() -> None:
