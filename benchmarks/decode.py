@@ -157,8 +157,7 @@ def _ctranslate2(job: Job, threads: int, sentences: int, stack: ExitStack) -> De
         return Samples(taken).median
 
     def decode(batch: int, beam: int, normalize: float) -> tuple[float, list[str]]:
-        decoder = one if job.bounded else many
-        return decoder.decode(job.lines, batch, beam, normalize, bounded=job.bounded)
+        return many.decode(job.lines, batch, beam, normalize, bounded=job.bounded)
 
     return Decoder(CTRANSLATE2, threads, decode, latency)
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,10 @@ class CTranslate2Decoder:
             return answer["seconds"], answer["lines"]
         seconds, found = 0.0, [""] * len(lines)
         order = sorted(range(len(lines)), key=lambda line: -len(lines[line].split()))
-        for first in range(0, len(order), batch):
-            chosen = order[first : first + batch]
-            longest = len(lines[chosen[0]].split()) + 1
+        batches = [order[first : first + batch] for first in range(0, len(order), batch)]
+        # One request for all batches of one bound, so that several workers have batches to share.
+        for longest, group in groupby(batches, key=lambda chosen: len(lines[chosen[0]].split()) + 1):
+            chosen = [line for part in group for line in part]
             answer = self._ask({**request, "lines": [lines[line] for line in chosen], "longest": longest})
             seconds += answer["seconds"]
             for line, text in zip(chosen, answer["lines"], strict=True):
