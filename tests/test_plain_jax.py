@@ -156,7 +156,8 @@ def test_an_exported_function_runs_without_mgraph(tmp_path: Path) -> None:
 
 
 SHARDED = """
-import jax, numpy as np
+import jax, mgraph, numpy as np
+from mgraph import ExpressionGraph, inits
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from tests.test_plain_jax import LABELS, X, close, plain, recorded
 assert len(jax.devices()) == 4
@@ -184,6 +185,16 @@ for split_labels in (True, False):  # where labels are the same everywhere a rul
     expected = jax.value_and_grad(plain)(params, X, LABELS if split_labels else np.tile(LABELS[:2], 4))
     close(jax.jit(jax.value_and_grad(total))(*given), expected)
     close(jax.jit(inside)(*given), expected)
+
+graph = ExpressionGraph()
+p = graph.param("p", (8,), inits.from_tensor(X[:, 0]))
+mgraph.sum(p * p)
+one = p.val()
+for value in (one, jax.device_put(one, split), one, jax.device_put(one, everywhere)):
+    p.set_value(value)
+    graph.backprop()
+    assert p.grad().sharding.device_set == value.sharding.device_set
+    close(p.grad(), 2 * X[:, 0])
 """
 
 
