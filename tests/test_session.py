@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nmt import Trainer
+from nmt.training.checkpoints.progress_file import read_state
+from nmt.training.learning.learner import Learner
+from nmt.training.update import UpdateResult
 
 TEXT = Path(__file__).parent / "data" / "traces" / "text"
+
+
+def trainer(**options: Any) -> Trainer:
+    """Of a small model on a small text."""
+    own: dict[str, Any] = {
+        "type": "lm",
+        "dim_emb": 4,
+        "dim_rnn": 4,
+        "cpu_threads": 1,
+        "train_sets": [TEXT / "train.german"],
+        "vocabs": [TEXT / "german.yml"],
+        "mini_batch": 60,
+        "max_length": 6,
+        "overwrite": True,
+    }
+    return Trainer(**own | options)
 
 
 def log_of(caplog: pytest.LogCaptureFixture, **options: Any) -> list[str]:
     """The lines that a training writes."""
     caplog.clear()
     with caplog.at_level(logging.INFO, "nmt"):
-        Trainer(
-            type="lm",
-            dim_emb=4,
-            dim_rnn=4,
-            cpu_threads=1,
-            train_sets=[TEXT / "train.german"],
-            vocabs=[TEXT / "german.yml"],
-            mini_batch=60,
-            max_length=6,
-            overwrite=True,
-            **options,
-        ).train()
+        trainer(**options).train()
     return [record.getMessage() for record in caplog.records]
 
 
@@ -51,3 +61,72 @@ def test_another_seed_does_not_count_when_training_goes_on(
     said = "[training] Going on with --seed 3, as before; got 4"
     assert said in log_of(caplog, seed=4, **options)
     assert not any("--seed" in line for line in log_of(caplog, **options))
+
+
+class Cost:
+    """The cost of an update that is done once somebody waits for it."""
+
+    def __init__(self, cost: Any, device: Device) -> None:
+        self._cost, self._device, self.waited = cost, device, False
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        self._device.under_way -= not self.waited
+        self.waited = True
+        return np.asarray(self._cost)
+
+
+class Device(logging.Handler):
+    """Counts the updates that were handed to a device and not waited for.
+
+    trainer, stopping: who is stopped while the update of that number is handed over.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.under_way = self.handed = self.stopping = 0
+        self.trainer: Trainer | None = None
+        self.counts: list[int] = []
+        self.said: list[tuple[str, int]] = []
+        """Lines, each with how many updates were under way."""
+        update = Learner.update
+
+        def counted(learner: Learner, *arguments: Any, **named: Any) -> UpdateResult:
+            self.handed += 1
+            self.under_way += 1
+            self.counts.append(self.under_way)
+            if self.trainer and self.handed == self.stopping:
+                self.trainer.stop()
+            result = update(learner, *arguments, **named)
+            return result._replace(cost=Cost(result.cost, self))
+
+        monkeypatch.setattr(Learner, "update", counted)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((record.getMessage(), self.under_way))
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+    device, logger = Device(monkeypatch), logging.getLogger("nmt")
+    logger.addHandler(device)
+    yield device
+    logger.removeHandler(device)
+
+
+def test_two_updates_are_under_way_and_what_is_said_is_done(
+    device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_of(caplog, model=tmp_path / "m.npz", mini_batch=1, after_epochs=3, disp_freq=4, save_freq=5)
+    assert device.handed == 9
+    assert max(device.counts) == 2
+    for told in ("Seen ", "Ep. ", "Saving model", "Training finished", "[data] 3", "Starting data epoch"):
+        assert {count for line, count in device.said if line.startswith(told)} == {0}, told
+
+
+def test_a_training_that_is_stopped_begins_no_update(device: Device, tmp_path: Path) -> None:
+    device.trainer, device.stopping = trainer(mini_batch=1, model=tmp_path / "m.npz"), 5
+    device.trainer.train()
+    assert device.handed == 5
+    assert max(device.counts) == 2
+    state = (tmp_path / "m.npz.progress.yml").read_text()
+    assert read_state(state, "m.npz").batches == 5

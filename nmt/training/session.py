@@ -177,6 +177,7 @@ class Session:
         return state.gradient_norm_avg, state.gradient_norm_var
 
     def _report_corpus(self, when: str = "") -> None:
+        self.scheduler.settle()
         for line in self.corpus.report().lines():
             logger.info("[data] %s%s", when, line)
 
