@@ -130,3 +130,58 @@ def test_a_training_that_is_stopped_begins_no_update(device: Device, tmp_path: P
     assert max(device.counts) == 2
     state = (tmp_path / "m.npz.progress.yml").read_text()
     assert read_state(state, "m.npz").batches == 5
+
+
+@pytest.fixture
+def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters become NaN at a learning rate of 1, which they might do or not."""
+    update = Learner.update
+
+    def diverged(learner: Learner, *arguments: Any, learn_rate: float, **named: Any) -> UpdateResult:
+        return update(learner, *arguments, learn_rate=np.nan if learn_rate == 1 else learn_rate, **named)
+
+    monkeypatch.setattr(Learner, "update", diverged)
+
+
+def finite(model: Path) -> bool:
+    with np.load(model) as items:
+        return all(np.isfinite(items[name]).all() for name in items.files)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_finite_model_is_not_lost_to_nan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = tmp_path / "m.npz"
+    options = {"model": model, "mini_batch": 1, "seed": 1, "save_freq": 3, "overwrite": False}
+    log_of(caplog, **options, after_batches=3)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    lines = log_of(caplog, **options, after_batches=9, learn_rate=1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    costs = [line for line in lines if "The cost of update" in line]
+    assert [line.partition(";")[0] for line in costs] == ["[scheduler] The cost of update 5 is nan"]
+    copies = [f"{tmp_path / f'm.iter{number}.npz'} and " for number in (6, 9)]
+    refused = [line.partition(" not finite: not ")[2] for line in lines if " not finite: " in line]
+    wanted = [f"saving {copy}{model}; {model} stays as it is." for copy in (*copies, "")]
+    assert [line.partition(" To go on")[0] for line in refused] == wanted
+    log_of(caplog, **options, after_batches=9)
+    assert finite(model)
+    assert model.read_bytes() != before["m.npz"]
+
+
+@pytest.mark.usefixtures("diverging")
+def test_where_no_finite_model_is_lost_others_are_saved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = tmp_path / "m.npz"
+    log_of(caplog, model=model, mini_batch=1, after_batches=4, learn_rate=1)
+    assert "there is no finite model in the place of " in caplog.text
+    assert not finite(model)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_fallback_goes_on_from_the_finite_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"model": tmp_path / "m.npz", "mini_batch": 1, "save_freq": 5}
+    log_of(caplog, **options, after_batches=2)
+    divergence = {"throw_on_divergence": ["1000"], "custom_fallbacks": [{"learn_rate": 1e-4}]}
+    log_of(caplog, **options, after_batches=9, learn_rate=1, **divergence)
+    assert "parameters are not finite; going on from the last checkpoint with --learn-rate" in caplog.text
+    assert finite(tmp_path / "m.npz")

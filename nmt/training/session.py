@@ -18,6 +18,7 @@ from nmt.training.learning.learner import Learner
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.processes import Agreement, Processes
 from nmt.training.reports import Reports
+from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Unit, progress
@@ -214,10 +215,13 @@ class Session:
     def _save(self, *, final: bool = False) -> None:
         self.scheduler.settle()
         self.state.extra[TYPICAL_WORDS] = repr(self.grouping.typical_words)
-        learner, path = self.learner.state(), self.values["model"]
+        learner, path, written = self.learner.state(), self.values["model"], False
         if self._processes.is_first:
-            save_checkpoint(path, self.values, self.options, learner, self.state, final=final)
-        self.saved = True
+            written = save_checkpoint(path, self.values, self.options, learner, self.state, final=final)
+        written = self._processes.shared(written)
+        self.saved |= written
+        if not written and self.values["throw_on_divergence"]:
+            raise DivergenceError("Detected training divergence: parameters are not finite")
 
     def _reports(self) -> Reports:
         after = progress(self.values["after"].partition(",")[0], "--after")

@@ -67,7 +67,8 @@ class Scheduler:
     Counting and the learning rate need no figure of the device, so that an update can be handed to it while
     the one before is computed, but no more: `update` returns once all but the update that it counts are done.
     What is said or saved waits for that one, too, and so tells only of what is done. Costs and norms are
-    summed in their order in float32: the sums do not depend on when they are fetched.
+    summed in their order in float32: the sums do not depend on when they are fetched. The first cost that is
+    not finite is warned of.
 
     Parameters:
         state: where training is; changed in place. If it was read from a file its learning rate stays as it
@@ -114,6 +115,7 @@ class Scheduler:
         self._stalled, self.on_display = stalled, on_display
         self._clock, self._since = clock, clock()
         self._pending: list[_Pending] = []
+        self._warned = False
         if not state.loaded:
             learning_rate.set(state)
 
@@ -233,11 +235,24 @@ class Scheduler:
         with np.errstate(all="ignore"):
             for each, (cost, labels, norm) in zip(pending, figures, strict=True):
                 cost, labels = np.float32(cost), np.float32(labels)
+                self._look_at(cost, each.number)
                 state.cost_sum = float(np.float32(state.cost_sum) + cost)
                 state.cost_count = float(np.float32(state.cost_count) + labels)
                 if self._divergence is not None:
                     self._divergence.add(state, cost / labels, each.number, each.throw)
                 self._norms.add(state, np.float32(norm), each.number)
+
+    def _look_at(self, cost: np.float32, update: int) -> None:
+        """Warn of the first cost that is not finite. Marian says nothing."""
+        if self._warned or np.isfinite(cost):
+            return
+        self._warned = True
+        logger.warning(
+            "[scheduler] The cost of update %d is %s; further ones are not warned of. Unless such updates "
+            "are skipped (--check-gradient-nan, --cost-scaling), parameters are of no use from now on",
+            update,
+            cost,
+        )
 
     def new_epoch(self) -> None:
         """Say that an epoch is over, and begin the next.
