@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from nmt import Trainer
-from nmt.training.checkpoints.progress_file import read_state
+from nmt.training.checkpoints.progress_file import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
 from nmt.training.update import UpdateResult
 
@@ -185,3 +186,47 @@ def test_a_fallback_goes_on_from_the_finite_model(tmp_path: Path, caplog: pytest
     log_of(caplog, **options, after_batches=9, learn_rate=1, **divergence)
     assert "parameters are not finite; going on from the last checkpoint with --learn-rate" in caplog.text
     assert finite(tmp_path / "m.npz")
+
+
+CHANGED = "The corpus has changed, "
+
+
+def changed(caplog: pytest.LogCaptureFixture, folder: Path, after: int, **options: Any) -> list[str]:
+    """The warnings of a changed corpus."""
+    text, model = folder / "text", folder / "m.npz"
+    log_of(caplog, **{"model": model, "mini_batch": 1, "train_sets": [text]} | options, after_batches=after)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    return [line for line in lines if CHANGED in line]
+
+
+def test_another_text_of_as_many_lines_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text, moved = tmp_path / "text", tmp_path / "moved"
+    text.write_text("a b\nc d\ne\n")
+    assert not changed(caplog, tmp_path, 1)
+    assert not changed(caplog, tmp_path, 2)
+    moved.write_bytes(text.read_bytes())
+    assert not changed(caplog, tmp_path, 3, train_sets=[moved])
+    text.write_text("b b\nc d\ne\n")
+    (line,) = changed(caplog, tmp_path, 4)
+    assert line.endswith(f"begins an epoch of it instead: {text} has other contents than {moved} had")
+    text.write_text("b b\nc d\ne e\n")
+    (line,) = changed(caplog, tmp_path, 5)
+    assert line.endswith(f"{text} has 12 bytes, {text} had 10")
+    text.write_text("a b\nc d\ne\n")
+    assert not changed(caplog, tmp_path, 6, no_restore_corpus=True)
+    assert f"{CHANGED}beginning an epoch of it: {text} has 10 bytes" in caplog.text
+
+
+def test_a_training_that_does_not_know_its_corpus_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, progress = tmp_path / "text", tmp_path / "m.npz.progress.yml"
+    text.write_text("a b\nc d\ne\n")
+    changed(caplog, tmp_path, 1)
+    lines = progress.read_text().splitlines()
+    progress.write_text("\n".join(line for line in lines if not line.startswith("mgraph-")))
+    text.write_text("b b\nc d\ne\n")
+    assert not changed(caplog, tmp_path, 2)
+    progress.write_text(re.sub("mgraph-corpus: .*", "mgraph-corpus: 5", progress.read_text()))
+    with pytest.raises(TrainingStateError, match=r"m\.npz\.progress\.yml: mgraph-corpus: .*, got '5'"):
+        changed(caplog, tmp_path, 3)
