@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nmt.training.checkpoints.progress_file import read_state, state_text
 from nmt.training.schedule.display import DisplayRecord
 from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.schedule.learning_rate import LearningRate
-from nmt.training.schedule.scheduler import MOST_PENDING, Scheduler
+from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Progress, Unit, period, progress
 from nmt.training.update import UpdateResult
@@ -142,20 +143,31 @@ class Figure:
 
 
 def test_costs_are_fetched_late_and_summed_alike() -> None:
-    costs = np.random.default_rng(4).uniform(1, 1e5, MOST_PENDING + 1).astype(np.float32)
+    costs = np.random.default_rng(4).uniform(1, 1e5, 65).astype(np.float32)
     late, early = scheduler("--disp-freq 1000"), scheduler("--disp-freq 1000")
     figures = [Figure(cost) for cost in costs]
-    for cost, figure in zip(costs, figures, strict=True):
-        assert not any(each.fetched for each in figures)
+    for number, (cost, figure) in enumerate(zip(costs, figures, strict=True), 1):
         late.update(result()._replace(cost=figure))
+        assert [each.fetched for each in figures[:number]] == [True] * (number - 1) + [False]
         early.update(result(cost=cost))
         early.settle()
-    assert sum(figure.fetched for figure in figures) == MOST_PENDING // 2
     late.settle()
     assert all(figure.fetched for figure in figures)
     assert late.state == early.state
     assert late.state.cost_sum == np.add.accumulate(costs)[-1]
     assert late.state.cost_sum != np.float32(costs.astype(np.float64).sum())
+
+
+@pytest.mark.parametrize(
+    "tell", [Scheduler.new_epoch, lambda scheduler: scheduler.finished(interrupted=True)]
+)
+def test_what_is_said_is_done(tell: Callable[[Scheduler], None]) -> None:
+    training, figures = scheduler("--disp-freq 1000"), [Figure(1.0), Figure(2.0)]
+    for figure in figures:
+        training.update(result()._replace(cost=figure))
+    assert not all(figure.fetched for figure in figures)
+    tell(training)
+    assert all(figure.fetched for figure in figures)
 
 
 @pytest.mark.parametrize("option", ["--disp-freq 3", "--save-freq 3", "--valid-freq 20t", "--disp-first 1"])

@@ -113,6 +113,11 @@ class Corpus:
             stopped=stopped,
         )
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its files."""
+        return self._rows.paths
+
     def begin_epoch(self) -> None:
         """Begin the next epoch: shuffle anew, and remember the states from which it can be repeated.
 

@@ -40,6 +40,11 @@ class Rows:
         self._kept: list[Row] | None = None
         self._stream: Iterator[Row] | None = None
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files of the text."""
+        return self._text.paths
+
     def sample(self, size: int) -> list[Numbered]:
         """Some rows in the order of the files: the first `size`, or if they are shuffled, from everywhere."""
         if self.shuffled:

@@ -39,7 +39,7 @@ class ParallelText:
     def __init__(self, paths: Sequence[str], stopped: Callable[[], bool] | None = None) -> None:
         self.paths = tuple(paths)
         self._stopped = stopped
-        self.is_stream = any(map(_is_stream, paths))
+        self.is_stream = any(map(is_stream, paths))
         self._read_before = False
         self._size: TextSize | None = None
 
@@ -78,7 +78,8 @@ class ParallelText:
         return self._size
 
 
-def _is_stream(path: str) -> bool:
+def is_stream(path: str) -> bool:
+    """Whether it is standard input or a pipe, which can be read only once."""
     special = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
     return path in STANDARD_INPUT or special
 

@@ -13,8 +13,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "processes"
-LAG = 2
-"""So many batches after a process asked for something all act on it: nobody waits for the device."""
+LAG = 1
+"""So many batches after a process asked for something all act on it. What they asked was sent before the last
+update, which the device still computes, so that it is there."""
 
 
 class Processes:

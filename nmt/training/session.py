@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nmt.corpus.corpus import Corpus
+from nmt.corpus.fingerprint import Fingerprint, changes, from_text, to_text
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.progress_file import TrainingStateError
 from nmt.training.grouping import Group, Grouping
@@ -18,6 +19,7 @@ from nmt.training.learning.learner import Learner
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.processes import Agreement, Processes
 from nmt.training.reports import Reports
+from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Unit, progress
@@ -29,6 +31,7 @@ logger = logging.getLogger(__name__)
 N = TypeVar("N", int, float)
 
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
+CORPUS = "mgraph-corpus"
 """Keys of ours in ``.progress.yml``: what else a run needs to go on bit by bit."""
 SILENT = {"log_json": "", "tensorboard": "", "progress": False}
 """What all processes but the first report."""
@@ -75,6 +78,7 @@ class Session:
         sizes = fitting(self.learner, values)
         alone = stopped if self._processes.count == 1 else None
         self.corpus = Corpus.from_options(values, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
+        self._remember_corpus()
         self.grouping = Grouping.from_options(values, self.scheduler.batch_size_multiplier)
         typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, values["model"])
         self.grouping.typical_words = typical
@@ -90,6 +94,21 @@ class Session:
             logger.warning("[training] --marian-exact from now on; the updates before were without it")
             self.state.extra[EXACT] = "true"
         return asked or before
+
+    def _remember_corpus(self) -> None:
+        """Note what the corpus is, and warn if it is not what it was before a stop."""
+        now, noted = [Fingerprint.of(path) for path in self.corpus.paths], self.state.extra.get(CORPUS)
+        self.state.extra[CORPUS] = to_text(now)
+        try:
+            before = now if noted is None else from_text(noted)
+        except ValueError:
+            where = f"{self.values['model']}.progress.yml: {CORPUS}"
+            raise TrainingStateError(f"{where}: expected a list of files, got {noted!r:.80}") from None
+        level, how = logging.WARNING, "going on within it; --no-restore-corpus begins an epoch of it instead"
+        if self.values["no_restore_corpus"]:
+            level, how = logging.INFO, "beginning an epoch of it"
+        for line in changes(before, now):
+            logger.log(level, "[training] The corpus has changed, %s: %s", how, line)
 
     def run(self) -> None:
         """Train until the options say that it is enough, or somebody asks to stop; then save."""
@@ -177,6 +196,7 @@ class Session:
         return state.gradient_norm_avg, state.gradient_norm_var
 
     def _report_corpus(self, when: str = "") -> None:
+        self.scheduler.settle()
         for line in self.corpus.report().lines():
             logger.info("[data] %s%s", when, line)
 
@@ -213,10 +233,13 @@ class Session:
     def _save(self, *, final: bool = False) -> None:
         self.scheduler.settle()
         self.state.extra[TYPICAL_WORDS] = repr(self.grouping.typical_words)
-        learner, path = self.learner.state(), self.values["model"]
+        learner, path, written = self.learner.state(), self.values["model"], False
         if self._processes.is_first:
-            save_checkpoint(path, self.values, self.options, learner, self.state, final=final)
-        self.saved = True
+            written = save_checkpoint(path, self.values, self.options, learner, self.state, final=final)
+        written = self._processes.shared(written)
+        self.saved |= written
+        if not written and self.values["throw_on_divergence"]:
+            raise DivergenceError("Detected training divergence: parameters are not finite")
 
     def _reports(self) -> Reports:
         after = progress(self.values["after"].partition(",")[0], "--after")

@@ -22,6 +22,7 @@ from nmt.models import load_model
 from nmt.models.saving import marian_order, model_items
 from nmt.options.dump import decoder_config, new_model_options, training_config
 from nmt.training.checkpoints.file_set import replacing_set, settle
+from nmt.training.checkpoints.finite import may_replace
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.checkpoints.progress_file import read_state, state_text
 from nmt.training.schedule.state import TrainingState
@@ -56,8 +57,10 @@ def save_checkpoint(
     state: TrainingState,
     *,
     final: bool = False,
-) -> None:
+) -> bool:
     """Write the files of a checkpoint for the model ``path``, an ``.npz`` or ``.bin``; all or nothing.
+
+    Returns whether they are written: not where a finite model would be lost to NaN, see ``may_replace``.
 
     A process that is killed at any moment leaves the checkpoint before or this one for ``load_checkpoint``.
     Unless ``--overwrite``, or it is the final one, the model is there as ``model.iterN.npz``, too, and with
@@ -68,8 +71,10 @@ def save_checkpoint(
     """
     name = os.fspath(path)
     copies = [] if final or values["overwrite"] else [iteration_name(name, state.batches)]
-    items = Moments.from_options(values).items(learner, marian_order(options, learner.params))
     params = learner.params if learner.average is None else learner.average
+    if not may_replace(name, params, " and ".join((*copies, name))):
+        return False
+    items = Moments.from_options(values).items(learner, marian_order(options, learner.params))
     with replacing_set(name) as folder:
         for model in (*copies, name):
             _write_model(folder, model, values, options, params)
@@ -79,6 +84,7 @@ def save_checkpoint(
                 _write_text(beside + CONFIG, training_config(values))
                 _write_text(beside + PROGRESS, state_text(state))
                 write_npz(beside + OPTIMIZER, items)
+    return True
 
 
 def save_best(
@@ -87,7 +93,9 @@ def save_best(
     """Write ``model.npz.best-KIND.npz`` and its ``.decoder.yml`` for the model ``path``: the parameters
     that a validator of this kind likes best (``--keep-best``). All or nothing; arguments and errors as in
     ``save_checkpoint``."""
-    _write_alone(best_name(os.fspath(path), kind), values, options, params)
+    best = best_name(os.fspath(path), kind)
+    if may_replace(best, params, best):
+        _write_alone(best, values, options, params)
 
 
 def save_for_script(

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class DivergenceError(MGraphError, ArithmeticError):
-    """The cost has risen more than it varies: training diverges."""
+    """The cost has risen more than it varies, or parameters are not finite: training diverges."""
 
 
 class Divergence:

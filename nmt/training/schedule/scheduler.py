@@ -23,8 +23,9 @@ from nmt.training.update import UpdateResult
 
 logger = logging.getLogger(__name__)
 
-MOST_PENDING = 64
-"""Updates whose costs may still be on the device."""
+IN_FLIGHT = 2
+"""So many updates may be under way at once: the device computes one while the next waits for it. With more
+the device would not be faster, but a signal would have to wait for them all, and each holds memory."""
 
 
 class _Pending(NamedTuple):
@@ -63,9 +64,11 @@ class Periods(NamedTuple):
 class Scheduler:
     """Follows training in a `TrainingState`, as Marian's scheduler does.
 
-    Counting and the learning rate need no figure of the device. The costs and norms of updates are fetched
-    only when a line of the log, a checkpoint or a validation is due, or when too many have gathered, and are
-    then summed in their order in float32: the sums do not depend on when they are fetched.
+    Counting and the learning rate need no figure of the device, so that an update can be handed to it while
+    the one before is computed, but no more: `update` returns once all but the update that it counts are done.
+    What is said or saved waits for that one, too, and so tells only of what is done. Costs and norms are
+    summed in their order in float32: the sums do not depend on when they are fetched. The first cost that is
+    not finite is warned of.
 
     Parameters:
         state: where training is; changed in place. If it was read from a file its learning rate stays as it
@@ -112,6 +115,7 @@ class Scheduler:
         self._stalled, self.on_display = stalled, on_display
         self._clock, self._since = clock, clock()
         self._pending: list[_Pending] = []
+        self._warned = False
         if not state.loaded:
             learning_rate.set(state)
 
@@ -176,7 +180,11 @@ class Scheduler:
         logger.info("Training started")
 
     def finished(self, interrupted: bool) -> None:
-        """Say that training is over, or was interrupted by a signal."""
+        """Say that training is over, or was interrupted by a signal.
+
+        Raises DivergenceError.
+        """
+        self.settle()
         logger.info("Training interrupted (via signal)." if interrupted else "Training finished")
 
     def keep_going(self) -> bool:
@@ -187,7 +195,8 @@ class Scheduler:
     def update(self, result: UpdateResult) -> None:
         """Count an update: totals, the learning rate of the next, a line of the log if one is due.
 
-        Raises DivergenceError, for this update or one whose costs were pending.
+        Waits until fewer than `IN_FLIGHT` updates are under way. Raises DivergenceError, for this update or
+        one that was under way.
         """
         state = self.state
         state.remember()
@@ -205,20 +214,20 @@ class Scheduler:
         displays = state.entered_new_period_of(self._periods.display) or state.batches <= self._first
         if displays or self.saving or self.validating:
             self.settle()
-        elif len(self._pending) > MOST_PENDING:
-            self._settle(MOST_PENDING // 2)
+        else:
+            self._settle(len(self._pending) - IN_FLIGHT + 1)
         if displays:
             self._show(result.words)
 
     def settle(self) -> None:
-        """Fetch the costs and norms that are pending, so that the state is complete.
+        """Wait for the updates that are under way, and fetch their figures: the state is complete then.
 
         Raises DivergenceError.
         """
         self._settle(len(self._pending))
 
     def _settle(self, count: int) -> None:
-        """Fetch the figures of the oldest `count` updates that are pending."""
+        """Wait for the oldest `count` of the updates that are under way, and fetch their figures."""
         state, pending, self._pending = self.state, self._pending[:count], self._pending[count:]
         figures = jax.device_get(
             [(each.result.cost, each.result.labels, each.result.gradient_norm) for each in pending]
@@ -226,14 +235,31 @@ class Scheduler:
         with np.errstate(all="ignore"):
             for each, (cost, labels, norm) in zip(pending, figures, strict=True):
                 cost, labels = np.float32(cost), np.float32(labels)
+                self._look_at(cost, each.number)
                 state.cost_sum = float(np.float32(state.cost_sum) + cost)
                 state.cost_count = float(np.float32(state.cost_count) + labels)
                 if self._divergence is not None:
                     self._divergence.add(state, cost / labels, each.number, each.throw)
                 self._norms.add(state, np.float32(norm), each.number)
 
+    def _look_at(self, cost: np.float32, update: int) -> None:
+        """Warn of the first cost that is not finite. Marian says nothing."""
+        if self._warned or np.isfinite(cost):
+            return
+        self._warned = True
+        logger.warning(
+            "[scheduler] The cost of update %d is %s; further ones are not warned of. Unless such updates "
+            "are skipped (--check-gradient-nan, --cost-scaling), parameters are of no use from now on",
+            update,
+            cost,
+        )
+
     def new_epoch(self) -> None:
-        """Say that an epoch is over, and begin the next."""
+        """Say that an epoch is over, and begin the next.
+
+        Raises DivergenceError.
+        """
+        self.settle()
         state = self.state
         logger.info("Seen %s samples", f"{state.samples:,}")
         state.epochs += 1
