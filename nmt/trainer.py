@@ -45,10 +45,13 @@ class Trainer:
     def train(self) -> None:
         """Train until the options say that it is enough, or `stop` was called; the model is saved then.
 
-        ``ModelLockedError`` if another process trains this model.
+        What is known to be wrong is said before anything is made or started. ``ModelLockedError`` if another
+        process trains this model.
         """
         from nmt.training.checkpoints.lock import training_lock
+        from nmt.training.requirements import check_training
 
+        check_training(self.options)
         writes = self.options["process_id"] == 0  # of several processes the first does
         with training_lock(self.options["model"]) if writes else nullcontext():
             self._start()

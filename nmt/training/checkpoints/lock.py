@@ -1,10 +1,10 @@
 """The lock of a model in training: two processes would write the same files and destroy each other's.
 
-A file beside the model, ``.model.lock``, which its process holds by ``flock``. The system lets go of such a lock
-when the process ends, however it ends: the dead hold none, no number of a process has to be judged, and of two
-that take over at once one succeeds. A file that is itself the lock, made by ``O_EXCL``, would promise none of
-this. What the file says, in JSON, is for people. Between machines the lock counts where the file system carries
-it (NFS does, on Linux); where there are no locks, a warning says so.
+A file beside the model, ``.model.lock``, which its process holds by ``flock``. The system lets go of such a
+lock when the process ends, however it ends: the dead hold none, no number of a process has to be judged, and
+of two that take over at once one succeeds. A file that is itself the lock, made by ``O_EXCL``, would promise
+none of this. What the file says, in JSON, is for people. Between machines the lock counts where the file
+system carries it (NFS does, on Linux); where there are no locks, a warning says so.
 """
 
 from __future__ import annotations
