@@ -104,7 +104,7 @@ class Scorer:
         if options["tsv"] and options["tsv_fields"] not in (0, self.streams):
             raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options['tsv_fields']}")
         self.encoder = LineEncoder(
-            load_vocabs(options["vocabs"], self.model.dim_vocabs),
+            load_vocabs(options["vocabs"], self.model.dim_vocabs, owner=options["model"]),
             options["max_length"],
             options["max_length_crop"],
             self.model.options.right_left,

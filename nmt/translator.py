@@ -94,6 +94,7 @@ class Translator:
         *self.source_vocabs, self.target_vocab = load_vocabs(
             options["vocabs"],
             dims,
+            owner=", ".join(options["models"]),
             pieces=pieces,
             no_spm_encode=options["no_spm_encode"],
             no_spm_decode=options["no_spm_decode"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from nmt import Trainer
 
 TEXT = Path(__file__).parent / "data" / "traces" / "text"
+CHECKPOINT = Path(__file__).parent / "data" / "checkpoint" / "lm-adam"
 
 
 def log_of(caplog: pytest.LogCaptureFixture, **options: Any) -> list[str]:
@@ -51,3 +53,26 @@ def test_another_seed_does_not_count_when_training_goes_on(
     said = "[training] Going on with --seed 3, as before; got 4"
     assert said in log_of(caplog, seed=4, **options)
     assert not any("--seed" in line for line in log_of(caplog, **options))
+
+
+def test_whose_number_of_ids_vocabularies_are_held_against(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the model which training goes on with, or of an option."""
+    owners = []
+
+    class Asked(Exception):
+        pass
+
+    def asked(values: Any, *, owner: str) -> None:
+        owners.append(owner)
+        raise Asked
+
+    monkeypatch.setattr("nmt.training.session.load_or_create_vocabs", asked)
+    model = tmp_path / "m.npz"
+    for _ in range(2):
+        with pytest.raises(Asked):
+            options = {"type": "lm", "train_sets": [TEXT / "train.german"], "vocabs": [TEXT / "german.yml"]}
+            Trainer(model=model, cpu_threads=1, **options).train()
+        shutil.copy(CHECKPOINT / "model.npz", model)
+    assert owners == ["--dim-vocabs", str(model)]

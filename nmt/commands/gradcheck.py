@@ -132,7 +132,7 @@ def _model_gradients(values: Mapping[str, Any]) -> Any:
     from nmt.models import load_model
 
     model = load_model(values["model"])
-    vocabs = load_vocabs(values["vocabs"], model.dim_vocabs)
+    vocabs = load_vocabs(values["vocabs"], model.dim_vocabs, owner=values["model"])
     if len(values["train_sets"]) != len(vocabs):
         raise OptionError(
             f"--train-sets: this model needs {len(vocabs)} texts, got {len(values['train_sets'])}"

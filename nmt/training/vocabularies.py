@@ -13,7 +13,7 @@ from nmt.data.lines import STANDARD_INPUT, open_input
 from nmt.models.support import find_type
 from nmt.options import OptionError, require_readable, require_writable
 from nmt.options.checks import extra_fields, text_streams
-from nmt.vocab import INPUT_TYPES, Vocab, VocabError, load_vocab
+from nmt.vocab import ASKED, INPUT_TYPES, Vocab, VocabError, load_vocab
 from nmt.vocabs.creation import YAML_ENDINGS, check_new_vocab, create_vocab
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class _Stream:
     input_type: str
 
 
-def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
+def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> TrainingVocabs:
     """The vocabularies that ``--vocabs`` names, or those beside the training text.
 
     A file that does not exist is made from the text of the streams that name it: words by how often they come
@@ -51,7 +51,8 @@ def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
     ``--sentencepiece-max-lines``), ``--dim-vocabs`` of them at most. Without ``--vocabs`` each text has
     ``TEXT.yml`` (or ``.yaml``, ``.json``, if that exists), and the fields of a ``--tsv`` share one.
 
-    values: all options of training by attribute name.
+    values: all options of training by attribute name. owner: the model that is there already and has
+    ``dim_vocabs``, for messages.
     ``OptionError`` where the options do not say what can be done, ``VocabError`` for a file that is damaged
     or does not fit, ``OSError`` for one that cannot be read or written.
     """
@@ -71,7 +72,11 @@ def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
         key = (stream.path, stream.input_type)
         if key not in found:
             found[key] = load_vocab(
-                stream.path, size, input_type=stream.input_type, no_spm_encode=values["no_spm_encode"]
+                stream.path,
+                size,
+                owner=owner,
+                input_type=stream.input_type,
+                no_spm_encode=values["no_spm_encode"],
             )
         dims.append(max(len(found[key]), size))
         logger.info("[data] Vocabulary of input %d: %s, %s ids", number, stream.path, f"{dims[-1]:,}")
