@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 from mgraph import ArgumentError, ExpressionGraph, Node, Type
 from mgraph.bridges import export_onnx
 from mgraph.bridges.onnx.axes import distinct_primes
+from mgraph.bridges.onnx.exporting import check_opset
 from mgraph.bridges.onnx.extras import extra
 from nmt.models import Model, Source
 
@@ -38,10 +41,8 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     looked up in a table. ``beam`` is fixed: hypotheses of a sentence lie side by side. ``ArgumentError`` for
     a beam below 1, else the errors of ``mgraph.bridges.export_onnx``.
     """
-    if beam < 1:
-        raise ArgumentError(f"expected a beam of at least 1, got {beam}")
+    check_export(folder, beam, opset)
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
     names = _source_names(model.sources)
     sizes = {n for value in model.params.values() for n in value.shape} | {beam}
     lengths = [f"{name}_length" for name in names]
@@ -57,8 +58,32 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     needed = axes if _has(start, axes[STEPS]) else {k: v for k, v in axes.items() if k != STEPS}
     outputs = {**_prefixed("encoder", encoded), **_prefixed("decoder", start)}
     inputs = [node for sentence in sentences for node in sentence]
-    export_onnx(graph, outputs, inputs, path / ENCODER, opset=opset, axes=needed)
-    _export_step(model, encoded, start, beam, path / DECODER, opset, needed)
+    with _new_folder(path):
+        export_onnx(graph, outputs, inputs, path / ENCODER, opset=opset, axes=needed)
+        _export_step(model, encoded, start, beam, path / DECODER, opset, needed)
+
+
+def check_export(folder: str | os.PathLike[str], beam: int, opset: int) -> None:
+    """The errors of ``export_model`` that do not depend on the model; nothing is made."""
+    if beam < 1:
+        raise ArgumentError(f"expected a beam of at least 1, got {beam}")
+    check_opset(opset)
+    extra("onnx")
+
+
+@contextmanager
+def _new_folder(path: Path) -> Iterator[None]:
+    """A folder that is there while the block runs, and stays if it ends well or it was there before."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if missing:
+            shutil.rmtree(path)
+        for folder in missing[1:]:
+            folder.rmdir()
+        raise
 
 
 def _source_names(sources: int) -> list[str]:

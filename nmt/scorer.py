@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from nmt.data.output import InOrder, score_line, significant, word_scores_field
 from nmt.data.parallel import ParallelLines, source_names
 from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.models import load_model
-from nmt.options import SCORE, OptionError, require_files
+from nmt.options import SCORE, OptionError, require_files, require_readable_files
 from nmt.scoring import score_streams
 
 
@@ -94,10 +94,8 @@ class Scorer:
     def __init__(self, model: Any, vocabs: Any, **options: Any) -> None:
         self.options = SCORE.python_values({"model": model, "vocabs": vocabs, **options})
         options = self.options
-        require_files(options)
+        check_scoring(options)
         self.alignment = read_alignment(options["alignment"])
-        if options["n_best"] and options["tsv"]:
-            raise OptionError("--n-best cannot go with --tsv")
         compilation_cache.use(options["compilation_cache"])
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
@@ -106,7 +104,7 @@ class Scorer:
         if options["tsv"] and options["tsv_fields"] not in (0, self.streams):
             raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options['tsv_fields']}")
         self.encoder = LineEncoder(
-            load_vocabs(options["vocabs"], self.model.dim_vocabs),
+            load_vocabs(options["vocabs"], self.model.dim_vocabs, owner=options["model"]),
             options["max_length"],
             options["max_length_crop"],
             self.model.options.right_left,
@@ -169,3 +167,13 @@ class Scorer:
         found = score_streams(self.model, streams, attention=self.alignment is not None)
         for sample, (total, words, attention) in zip(batch, found, strict=True):
             yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)
+
+
+def check_scoring(options: Mapping[str, Any]) -> None:
+    """The errors of scoring's options, by attribute name, that are known before a device is started or the
+    model is loaded: OptionError for values that cannot be, OSError for a file that cannot be read."""
+    require_files(options)
+    read_alignment(options["alignment"])
+    if options["n_best"] and options["tsv"]:
+        raise OptionError("--n-best cannot go with --tsv")
+    require_readable_files(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from nmt import compilation_cache, devices
@@ -42,7 +43,21 @@ class Trainer:
                 logger.warning("%s", notice)
 
     def train(self) -> None:
-        """Train until the options say that it is enough, or `stop` was called; the model is saved then."""
+        """Train until the options say that it is enough, or `stop` was called; the model is saved then.
+
+        What is known to be wrong is said before anything is made or started. ``ModelLockedError`` if another
+        process trains this model.
+        """
+        from nmt.training.checkpoints.lock import training_lock
+        from nmt.training.requirements import check_training
+
+        check_training(self.options)
+        writes = self.options["process_id"] == 0  # of several processes the first does
+        with training_lock(self.options["model"]) if writes else nullcontext():
+            self._start()
+
+    def _start(self) -> None:
+        """Start the devices, and train on them."""
         values = self.options
         compilation_cache.use(values["compilation_cache"])
         devices.join_processes(values["coordinator"], values["num_processes"], values["process_id"])

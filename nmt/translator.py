@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
@@ -23,9 +24,9 @@ from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.directories import read_directory
 from nmt.encoding import States, encode_sentences
 from nmt.models import Model, load_model
-from nmt.options import DECODE, OptionError, require_files
+from nmt.options import DECODE, OptionError, require_files, require_readable, require_readable_files
 from nmt.options.config import read_config
-from nmt.search.beam_search import BeamSearch
+from nmt.search.beam_search import BeamSearch, check_weights
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.sampling import read_sampling
 from nmt.search.shortlist import load_shortlist
@@ -82,7 +83,8 @@ class Translator:
     def __init__(self, models: Any, vocabs: Any, *, pieces: Sequence[str] = (), **options: Any) -> None:
         self.options = DECODE.python_values({"models": models, "vocabs": vocabs, **options})
         options = self.options
-        require_files(options)
+        check_decoding(options)
+        require_readable("--pieces", map(os.fspath, pieces))
         self.alignment = read_alignment(options["alignment"])
         compilation_cache.use(options["compilation_cache"])
         if options["cpu_threads"] or options["devices"] != ("0",):
@@ -92,6 +94,7 @@ class Translator:
         *self.source_vocabs, self.target_vocab = load_vocabs(
             options["vocabs"],
             dims,
+            owner=", ".join(options["models"]),
             pieces=pieces,
             no_spm_encode=options["no_spm_encode"],
             no_spm_decode=options["no_spm_decode"],
@@ -318,6 +321,17 @@ class Translator:
     def _no_hypothesis(self) -> Hypothesis:
         unknown = float("nan")
         return Hypothesis((), (), unknown, unknown, (unknown,) * len(self.models), finished=False)
+
+
+def check_decoding(options: Mapping[str, Any]) -> None:
+    """The errors of decoding's options, by attribute name, that are known before a device is started or a
+    model is loaded: OptionError for values that cannot be, OSError for a file that cannot be read."""
+    require_files(options)
+    read_alignment(options["alignment"])
+    read_sampling(options["output_sampling"])
+    check_weights(options["weights"], len(options["models"]))
+    require_readable_files(options)
+    require_readable("--shortlist", options["shortlist"][:1])
 
 
 def _dims(models: Sequence[Model]) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from nmt.data.lines import open_input
+from nmt.vocabs.base import ASKED as ASKED
 from nmt.vocabs.base import Vocab as Vocab
 from nmt.vocabs.base import VocabError as VocabError
 from nmt.vocabs.default import ClassVocab as ClassVocab
@@ -22,6 +23,7 @@ def load_vocab(
     path: str | os.PathLike[str],
     dim: int = 0,
     *,
+    owner: str = "the model",
     input_type: str = "sequence",
     no_spm_encode: bool = False,
     no_spm_decode: bool = False,
@@ -32,8 +34,9 @@ def load_vocab(
     is a list of words, one per line (also packed, `.gz`).
 
     dim: how many ids the model has (one of its `dim-vocabs`), 0 for as many as the file. Words
-    with ids at or above it are unknown words, as in Marian; a SentencePiece model must have
-    exactly as many pieces.
+    with ids at or above it are unknown words, as in Marian, and a warning says if there are more ids or
+    fewer; a SentencePiece model must have exactly as many pieces.
+    owner: whose number that is, for the warning: the model's file.
     input_type: `class` for a list of labels without special words (``--input-types``).
     no_spm_encode, no_spm_decode: Marian's options; they concern SentencePiece models alone.
 
@@ -52,18 +55,21 @@ def load_vocab(
         raise VocabError(f"{path}: input-types are {' and '.join(INPUT_TYPES)}, got {input_type!r}")
     data = read_file(path)
     if path.endswith(".spm"):
-        return read_sentence_piece(data, path, dim, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode)
-    return read_default(data, path, dim, input_type=input_type)
+        return read_sentence_piece(
+            data, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode
+        )
+    return read_default(data, path, dim, input_type=input_type, owner=owner)
 
 
 def load_segmented(
-    path: str | os.PathLike[str], pieces: str | os.PathLike[str], dim: int = 0
+    path: str | os.PathLike[str], pieces: str | os.PathLike[str], dim: int = 0, *, owner: str = "the model"
 ) -> SegmentedVocab:
     """The vocabulary of words in `path`, for raw text that the SentencePiece model `pieces` splits.
 
-    That is how OPUS-MT models are made: see `SegmentedVocab`. `dim` and errors as in `load_vocab`.
+    That is how OPUS-MT models are made: see `SegmentedVocab`. `dim`, `owner` and errors as in
+    `load_vocab`.
     """
-    words = load_vocab(path, dim)
+    words = load_vocab(path, dim, owner=owner)
     if not isinstance(words, DefaultVocab):
         raise VocabError(f"{os.fspath(path)}: is SentencePiece itself, and needs no {os.fspath(pieces)}")
     name = os.fspath(pieces)

@@ -324,7 +324,7 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
         (["score", "-m", "", "-v", VOCAB, VOCAB], 2, "error: --model: at least one model is needed, got 0"),
         (["decode", *SMALL, "-m", "b.npz"], 1, "error: b.npz: No such file or directory"),
         (["decode", *SMALL[:-1]], 2, "error: --vocabs: this model has 2 vocabularies, got 1 path(s)"),
-        (["decode", *SMALL, "-i", "a", "b"], 2, "error: --input: 1 text(s) are needed (source), got 2"),
+        (["decode", *SMALL, "-i", VOCAB, VOCAB], 2, "error: --input: 1 text(s) are needed (source), got 2"),
         (["decode", *SMALL, "-i", "-", "stdin"], 2, "error: --input: standard input can be read once only"),
         (["decode", *SMALL, "--alignment", "strong"], 2, "error: --alignment is soft, hard or a number"),
         (["decode", *SMALL, "-i", "no-such-file"], 1, "error: no-such-file: No such file or directory"),

@@ -231,3 +231,22 @@ def test_pieces_can_be_named_without_a_directory() -> None:
         assert isinstance(vocab, SegmentedVocab)
     with pytest.raises(OptionError, match="pieces: one SentencePiece model for each"):
         Translator(found["models"], found["vocabs"], pieces=found["pieces"][:1])
+
+
+@pytest.mark.parametrize("change", ["more", "fewer"])
+def test_a_vocabulary_of_another_size_is_warned_of(
+    change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Marian takes it without a word, as it may be meant: then --dim-vocabs was given in training."""
+    found = read_directory(DATA / "opus-mt")
+    words = Path(found["vocabs"][0]).read_text().splitlines()
+    size = len(words)
+    other = tmp_path / "other.yml"
+    other.write_text("\n".join([*words, f"more: {size}"] if change == "more" else words[:-1]) + "\n")
+    Translator(found["models"], [str(other)] * 2, pieces=found["pieces"])
+    (message,) = {r.getMessage() for r in caplog.records if r.levelname == "WARNING"}
+    number = size + (1 if change == "more" else -1)
+    assert f"WRONG VOCABULARY? {other} has {number} ids, but {found['models'][0]} has {size}" in message
+    caplog.clear()
+    Translator(found["models"], found["vocabs"], pieces=found["pieces"])
+    assert not [r for r in caplog.records if r.levelname == "WARNING"]

@@ -67,10 +67,14 @@ class Operators:
 def test_the_command_without_a_model_checks_operators(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
     words: list[str],
     printed: str,
     ok: bool,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").touch()
+
     def check_operators(names: Sequence[str], module: str | None, *, on_row: Any) -> Operators:
         return Operators(names, module, ok)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from nmt.training.learning.learner import Learner
 from nmt.training.update import UpdateResult
 
 TEXT = Path(__file__).parent / "data" / "traces" / "text"
+CHECKPOINT = Path(__file__).parent / "data" / "checkpoint" / "lm-adam"
 
 
 def trainer(**options: Any) -> Trainer:
@@ -230,3 +232,26 @@ def test_a_training_that_does_not_know_its_corpus_goes_on(
     progress.write_text(re.sub("mgraph-corpus: .*", "mgraph-corpus: 5", progress.read_text()))
     with pytest.raises(TrainingStateError, match=r"m\.npz\.progress\.yml: mgraph-corpus: .*, got '5'"):
         changed(caplog, tmp_path, 3)
+
+
+def test_whose_number_of_ids_vocabularies_are_held_against(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the model which training goes on with, or of an option."""
+    owners = []
+
+    class Asked(Exception):
+        pass
+
+    def asked(values: Any, *, owner: str) -> None:
+        owners.append(owner)
+        raise Asked
+
+    monkeypatch.setattr("nmt.training.session.load_or_create_vocabs", asked)
+    model = tmp_path / "m.npz"
+    for _ in range(2):
+        with pytest.raises(Asked):
+            options = {"type": "lm", "train_sets": [TEXT / "train.german"], "vocabs": [TEXT / "german.yml"]}
+            Trainer(model=model, cpu_threads=1, **options).train()
+        shutil.copy(CHECKPOINT / "model.npz", model)
+    assert owners == ["--dim-vocabs", str(model)]

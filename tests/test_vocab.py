@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgraph.errors import ArgumentError, MGraphError
-from nmt.vocab import DefaultVocab, SentencePieceVocab, Vocab, VocabError, load_vocab
+from nmt.vocab import ASKED, DefaultVocab, SentencePieceVocab, Vocab, VocabError, load_vocab
 from nmt.vocabs.default import read_default
 
 DATA = Path(__file__).parent / "data" / "vocab"
@@ -165,14 +165,33 @@ def test_control_pieces() -> None:
 
 
 def test_cut_and_padded(caplog: pytest.LogCaptureFixture) -> None:
+    """Both may be meant, and neither need be: a warning names the two files, and what to do."""
     data = SPECIAL + b"a: 2\nb: 3\n"
-    with caplog.at_level(logging.INFO):
-        assert len(read_default(data, "v.yml", 3)) == 3
-    assert "4 ids, cut to the 3" in caplog.text
+    assert len(read_default(data, "v.yml", 3, owner="m.npz")) == 3
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "v.yml has 4 ids, but m.npz has 3 (dim-vocabs): words with ids from 3 on are" in caplog.text
+    assert "with this vocabulary and --dim-vocabs 3, what comes out is nonsense; give --vocabs" in caplog.text
     caplog.clear()
-    vocab = read_default(data, "v.yml", 9)
+    vocab = read_default(data, "v.yml", 9, owner="m.npz")
     assert (len(vocab), vocab.decode([3, 8])) == (4, "b ")
-    assert "ids 0 to 3, but the model has room for 9" in caplog.text
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "v.yml has 4 ids, but m.npz has 9 (dim-vocabs): the ids from 4 on have no words" in caplog.text
+    caplog.clear()
+    assert len(read_default(data, "v.yml", 4, owner="m.npz")) == 4 and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("dim", "effect"), [(3, "words with ids from 3 on"), (9, "the ids from 4 on have no")]
+)
+def test_a_size_that_was_asked_for_is_no_surprise(
+    dim: int, effect: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        read_default(SPECIAL + b"a: 2\nb: 3\n", "v.yml", dim, owner=ASKED)
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO and f"--dim-vocabs is {dim}: {effect}" in record.getMessage()
 
 
 def test_errors_say_what_is_missing() -> None:

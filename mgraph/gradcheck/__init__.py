@@ -13,3 +13,4 @@ from .report import GradientReport as GradientReport
 from .survey import OperatorReport as OperatorReport
 from .survey import OperatorRow as OperatorRow
 from .survey import check_operators as check_operators
+from .survey import chosen_operators as chosen_operators

@@ -118,14 +118,18 @@ def check_operators(
     row as soon as it is complete. ``ArgumentError`` for an unknown name, and for a module that cannot be
     imported or has no operators.
     """
-    known = own_operators() if module is None else _of_module(module)
     rows = []
-    for cls in _chosen(names, known):
+    for cls in chosen_operators(names, module):
         row = check_operator(cls, seed)
         if on_row is not None:
             on_row(row)
         rows.append(row)
     return OperatorReport(tuple(rows))
+
+
+def chosen_operators(names: Sequence[str], module: str | None = None) -> list[Operator]:
+    """The operators that ``check_operators`` checks for these arguments, with its errors."""
+    return _chosen(names, own_operators() if module is None else _of_module(module))
 
 
 def check_operator(cls: Operator, seed: int = 0) -> OperatorRow:

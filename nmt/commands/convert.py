@@ -9,7 +9,15 @@ from typing import Any
 
 from nmt.commands.common import asks_for_help, greet
 from nmt.log import logging_as
-from nmt.options import Command, Option, OptionError, later
+from nmt.options import (
+    Command,
+    Option,
+    OptionError,
+    later,
+    require_folder,
+    require_readable,
+    require_writable,
+)
 from nmt.options.config import parse
 from nmt.options.shared import LOGGING
 
@@ -77,7 +85,8 @@ def run(argv: Sequence[str]) -> int | None:
 
 
 def _check(values: Mapping[str, Any]) -> None:
-    """OptionError for values that Marian has and we have not, and for what cannot go together."""
+    """OptionError for values that Marian has and we have not, and for what cannot go together; OSError for
+    files that cannot be read or written."""
     kind, gemm_type = values["export_as"], values["gemm_type"]
     if kind in ONNX:
         raise OptionError(f"--export-as {kind}: for ONNX there is mgraph export")
@@ -96,6 +105,21 @@ def _check(values: Mapping[str, Any]) -> None:
         raise OptionError(f"--to: {HUGGINGFACE} needs the name of a folder, got {values['to']}")
     if values["shortlist"] and len(values["vocabs"]) != 2:
         raise OptionError(f"--shortlist needs two --vocabs, source and target; got {len(values['vocabs'])}")
+    require_readable("--vocabs", values["vocabs"])
+    if values["shortlist"]:
+        require_readable("--shortlist", values["shortlist"][:1])
+        require_writable("--dump-shortlist", values["dump_shortlist"])
+        return
+    if not os.path.isdir(values["from"]):
+        require_readable("--from", [values["from"]])
+    if kind == HUGGINGFACE:
+        require_folder("--to", values["to"])
+        return
+    if not values["to"].endswith(MODELS):
+        raise OptionError(f"--to: expected a name that ends in {', '.join(MODELS)}, got {values['to']}")
+    if gemm_type != GEMM_TYPES[0] and not values["to"].endswith(".bin"):
+        raise OptionError(f"--gemm-type {gemm_type} is for models that end in .bin, got --to {values['to']}")
+    require_writable("--to", values["to"])
 
 
 def _convert_model(values: Mapping[str, Any]) -> None:

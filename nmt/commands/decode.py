@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from nmt.commands.common import asks_for_help, greet, require_distinct, started, write
 from nmt.data.lines import open_input, open_output
 from nmt.log import logging_as
-from nmt.options import DECODE, require_files
+from nmt.options import DECODE, require_files, require_readable, require_writable
 from nmt.options.config import parse
 
 logger = logging.getLogger(__name__)
@@ -25,10 +25,13 @@ def run(argv: Sequence[str]) -> int | None:
     values = parse(DECODE, argv)
     require_files(values)
     require_distinct("--input", values["input"], values["output"])
+    require_readable("--input", values["input"])
+    require_writable("--output", values["output"])
     with logging_as(values), ExitStack() as files:
         greet(DECODE, argv, values)
-        from nmt.translator import Translator
+        from nmt.translator import Translator, check_decoding
 
+        check_decoding(values)
         began = time.perf_counter()
         translator = Translator(**started(DECODE, values))
         translator.require_inputs(len(values["input"]))

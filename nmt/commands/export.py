@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nmt.commands.common import asks_for_help, greet
 from nmt.log import logging_as
-from nmt.options import Command, Option
+from nmt.options import Command, Option, require_folder, require_readable
 from nmt.options.config import parse
 from nmt.options.shared import LOGGING
 
@@ -34,11 +34,14 @@ def run(argv: Sequence[str]) -> int | None:
     if asks_for_help(COMMAND, argv):
         return None
     values = parse(COMMAND, argv)
+    require_readable("--model", [values["model"]])
+    require_folder("--to", values["to"])
     with logging_as(values):
         greet(COMMAND, argv, values)
-        from nmt.export import DECODER, ENCODER, export_model
+        from nmt.export import DECODER, ENCODER, check_export, export_model
         from nmt.models import load_model
 
+        check_export(values["to"], values["beam_size"], values["opset"])
         export_model(
             load_model(values["model"]), values["to"], beam=values["beam_size"], opset=values["opset"]
         )

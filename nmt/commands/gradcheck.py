@@ -11,7 +11,7 @@ from typing import Any
 from nmt.commands.common import JSON, asks_for_help, greet, require_distinct
 from nmt.data.lines import STANDARD_OUTPUT, open_input
 from nmt.log import logging_as
-from nmt.options import Command, Option, OptionError, require_files
+from nmt.options import Command, Option, OptionError, require_files, require_readable, require_readable_files
 from nmt.options.config import parse
 from nmt.options.shared import DEVICES, LOGGING
 
@@ -74,8 +74,9 @@ def run(argv: Sequence[str]) -> int | None:
         from nmt import devices
 
         greet(COMMAND, argv, values)
+        names = () if of_model else _operators(values)
         devices.start(values["cpu_threads"], values["devices"])
-        report = _model_gradients(values) if of_model else _operator_gradients(values)
+        report = _model_gradients(values) if of_model else _operator_gradients(values, names)
     if values["json"]:
         print(json.dumps(report.as_json(), indent=2))
     else:
@@ -97,15 +98,27 @@ def _check_combination(values: Mapping[str, Any], of_model: bool) -> None:
         if not values["train_sets"]:
             raise OptionError("--train-sets: the sources and the target are needed, got none")
         require_distinct("--train-sets", values["train_sets"], STANDARD_OUTPUT[0])
+        require_readable_files(values)
+        require_readable("--train-sets", values["train_sets"])
+    elif values["module"].endswith(".py"):
+        require_readable("--module", [values["module"]])
 
 
-def _operator_gradients(values: Mapping[str, Any]) -> Any:
+def _operators(values: Mapping[str, Any]) -> Sequence[str]:
+    """The operators that are named; whether a module has them is known when it is imported."""
     from mgraph.catalogue import operations
+    from mgraph.gradcheck import chosen_operators
+
+    if values["module"]:
+        return list(values["operands"])
+    names = [operation for name in values["operands"] for operation in operations(name)]
+    chosen_operators(names)
+    return names
+
+
+def _operator_gradients(values: Mapping[str, Any], names: Sequence[str]) -> Any:
     from mgraph.gradcheck import check_operators
 
-    names = values["operands"]
-    if not values["module"]:
-        names = [operation for name in names for operation in operations(name)]
     return check_operators(
         names,
         values["module"] or None,
@@ -119,7 +132,7 @@ def _model_gradients(values: Mapping[str, Any]) -> Any:
     from nmt.models import load_model
 
     model = load_model(values["model"])
-    vocabs = load_vocabs(values["vocabs"], model.dim_vocabs)
+    vocabs = load_vocabs(values["vocabs"], model.dim_vocabs, owner=values["model"])
     if len(values["train_sets"]) != len(vocabs):
         raise OptionError(
             f"--train-sets: this model needs {len(vocabs)} texts, got {len(values['train_sets'])}"

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from nmt.commands.common import asks_for_help, greet, require_distinct, started, write
 from nmt.data.lines import open_input, open_output
 from nmt.log import logging_as
-from nmt.options import SCORE, OptionError, require_files
+from nmt.options import SCORE, OptionError, require_files, require_readable, require_writable
 from nmt.options.config import parse
 
 logger = logging.getLogger(__name__)
@@ -31,10 +31,13 @@ def run(argv: Sequence[str]) -> int | None:
         for name in ("normalize", "word_scores", "alignment"):
             if values[name]:
                 raise OptionError(f"--{name.replace('_', '-')} cannot go with --summary")
+    require_readable("--train-sets", values["train_sets"])
+    require_writable("--output", values["output"])
     with logging_as(values):
         greet(SCORE, argv, values)
-        from nmt.scorer import Scorer, Total
+        from nmt.scorer import Scorer, Total, check_scoring
 
+        check_scoring(values)
         began = time.perf_counter()
         scorer = Scorer(**started(SCORE, values))
         total = Total()

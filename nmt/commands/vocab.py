@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from nmt.commands.common import asks_for_help, greet
 from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_output
 from nmt.log import logging_as
-from nmt.options import Command, Option
+from nmt.options import Command, Option, require_readable, require_writable
 from nmt.options.config import parse
 from nmt.options.shared import LOGGING
-from nmt.vocabs.creation import create_vocab, word_vocab
+from nmt.vocabs.creation import check_new_vocab, create_vocab, word_vocab
 
 COMMAND = Command(
     "vocab",
@@ -53,9 +53,14 @@ def run(argv: Sequence[str]) -> int | None:
     if asks_for_help(COMMAND, argv):
         return None
     values = parse(COMMAND, argv)
+    texts = values["operands"] or STANDARD_INPUT[:1]
+    require_readable("FILE", texts)
+    if values["output"] not in STANDARD_OUTPUT:
+        require_writable("--output", values["output"])
+        check_new_vocab(values["output"], values["sentencepiece_options"])
     with logging_as(values):
         greet(COMMAND, argv, values)
-        lines = _lines(values["operands"] or STANDARD_INPUT[:1])
+        lines = _lines(texts)
         if values["output"] not in STANDARD_OUTPUT:
             create_vocab(
                 values["output"],

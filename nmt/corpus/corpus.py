@@ -21,7 +21,6 @@ from nmt.corpus.rows import Numbered, Rows
 from nmt.corpus.sentence import Sentence
 from nmt.corpus.sentences import SentenceReader
 from nmt.corpus.shapes import Shape, Shapes, Sizes, choose, worth_compiling
-from nmt.corpus.text import ParallelText
 from nmt.vocab import Vocab
 
 SAMPLE = 1 << 15
@@ -95,20 +94,13 @@ class Corpus:
 
         OptionError for options that contradict each other or the vocabularies.
         """
-        shuffle = values["shuffle"]
         fields = Fields.from_options(values, len(vocabs))
-        rows = Rows(
-            ParallelText(fields.paths, stopped),
-            shuffle=shuffle == "data",
-            in_memory=values["shuffle_in_ram"],
-            folder=values["tempdir"],
-        )
         return cls(
-            rows,
+            Rows.from_options(values, fields, stopped),
             SentenceReader.from_options(values, vocabs, fields, seed),
             Batching.from_options(values, sizes),
             seed=seed,
-            shuffle_batches=shuffle != "none",
+            shuffle_batches=values["shuffle"] != "none",
             count_left_out=values["data_threads"] > 1,
             stopped=stopped,
         )

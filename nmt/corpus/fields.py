@@ -42,6 +42,8 @@ class Fields:
             None if values[option] in NOTHING else values[option]
             for option in ("guided_alignment", "data_weighting")
         )
+        if alignment is not None and (values["right_left"] or streams != 2):
+            raise OptionError("--guided-alignment is for models with one source, and without --right-left")
         if values["tsv"]:
             return _tsv_fields(paths, streams, alignment, weights, values["tsv_fields"])
         if len(paths) != streams:

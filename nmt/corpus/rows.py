@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
+from typing import Any
 
+from nmt.corpus.fields import Fields
 from nmt.corpus.generator import MersenneTwister
 from nmt.corpus.shuffling import shuffled
 from nmt.corpus.text import ParallelText, Row
-from nmt.options import OptionError
+from nmt.options import OptionError, require_tempdir
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,8 @@ class Rows:
                 "--shuffle data: standard input and pipes cannot be shuffled; add --shuffle batches or none, "
                 "or give --train-sets files"
             )
-        if shuffle and not in_memory and folder and not os.path.isdir(folder):
-            raise OptionError(f"--tempdir {folder}: there is no such directory")
+        if shuffle and not in_memory and folder:
+            require_tempdir(folder)
         self._text, self.shuffled = text, shuffle
         self._in_memory, self._folder = in_memory, folder
         self._kept: list[Row] | None = None
@@ -44,6 +45,18 @@ class Rows:
     def paths(self) -> tuple[str, ...]:
         """The files of the text."""
         return self._text.paths
+
+    @classmethod
+    def from_options(
+        cls, values: Mapping[str, Any], fields: Fields, stopped: Callable[[], bool] | None = None
+    ) -> Rows:
+        """The rows that the options of training describe. No file is opened."""
+        return cls(
+            ParallelText(fields.paths, stopped),
+            shuffle=values["shuffle"] == "data",
+            in_memory=values["shuffle_in_ram"],
+            folder=values["tempdir"],
+        )
 
     def sample(self, size: int) -> list[Numbered]:
         """Some rows in the order of the files: the first `size`, or if they are shuffled, from everywhere."""

@@ -50,8 +50,6 @@ class SentenceReader:
         casing: Casing | None = None,
         seed: int = 0,
     ) -> None:
-        if fields.alignment is not None and (right_left or len(vocabs) != 2):
-            raise OptionError("--guided-alignment is for models with one source, and without --right-left")
         if alphas and len(alphas) > len(vocabs):
             raise OptionError(
                 f"--sentencepiece-alphas: one for each of {len(vocabs)} streams, got {len(alphas)}"

@@ -83,6 +83,7 @@ def load_vocabs(
     paths: Sequence[str],
     dims: Sequence[int],
     *,
+    owner: str = "the model",
     pieces: Sequence[str] = (),
     input_types: Sequence[str] = (),
     no_spm_encode: bool = False,
@@ -90,7 +91,7 @@ def load_vocabs(
 ) -> list[Vocab]:
     """The vocabularies of the streams, sources first; one file read in one way is read once.
 
-    dims: the number of words that the model knows of each (``dim-vocabs``).
+    dims: the number of words that the model knows of each (``dim-vocabs``). owner: the model, for messages.
     pieces: SentencePiece models that split the raw text of each stream, as with OPUS-MT's models.
     input_types, no_spm_encode, no_spm_decode: Marian's options, see `load_vocab`.
     """
@@ -104,10 +105,11 @@ def load_vocabs(
     @cache
     def loaded(path: str, dim: int, model: str, input_type: str) -> Vocab:
         if model:
-            return load_segmented(path, model, dim)
+            return load_segmented(path, model, dim, owner=owner)
         return load_vocab(
             path,
             dim,
+            owner=owner,
             input_type=input_type,
             no_spm_encode=no_spm_encode,
             no_spm_decode=no_spm_decode,

@@ -273,13 +273,18 @@ def _table(
     return table, lengths
 
 
+def check_weights(weights: Sequence[float], models: int) -> None:
+    """OptionError unless there is one for each model, or none."""
+    if len(weights) not in (0, models):
+        raise OptionError(f"{models} model(s) need as many weights, got {len(weights)}")
+
+
 def _check(
     models: Sequence[SearchModel], weights: Sequence[float] | None, beam_size: int, factor: float
 ) -> None:
     if not models:
         raise OptionError("beam search needs at least one model")
-    if weights is not None and len(weights) != len(models):
-        raise OptionError(f"{len(models)} model(s) need as many weights, got {len(weights)}")
+    check_weights(weights or (), len(models))
     dims = [model.dim_vocabs[-1] for model in models]
     if len(set(dims)) > 1:
         raise OptionError(f"models of one ensemble need the same target vocabulary, got {dims} words")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from mgraph import ArgumentError, ExpressionGraph, MGraphError, inits
 from nmt.data.lines import open_input
 from nmt.model_options import ModelOptions
 from nmt.models.support import find_type
+from nmt.options import require_readable
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +87,15 @@ def read_vectors(
             if 0 <= word < words:
                 table[word] = vector
     return table / np.sqrt(np.cumsum(table * table)[-1]) if normalization and table.any() else table
+
+
+def check_vectors(paths: Sequence[str], dim: int) -> None:
+    """OSError for a file of ``--embedding-vectors`` that cannot be read, WordVectorsError for one that begins
+    with no vectors of length ``dim``. Pipes are not opened."""
+    require_readable("--embedding-vectors", paths)
+    for path in filter(os.path.isfile, paths):
+        with open_input(path) as stream:
+            _check_head(stream.readline().split(), dim, f"{path}:1")
 
 
 def _check_head(fields: Sequence[bytes], dim: int, where: str) -> None:

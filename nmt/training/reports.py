@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import sys
@@ -10,7 +11,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Protocol
 
-from nmt.options import OptionError
+from nmt.options import OptionError, require_folder, require_writable
 
 Figures = Mapping[str, float | int | str]
 
@@ -52,13 +53,7 @@ class TensorBoard:
     """Event files that TensorBoard shows (``--tensorboard``); needs the package tensorboardX."""
 
     def __init__(self, folder: str) -> None:
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise OptionError(
-                "--tensorboard needs the package tensorboardX: pip install 'mgraph[tensorboard]'"
-            ) from None
-        self._writer = SummaryWriter(folder)
+        self._writer = package("tensorboardX", "tensorboard").SummaryWriter(folder)
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
         for name, value in figures.items():
@@ -76,11 +71,9 @@ class ProgressBar:
     """
 
     def __init__(self, total: int | None, done: int) -> None:
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            raise OptionError("--progress needs the package tqdm: pip install 'mgraph[progress]'") from None
-        self._bar = tqdm(total=total, initial=done, unit="update", file=sys.stderr)
+        self._bar = package("tqdm", "progress").tqdm(
+            total=total, initial=done, unit="update", file=sys.stderr
+        )
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
         if kind == "train":
@@ -88,6 +81,25 @@ class ProgressBar:
 
     def close(self) -> None:
         self._bar.close()
+
+
+def package(name: str, option: str) -> Any:
+    """The module that an option needs, which is also the name of mgraph's extra; OptionError if it is not
+    installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise OptionError(f"--{option} needs the package {name}: pip install 'mgraph[{option}]'") from None
+
+
+def check_reports(values: Mapping[str, Any]) -> None:
+    """OptionError or OSError if a report that the options ask for cannot be made."""
+    require_writable("--log-json", values["log_json"])
+    if values["tensorboard"]:
+        require_folder("--tensorboard", values["tensorboard"])
+        package("tensorboardX", "tensorboard")
+    if values["progress"]:
+        package("tqdm", "progress")
 
 
 class Reports:

@@ -25,6 +25,7 @@ from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Unit, progress
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
 from nmt.validation import Validation
+from nmt.vocab import ASKED
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class Session:
             found = None if values["no_reload"] else load_checkpoint(values["model"], values)
             if found:
                 values = with_model_options(values, found.options, values["model"])
-            vocabs, paths, dims = load_or_create_vocabs(values)
+            owner = values["model"] if found else ASKED
+            vocabs, paths, dims = load_or_create_vocabs(values, owner=owner)
         values = {**values, "vocabs": paths, "dim_vocabs": dims}
         self.state = found.state if found else TrainingState(values["learn_rate"])
         seed = self._processes.shared(values["seed"] or time.time_ns() % 2**31)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from nmt.data.lines import STANDARD_INPUT, open_input
 from nmt.models.support import find_type
-from nmt.options import OptionError
+from nmt.options import OptionError, require_readable, require_writable
 from nmt.options.checks import extra_fields, text_streams
-from nmt.vocab import INPUT_TYPES, Vocab, VocabError, load_vocab
-from nmt.vocabs.creation import YAML_ENDINGS, create_vocab
+from nmt.vocab import ASKED, INPUT_TYPES, Vocab, VocabError, load_vocab
+from nmt.vocabs.creation import YAML_ENDINGS, check_new_vocab, create_vocab
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class _Stream:
     input_type: str
 
 
-def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
+def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> TrainingVocabs:
     """The vocabularies that ``--vocabs`` names, or those beside the training text.
 
     A file that does not exist is made from the text of the streams that name it: words by how often they come
@@ -51,10 +51,12 @@ def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
     ``--sentencepiece-max-lines``), ``--dim-vocabs`` of them at most. Without ``--vocabs`` each text has
     ``TEXT.yml`` (or ``.yaml``, ``.json``, if that exists), and the fields of a ``--tsv`` share one.
 
-    values: all options of training by attribute name.
+    values: all options of training by attribute name. owner: the model that is there already and has
+    ``dim_vocabs``, for messages.
     ``OptionError`` where the options do not say what can be done, ``VocabError`` for a file that is damaged
     or does not fit, ``OSError`` for one that cannot be read or written.
     """
+    require_streams(values)
     streams = _streams(values)
     sizes: dict[str, int] = {}
     for stream in streams:
@@ -70,7 +72,11 @@ def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
         key = (stream.path, stream.input_type)
         if key not in found:
             found[key] = load_vocab(
-                stream.path, size, input_type=stream.input_type, no_spm_encode=values["no_spm_encode"]
+                stream.path,
+                size,
+                owner=owner,
+                input_type=stream.input_type,
+                no_spm_encode=values["no_spm_encode"],
             )
         dims.append(max(len(found[key]), size))
         logger.info("[data] Vocabulary of input %d: %s, %s ids", number, stream.path, f"{dims[-1]:,}")
@@ -78,19 +84,34 @@ def load_or_create_vocabs(values: Mapping[str, Any]) -> TrainingVocabs:
     return TrainingVocabs(vocabs, tuple(stream.path for stream in streams), tuple(dims))
 
 
-def _streams(values: Mapping[str, Any]) -> list[_Stream]:
-    texts, vocabs = values["train_sets"], values["vocabs"]
-    if values["tsv"]:
-        sources: list[tuple[str, int | None]] = [(texts[0], field) for field in range(text_streams(values))]
-    else:
-        sources = [(text, None) for text in texts]
-    needed = len(find_type(values["type"]).encoders) + 1
-    if len(sources) != needed:
+def check_vocabs(values: Mapping[str, Any]) -> None:
+    """The errors of ``load_or_create_vocabs`` that are known before a text is read, but for
+    ``require_streams``."""
+    streams = _streams(values)
+    for path in {stream.path: None for stream in streams}:
+        if os.path.exists(path):
+            require_readable("--vocabs", [path])
+        else:
+            _require_new(path, [stream for stream in streams if stream.path == path], values)
+
+
+def require_streams(values: Mapping[str, Any]) -> None:
+    """``OptionError`` unless there are as many streams of text as a model of ``--type`` has;
+    ``UnsupportedOptionError`` for a type that there is not."""
+    needed, got = len(find_type(values["type"]).encoders) + 1, text_streams(values)
+    if got != needed:
         kind = "fields of text" if values["tsv"] else "files"
         raise OptionError(
             f"--train-sets: --type {values['type']} needs {needed} {kind}, sources first, then the target; "
-            f"got {len(sources)}"
+            f"got {got}"
         )
+
+
+def _streams(values: Mapping[str, Any]) -> list[_Stream]:
+    texts, vocabs = values["train_sets"], values["vocabs"]
+    sources: list[tuple[str, int | None]] = [(text, None) for text in texts]
+    if values["tsv"]:
+        sources = [(texts[0], field) for field in range(text_streams(values))]
     types = [kind for kind in values["input_types"] if kind in INPUT_TYPES]
     return [
         _Stream(
@@ -114,8 +135,11 @@ def _default_path(text: str) -> str:
     return next(filter(os.path.exists, paths), paths[0])
 
 
-def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[str, Any]) -> None:
-    texts = sorted({stream.text for stream in streams})
+def _require_new(path: str, streams: Sequence[_Stream], values: Mapping[str, Any]) -> None:
+    """The errors of making a vocabulary that are known before the text is read."""
+    check_new_vocab(path, values["sentencepiece_options"])
+    require_writable("--vocabs", path)
+    texts = [stream.text for stream in streams]
     if any(text in STANDARD_INPUT for text in texts):
         raise OptionError(
             f"--vocabs: {path} does not exist, and the text on standard input can be read once only; "
@@ -127,6 +151,12 @@ def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[st
             f"--vocabs: {path} does not exist, and is not made from fields of --tsv that hold --{given[0]} "
             "too, as in Marian; make vocabularies first, with mgraph vocab"
         )
+    require_readable("--train-sets", texts)
+
+
+def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[str, Any]) -> None:
+    _require_new(path, streams, values)
+    texts = sorted({stream.text for stream in streams})
     logger.info("[data] Creating vocabulary %s from %s", path, ", ".join(texts))
     fields = [stream.field for stream in streams if stream.field is not None]
     lines = (line for text in texts for line in _lines(text, fields))

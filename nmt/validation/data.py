@@ -11,7 +11,7 @@ from nmt.data.batches import Sample, length_bucket
 from nmt.data.lines import STANDARD_INPUT, open_input
 from nmt.data.parallel import ParallelLines
 from nmt.data.samples import LineEncoder
-from nmt.options import OptionError
+from nmt.options import OptionError, require_readable
 from nmt.vocab import Vocab
 
 
@@ -50,13 +50,7 @@ class ValidationSet:
         ValidationSetError for files without lines and for lines with too many fields; OSError for files that
         cannot be read.
         """
-        wanted = 1 if tsv else len(vocabs)
-        if len(paths) != wanted:
-            what = "one file with --tsv is" if tsv else f"{wanted} files, one for each vocabulary, are"
-            raise OptionError(f"--valid-sets: {what} needed, got {len(paths)}")
-        for path in paths:
-            if path in STANDARD_INPUT:
-                raise OptionError(f"--valid-sets: files are needed, got {path}")
+        check_sets(paths, 1 if tsv else len(vocabs), tsv)
         encoder = LineEncoder(vocabs, max_length, max_length_crop=True, right_left=right_left, tsv=tsv)
         with ExitStack() as stack:
             texts = [stack.enter_context(open_input(path)) for path in paths]
@@ -79,6 +73,17 @@ class ValidationSet:
         ordered = sorted(self.samples, key=_bucket, reverse=True)
         for first in range(0, len(ordered), self.mini_batch):
             yield ordered[first : first + self.mini_batch]
+
+
+def check_sets(paths: Sequence[str], wanted: int, tsv: bool) -> None:
+    """OptionError for another number of files, OSError for one that cannot be read."""
+    if len(paths) != wanted:
+        what = "one file with --tsv is" if tsv else f"{wanted} files, one for each vocabulary, are"
+        raise OptionError(f"--valid-sets: {what} needed, got {len(paths)}")
+    for path in paths:
+        if path in STANDARD_INPUT:
+            raise OptionError(f"--valid-sets: files are needed, got {path}")
+    require_readable("--valid-sets", paths)
 
 
 def _bucket(sample: Sample) -> int:

@@ -17,9 +17,8 @@ from nmt.options import OptionError
 from nmt.search.beam_search import BeamSearch
 from nmt.training.schedule.display import LogicalEpoch
 from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.units import period
 from nmt.training.update import Tensors
-from nmt.validation.creation import metrics_of
+from nmt.validation.creation import is_wanted, metrics_of
 from nmt.validation.data import ValidationSet
 from nmt.validation.evaluation import Evaluation, Output
 from nmt.validation.log import valid_log
@@ -80,8 +79,7 @@ class Validation:
         They do with ``valid-sets`` or ``valid-script-path``, and a ``valid-freq`` that is not 0.
         OptionError for a value that an option cannot have, and all errors of `ValidationSet.read`.
         """
-        wanted = values["valid_sets"] or values["valid_script_path"]
-        if not wanted or not period(values["valid_freq"], "--valid-freq").n:
+        if not is_wanted(values):
             return None
         metrics = metrics_of(values, vocabs[-1])
         data = ValidationSet(())

@@ -13,6 +13,10 @@ EOS_WORD = "</s>"
 UNK_WORD = "<unk>"
 
 
+ASKED = "--dim-vocabs"
+"""The owner of a number of ids that was asked for, and so is no surprise if the vocabulary has another."""
+
+
 class VocabError(MGraphError, ValueError):
     """A vocabulary file cannot be read, lacks what it must have, or does not fit the model."""
 

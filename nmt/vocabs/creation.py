@@ -121,8 +121,7 @@ def create_vocab(
     name = os.fspath(path)
     if os.path.exists(name):
         raise VocabError(f"{name}: exists, and a vocabulary is never overwritten")
-    if not name.endswith((".spm", *YAML_ENDINGS)):
-        raise VocabError(f"{name}: a new vocabulary is .yml, .yaml, .json (words) or .spm (pieces)")
+    check_new_vocab(name, options)
     text = (as_bytes(line) for line in lines)
     if name.endswith(".spm"):
         data = piece_vocab(text, name, max_size, options=options, max_lines=max_lines, seed=seed)
@@ -132,6 +131,14 @@ def create_vocab(
         data = word_vocab(text, max_size)
     with replacing(name) as stream:
         stream.write(data)
+
+
+def check_new_vocab(path: str, options: str = "") -> None:
+    """VocabError for a name, or options of SentencePiece, that no new vocabulary can have."""
+    if not path.endswith((".spm", *YAML_ENDINGS)):
+        raise VocabError(f"{path}: a new vocabulary is .yml, .yaml, .json (words) or .spm (pieces)")
+    if path.endswith(".spm"):
+        _trainer_options(options, path)
 
 
 def _sample(lines: Iterable[bytes], size: int, seed: int) -> list[bytes]:

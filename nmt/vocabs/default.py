@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from .base import EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
+from .base import ASKED, EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
 from .word_ids import parse_word_ids
 
 logger = logging.getLogger(__name__)
@@ -24,11 +24,21 @@ class DefaultVocab(Vocab):
     Args:
         words: the ids of the words.
         path: where they come from.
-        dim: how many ids the model has (`dim-vocabs`); 0 for as many as the file.
+        dim: how many ids the model has (`dim-vocabs`); 0 for as many as the file. A file with more ids or
+            fewer gets a warning: either the model was trained with it so, which Marian allows, or it is
+            another model's, and nothing in the files tells which.
         nematus: accept `eos` and `UNK`, or an id without a word, for ids 0 and 1.
+        owner: whose number `dim` is, for messages; no warning for `ASKED`.
     """
 
-    def __init__(self, words: Mapping[str, int], path: str, dim: int = 0, nematus: bool = False):
+    def __init__(
+        self,
+        words: Mapping[str, int],
+        path: str,
+        dim: int = 0,
+        nematus: bool = False,
+        owner: str = "the model",
+    ):
         self.path = path
         highest = max(words.values(), default=-1)
         self._ids = {word: i for word, i in words.items() if not dim or i < dim}
@@ -40,16 +50,8 @@ class DefaultVocab(Vocab):
             )
         self._words = _words_by_id(self._ids)
         self._size = max(self._words) + 1
-        if dim > highest + 1:
-            logger.warning(
-                "%s: ids 0 to %d, but the model has room for %d (dim-vocabs): is it the "
-                "vocabulary of this model?",
-                path,
-                highest,
-                dim,
-            )
-        elif 0 < dim <= highest:
-            logger.info("%s: %d ids, cut to the %d that the model has", path, highest + 1, dim)
+        if dim and dim != highest + 1:
+            _report_size(path, highest + 1, dim, owner)
         self.control_ids = tuple(
             self._ids[piece] for i in range(32) if (piece := f"<0x{i:02X}>") in self._ids
         )
@@ -113,15 +115,38 @@ class ClassVocab(DefaultVocab):
         return [self._id_of(word) for word in as_text(line).split(" ") if word]
 
 
-def read_default(data: bytes, path: str, dim: int = 0, *, input_type: str = "sequence") -> DefaultVocab:
+def read_default(
+    data: bytes, path: str, dim: int = 0, *, input_type: str = "sequence", owner: str = "the model"
+) -> DefaultVocab:
     """The vocabulary in `data`: `word: id` if `path` says .yml, .yaml or .json, else a list.
 
-    input_type: ``class`` for a `ClassVocab`.
+    input_type: ``class`` for a `ClassVocab`. owner: of `dim`, see `DefaultVocab`.
     """
     kind = ClassVocab if input_type == "class" else DefaultVocab
     if path.endswith((".yml", ".yaml", ".json")):
-        return kind(parse_word_ids(data, path), path, dim, nematus=True)
-    return kind(_listed_words(data, path), path, dim)
+        return kind(parse_word_ids(data, path), path, dim, nematus=True, owner=owner)
+    return kind(_listed_words(data, path), path, dim, owner=owner)
+
+
+def _report_size(path: str, size: int, dim: int, owner: str) -> None:
+    """Say that a vocabulary has `size` ids, where `dim` are expected."""
+    effect = f"words with ids from {dim:,} on are unknown"
+    if size < dim:
+        effect = f"the ids from {size:,} on have no words and are never chosen"
+    if owner == ASKED:
+        logger.info("[data] %s has %s ids, %s is %s: %s", path, f"{size:,}", owner, f"{dim:,}", effect)
+        return
+    logger.warning(
+        "[data] WRONG VOCABULARY? %s has %s ids, but %s has %s (dim-vocabs): %s. Unless the model was "
+        "trained with this vocabulary and --dim-vocabs %d, what comes out is nonsense; give --vocabs the files "
+        "that it was trained with",
+        path,
+        f"{size:,}",
+        owner,
+        f"{dim:,}",
+        effect,
+        dim,
+    )
 
 
 def _listed_words(data: bytes, path: str) -> dict[str, int]:

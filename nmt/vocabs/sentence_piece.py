@@ -25,6 +25,7 @@ class SentencePieceVocab(Vocab):
         processor: the loaded model.
         path: where it comes from.
         dim: how many ids the translation model has (`dim-vocabs`); 0 for as many as there are.
+        owner: whose number that is, for the error.
         no_spm_encode: lines are pieces already, with spaces between (``--no-spm-encode``).
         no_spm_decode: print pieces with spaces between, not text (``--no-spm-decode``).
     """
@@ -35,6 +36,7 @@ class SentencePieceVocab(Vocab):
         path: str,
         dim: int = 0,
         *,
+        owner: str = "the model",
         no_spm_encode: bool = False,
         no_spm_decode: bool = False,
     ):
@@ -45,7 +47,7 @@ class SentencePieceVocab(Vocab):
         self._size = processor.get_piece_size()
         if dim and dim != self._size:
             raise VocabError(
-                f"{path}: {self._size} pieces, but the model has {dim} ids (dim-vocabs); expected "
+                f"{path}: {self._size} pieces, but {owner} has {dim} ids (dim-vocabs); expected "
                 "the vocabulary that the model was trained with"
             )
         self.eos_id = processor.eos_id()
@@ -112,8 +114,16 @@ def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
 
 
 def read_sentence_piece(
-    data: bytes, path: str, dim: int = 0, *, no_spm_encode: bool = False, no_spm_decode: bool = False
+    data: bytes,
+    path: str,
+    dim: int = 0,
+    *,
+    owner: str = "the model",
+    no_spm_encode: bool = False,
+    no_spm_decode: bool = False,
 ) -> SentencePieceVocab:
     """The vocabulary in `data`, a serialised SentencePiece model; see `SentencePieceVocab`."""
     processor = load_processor(data, path)
-    return SentencePieceVocab(processor, path, dim, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode)
+    return SentencePieceVocab(
+        processor, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode
+    )

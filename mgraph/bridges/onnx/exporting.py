@@ -57,10 +57,15 @@ def export_onnx(
     ``BridgeError`` for sizes that cannot be open. An index beyond the end, which gives NaN here, is an error
     there.
     """
-    if not OPSETS[0] <= opset <= OPSETS[1]:
-        raise ArgumentError(f"expected an operator set from {OPSETS[0]} to {OPSETS[1]}, got {opset}")
+    check_opset(opset)
     model = _Export(graph, outputs, inputs, axes or {}).model(opset)
     _save(model, os.fspath(path))
+
+
+def check_opset(opset: int) -> None:
+    """``ArgumentError`` for a version of ONNX's operators that is not written."""
+    if not OPSETS[0] <= opset <= OPSETS[1]:
+        raise ArgumentError(f"expected an operator set from {OPSETS[0]} to {OPSETS[1]}, got {opset}")
 
 
 def _save(model: Any, path: str) -> None:

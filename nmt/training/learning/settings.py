@@ -58,6 +58,16 @@ def loss_of(values: Mapping[str, Any]) -> LossOptions:
     )
 
 
+def check_settings(values: Mapping[str, Any]) -> None:
+    """The errors of these options that do not depend on the model."""
+    loss_of(values)
+    precision_of(values["precision"])
+    optimizer_of(values)
+    normalization_of(values)
+    CostScaling.from_options(values["cost_scaling"])
+    Quantization.from_options(values)
+
+
 def objective_of(model: Model, values: Mapping[str, Any]) -> Objective:
     """The loss of ``model`` with the dropouts, element type and rules that are asked for."""
     loss = loss_of(values)
