@@ -3,6 +3,9 @@
 JAX keeps them there, under keys that are made of the whole program, the versions of JAX and XLA and the
 options of the compiler. Machines with one home directory may have different processors, so there is a folder
 for each kind. Whoever has given JAX a folder of his own (``JAX_COMPILATION_CACHE_DIR``) keeps it.
+
+What lies there is run as it is. So folders are made for the user alone, and one that somebody else could have
+put a program into is not used: the job goes on and compiles, which costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import hashlib
 import logging
 import os
 import platform
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,8 +41,9 @@ def use(folder: str = "") -> None:
     folder: which one, or ``none``; empty for what ``MGRAPH_COMPILATION_CACHE`` says, or else
     ``$XDG_CACHE_HOME/mgraph/programs``, by default ``~/.cache/mgraph/programs``.
 
-    Changes nothing if JAX has a folder already, its own or that of the first call. One that cannot be made is
-    passed over with a warning; one that cannot be written is only read.
+    Changes nothing if JAX has a folder already, its own or that of the first call. One that cannot be made,
+    or that others than the user and root can write to, is passed over with a warning (`make_private`); one
+    that cannot be written is only read.
     """
     present = getattr(jax.config, FOLDER)
     if present:
@@ -50,9 +55,10 @@ def use(folder: str = "") -> None:
     if folder.lower() == NONE:
         return
     try:
-        whole = Path(folder).expanduser()
-        path = whole / processor()
-        path.mkdir(parents=True, exist_ok=True)
+        whole = Path(folder).expanduser().resolve()
+        make_private(whole)
+        path = (whole / processor()).resolve()
+        make_private(path)
     except (OSError, RuntimeError) as error:  # the latter where there is no home
         reason = getattr(error, "strerror", None) or error
         logger.warning("[device] no compilation cache: %s: %s", folder, reason)
@@ -79,6 +85,54 @@ def processor() -> str:
         with cpuinfo.open() as lines:
             instructions = next((line for line in lines if line.lower().startswith(("flags", "feat"))), "")
     return f"{platform.machine()}-{hashlib.sha256(instructions.encode()).hexdigest()[:12]}"
+
+
+def make_private(path: Path) -> None:
+    """Make the folder `path`, absolute and without links, and what is missing above it, for the user alone.
+
+    Raises OSError if it cannot be made, or if somebody else, root excepted, could put something there: into
+    it, or another folder in its place. Those above it may be sticky, as ``/tmp`` is, where others can rename
+    only what is theirs. OpenSSH's ``StrictModes`` asks as much of the folders of keys.
+    """
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(0o700, exist_ok=True)
+        if why := _not_private(folder, within=folder == path):
+            raise OSError(why)
+
+
+def _not_private(folder: Path, within: bool) -> str:
+    """Why others can put something into a folder (`within`), or in place of what is ours there, and what to
+    do about it; empty if they cannot."""
+    if not hasattr(os, "geteuid"):
+        return ""
+    state, user = folder.stat(), os.geteuid()
+    if state.st_uid not in (0, user):
+        return (
+            f"{folder} belongs to user {state.st_uid}, who could put programs there for you, user {user}, to "
+            "run; choose a folder of your own with --compilation-cache"
+        )
+    writable = state.st_mode & stat.S_IWOTH or (state.st_mode & stat.S_IWGRP and not _is_of_one(state))
+    if not writable or (state.st_mode & stat.S_ISVTX and not within):
+        return ""
+    cure = f"empty it and `chmod 700 {folder}`" if within else f"`chmod go-w {folder}` if it is yours alone"
+    return (
+        f"others can write to {folder}, so they could put programs there for you to run; {cure}, or choose "
+        "another with --compilation-cache"
+    )
+
+
+def _is_of_one(state: os.stat_result) -> bool:
+    """Whether the group of a folder is its owner's private one, which many systems give every user."""
+    try:
+        import grp
+        import pwd
+
+        owner, group = pwd.getpwuid(state.st_uid), grp.getgrgid(state.st_gid)
+    except (ImportError, KeyError):
+        return False
+    alone = not set(group.gr_mem) - {owner.pw_name}
+    return owner.pw_gid == state.st_gid and owner.pw_name == group.gr_name and alone
 
 
 def prune(folder: Path, most: int) -> None:

@@ -301,6 +301,64 @@ def test_links_to_another_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(path.name for path in folder.rglob("*")) == ["disk", "model", "model"]
 
 
+def somebody_elses(place: Path) -> None:
+    place.mkdir()
+    (place / "model.npz").write_text("theirs")
+
+
+def as_a_link(place: Path) -> None:
+    somebody_elses(place.with_name("theirs"))
+    place.symlink_to("theirs")
+
+
+def as_a_file(place: Path) -> None:
+    place.write_text("a note")
+
+
+def with_a_link_in_it(place: Path) -> None:
+    place.mkdir()
+    (place / "model.npz").symlink_to("/etc/hostname")
+
+
+def of_another_user(place: Path) -> None:
+    somebody_elses(place)
+    if os.geteuid():
+        pytest.skip("only root can give a folder away")
+    os.chown(place, 12345, -1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and owners of POSIX")
+@pytest.mark.parametrize("ending", [".written", ".growing"])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (as_a_link, "got a symbolic link to theirs"),
+        (as_a_file, "got no folder"),
+        (with_a_link_in_it, "no file in it, model.npz"),
+        (of_another_user, "got one of user 12345, and you are user 0"),
+    ],
+)
+def test_what_no_training_of_ours_left_stays(
+    folder: Path, make: Callable[[Path], None], message: str, ending: str
+) -> None:
+    """Not even what is ours and sound beside it is moved before somebody has looked."""
+    (folder / "model.npz").write_text("ours")
+    (folder / ".model.npz.best.npz.written").mkdir()
+    (folder / ".model.npz.best.npz.written" / "model.npz.best.npz").write_text("best")
+    make(folder / f".model.npz{ending}")
+    before = sorted(os.walk(folder))
+    for act in (settle, lambda path: replacing_set(path).__enter__()):
+        with pytest.raises(ModelFileError, match=rf"\.model\.npz\{ending}: expected .*{message}; nothing"):
+            act("model.npz")
+        assert sorted(os.walk(folder)) == before
+    assert (folder / "model.npz").read_text() == "ours"
+
+
+def test_the_folder_of_a_set_is_the_users_alone(folder: Path) -> None:
+    with replacing_set("set") as place:
+        assert os.name != "posix" or os.stat(place).st_mode & 0o777 == 0o700
+
+
 # -- which files
 
 

@@ -150,3 +150,91 @@ def test_what_is_no_program_is_never_deleted(tmp_path: Path) -> None:
     (folder / "jit_f-1-atime").write_bytes(bytes(8))
     prune(tmp_path, 0)
     assert {*tmp_path.glob("*/*")} == {*others, folder / "jit_f-0-cache"}
+
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="modes and owners of POSIX")
+
+
+@POSIX
+def test_folders_are_made_for_the_user_alone(settings, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        compilation_cache.use(str(tmp_path / "new" / "cache"))
+    finally:
+        os.umask(before)
+    made = (tmp_path / "new", tmp_path / "new" / "cache", tmp_path / "new" / "cache" / processor())
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3
+    assert settings[0] == (SETTINGS[0], str(made[-1]))
+
+
+@POSIX
+@pytest.mark.parametrize("open_", ["above", "above/cache", f"above/cache/{processor()}"])
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707])
+def test_what_others_can_write_to_is_passed_over(
+    settings, monkeypatch, caplog, tmp_path: Path, open_: str, mode: int
+) -> None:
+    """With what must be done; neither a link nor a folder that exists already leads around it."""
+    monkeypatch.setattr(compilation_cache, "_is_of_one", lambda state: False)
+    (tmp_path / open_).mkdir(parents=True)
+    (tmp_path / open_).chmod(mode)
+    (tmp_path / "link").symlink_to(tmp_path / "above" / "cache")
+    for name in ("above/cache", "link"):
+        caplog.clear()
+        compilation_cache.use(str(tmp_path / name))
+        assert settings == []
+        cure = "go-w" if open_ == "above" else "700"
+        assert f"others can write to {tmp_path / open_}, so they could put programs" in caplog.text
+        assert f"`chmod {cure} {tmp_path / open_}`" in caplog.text and "--compilation-cache" in caplog.text
+    (tmp_path / open_).chmod(0o700)
+    compilation_cache.use(str(tmp_path / "link"))
+    assert settings[0] == (SETTINGS[0], str(tmp_path / "above" / "cache" / processor()))
+
+
+@POSIX
+def test_a_link_within_the_cache_is_followed_first(settings, caplog, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / processor()).symlink_to("open")
+    compilation_cache.use(str(tmp_path))
+    assert settings == [] and f"others can write to {tmp_path / 'open'}" in caplog.text
+
+
+@POSIX
+def test_below_a_sticky_folder_it_may_be_but_not_there_itself(settings, caplog, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    compilation_cache.use(str(tmp_path / "tmp"))
+    assert settings == [] and "others can write to" in caplog.text
+    compilation_cache.use(str(tmp_path / "tmp" / "mine"))
+    assert settings[0] == (SETTINGS[0], str(tmp_path / "tmp" / "mine" / processor()))
+
+
+@POSIX
+@pytest.mark.parametrize("theirs", ["above", "above/cache", f"above/cache/{processor()}"])
+def test_somebody_elses_is_passed_over(settings, monkeypatch, caplog, tmp_path: Path, theirs: str) -> None:
+    """Also for root, who could read and write it."""
+    (tmp_path / theirs).mkdir(parents=True)
+    real = Path.stat
+    where = tmp_path / theirs
+
+    def stat(path: Path, **arguments: bool) -> os.stat_result:
+        state = real(path, **arguments)
+        return os.stat_result((*state[:4], 12345, *state[5:10])) if path == where else state
+
+    monkeypatch.setattr(Path, "stat", stat)
+    compilation_cache.use(str(tmp_path / "above" / "cache"))
+    assert settings == []
+    assert f"{where} belongs to user 12345, who could put programs there for you, user" in caplog.text
+
+
+@POSIX
+def test_a_private_group_is_nobody_else(settings, caplog, tmp_path: Path) -> None:
+    """As Debian and Fedora give each user one, so that ``~/.cache`` may be open to it."""
+    pwd, grp = pytest.importorskip("pwd"), pytest.importorskip("grp")
+    user = pwd.getpwuid(os.geteuid())
+    if grp.getgrgid(user.pw_gid)[0] != user.pw_name or grp.getgrgid(user.pw_gid)[3]:
+        pytest.skip("this user has no private group")
+    os.chown(tmp_path, -1, user.pw_gid)
+    tmp_path.chmod(0o770)
+    compilation_cache.use(str(tmp_path))
+    assert settings[0][0] == SETTINGS[0] and not caplog.text
