@@ -66,6 +66,10 @@ class Optimizer(ABC):
         gradients = graph.params().grads()
         transformation = self.transformation()
         wide = any(node.value_type.is_wide for node in nodes.values())
+        specs = tuple((name, node.spec) for name, node in nodes.items())
+        key = ("update", type(self), self.hyperparameters(), specs)
+        label = f"{type(self).__name__} update of {len(nodes)} parameters"
+        program = PROGRAMS.get(key, label, device=graph.device, wide=wide)
         with jax.enable_x64(wide):
             if self._state is None:
                 self._state, self._names = transformation.init(_wider(params)), tuple(params)
@@ -76,12 +80,9 @@ class Optimizer(ABC):
                     "call reset() to start with fresh moments"
                 )
             rate = jnp.asarray(self.learn_rate, jnp.float64 if wide else jnp.float32)
-        specs = tuple((name, node.spec) for name, node in nodes.items())
-        key = ("update", type(self), self.hyperparameters(), specs)
-        args = (params, gradients, self._state, rate)
-        label = f"{type(self).__name__} update of {len(nodes)} parameters"
-        program = PROGRAMS.get(key, label, device=graph.device, wide=wide)
-        updated, self._state, norm = program.run(_updater(transformation), *args)
+        updated, self._state, norm = program.run(
+            _updater(transformation), params, gradients, self._state, rate
+        )
         for name, value in updated.items():
             nodes[name].set_value(value)
         return float(norm)

@@ -24,6 +24,7 @@ from jax.extend.core import get_opaque_trace_state
 from ..device import platform_of
 from ..errors import ArgumentError
 from ..platforms import Options, compiler_wishes
+from .forks import check_process
 
 log = logging.getLogger("mgraph.programs")
 
@@ -229,7 +230,11 @@ class ProgramCache:
         wide: bool = False,
         donated: tuple[int, ...] = (),
     ) -> Program:
-        """The program of ``key``, which says what is computed; the other arguments are ``Program``'s."""
+        """The program of ``key``, which says what is computed; the other arguments are ``Program``'s.
+
+        ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
+        """
+        check_process()
         full = key, device, wide, donated
         with self._lock:
             program = self._programs.get(full)
