@@ -40,6 +40,17 @@ def platform_of(device: jax.Device | None) -> str:
     return str(device.platform) if device else jax.default_backend()
 
 
+def started() -> bool:
+    """True if JAX has started a backend, so that devices and threads are settled."""
+    before = jax.config.values["jax_num_cpu_devices"]
+    try:  # JAX refuses to change this option from then on
+        jax.config.update("jax_num_cpu_devices", 2 if before == 1 else 1)
+    except RuntimeError:
+        return True
+    jax.config.update("jax_num_cpu_devices", before)
+    return False
+
+
 def memory_of(device: jax.Device | None) -> int:
     """The memory of a device in bytes; of the machine if the device does not say, as the CPU."""
     stats = (device or jax.devices()[0]).memory_stats()

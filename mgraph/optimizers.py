@@ -67,6 +67,10 @@ class Optimizer(ABC):
         gradients = graph.params().grads()
         transformation = self.transformation()
         wide = any(node.value_type.is_wide for node in nodes.values())
+        specs = tuple((name, node.spec) for name, node in nodes.items())
+        key = ("update", type(self), self.hyperparameters(), specs)
+        label = f"{type(self).__name__} update of {len(nodes)} parameters"
+        program = PROGRAMS.get(key, label, device=graph.device, wide=wide, donated=(2,))
         with jax.enable_x64(wide):
             if self._state is None:
                 # A copy: each update gives the buffers of the state to the next one.
@@ -79,12 +83,9 @@ class Optimizer(ABC):
                     "call reset() to start with fresh moments"
                 )
             rate = jnp.asarray(self.learn_rate, jnp.float64 if wide else jnp.float32)
-        specs = tuple((name, node.spec) for name, node in nodes.items())
-        key = ("update", type(self), self.hyperparameters(), specs)
-        args = (params, gradients, self._state, rate)
-        label = f"{type(self).__name__} update of {len(nodes)} parameters"
-        program = PROGRAMS.get(key, label, device=graph.device, wide=wide, donated=(2,))
-        updated, self._state, norm = program.run(_updater(transformation), *args)
+        updated, self._state, norm = program.run(
+            _updater(transformation), params, gradients, self._state, rate
+        )
         for name, value in updated.items():
             nodes[name].set_value(value)
         return norm

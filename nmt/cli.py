@@ -1,76 +1,43 @@
-"""The command ``mgraph``: Marian's programs as sub-commands, with Marian's options."""
+"""The command ``mgraph``, so small that Ctrl-C ends it quietly also while everything else is being loaded."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Sequence
-from types import ModuleType
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
 
-from jax.errors import JaxRuntimeError
-
-from mgraph import MGraphError, __version__
-from nmt.commands import NAMES
-from nmt.data.lines import silence_standard_output
-from nmt.options import OptionError, nearest
-
-USAGE_ERROR = 2
-RUN_TIME_ERROR = 1
 INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
-PIPE_CLOSED = 141  # and for SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``mgraph COMMAND [options]`` and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    name = words[0] if words else ""
-    if name in ("-h", "--help"):
-        print(_overview())
-        return 0
-    if name == "--version":
-        print(f"mgraph {__version__}")
-        return 0
-    if name not in NAMES:
-        what = f"unknown command {nearest(name, NAMES, prefix='')}" if name else "which command?"
-        print(f"mgraph: error: {what} (commands: {', '.join(NAMES)})", file=sys.stderr)
-        return USAGE_ERROR
     try:
-        return _module(name).run(words[1:]) or 0
-    except OptionError as error:
-        return _failed(name, str(error), USAGE_ERROR)
-    except BrokenPipeError:
-        silence_standard_output()
-        return PIPE_CLOSED
-    except OSError as error:
-        reason = error.strerror or str(error)
-        return _failed(name, f"{error.filename}: {reason}" if error.filename else reason)
-    except MGraphError as error:
-        return _failed(name, str(error))
-    except JaxRuntimeError as error:
-        return _failed(name, str(error).partition("\n")[0])
+        return _loaded()(argv)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"nmt.commands.{name}")
+def _loaded() -> Callable[[Sequence[str] | None], int]:
+    """What runs commands.
 
-
-def _failed(name: str, reason: str, code: int = RUN_TIME_ERROR) -> int:
-    print(f"mgraph {name}: error: {' '.join(reason.split())}", file=sys.stderr)
-    return code
-
-
-def _overview() -> str:
-    entries = [
-        f"  {name:10}  {(_module(name).__doc__ or '').partition(': ')[2].splitlines()[0]}" for name in NAMES
-    ]
-    return "\n".join(
-        [
-            "usage: mgraph COMMAND [options]",
-            "",
-            *entries,
-            "",
-            "mgraph COMMAND --help lists the options of a command",
-        ]
+    An interrupt ends the process at once: numpy's C interface makes an exception that comes while it is
+    loaded into an ImportError, with a page of advice.
+    """
+    ends = (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        and threading.current_thread() is threading.main_thread()
     )
+    if ends:
+        signal.signal(signal.SIGINT, _end)
+    try:
+        from nmt.commands.dispatch import run
+    finally:
+        if ends:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    return run
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 
 import jax
 
+from mgraph.device import started
 from mgraph.errors import DeviceError
+from mgraph.running.forks import check_process
 from nmt.allocator import keep_freed_memory
 
 logger = logging.getLogger(__name__)
@@ -53,8 +55,9 @@ def start_all(
     cpu_devices: N > 0 takes the CPU, divided into N devices that share its threads, of which there are
         at least as many as devices (``--cpu-devices``).
     Returns the devices of all processes. Raises DeviceError if there are no such devices, or if JAX
-    runs already on others.
+    runs already on others, or in the process that this one was forked from.
     """
+    check_process()
     if not started():
         keep_freed_memory()
     if cpu_threads or cpu_devices:
@@ -95,17 +98,6 @@ def join_processes(coordinator: str, num_processes: int, process_id: int) -> Non
         )
     except RuntimeError as error:
         raise DeviceError(f"--coordinator {coordinator}: {error}") from None
-
-
-def started() -> bool:
-    """True if JAX has started a backend, so that devices and threads are settled."""
-    before = jax.config.values["jax_num_cpu_devices"]
-    try:  # JAX refuses to change this option from then on
-        jax.config.update("jax_num_cpu_devices", 2 if before == 1 else 1)
-    except RuntimeError:
-        return True
-    jax.config.update("jax_num_cpu_devices", before)
-    return False
 
 
 def _start_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgraph.device import platform_of
+from mgraph.running.forks import check_process
 from mgraph.running.programs import callers_settings
 from nmt import compilation_cache, devices
 from nmt.data.alignment import read_alignment
@@ -272,6 +273,7 @@ class Translator:
 
         with ThreadPoolExecutor(self._workers()) as pool:
             for group in groups:
+                check_process()  # or a fork would wait for the threads of the pool
                 for translations in pool.map(search, list(group)):
                     for translation in translations:
                         self._seen = max(self._seen, before + translation.line + 1)

@@ -94,6 +94,10 @@ def test_nothing_is_read_beyond_a_full_batch() -> None:
     assert read == [0]
 
 
+def test_batches_without_bound() -> None:
+    assert lines(list(batches(samples(3, 4), mini_batch=2**64 - 1))) == [[0, 1]]
+
+
 @given(
     st.lists(st.integers(1, 30)),
     st.integers(1, 5),

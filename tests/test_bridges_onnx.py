@@ -323,6 +323,12 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     other.param("w", (1, 3), inits.ones())
     with pytest.raises(BridgeError, match="parameter 'w' is in the graph already, with another"):
         import_onnx(other, path, other.input("x", (2, 3)))
+    model = onnx.load(path)
+    for listed in "[" * 100_000, "[", "[[]]", "1":
+        onnx.helper.set_model_props(model, {"mgraph.parameters": listed})
+        onnx.save(model, path)
+        with pytest.raises(BridgeError, match=r"y\.onnx: mgraph\.parameters: no list of names"):
+            import_onnx(ExpressionGraph(), path, x)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(BridgeError, match="no valid ONNX model"):
         import_onnx(graph, path, x)

@@ -300,6 +300,47 @@ def test_the_log_says_what_marian_says(mgraph, tmp_path) -> None:
     assert mgraph("decode", *SMALL, "--log-level", "warn", stdin=b"six\n").err == ""
 
 
+def test_one_line_of_the_log_says_what_was_compiled(mgraph, tmp_path: Path) -> None:
+    mgraph_ops.clear_programs()
+    (tmp_path / "en").write_text("six\n")
+    (tmp_path / "de").write_text("sechs\n")
+    runs = {
+        "decode": (*SMALL, "-b", "3"),
+        "score": (*SMALL, "-t", str(tmp_path / "en"), str(tmp_path / "de")),
+    }
+    for command, words in runs.items():
+        for count in r"[1-9]\d*", "0":
+            lines = mgraph(command, *words, stdin=b"six\n").err.splitlines()
+            summary = rf"\] \[programs\] Compiled {count}, read 0 from the compilation cache, in \d+\.\d\ds$"
+            assert re.search(summary, lines[-2]) and "Total time" in lines[-1]
+            assert sum("ompiled" in line for line in lines) == 1
+        assert "rograms" not in mgraph(command, *words, "--quiet", stdin=b"six\n").err
+
+
+def test_training_says_what_was_compiled_too(mgraph, monkeypatch, tmp_path: Path) -> None:
+    def train(trainer: nmt.Trainer) -> None:
+        """In place of minutes of training: one program."""
+        graph = ExpressionGraph()
+        graph.param("x", (2, 17, 3), inits.ones()) * 2
+        graph.backprop()
+
+    mgraph_ops.clear_programs()
+    monkeypatch.setattr(nmt.Trainer, "train", train)
+    words = ("train", "-m", str(tmp_path / "m.npz"), "-t", "en", "de", "-v", VOCAB, VOCAB)
+    *_, last = mgraph(*words).err.splitlines()
+    assert re.search(r"\] \[programs\] Compiled 1, read 0 from the compilation cache, in \d+\.\d\ds$", last)
+    assert "programs" not in mgraph(*words, "--quiet").err
+
+
+def test_programs_are_named_for_people(mgraph) -> None:
+    mgraph_ops.clear_programs()
+    said = mgraph("decode", *SMALL, "-b", "3", "--log-level", "debug", stdin=b"six\n").err
+    assert re.search(
+        r"\] beam search \(advance\): 1 sentence x 3 beams, 8 words, \d+ steps: traced in ", said
+    )
+    assert "BeamShape(" not in said
+
+
 def test_no_lines_in_no_lines_out(mgraph, tmp_path) -> None:
     (tmp_path / "empty").touch()
     assert mgraph("decode", *SMALL, "-i", str(tmp_path / "empty"), "--quiet") == Result(0, b"", "")

@@ -16,7 +16,7 @@ from nmt.compilation_cache import VARIABLE, default_folder, processor, prune
 ROOT = Path(__file__).parent.parent
 SETTINGS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 RUN = """
-import sys, jax, nmt
+import sys, jax, mgraph, nmt
 from nmt.numbers import model_dir
 heard = []
 jax.monitoring.register_event_listener(lambda event, **_: heard.append(event))
@@ -24,7 +24,8 @@ vocab = str(model_dir() / "vocab.spm")
 translator = nmt.Translator(str(model_dir() / "model.npz"), [vocab, vocab], beam_size=2)
 text = translator.translate(["forty-two"])
 found = [event.rsplit("/", 1)[1] for event in heard if "/compilation_cache/" in event]
-print(*text, found.count("cache_hits"), found.count("cache_misses"))
+stats = mgraph.compile_stats()
+print(*text, found.count("cache_hits"), found.count("cache_misses"), stats.misses, stats.read)
 """
 
 
@@ -46,9 +47,10 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
         )
         return done.stdout.split()
 
-    (first, hits, misses), (second, again, compiled) = run(), run()
+    (first, hits, misses, made, *first_read), (second, again, compiled, *wanted) = run(), run()
     assert first == second == "zweiundvierzig"
     assert (hits, compiled) == ("0", "0") and again == misses != "0"
+    assert first_read == ["0"] and wanted == [made, made] and made != "0"
     assert len([*tmp_path.glob("*/*-cache")]) == int(misses)
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.options import DECODE, SCORE, OptionError, Support
-from nmt.options.config import notices, parse
+from mgraph import ArgumentError, ExpressionGraph
+from nmt import load_model, load_vocab
+from nmt.options import DECODE, SCORE, TRAIN, OptionError, Support
+from nmt.options.config import notices, parse, read_config
 from nmt.options.help import help_text
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
@@ -200,6 +202,11 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
         ("output-approx-knn: [10, 100]", "--output-approx-knn is Marian's, and not supported yet"),
         ("- a\n- b", "does not hold options"),
         ("models: [a", "is not valid YAML"),
+        ("beam-size: " + "[" * 5000, "is not valid YAML: too many lists or maps in one another"),
+        ('models: ["a\\0.npz"]', "--models: expected text without a NUL character, got 'a\\x00.npz'"),
+        ('vocabs: ["a\\ud800"]', "bad.yml: --vocabs: expected text without half a surrogate pair"),
+        (f"mini-batch: {2**64}", f"bad.yml: --mini-batch takes a whole number of 64 bits, got {2**64}"),
+        ("normalize: 1e39", "bad.yml: --normalize takes a number, got '1e39'"),
         ("!!python/object/apply:os.system ['exit 1']", "does not hold options"),
     ],
 )
@@ -209,6 +216,19 @@ def test_errors_in_a_configuration_file(tmp_path: Path, content: str, reason: st
     with pytest.raises(OptionError) as error:
         decode(f"-c {path}")
     assert reason in str(error.value)
+
+
+def test_text_that_no_system_takes_is_refused_wherever_it_comes_from() -> None:
+    deep = "{a: " + "[" * 5000
+    with pytest.raises(OptionError, match="--custom-fallbacks takes options as"):
+        parse(TRAIN, ["-t", "a", "b", "--custom-fallbacks", deep])
+    with pytest.raises(OptionError, match="configuration file: expected text without a NUL character"):
+        read_config(DECODE, "a\0b")
+    with pytest.raises(OptionError, match="--models: expected text without a NUL character"):
+        DECODE.python_values({"models": "a\0b", "vocabs": ["s", "t"]})
+    for read in load_model, load_vocab, ExpressionGraph().load, ExpressionGraph().save:
+        with pytest.raises(ArgumentError, match=r"without a NUL character, got 'a\\x00b\.npz'"):
+            read("a\0b.npz")
 
 
 def test_an_empty_configuration_file(tmp_path: Path) -> None:

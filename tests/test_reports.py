@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import struct
 import sys
 
 import pytest
 
+from nmt.log import logging_as
 from nmt.options import OptionError
 from nmt.training.reports import Reports
 
@@ -61,6 +64,34 @@ def test_the_bar_shows_updates(capsys):
         reports.add("train", 6, {})
         reports.add("valid", 6, {})
     assert "6/10" in capsys.readouterr().err
+
+
+def on_screen(text: str) -> list[str]:
+    """The lines of a terminal that this was written to."""
+    lines = []
+    for line in text.split("\n"):
+        cells: list[str] = []
+        for part in line.split("\r"):
+            cells[: len(part)] = part
+        lines.append("".join(cells).rstrip())
+    return lines
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("quiet", [False, True])
+def test_bar_and_log_share_no_line(quiet, terminal, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    values = {"log_time_zone": "", "quiet": quiet, "log": "", "log_level": "info"}
+    with logging_as(values), Reports(NOTHING | {"progress": True}, 10, 4) as reports:
+        logging.getLogger("nmt.training").info("one")
+        reports.add("train", 6, {})
+        logging.getLogger("mgraph").warning("two")
+    *lines, bar, end = on_screen(capsys.readouterr().err)
+    assert "6/10" in bar and end == ""
+    if not terminal:
+        assert "4/10" in lines.pop(0)
+    assert [line.partition("] ")[2] for line in lines] == ([] if quiet else ["one", "[warn] two"])
+    assert all(re.fullmatch(r"\[[-0-9]{10} [:0-9]{8}\] .*", line) for line in lines)
 
 
 @pytest.mark.parametrize(

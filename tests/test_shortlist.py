@@ -106,6 +106,8 @@ def test_the_binary_file_is_marians(tmp_path: Path) -> None:
         (None, b"", 2000, "2320 bytes are expected, got 2000"),
         (50, b"\1", None, "checksum does not match"),
         (HEADER.size, b"\xff" * 8, None, "offsets are not in order"),
+        (16, (2**63).to_bytes(8, "little"), None, "first 9223372036854775808 and the best 5 words"),
+        (24, b"\xff" * 8, None, "first 20 and the best 18446744073709551615 words"),
         (2000, b"\xff\xff\0\0", None, "holds target word 65535, the model has 200"),
     ],
 )
@@ -121,9 +123,16 @@ def test_damaged_files_are_named(at: int | None, by: bytes, end: int | None, mes
     ("content", "values", "error", "message"),
     [
         (b"7 2 0.5 8", [], ShortlistError, "the last is cut off"),
-        (b"7 2 much", [], ShortlistError, "'target source probability' is expected, got '7 2 much'"),
+        (b"7 2 much", [], ShortlistError, "line 1: 'target source .* got '7 2 much'"),
         (b"7 2 0.5", ["many"], OptionError, "first and best are whole numbers"),
-        (b"7 2 0.5", ["-1"], OptionError, "at least 0, got -1 100"),
+        (b"7 2 0.5", ["-1"], OptionError, "at least 0, .* got -1 100"),
+        (b"7 2 0.5", ["9223372036854775808"], OptionError, "at most 2147483647, got 9223372036854775808 100"),
+        (b"7 2 0.5", ["1", "18446744073709551616"], OptionError, "at most 2147483647"),
+        (b"7 2 0.5", ["1", "2", "nan"], OptionError, "threshold is a number, got nan"),
+        (b"7 2 0.5\n\n7 2\n nan 7 2 1\n", [], ShortlistError, "lex: line 4: .* got '7 2 nan'"),
+        (b"7 2 0.5\r\n7 2 inf", [], ShortlistError, "line 2: .* got '7 2 inf'"),
+        (b"7 2 1e39", [], ShortlistError, "line 1: .* got '7 2 1e39'"),
+        (b"7 2 -0.5", [], ShortlistError, "probability from 0, got '7 2 -0.5'"),
         (b"7 2 0.5", ["1", "2", "3", "4"], OptionError, r"got also \['4'\]"),
     ],
 )

@@ -15,6 +15,7 @@ from ..leaves import ParamNode
 from ..types import Type, as_type
 from .binary_items import FLOAT32, read_bin, write_bin
 from .items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
+from .paths import path_text
 from .safetensors import read_items_of_safetensors, write_items_as_safetensors
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _type_order(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _by_suffix(path: Path, choices: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    name = os.fspath(path)
+    name = path_text(path)
     for suffix, choice in choices.items():
         if name.endswith(suffix):
             return choice

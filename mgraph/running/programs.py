@@ -24,6 +24,7 @@ from jax.extend.core import get_opaque_trace_state
 from ..device import platform_of
 from ..errors import ArgumentError
 from ..platforms import Options, compiler_wishes
+from .forks import check_process
 
 log = logging.getLogger("mgraph.programs")
 
@@ -53,6 +54,8 @@ class CompileStats:
     """Runs for which nothing was compiled."""
     misses: int = 0
     """Compilations: of a new program, or of one that was held for another placement or setting of JAX."""
+    read: int = 0
+    """How many of these JAX had compiled before and read from its cache in a folder."""
     evictions: int = 0
     trace_seconds: float = 0.0
     """Time spent in turning recorded structures into JAX programs."""
@@ -65,6 +68,7 @@ class CompileStats:
             self,
             hits=self.hits - other.hits,
             misses=self.misses - other.misses,
+            read=self.read - other.read,
             evictions=self.evictions - other.evictions,
             trace_seconds=self.trace_seconds - other.trace_seconds,
             compile_seconds=self.compile_seconds - other.compile_seconds,
@@ -76,17 +80,19 @@ class _Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.hits = self.misses = self.evictions = 0
+        self.hits = self.misses = self.read = self.evictions = 0
         self.trace_seconds = self.compile_seconds = 0.0
 
     def hit(self) -> None:
         with self._lock:
             self.hits += 1
 
-    def missed(self, label: str, traced: float, compiled: float) -> None:
-        log.debug("compiled %s: traced in %.2f s, compiled in %.2f s", label, traced, compiled)
+    def missed(self, label: str, traced: float, compiled: float, read: bool) -> None:
+        how = "read from the cache" if read else "compiled"
+        log.debug("%s: traced in %.2f s, %s in %.2f s", label, traced, how, compiled)
         with self._lock:
             self.misses += 1
+            self.read += read
             self.trace_seconds += traced
             self.compile_seconds += compiled
 
@@ -100,6 +106,7 @@ class _Thread(threading.local):
 
     function: Callable[..., Any] | None = None
     compilations = 0
+    reads = 0
     compile_seconds = 0.0
 
 
@@ -113,7 +120,13 @@ def _note(event: str, duration_secs: float, **_: Any) -> None:
         _THREAD.compile_seconds += duration_secs
 
 
+def _note_read(event: str, **_: Any) -> None:
+    if event == "/jax/compilation_cache/cache_hits":
+        _THREAD.reads += 1
+
+
 jax.monitoring.register_event_duration_secs_listener(_note)
+jax.monitoring.register_event_listener(_note_read)
 
 
 class Program:
@@ -157,7 +170,7 @@ class Program:
         with self._preparing:
             if self._jitted is not None:
                 return False
-            start = time.perf_counter()
+            reads, start = _THREAD.reads, time.perf_counter()
             wishes = compiler_wishes(platform_of(self._device))
             jitted = self._jit(wishes)
             lowered = self._within(jitted.lower, function, args)
@@ -170,7 +183,9 @@ class Program:
                 log.debug("%s: without %s: %s", self.label, dict(wishes), str(error).partition("\n")[0])
                 jitted = self._jit({})
                 self._within(lambda: jitted.lower(*args).compile(), function, ())
-            self._tally.missed(self.label, middle - start, time.perf_counter() - middle)
+            self._tally.missed(
+                self.label, middle - start, time.perf_counter() - middle, _THREAD.reads > reads
+            )
             self._jitted = jitted
             return True
 
@@ -182,13 +197,15 @@ class Program:
         return jax.jit(traced, donate_argnums=self._donated, compiler_options=dict(options) or None)
 
     def _counted(self, call: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        before, seconds, start = _THREAD.compilations, _THREAD.compile_seconds, time.perf_counter()
+        before, seconds, reads = _THREAD.compilations, _THREAD.compile_seconds, _THREAD.reads
+        start = time.perf_counter()
         result = self._within(call, function, args)
         if _THREAD.compilations == before:
             self._tally.hit()
         else:
             compiled = _THREAD.compile_seconds - seconds
-            self._tally.missed(self.label, time.perf_counter() - start - compiled, compiled)
+            traced = time.perf_counter() - start - compiled
+            self._tally.missed(self.label, traced, compiled, _THREAD.reads > reads)
         return result
 
     def _within(self, call: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -229,7 +246,11 @@ class ProgramCache:
         wide: bool = False,
         donated: tuple[int, ...] = (),
     ) -> Program:
-        """The program of ``key``, which says what is computed; the other arguments are ``Program``'s."""
+        """The program of ``key``, which says what is computed; the other arguments are ``Program``'s.
+
+        ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
+        """
+        check_process()
         full = key, device, wide, donated
         with self._lock:
             program = self._programs.get(full)
@@ -249,6 +270,7 @@ class ProgramCache:
             capacity,
             tally.hits,
             tally.misses,
+            tally.read,
             tally.evictions,
             tally.trace_seconds,
             tally.compile_seconds,

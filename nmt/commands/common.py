@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from mgraph import __version__
+from mgraph import CompileStats, __version__, compile_stats
 from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt.options import Command, Option, OptionError
 from nmt.options.about import about
@@ -51,6 +51,17 @@ def greet(command: Command, argv: Sequence[str], values: Mapping[str, Any]) -> N
     logger.info("[mgraph] %s %s %s", __version__, command.name, shlex.join(argv))
     for notice in notices(command, values):
         logger.warning("%s", notice)
+
+
+def report_programs(before: CompileStats) -> None:
+    """Log what was compiled since ``before`` was taken; seconds are those of all threads together."""
+    done = compile_stats() - before
+    logger.info(
+        "[programs] Compiled %d, read %d from the compilation cache, in %.2fs",
+        done.misses - done.read,
+        done.read,
+        done.trace_seconds + done.compile_seconds,
+    )
 
 
 def asks_for_help(command: Command, argv: Sequence[str]) -> bool:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from nmt.commands.common import asks_for_help, greet, require_distinct, started, write
+from mgraph import compile_stats
+from nmt.commands.common import asks_for_help, greet, report_programs, require_distinct, started, write
 from nmt.data.lines import open_input, open_output
 from nmt.log import logging_as
 from nmt.options import DECODE, require_files, require_readable, require_writable
@@ -32,7 +33,7 @@ def run(argv: Sequence[str]) -> int | None:
         from nmt.translator import Translator, check_decoding
 
         check_decoding(values)
-        began = time.perf_counter()
+        began, programs = time.perf_counter(), compile_stats()
         translator = Translator(**started(DECODE, values))
         translator.require_inputs(len(values["input"]))
         inputs = [files.enter_context(open_input(path)) for path in values["input"]]
@@ -42,5 +43,6 @@ def run(argv: Sequence[str]) -> int | None:
                 best = translator.format_best(translation)
                 logger.info("Best translation %d : %s", translation.line, best)
             write(output, translator.format(translation))
+        report_programs(programs)
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)
     return None

@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from nmt.commands.common import asks_for_help, greet, require_distinct, started, write
+from mgraph import compile_stats
+from nmt.commands.common import asks_for_help, greet, report_programs, require_distinct, started, write
 from nmt.data.lines import open_input, open_output
 from nmt.log import logging_as
 from nmt.options import SCORE, OptionError, require_files, require_readable, require_writable
@@ -38,7 +39,7 @@ def run(argv: Sequence[str]) -> int | None:
         from nmt.scorer import Scorer, Total, check_scoring
 
         check_scoring(values)
-        began = time.perf_counter()
+        began, programs = time.perf_counter(), compile_stats()
         scorer = Scorer(**started(SCORE, values))
         total = Total()
         with ExitStack() as stack:
@@ -56,5 +57,6 @@ def run(argv: Sequence[str]) -> int | None:
             )
             if values["summary"]:
                 write(output, total.summary(values["summary"]))
+        report_programs(programs)
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)
     return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from nmt.commands.common import asks_for_help, greet
+from mgraph import compile_stats
+from nmt.commands.common import asks_for_help, greet, report_programs
 from nmt.log import logging_as
 from nmt.options import TRAIN
 from nmt.options.config import parse
@@ -24,7 +25,7 @@ def run(argv: Sequence[str]) -> int | None:
         greet(TRAIN, argv, values)
         from nmt.trainer import Trainer
 
-        trainer = Trainer(values)
+        trainer, programs = Trainer(values), compile_stats()
         if values["sigterm"] == "save-and-exit":
             before = signal.signal(signal.SIGTERM, lambda number, frame: trainer.stop())
         try:
@@ -32,4 +33,5 @@ def run(argv: Sequence[str]) -> int | None:
         finally:
             if values["sigterm"] == "save-and-exit":
                 signal.signal(signal.SIGTERM, before)
+        report_programs(programs)
     return TERMINATED if trainer.stopped else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
@@ -60,9 +61,10 @@ class Rows:
 
     def sample(self, size: int) -> list[Numbered]:
         """Some rows in the order of the files: the first `size`, or if they are shuffled, from everywhere."""
+        size = min(size, sys.maxsize)  # more islice does not take
         if self.shuffled:
             step = max(1, self._text.size().rows // size)
-            return list(islice(enumerate(self._text.rows()), 0, step * size, step))
+            return list(islice(enumerate(self._text.rows()), 0, min(step * size, sys.maxsize), step))
         rows = self._text.rows()
         first = list(islice(rows, size))
         if self._text.is_stream:  # they cannot be read again

@@ -137,7 +137,7 @@ def _sorted(samples: list[Sample], order: str) -> list[Sample]:
 def _cut(samples: list[Sample], size: int, words: int) -> Iterator[list[Sample]]:
     if not words:
         stream = iter(samples)
-        while batch := list(islice(stream, size)):
+        while batch := list(islice(stream, min(size, len(samples)))):
             yield batch
         return
     batch, count = [], 0

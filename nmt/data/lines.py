@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from mgraph.errors import ArgumentError
+from mgraph.files.paths import path_text
 
 STANDARD_INPUT = ("stdin", "-")
 STANDARD_OUTPUT = ("stdout", "-")
@@ -68,6 +69,7 @@ def tab_fields(line: bytes, number: int) -> list[bytes]:
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
     """A file to read bytes from; ``stdin`` or ``-`` is standard input, ``*.gz`` is unpacked."""
+    path = path_text(path)
     if path in STANDARD_INPUT:
         yield sys.stdin.buffer
     elif path.endswith(".gz"):

@@ -11,9 +11,12 @@ from typing import Any, NoReturn
 
 import yaml
 
+from mgraph.errors import ArgumentError
+from mgraph.files.paths import path_text
 from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt.options.aliases import Given, Source
 from nmt.options.option import Command, Option, OptionError, Support, nearest
+from nmt.yaml_reading import words_of
 
 PATHS = """
 model models pretrained-model train-sets vocabs embedding-vectors valid-sets valid-script-path valid-log
@@ -79,8 +82,10 @@ def read_config(command: Command, path: str, interpolate: bool = False) -> dict[
     as the option wants it, so that ``no``, ``1e-1`` and ``none`` mean what they mean to Marian.
     """
     try:
-        with open(path, encoding="utf-8") as stream:
-            content = yaml.load(stream, yaml.BaseLoader) or {}
+        with open(path_text(path), encoding="utf-8") as stream:
+            content = words_of(stream) or {}
+    except ArgumentError as error:
+        raise OptionError(f"configuration file: {error}") from None
     except OSError as error:
         raise OptionError(f"cannot read configuration file {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import yaml
 
-from mgraph.errors import MGraphError
+from mgraph.errors import ArgumentError, MGraphError
+from mgraph.files.paths import path_text
 from nmt.options.aliases import Alias, Given, Source, expanded
+from nmt.yaml_reading import words_of
 
 TRUE = ("true", "on", "yes", "1")
 FALSE = ("false", "off", "no", "0")
+MOST_WHOLE = (1 << 64) - 1
+MOST_REAL = float(np.finfo(np.float32).max)
+"""The largest numbers that Marian knows."""
 
 
 class OptionError(MGraphError, ValueError):
@@ -88,12 +93,16 @@ class Option:
                 raise OptionError(f"--{self.name} is true or false, got '{word}'")
             return word.lower() in TRUE
         try:
-            value = self.kind(word)
-            if self.kind is float and not math.isfinite(value):
+            value = self.kind(path_text(word))
+            if self.kind is float and not abs(value) <= MOST_REAL:
                 raise ValueError
+        except ArgumentError as error:
+            raise OptionError(f"--{self.name}: {error}") from None
         except ValueError:
             expected = "a whole number" if self.kind is int else "a number"
             raise OptionError(f"--{self.name} takes {expected}, got '{word}'") from None
+        if self.kind is int and abs(value) > MOST_WHOLE:
+            raise OptionError(f"--{self.name} takes a whole number of 64 bits, got {word}")
         if self.least is not None and not value >= self.least:
             raise OptionError(f"--{self.name} must be at least {self.least}, got {word}")
         if self.choices and value and value not in self.choices:
@@ -219,11 +228,11 @@ def _word(value: object) -> str:
 def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
     """``{name: value, ...}`` in YAML, each word as it stands there."""
     try:
-        found = yaml.load(text, yaml.BaseLoader)
+        found = words_of(text)
     except yaml.YAMLError:
         found = None
     if not isinstance(found, dict):
-        raise OptionError(f"--{name} takes options as {{name: value, ...}}, got '{text}'")
+        raise OptionError(f"--{name} takes options as {{name: value, ...}}, got '{text:.80}'")
     return found
 
 

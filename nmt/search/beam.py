@@ -92,6 +92,16 @@ class BeamShape:
     attention: bool
     rules: Rules
 
+    def __str__(self) -> str:
+        """``64 sentences x 6 beams, 32 words, 24 steps``, for the log."""
+        parts = [
+            f"{self.batch} sentence{'s' * (self.batch > 1)} x {self.beam} beam{'s' * (self.beam > 1)}",
+            f"{' and '.join(map(str, self.lengths)) or 'no'} words",
+            f"{self.capacity} steps",
+        ]
+        parts += [f"shortlists of {self.candidates}"] * bool(self.candidates) + ["attention"] * self.attention
+        return ", ".join(parts)
+
     @property
     def smaller_batch(self) -> int:
         """The batch to go on with when no more sentences are left: about a third of this one. Each is a

@@ -239,7 +239,7 @@ class BeamSearch:
         models = tuple(model.key for model in self.models)
         leaves, structure = jax.tree.flatten(arguments)
         shapes = structure, *(a.shape for a in leaves)
-        label = f"beam search, {name}: {shape}"
+        label = f"beam search ({name}): {shape}"
         key = ("beam search", name, models, shape, shapes)
         donated = (5,) if name == "advance" else ()
         return PROGRAMS.get(key, label, donated=donated).run(function, *arguments)

@@ -6,10 +6,12 @@ byte for byte as ``marian-conv --shortlist`` does.
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -26,6 +28,8 @@ MULTIPLE = 8
 """Marian fills a sentence's candidates up to a multiple of this, and the added words take part."""
 ADDED = 0x9E3779B9
 ALL_BITS = (1 << 64) - 1
+MOST_WORDS = (1 << 31) - 1
+"""That a vocabulary can have; ids are int32."""
 
 
 class ShortlistError(MGraphError, ValueError):
@@ -146,14 +150,21 @@ def read_text(
         raise ShortlistError(f"{path}: triples 'target source probability' are expected, the last is cut off")
     source_ids, target_ids = _Ids(source_vocab), _Ids(target_vocab)
     pairs: dict[tuple[int, int], np.float32] = {}
-    for target, source, number in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
+    triples = zip(fields[::3], fields[1::3], fields[2::3], strict=True)
+    for row, (target, source, number) in enumerate(triples):
         if source == b"NULL" or target == b"NULL":
             continue
         try:
-            probability = np.float32(number)
+            with np.errstate(over="ignore"):
+                probability = np.float32(number)
         except ValueError:
+            probability = np.float32("nan")
+        if not 0 <= probability < np.inf:
             text = b" ".join((target, source, number)).decode("utf-8", "replace")
-            raise ShortlistError(f"{path}: 'target source probability' is expected, got '{text}'") from None
+            raise ShortlistError(
+                f"{path}: line {_line(data, 3 * row + 2)}: 'target source probability' is expected, with a "
+                f"probability from 0, got '{text}'"
+            )
         pair = source_ids[source], target_ids[target]
         if converting:
             probability = max(probability, pairs.get(pair, np.float32(0)))
@@ -161,6 +172,12 @@ def read_text(
     least = np.float32(threshold)
     kept = {pair: p for pair, p in pairs.items() if p > least or (converting and p == least)}
     return _lexicon(kept, len(source_vocab), first, best)
+
+
+def _line(data: bytes, field: int) -> int:
+    """The number, from 1, of the line in which a field stands, of all counted from 0."""
+    counts = accumulate(len(line.split()) for line in data.split(b"\n"))
+    return next(number for number, count in enumerate(counts, 1) if count > field)
 
 
 class _Ids(dict[bytes, int]):
@@ -203,6 +220,11 @@ def read_binary(data: bytes, path: str, size: int, *, check: bool = True) -> Lex
         raise ShortlistError(f"{path}: by its header {expected} bytes are expected, got {len(data)}")
     if check and checksum != _checksum(data):
         raise ShortlistError(f"{path}: the checksum does not match, so the file is damaged")
+    if max(first, best) > MOST_WORDS:
+        raise ShortlistError(
+            f"{path}: by its header the first {first} and the best {best} words are candidates; expected at "
+            f"most {MOST_WORDS}, so the file is damaged"
+        )
     offsets = np.frombuffer(data, "<u8", offsets_size, HEADER.size)
     words = np.frombuffer(data, "<u4", words_size, HEADER.size + 8 * offsets_size)
     if not offsets_size or offsets[-1] != words_size or np.any(offsets[:-1] > offsets[1:]):
@@ -240,8 +262,12 @@ def _limits(words: Sequence[str]) -> tuple[int, int, float]:
         raise OptionError(
             f"--shortlist: first and best are whole numbers, threshold is a number; got {' '.join(given)}"
         ) from None
-    if first < 0 or best < 0:
-        raise OptionError(f"--shortlist: first and best are at least 0, got {first} {best}")
+    if min(first, best) < 0 or max(first, best) > MOST_WORDS:
+        raise OptionError(
+            f"--shortlist: first and best are at least 0, and at most {MOST_WORDS}, got {first} {best}"
+        )
+    if not math.isfinite(threshold):
+        raise OptionError(f"--shortlist: threshold is a number, got {given[2]}")
     return first, best, threshold
 
 

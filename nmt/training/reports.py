@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import math
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
+from nmt.log import ROOMS
 from nmt.options import OptionError, require_folder, require_writable
+
+LINE_SECONDS = 10.0
+"""Between bars in a file."""
 
 Figures = Mapping[str, float | int | str]
 
@@ -67,20 +72,54 @@ class TensorBoard:
 class ProgressBar:
     """Updates so far on stderr (``--progress``); needs the package tqdm.
 
+    On a terminal the bar makes way for lines of the log; elsewhere it is a line now and then.
+
     total: updates after which training ends; None if other things end it.
     """
 
     def __init__(self, total: int | None, done: int) -> None:
-        self._bar = package("tqdm", "progress").tqdm(
-            total=total, initial=done, unit="update", file=sys.stderr
-        )
+        tqdm = package("tqdm", "progress").tqdm
+        self._stack = ExitStack()
+        if sys.stderr.isatty():
+            from tqdm.contrib.logging import logging_redirect_tqdm
+
+            bar = tqdm(total=total, initial=done, unit="update", file=sys.stderr)
+            self._stack.enter_context(logging_redirect_tqdm(_shown_beside()))
+        else:
+            lines: Any = _Lines(sys.stderr)
+            bar = tqdm(total=total, initial=done, unit="update", file=lines, mininterval=LINE_SECONDS)
+        self._bar = self._stack.enter_context(bar)
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
         if kind == "train":
             self._bar.update(update - self._bar.n)
 
     def close(self) -> None:
-        self._bar.close()
+        self._stack.close()
+
+
+class _Lines:
+    """A file for bars, each of which becomes a line of a stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        if text.strip():
+            self._stream.write(text.strip() + "\n")
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def _shown_beside() -> list[logging.Logger]:
+    """The loggers whose lines go to stderr, where the bar is."""
+    loggers = [logging.getLogger(name) for name in ("", *ROOMS)]
+    return [
+        logger
+        for logger in loggers
+        if any(isinstance(h, logging.StreamHandler) and h.stream is sys.stderr for h in logger.handlers)
+    ]
 
 
 def package(name: str, option: str) -> Any:

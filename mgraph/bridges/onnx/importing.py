@@ -51,7 +51,7 @@ def import_onnx(
         )
     reader = Reader(graph, {**VALUES, **PLACES}, opset)
     listed = {p.key: p.value for p in model.metadata_props}.get(PARAMETERS)
-    parameters = None if listed is None else set(json.loads(listed))
+    parameters = None if listed is None else _names(listed, path)
     for tensor in model.graph.initializer:
         reader.values[tensor.name] = _initializer(graph, reader, tensor, parameters)
     wanted = [info for info in model.graph.input if info.name not in reader.values]
@@ -60,6 +60,14 @@ def import_onnx(
         reader.values[info.name] = _input(reader, info, given[info.name])
     reader.run(model.graph.node)
     return {info.name: reader.node(reader.values[info.name]) for info in model.graph.output}
+
+
+def _names(listed: str, path: str | os.PathLike[str]) -> set[str]:
+    """The names of parameters, as ``export_onnx`` lists them."""
+    try:
+        return set(json.loads(listed))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BridgeError(f"import_onnx: {path}: {PARAMETERS}: no list of names: {error}") from None
 
 
 def _loaded(path: str) -> Any:

@@ -14,6 +14,7 @@ from mgraph.errors import MGraphError
 from nmt.options.option import OptionError
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Progress, progress
+from nmt.yaml_reading import words_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
 _NEEDED = ("epochs", "batches", "batches-epoch", "samples", "eta")
@@ -52,7 +53,7 @@ def read_state(text: str, where: str) -> TrainingState:
     is there.
     """
     try:
-        found = yaml.load(text, Loader=yaml.BaseLoader)
+        found = words_of(text)
     except yaml.YAMLError as error:
         raise TrainingStateError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(found, dict):
@@ -96,7 +97,10 @@ def _float(text: Any) -> float:
 def _count(text: Any) -> int:
     if not isinstance(text, str) or not re.fullmatch("[0-9]+", text):
         raise ValueError
-    return int(text)
+    number = int(text)
+    if number >= 1 << 64:
+        raise ValueError
+    return number
 
 
 def _flag(text: Any) -> bool:

@@ -1,0 +1,20 @@
+"""Names of files, as a caller gives them."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import ArgumentError
+
+
+def path_text(path: str | os.PathLike[str]) -> str:
+    """The path as text. ``ArgumentError`` for text that no operating system takes: with a NUL character, or
+    with half a surrogate pair."""
+    text = os.fspath(path)
+    try:
+        encoded = os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ArgumentError(f"expected text without half a surrogate pair, got {text!r}") from None
+    if b"\0" in encoded:
+        raise ArgumentError(f"expected text without a NUL character, got {text!r}")
+    return text

@@ -1,0 +1,73 @@
+"""From a command line to a sub-command and its exit code: Marian's programs, with Marian's options."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from jax.errors import JaxRuntimeError
+
+from mgraph import MGraphError, __version__
+from nmt.commands import NAMES
+from nmt.data.lines import silence_standard_output
+from nmt.options import OptionError, nearest
+
+USAGE_ERROR = 2
+RUN_TIME_ERROR = 1
+PIPE_CLOSED = 141  # what a shell reports for a program that SIGPIPE ended
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the sub-command that `argv` (of the process if None) begins with, and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = words[0] if words else ""
+    if name in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if name == "--version":
+        print(f"mgraph {__version__}")
+        return 0
+    if name not in NAMES:
+        what = f"unknown command {nearest(name, NAMES, prefix='')}" if name else "which command?"
+        print(f"mgraph: error: {what} (commands: {', '.join(NAMES)})", file=sys.stderr)
+        return USAGE_ERROR
+    try:
+        return _module(name).run(words[1:]) or 0
+    except OptionError as error:
+        return _failed(name, str(error), USAGE_ERROR)
+    except BrokenPipeError:
+        silence_standard_output()
+        return PIPE_CLOSED
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return _failed(name, f"{error.filename}: {reason}" if error.filename else reason)
+    except MGraphError as error:
+        return _failed(name, str(error))
+    except JaxRuntimeError as error:
+        return _failed(name, str(error).partition("\n")[0])
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"nmt.commands.{name}")
+
+
+def _failed(name: str, reason: str, code: int = RUN_TIME_ERROR) -> int:
+    print(f"mgraph {name}: error: {' '.join(reason.split())}", file=sys.stderr)
+    return code
+
+
+def _overview() -> str:
+    entries = [
+        f"  {name:10}  {(_module(name).__doc__ or '').partition(': ')[2].splitlines()[0]}" for name in NAMES
+    ]
+    return "\n".join(
+        [
+            "usage: mgraph COMMAND [options]",
+            "",
+            *entries,
+            "",
+            "mgraph COMMAND --help lists the options of a command",
+        ]
+    )
