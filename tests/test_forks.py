@@ -84,7 +84,9 @@ forked(lambda: next(begun))
 forked(lambda: translator.translate(["one"]))
 forked(lambda: Translator(model, [vocab, vocab]).translate(["one"]))
 forked(lambda: scorer.score(["one"], ["eins"]))
-forked(lambda: Trainer(model=folder + "/m.npz", train_sets=["a", "b"], vocabs=[vocab, vocab]).train())
+text = folder + "/text"
+open(text, "w").write("one\\n")
+forked(lambda: Trainer(model=folder + "/m.npz", train_sets=[text, text], vocabs=[vocab, vocab]).train())
 """
     first, *lines = run(code, str(MODEL / "model.npz"), str(MODEL / "vocab.spm"), str(tmp_path))
     assert first == "eins"
