@@ -15,6 +15,7 @@ import pytest
 from nmt import Trainer
 from nmt.training.checkpoints.progress_file import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
+from nmt.training.processes import Agreement, Processes
 from nmt.training.update import UpdateResult
 
 TEXT = Path(__file__).parent / "data" / "traces" / "text"
@@ -133,6 +134,23 @@ def test_a_training_that_is_stopped_begins_no_update(device: Device, tmp_path: P
     assert max(device.counts) == 2
     state = (tmp_path / "m.npz.progress.yml").read_text()
     assert read_state(state, "m.npz").batches == 5
+
+
+def test_what_another_process_wants_counts_at_the_next_batch() -> None:
+    class Two(Processes):
+        """This process and one that wants something."""
+
+        def __init__(self) -> None:
+            self.count = 2
+
+        def gathered(self, row: np.ndarray) -> Any:
+            return np.stack([row, np.array(True)])
+
+    agreement = Agreement(Two(), lambda: False)
+    agreement.ask()
+    assert not agreement()
+    agreement.ask()
+    assert agreement()
 
 
 @pytest.fixture
