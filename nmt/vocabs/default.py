@@ -138,8 +138,8 @@ def _report_size(path: str, size: int, dim: int, owner: str) -> None:
         return
     logger.warning(
         "[data] WRONG VOCABULARY? %s has %s ids, but %s has %s (dim-vocabs): %s. Unless the model was "
-        "trained with this vocabulary and --dim-vocabs %d, what comes out is nonsense; give --vocabs the files "
-        "that it was trained with",
+        "trained with this vocabulary and --dim-vocabs %d, what comes out is nonsense; give --vocabs the "
+        "files that it was trained with",
         path,
         f"{size:,}",
         owner,
