@@ -93,7 +93,7 @@ WRONG = {
     f"{TEXTS} --tempdir no": "--tempdir no: there is no such directory",
     f"{TEXTS} --log-json no/log": "no/log: No such file or directory; there is no folder no (--log-json)",
     f"{TEXTS} --tensorboard a.de": "a.de: Not a directory (--tensorboard)",
-    f"{TEXTS} --custom-fallbacks {{after:3x}}": "--custom-fallbacks",
+    f"{TEXTS} --custom-fallbacks '{{after: 3x}}'": "--after: expected a whole number",
     f"{VALID} --custom-fallbacks '{{valid-metrics: blue}}'": "unknown metric blue; did you mean bleu?",
     f"{DECODE} -i no": "no: No such file or directory (--input)",
     f"{DECODE} -i dir": "dir: Is a directory (--input)",

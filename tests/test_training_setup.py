@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from nmt.training.embeddings import WordVectorsError, embedding_tables, read_vec
 from nmt.training.schedule.state import TrainingState
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
 from nmt.vocab import ClassVocab, SentencePieceVocab, VocabError
+from nmt.vocabs.creation import word_vocab
 
 DATA = Path(__file__).parent / "data" / "checkpoint"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/model.npz"))
@@ -68,6 +70,19 @@ def test_vocabularies_that_exist_are_read(folder: Path) -> None:
     assert cut.dim_vocabs == (5, 20)
     assert len(cut.vocabs[0]) == 5
     assert not list(folder.iterdir())
+
+
+def test_a_vocabulary_that_another_training_makes_meanwhile_counts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def counted(lines: Iterable[bytes], size: int) -> bytes:
+        (folder / "s.yml").write_text("</s>: 0\n<unk>: 1\nother: 2\n")
+        return word_vocab(lines, size)
+
+    monkeypatch.setattr("nmt.vocabs.creation.word_vocab", counted)
+    found = load_or_create_vocabs(values(vocabs=("s.yml", "s.yml")))
+    assert found.vocabs[0]["other"] == 2
+    assert "s.yml was made by another process meanwhile, and is what counts" in caplog.text
 
 
 def test_vocabularies_beside_the_text(folder: Path) -> None:

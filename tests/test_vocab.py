@@ -182,9 +182,7 @@ def test_cut_and_padded(caplog: pytest.LogCaptureFixture) -> None:
     assert len(read_default(data, "v.yml", 4, owner="m.npz")) == 4 and not caplog.records
 
 
-@pytest.mark.parametrize(
-    ("dim", "effect"), [(3, "words with ids from 3 on"), (9, "the ids from 4 on have no")]
-)
+@pytest.mark.parametrize(("dim", "effect"), [(3, "words with ids from 3"), (9, "the ids from 4 on have no")])
 def test_a_size_that_was_asked_for_is_no_surprise(
     dim: int, effect: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -163,15 +163,20 @@ def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[st
     first = next((line for line in lines if line.strip()), None)
     if first is None:
         raise OptionError(f"--train-sets: there is no word to make {path} of in {', '.join(texts)}")
-    create_vocab(
-        path,
-        chain([first], lines),
-        size,
-        input_type=streams[0].input_type,
-        options=values["sentencepiece_options"],
-        max_lines=values["sentencepiece_max_lines"],
-        seed=values["seed"],
-    )
+    try:
+        create_vocab(
+            path,
+            chain([first], lines),
+            size,
+            input_type=streams[0].input_type,
+            options=values["sentencepiece_options"],
+            max_lines=values["sentencepiece_max_lines"],
+            seed=values["seed"],
+        )
+    except VocabError:
+        if not os.path.exists(path):
+            raise
+        logger.warning("[data] %s was made by another process meanwhile, and is what counts", path)
 
 
 def _lines(text: str, fields: Sequence[int]) -> Iterator[bytes]:

@@ -119,8 +119,7 @@ def create_vocab(
     Raises VocabError for a file that exists, or one whose name says that it holds something else.
     """
     name = os.fspath(path)
-    if os.path.exists(name):
-        raise VocabError(f"{name}: exists, and a vocabulary is never overwritten")
+    _require_none(name)
     check_new_vocab(name, options)
     text = (as_bytes(line) for line in lines)
     if name.endswith(".spm"):
@@ -129,8 +128,14 @@ def create_vocab(
         data = class_vocab(text, name, max_size)
     else:
         data = word_vocab(text, max_size)
+    _require_none(name)  # reading the text may take long, and another process may make the same file
     with replacing(name) as stream:
         stream.write(data)
+
+
+def _require_none(path: str) -> None:
+    if os.path.exists(path):
+        raise VocabError(f"{path}: exists, and a vocabulary is never overwritten")
 
 
 def check_new_vocab(path: str, options: str = "") -> None:
