@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from nmt import yaml_text
 from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt.options.aliases import Given, Source
 from nmt.options.option import Command, Option, OptionError, Support, nearest
@@ -80,7 +81,7 @@ def read_config(command: Command, path: str, interpolate: bool = False) -> dict[
     """
     try:
         with open(path, encoding="utf-8") as stream:
-            content = yaml.load(stream, yaml.BaseLoader) or {}
+            content = yaml_text.read(stream.read(yaml_text.MAX_CHARACTERS + 1)) or {}
     except OSError as error:
         raise OptionError(f"cannot read configuration file {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from mgraph.errors import MGraphError
+from nmt import yaml_text
 from nmt.options.aliases import Alias, Given, Source, expanded
 
 TRUE = ("true", "on", "yes", "1")
@@ -219,7 +220,7 @@ def _word(value: object) -> str:
 def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
     """``{name: value, ...}`` in YAML, each word as it stands there."""
     try:
-        found = yaml.load(text, yaml.BaseLoader)
+        found = yaml_text.read(text)
     except yaml.YAMLError:
         found = None
     if not isinstance(found, dict):

@@ -7,14 +7,15 @@ byte for byte as ``marian-conv --shortlist`` does.
 from __future__ import annotations
 
 import os
+import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mgraph.errors import MGraphError
-from nmt.data.lines import open_input
+from nmt.data.lines import read_whole
 from nmt.options import OptionError
 from nmt.vocabs.base import Vocab
 
@@ -26,6 +27,7 @@ MULTIPLE = 8
 """Marian fills a sentence's candidates up to a multiple of this, and the added words take part."""
 ADDED = 0x9E3779B9
 ALL_BITS = (1 << 64) - 1
+_WORD = re.compile(rb"\S+")
 
 
 class ShortlistError(MGraphError, ValueError):
@@ -99,8 +101,7 @@ def load_shortlist(
     for values that are no numbers; OSError for a file that cannot be read.
     """
     path, *rest = values
-    with open_input(path) as stream:
-        data = stream.read()
+    data = read_whole(path)
     if len(data) >= 8 and int.from_bytes(data[:8], "little") == MAGIC:
         lexicon = read_binary(data, path, size, check=_flag(rest))
     elif path.endswith(".bin"):
@@ -116,8 +117,7 @@ def convert_shortlist(
 ) -> None:
     """Write the text that ``values``, those of the option ``--shortlist``, name as the binary ``target``."""
     path, *rest = values
-    with open_input(path) as stream:
-        data = stream.read()
+    data = read_whole(path)
     limits = _limits(rest)
     write_binary(target, read_text(data, path, source_vocab, target_vocab, *limits, converting=True))
 
@@ -141,12 +141,9 @@ def read_text(
     pairs counts, and a probability at the threshold is enough (there Marian compares the threshold with the
     word's id instead, which shows only above 0).
     """
-    fields = data.split()
-    if len(fields) % 3:
-        raise ShortlistError(f"{path}: triples 'target source probability' are expected, the last is cut off")
     source_ids, target_ids = _Ids(source_vocab), _Ids(target_vocab)
     pairs: dict[tuple[int, int], np.float32] = {}
-    for target, source, number in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
+    for target, source, number in _triples(data, path):
         if source == b"NULL" or target == b"NULL":
             continue
         try:
@@ -161,6 +158,18 @@ def read_text(
     least = np.float32(threshold)
     kept = {pair: p for pair, p in pairs.items() if p > least or (converting and p == least)}
     return _lexicon(kept, len(source_vocab), first, best)
+
+
+def _triples(data: bytes, path: str) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """The words of a text, three at a time; as a list they would take ten times the memory of the text."""
+    words = (match[0] for match in _WORD.finditer(data))
+    for first in words:
+        second, third = next(words, None), next(words, None)
+        if second is None or third is None:
+            raise ShortlistError(
+                f"{path}: triples 'target source probability' are expected, the last is cut off"
+            )
+        yield first, second, third
 
 
 class _Ids(dict[bytes, int]):

@@ -11,6 +11,7 @@ import numpy as np
 import yaml
 
 from mgraph.errors import MGraphError
+from nmt import yaml_text
 from nmt.options.option import OptionError
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Progress, progress
@@ -52,7 +53,7 @@ def read_state(text: str, where: str) -> TrainingState:
     is there.
     """
     try:
-        found = yaml.load(text, Loader=yaml.BaseLoader)
+        found = yaml_text.read(text)
     except yaml.YAMLError as error:
         raise TrainingStateError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(found, dict):
