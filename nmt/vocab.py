@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nmt.data.lines import open_input
+from nmt.data.lines import read_whole
 from nmt.vocabs.base import ASKED as ASKED
 from nmt.vocabs.base import Vocab as Vocab
 from nmt.vocabs.base import VocabError as VocabError
@@ -78,8 +78,7 @@ def load_segmented(
 
 def read_file(path: str) -> bytes:
     """The bytes of a vocabulary file; VocabError if there are too many."""
-    with open_input(path) as stream:
-        data = stream.read(MAX_BYTES + 1)
+    data = read_whole(path, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise VocabError(f"{path}: too large for a vocabulary (at most {MAX_BYTES} bytes are read)")
     return data

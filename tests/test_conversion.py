@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
 import pickle
 from itertools import pairwise
@@ -19,6 +20,7 @@ from mgraph.files.intgemm import GEMM_TYPES, PACKINGS, is_quantized
 from mgraph.files.items import read_npz
 from nmt.cli import main
 from nmt.conversion import convert_model
+from nmt.conversion.pickles import read_pickle
 from nmt.conversion.torch_files import read_torch
 
 DATA = Path(__file__).parent / "data"
@@ -128,6 +130,17 @@ def test_a_shortlist_byte_for_byte_as_marian_converts_it(tmp_path: Path) -> None
 
 
 # ---------------------------------------------------------------- files of PyTorch
+
+
+@pytest.mark.parametrize("protocol", range(1, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles_are_read_as_python_reads_them(protocol: int) -> None:
+    """The plain data in them, in every protocol that can name a storage; and what follows is left."""
+    word = "naïve"
+    data = {"a": [1, -1, 300, 70_000, 2**70, -(2**70), True, False, None, 1.5], word: (word, (), (1,), [[]])}
+    data |= {"b": (1, 2), "c": (1, 2, 3), "d": (1, 2, 3, 4), "e": {}, "f": {1: {"x": word}}, "g": word * 99}
+    stream = io.BytesIO(pickle.dumps(data, protocol) + b"rest")
+    assert read_pickle(stream, lambda *_: None, lambda *_: None) == data
+    assert stream.read() == b"rest"
 
 
 @pytest.mark.parametrize("name", ["torch.bin", "torch-legacy.bin"])

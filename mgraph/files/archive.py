@@ -39,6 +39,11 @@ class Member:
     offset: int
 
 
+def expansion_limit(size: int) -> int:
+    """How many bytes a packed file of `size` bytes may become."""
+    return max(MIN_EXPANSION_BYTES, MAX_EXPANSION * size)
+
+
 class ZipArchive:
     """Read access to the members of an open zip file (APPNOTE 6.3: stored or deflated, Zip64 too).
 
@@ -221,13 +226,9 @@ class ZipArchive:
                 )
         if sum(member.packed for member in self.members) > self._size:
             raise self.error("its members lie over one another")
-        total, limit = sum(m.size for m in self.members), self.expansion_limit()
+        total, limit = sum(m.size for m in self.members), expansion_limit(self._size)
         if total > limit:
             raise self.error(
                 f"a compressed file of {self._size} bytes that would expand to {total}"
                 f" (at most {limit} are read); store it uncompressed, as Marian does"
             )
-
-    def expansion_limit(self) -> int:
-        """How many bytes all members may have together."""
-        return max(MIN_EXPANSION_BYTES, MAX_EXPANSION * self._size)

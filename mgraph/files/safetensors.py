@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 from ..errors import ModelFileError
 from .archive import MAX_MEMBERS
 from .items import MAX_EXTENT, MAX_RANK, MODEL_YML, model_yml, replacing, storable, with_model_yml
+from .json_text import read_json
 
 MAX_HEADER_BYTES = 100_000_000
 """The format's own limit."""
@@ -161,8 +162,8 @@ class _Reader:
         if size > len(data) - 8:
             raise self.error(f"cut short: a header of {size} bytes in a file of {len(data)}")
         try:
-            header = json.loads(data[8 : 8 + size].tobytes().decode(), object_pairs_hook=_unique)
-        except (ValueError, RecursionError) as error:
+            header = read_json(data[8 : 8 + size].tobytes(), unique=True)
+        except ValueError as error:
             raise self.error(f"its header is not JSON: {str(error)[:200]}") from None
         return header, 8 + size
 
@@ -189,13 +190,6 @@ class _Reader:
             array = (array.astype(np.uint32) << 16).view(np.float32)
         # A copy is made of data that is not aligned, which old files have.
         return np.require(array.reshape(shape), array.dtype.newbyteorder("="), "A")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name is in it twice")
-    return found
 
 
 def _are_sizes(value: Any) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from mgraph import Type
 from mgraph.files.binary_items import FLOAT32
 from mgraph.files.items import replacing
+from mgraph.files.json_text import read_json
 from mgraph.files.parameter_files import Path, load_parameters, save_parameters
 from mgraph.files.safetensors import read_safetensors, write_safetensors
 from nmt.conversion.checkpoint import Checkpoint, MarianModel, from_huggingface, to_huggingface
@@ -170,8 +171,8 @@ def _check_free(path: str, content: bytes) -> None:
 
 def _read_json(path: str) -> dict[str, Any]:
     try:
-        found = json.loads(_read(path))
-    except (ValueError, RecursionError) as error:
+        found = read_json(_read(path))
+    except ValueError as error:
         raise ConversionError(f"{path}: not JSON: {str(error)[:200]}") from None
     if not isinstance(found, dict):
         raise ConversionError(f"{path}: expected an object, got {type(found).__name__}")

@@ -16,8 +16,11 @@ from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from mgraph.errors import ArgumentError
+from mgraph.files.archive import expansion_limit
 from mgraph.files.paths import path_text
 
+MAX_LINE_BYTES = 1 << 24
+"""Of a packed text."""
 STANDARD_INPUT = ("stdin", "-")
 STANDARD_OUTPUT = ("stdout", "-")
 
@@ -73,7 +76,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     if path in STANDARD_INPUT:
         yield sys.stdin.buffer
     elif path.endswith(".gz"):
-        with gzip.open(path, "rb") as stream:
+        with _Unpacked(path, "rb") as stream:
             try:
                 yield cast(BinaryIO, stream)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -81,6 +84,34 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     else:
         with open(path, "rb") as stream:
             yield stream
+
+
+class _Unpacked(gzip.GzipFile):
+    """A packed file, of which a line has at most ``MAX_LINE_BYTES``: a small file may unpack to one endless
+    line."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        if size is not None and size >= 0:
+            return super().readline(size)
+        line = super().readline(MAX_LINE_BYTES + 1)
+        if len(line) > MAX_LINE_BYTES:
+            raise OSError(f"{self.name}: a line of more than {MAX_LINE_BYTES} bytes")
+        return line
+
+
+def read_whole(path: str, most: int | None = None) -> bytes:
+    """The bytes of a file, of its first `most` if it has more.
+
+    OSError if it cannot be read, or is packed and unpacks to more than ``expansion_limit`` of its size.
+    """
+    with open_input(path) as stream:
+        if not isinstance(stream, _Unpacked):
+            return stream.read(-1 if most is None else most)
+        limit = expansion_limit(os.stat(path).st_size)
+        data = stream.read(limit + 1)
+        if len(data) > limit:
+            raise OSError(f"{path}: unpacks to more than {limit} bytes, far more than such files do")
+        return data[:most]
 
 
 @contextmanager

@@ -13,10 +13,10 @@ import yaml
 
 from mgraph.errors import ArgumentError
 from mgraph.files.paths import path_text
+from nmt import yaml_text
 from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt.options.aliases import Given, Source
 from nmt.options.option import Command, Option, OptionError, Support, nearest
-from nmt.yaml_reading import words_of
 
 PATHS = """
 model models pretrained-model train-sets vocabs embedding-vectors valid-sets valid-script-path valid-log
@@ -83,7 +83,7 @@ def read_config(command: Command, path: str, interpolate: bool = False) -> dict[
     """
     try:
         with open(path_text(path), encoding="utf-8") as stream:
-            content = words_of(stream) or {}
+            content = yaml_text.read(stream.read(yaml_text.MAX_CHARACTERS + 1)) or {}
     except ArgumentError as error:
         raise OptionError(f"configuration file: {error}") from None
     except OSError as error:

@@ -19,8 +19,8 @@ import yaml
 
 from mgraph.errors import ArgumentError, MGraphError
 from mgraph.files.paths import path_text
+from nmt import yaml_text
 from nmt.options.aliases import Alias, Given, Source, expanded
-from nmt.yaml_reading import words_of
 
 TRUE = ("true", "on", "yes", "1")
 FALSE = ("false", "off", "no", "0")
@@ -228,7 +228,7 @@ def _word(value: object) -> str:
 def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
     """``{name: value, ...}`` in YAML, each word as it stands there."""
     try:
-        found = words_of(text)
+        found = yaml_text.read(text)
     except yaml.YAMLError:
         found = None
     if not isinstance(found, dict):

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
 from mgraph.errors import MGraphError
-from nmt.data.lines import open_input
+from nmt.data.lines import read_whole
 from nmt.options import OptionError
 from nmt.vocabs.base import Vocab
 
@@ -30,6 +30,7 @@ ADDED = 0x9E3779B9
 ALL_BITS = (1 << 64) - 1
 MOST_WORDS = (1 << 31) - 1
 """That a vocabulary can have; ids are int32."""
+_WORD = re.compile(rb"\S+")
 
 
 class ShortlistError(MGraphError, ValueError):
@@ -103,8 +104,7 @@ def load_shortlist(
     for values that are no numbers; OSError for a file that cannot be read.
     """
     path, *rest = values
-    with open_input(path) as stream:
-        data = stream.read()
+    data = read_whole(path)
     if len(data) >= 8 and int.from_bytes(data[:8], "little") == MAGIC:
         lexicon = read_binary(data, path, size, check=_flag(rest))
     elif path.endswith(".bin"):
@@ -120,8 +120,7 @@ def convert_shortlist(
 ) -> None:
     """Write the text that ``values``, those of the option ``--shortlist``, name as the binary ``target``."""
     path, *rest = values
-    with open_input(path) as stream:
-        data = stream.read()
+    data = read_whole(path)
     limits = _limits(rest)
     write_binary(target, read_text(data, path, source_vocab, target_vocab, *limits, converting=True))
 
@@ -145,13 +144,9 @@ def read_text(
     pairs counts, and a probability at the threshold is enough (there Marian compares the threshold with the
     word's id instead, which shows only above 0).
     """
-    fields = data.split()
-    if len(fields) % 3:
-        raise ShortlistError(f"{path}: triples 'target source probability' are expected, the last is cut off")
     source_ids, target_ids = _Ids(source_vocab), _Ids(target_vocab)
     pairs: dict[tuple[int, int], np.float32] = {}
-    triples = zip(fields[::3], fields[1::3], fields[2::3], strict=True)
-    for row, (target, source, number) in enumerate(triples):
+    for target, source, number, end in _triples(data, path):
         if source == b"NULL" or target == b"NULL":
             continue
         try:
@@ -161,8 +156,9 @@ def read_text(
             probability = np.float32("nan")
         if not 0 <= probability < np.inf:
             text = b" ".join((target, source, number)).decode("utf-8", "replace")
+            line = data.count(b"\n", 0, end) + 1
             raise ShortlistError(
-                f"{path}: line {_line(data, 3 * row + 2)}: 'target source probability' is expected, with a "
+                f"{path}: line {line}: 'target source probability' is expected, with a "
                 f"probability from 0, got '{text}'"
             )
         pair = source_ids[source], target_ids[target]
@@ -174,10 +170,17 @@ def read_text(
     return _lexicon(kept, len(source_vocab), first, best)
 
 
-def _line(data: bytes, field: int) -> int:
-    """The number, from 1, of the line in which a field stands, of all counted from 0."""
-    counts = accumulate(len(line.split()) for line in data.split(b"\n"))
-    return next(number for number, count in enumerate(counts, 1) if count > field)
+def _triples(data: bytes, path: str) -> Iterator[tuple[bytes, bytes, bytes, int]]:
+    """The words of a text, three at a time, and where the last one ends; as a list they would take ten times
+    the memory of the text."""
+    words = _WORD.finditer(data)
+    for first in words:
+        second, third = next(words, None), next(words, None)
+        if second is None or third is None:
+            raise ShortlistError(
+                f"{path}: triples 'target source probability' are expected, the last is cut off"
+            )
+        yield first[0], second[0], third[0], third.end()
 
 
 class _Ids(dict[bytes, int]):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Iterable, Mapping
+
+from nmt.data.lines import without_end
 
 from .base import ASKED, EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
 from .word_ids import parse_word_ids
 
 logger = logging.getLogger(__name__)
 
+MAX_SIZE = 1 << 24
 # Names and ids that Nematus gave the special words.
 NEMATUS_WORDS = {EOS_WORD: ("eos", 0), UNK_WORD: ("UNK", 1)}
 
@@ -50,6 +54,11 @@ class DefaultVocab(Vocab):
             )
         self._words = _words_by_id(self._ids)
         self._size = max(self._words) + 1
+        if self._size > MAX_SIZE:
+            last = self._words[self._size - 1]
+            raise VocabError(
+                f"{path}: {last[:80]!r} has the id {self._size - 1}; a vocabulary has at most {MAX_SIZE} ids"
+            )
         if dim and dim != highest + 1:
             _report_size(path, highest + 1, dim, owner)
         self.control_ids = tuple(
@@ -68,9 +77,13 @@ class DefaultVocab(Vocab):
             raise VocabError(
                 f"{self.path}: a vocabulary needs the word {word}{also}{below}, and "
                 f"these {len(self._ids)} words are without it; the first is "
-                f"{next(iter(self._ids))!r}"
+                f"{next(iter(self._ids))[:80]!r}"
             )
         return self._ids[word]
+
+    def words(self) -> Iterable[str]:
+        """The words that ids have. There may be far fewer than ids."""
+        return self._words.values()
 
     def __len__(self) -> int:
         return self._size
@@ -152,11 +165,8 @@ def _report_size(path: str, size: int, dim: int, owner: str) -> None:
 def _listed_words(data: bytes, path: str) -> dict[str, int]:
     """One word per line, the first has id 0. A carriage return before the line's end is dropped."""
     words: dict[str, int] = {}
-    lines = as_text(data).split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    for number, line in enumerate(lines, 1):
-        word = line.removesuffix("\r")
+    for number, line in enumerate(io.BytesIO(data), 1):
+        word = as_text(without_end(line))
         if not word:
             raise VocabError(f"{path}:{number}: an empty line; expected one word on each")
         if word in words:

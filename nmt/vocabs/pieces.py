@@ -10,10 +10,13 @@ from typing import Any
 
 from .base import VocabError
 
+MAX_PIECES = 1 << 19
+MAX_OTHER_BYTES = 1 << 22
 _PIECES, _TRAINER = 1, 2  # of the model
 _TEXT, _SCORE, _KIND = 1, 2, 3  # of a piece
 _MODEL_TYPE, _BYTE_FALLBACK = 3, 35  # of the options that it was trained with
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
+_MOST_BITS = 63
 
 
 class Kind(IntEnum):
@@ -76,6 +79,30 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
     return PieceModel(tuple(pieces), model_type, byte_fallback)
 
 
+def check_size(data: bytes, path: str) -> None:
+    """VocabError if the model in `data` would become far larger in memory than it is.
+
+    SentencePiece makes an object of a hundred bytes of each piece, and of each text elsewhere, though two
+    bytes are enough for one in the file.
+    """
+    if len(data) <= MAX_OTHER_BYTES:
+        return
+    pieces = others = 0
+    try:
+        for number, value in _fields(data):
+            pieces += number == _PIECES
+            others += 0 if number == _PIECES or isinstance(value, int) else len(value)
+            if pieces > MAX_PIECES or others > MAX_OTHER_BYTES:
+                break
+    except (IndexError, KeyError, ValueError) as error:
+        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
+    if pieces > MAX_PIECES or others > MAX_OTHER_BYTES:
+        raise VocabError(
+            f"{path}: a SentencePiece model of more than {MAX_PIECES} pieces, or of more than "
+            f"{MAX_OTHER_BYTES} bytes beside them, is not read"
+        )
+
+
 def _piece(data: bytes) -> Piece:
     fields = dict(_fields(data))
     score = struct.unpack("<f", fields.get(_SCORE, bytes(4)))[0]
@@ -111,3 +138,5 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
+        if shift > _MOST_BITS:
+            raise ValueError("a number that does not end")

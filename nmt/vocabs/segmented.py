@@ -41,9 +41,7 @@ class SegmentedVocab(Vocab):
         self.path = words.path
         self.eos_id, self.unk_id = words.eos_id, words.unk_id
         self.control_ids = words.control_ids
-        self.languages = frozenset(
-            word for number in range(len(words)) if _TAG.fullmatch(word := words[number])
-        )
+        self.languages = frozenset(filter(_TAG.fullmatch, words.words()))
         self._words = words
         self._pieces = pieces
         self._told: set[str] = set()

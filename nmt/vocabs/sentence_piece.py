@@ -10,6 +10,7 @@ from nmt.data.lines import as_bytes, is_utf8
 
 from .base import Vocab, VocabError
 from .piece_sampling import PieceSampler
+from .pieces import check_size
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -105,6 +106,7 @@ def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
     """The SentencePiece model serialised in `data`; VocabError with `path` if there is none."""
     from sentencepiece import SentencePieceProcessor
 
+    check_size(data, path)
     processor = SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(data)

@@ -25,7 +25,7 @@ MAX_LINE = 1 << 16
 
 # The one form that fills real files; what begins otherwise may be more than a plain word.
 _PLAIN_ENTRY = re.compile(r"([^\"'#&*!|>%@`\[\]{},?: \t-][^ \t]*): (0|[1-9][0-9]{0,8})")
-_QUOTED = r'"((?:[^"\\\n]|\\[^\n])*)"|\'((?:[^\'\n]|\'\')*)\''
+_QUOTED = r'"((?:[^"\\\n]++|\\[^\n])*+)"|\'((?:[^\'\n]++|\'\')*+)\''
 _ENTRY = re.compile(rf"(?:(?:{_QUOTED})[ \t]*|(.+?)):(?:[ \t]+(.*))?")
 _QUOTED_KEY = re.compile(rf"(?:{_QUOTED})[ \t]*(?:#.*)?")
 _COMMENT = re.compile(r"[ \t]#")

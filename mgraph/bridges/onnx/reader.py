@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 Value = Any
 """A node, or a numpy array that is known when the graph is recorded, or ``None`` for an input left out."""
+
+MAX_FOLDED = 1 << 22
+"""Elements that an operation on known values may give: a short file can ask for any number of them."""
+MAX_SIZES = 64
+"""Elements of an array that may be the sizes of another."""
 
 ReadRule = Callable[..., Any]
 
@@ -143,8 +149,26 @@ class ReadOperation:
         body = onnx.helper.make_graph([self.source], "known", infos, outs)
         opsets = [onnx.helper.make_opsetid("", self.reader.opset)]
         model = onnx.helper.make_model(body, opset_imports=opsets)
+        self._check_sizes(model, given)
         results = iter(reference.ReferenceEvaluator(model).run(None, given))
         return [np.asarray(next(results)) if name else None for name in self.source.output]
+
+    def _check_sizes(self, model: Any, given: Mapping[str, np.ndarray]) -> None:
+        """``BridgeError`` if ``model``, of this operation alone, gives more than ``MAX_FOLDED`` elements, and
+        more than the largest array that it is given."""
+        onnx, inference = self.reader.onnx, extra("onnx.shape_inference")
+        told = onnx.ModelProto()
+        told.CopyFrom(model)
+        small = {name: array for name, array in given.items() if array.size <= MAX_SIZES}
+        told.graph.initializer.extend(onnx.numpy_helper.from_array(a, name) for name, a in small.items())
+        most = max(MAX_FOLDED, *(array.size for array in given.values()), 0)
+        for output in inference.infer_shapes(told).graph.output:
+            shape = tuple(dim.dim_value for dim in output.type.tensor_type.shape.dim)
+            if math.prod(shape) > most:
+                raise BridgeError(
+                    f"import_onnx: {self.kind} ({self.title}) makes a constant of shape {shape}; at most "
+                    f"{most} elements are computed when a file is read"
+                )
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:

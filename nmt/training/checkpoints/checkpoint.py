@@ -27,6 +27,7 @@ from nmt.training.checkpoints.moments import Moments
 from nmt.training.checkpoints.progress_file import read_state, state_text
 from nmt.training.schedule.state import TrainingState
 from nmt.training.update import LearnerState, Tensors
+from nmt.yaml_text import MAX_CHARACTERS
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ def _read_progress(path: str, values: Mapping[str, Any]) -> TrainingState:
         logger.warning("%s does not exist: the schedule begins anew", path)
         return TrainingState(values["learn_rate"], loaded=True)
     with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-        return read_state(stream.read(), path)
+        return read_state(stream.read(MAX_CHARACTERS + 1), path)
 
 
 def _read_learner(path: str, params: Tensors, moments: Moments, state: TrainingState) -> LearnerState:

@@ -11,10 +11,10 @@ import numpy as np
 import yaml
 
 from mgraph.errors import MGraphError
+from nmt import yaml_text
 from nmt.options.option import OptionError
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Progress, progress
-from nmt.yaml_reading import words_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
 _NEEDED = ("epochs", "batches", "batches-epoch", "samples", "eta")
@@ -53,7 +53,7 @@ def read_state(text: str, where: str) -> TrainingState:
     is there.
     """
     try:
-        found = words_of(text)
+        found = yaml_text.read(text)
     except yaml.YAMLError as error:
         raise TrainingStateError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(found, dict):
