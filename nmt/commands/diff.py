@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmt.commands.common import asks_for_help
-from nmt.options import Command, Option, OptionError
+from nmt.options import Command, Option, OptionError, require_readable
 from nmt.options.config import parse
 
 COMMAND = Command(
@@ -32,6 +32,7 @@ def run(argv: Sequence[str]) -> int | None:
     values = parse(COMMAND, argv)
     if len(values["operands"]) != 2:
         raise OptionError(f"two files are needed, got {len(values['operands'])}")
+    require_readable("FILE", values["operands"])
     from mgraph.files.dumps import print_diff
 
     first, second = values["operands"]

@@ -50,10 +50,7 @@ class SentenceReader:
         casing: Casing | None = None,
         seed: int = 0,
     ) -> None:
-        if alphas and len(alphas) > len(vocabs):
-            raise OptionError(
-                f"--sentencepiece-alphas: one for each of {len(vocabs)} streams, got {len(alphas)}"
-            )
+        check_alphas(alphas, len(vocabs))
         for vocab, alpha in zip(vocabs, alphas, strict=False):
             vocab.sample("", alpha, seed)  # a model that cannot be sampled says so here, not in the thread
         self._vocabs, self._fields, self._casing = tuple(vocabs), fields, casing
@@ -162,3 +159,9 @@ def _seed(*numbers: int) -> int:
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & MASK
         mixed ^= mixed >> 31
     return mixed
+
+
+def check_alphas(alphas: Sequence[float], streams: int) -> None:
+    """OptionError for more numbers than there are streams of text."""
+    if len(alphas) > streams:
+        raise OptionError(f"--sentencepiece-alphas: one for each of {streams} streams, got {len(alphas)}")

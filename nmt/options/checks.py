@@ -84,6 +84,8 @@ def _check_model(values: Mapping[str, Any]) -> None:
     path = values["model"]
     if not path.endswith(MODEL_FILES):
         raise OptionError(f"--model: expected a name that ends in {' or '.join(MODEL_FILES)}, got '{path}'")
+    if os.path.isdir(path):
+        raise OptionError(f"--model {path}: expected the name of a file, this is a directory")
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise OptionError(f"--model {path}: there is no directory {folder}")

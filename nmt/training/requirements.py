@@ -10,6 +10,7 @@ from nmt.architecture import parameters
 from nmt.corpus.batching import Batching
 from nmt.corpus.fields import Fields
 from nmt.corpus.rows import Rows
+from nmt.corpus.sentences import check_alphas
 from nmt.models.support import check_options
 from nmt.options import require_readable
 from nmt.options.checks import extra_fields, text_streams
@@ -56,5 +57,6 @@ def _check_texts(values: Mapping[str, Any], streams: int) -> None:
     require_readable("--train-sets", values["train_sets"])
     for option in () if values["tsv"] else extra_fields(values):
         require_readable(f"--{option}", [values[option.replace("-", "_")]])
+    check_alphas(values["sentencepiece_alphas"], streams)
     Rows.from_options(values, Fields.from_options(values, streams))
     Batching.from_options(values)

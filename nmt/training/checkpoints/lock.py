@@ -151,9 +151,10 @@ def _lock(file: int, path: str, model: str) -> bool:
 
 def _refusal(content: bytes, path: str, model: str) -> ModelLockedError:
     said = _said(content)
-    name = os.path.basename(str(said["model"]) if said else model)
     holder = _process(said) if said else "another process"
-    return ModelLockedError(f"{model}: {name} is being trained by {holder} (lock: {path})")
+    what = os.path.basename(str(said["model"]) if said else model)
+    what = model if what == os.path.basename(model) else f"{model}: {what}"
+    return ModelLockedError(f"{what} is being trained by {holder} (lock: {path})")
 
 
 def _is_alive(said: dict[str, Any]) -> bool:
