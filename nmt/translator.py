@@ -79,6 +79,7 @@ class Translator:
 
     Raises OptionError for a wrong value, TypeError for an unknown option, ModelFileError and
     others derived from MGraphError for files that cannot be used, OSError for missing ones.
+    A process that was forked from one in which JAX ran cannot translate: DeviceError.
     """
 
     def __init__(self, models: Any, vocabs: Any, *, pieces: Sequence[str] = (), **options: Any) -> None:
