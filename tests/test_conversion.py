@@ -108,8 +108,8 @@ def test_integers_round_to_even_and_are_cut() -> None:
         (["--encryption-key-path", "key"], 2, "--encryption-key-path is Marian's, and not supported"),
         (["-s", "lex", "100", "100", "0"], 2, "--shortlist needs two --vocabs"),
         (["-f", "missing.npz"], 1, "missing.npz: No such file"),
-        (["-f", str(NUMBERS), "-t", "model.pt"], 1, "expected a model file that ends in .npz, .bin or"),
-        (["-f", str(NUMBERS), "-t", "a.npz", "-g", "intgemm8"], 1, "a.npz: gemm-type: intgemm8 is for"),
+        (["-f", str(NUMBERS), "-t", "model.pt"], 2, "--to: expected a name that ends in .npz, .bin,"),
+        (["-f", str(NUMBERS), "-t", "a.npz", "-g", "intgemm8"], 2, "--gemm-type intgemm8 is for models that end in .bin"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

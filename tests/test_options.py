@@ -202,7 +202,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
         ("output-approx-knn: [10, 100]", "--output-approx-knn is Marian's, and not supported yet"),
         ("- a\n- b", "does not hold options"),
         ("models: [a", "is not valid YAML"),
-        ("beam-size: " + "[" * 5000, "is not valid YAML: too many lists or maps in one another"),
+        ("beam-size: " + "[" * 5000, "is not valid YAML: more than 16 maps and lists in one another"),
         ('models: ["a\\0.npz"]', "--models: expected text without a NUL character, got 'a\\x00.npz'"),
         ('vocabs: ["a\\ud800"]', "bad.yml: --vocabs: expected text without half a surrogate pair"),
         (f"mini-batch: {2**64}", f"bad.yml: --mini-batch takes a whole number of 64 bits, got {2**64}"),
