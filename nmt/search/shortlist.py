@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -27,7 +28,8 @@ MULTIPLE = 8
 """Marian fills a sentence's candidates up to a multiple of this, and the added words take part."""
 ADDED = 0x9E3779B9
 ALL_BITS = (1 << 64) - 1
-_WORD = re.compile(rb"\S+")
+PART_BYTES = 1 << 20
+_SPACE = re.compile(rb"\s")
 
 
 class ShortlistError(MGraphError, ValueError):
@@ -161,15 +163,24 @@ def read_text(
 
 
 def _triples(data: bytes, path: str) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """The words of a text, three at a time; as a list they would take ten times the memory of the text."""
-    words = (match[0] for match in _WORD.finditer(data))
-    for first in words:
-        second, third = next(words, None), next(words, None)
-        if second is None or third is None:
+    """The words of a text, three at a time."""
+    words = chain.from_iterable(map(bytes.split, _parts(data)))
+    for first, second, third in zip_longest(words, words, words):
+        if third is None:
             raise ShortlistError(
                 f"{path}: triples 'target source probability' are expected, the last is cut off"
             )
         yield first, second, third
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    """A text in parts, none of which ends within a word: as a list, its words need ten times its memory."""
+    at = 0
+    while at < len(data):
+        space = _SPACE.search(data, at + PART_BYTES)
+        end = space.start() if space else len(data)
+        yield data[at:end]
+        at = end
 
 
 class _Ids(dict[bytes, int]):
