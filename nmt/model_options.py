@@ -14,10 +14,8 @@ import yaml
 from mgraph import __version__
 from mgraph.errors import ModelFileError
 from mgraph.files.items import MODEL_YML, model_yml
-from nmt.yaml_text import entry
+from nmt.yaml_text import MAX_CHARACTERS, entry
 
-# A model's options fill one or two thousand characters.
-MAX_CHARACTERS = 1 << 16
 MAX_DEPTH = 8
 
 _EXPECTED = {

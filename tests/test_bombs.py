@@ -176,9 +176,9 @@ def read_config(path: str) -> Any:
 
 
 def read_progress(path: str) -> Any:
-    from nmt.training.checkpoints.checkpoint import _read_progress
+    from nmt.training.checkpoints.progress_file import read_state
 
-    return _read_progress(path, {})
+    return read_state(Path(path).read_text(), path)
 
 
 def read_json(path: str) -> Any:

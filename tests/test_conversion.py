@@ -109,7 +109,11 @@ def test_integers_round_to_even_and_are_cut() -> None:
         (["-s", "lex", "100", "100", "0"], 2, "--shortlist needs two --vocabs"),
         (["-f", "missing.npz"], 1, "missing.npz: No such file"),
         (["-f", str(NUMBERS), "-t", "model.pt"], 2, "--to: expected a name that ends in .npz, .bin,"),
-        (["-f", str(NUMBERS), "-t", "a.npz", "-g", "intgemm8"], 2, "--gemm-type intgemm8 is for models that end in .bin"),
+        (
+            ["-f", str(NUMBERS), "-t", "a.npz", "-g", "intgemm8"],
+            2,
+            "--gemm-type intgemm8 is for models that end in .bin",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused(

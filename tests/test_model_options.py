@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from mgraph.errors import ModelFileError
 from mgraph.files.items import MODEL_YML, model_yml, read_npz, with_model_yml
-from nmt.model_options import MAX_CHARACTERS, ModelOptions, model_options, parse_model_options
+from nmt.model_options import ModelOptions, model_options, parse_model_options
+from nmt.yaml_text import MAX_CHARACTERS
 
 MARIAN = Path(__file__).parent / "data" / "items" / "model.npz"
 

@@ -9,6 +9,7 @@ import pytest
 
 import nmt.numbers
 from nmt.options import OptionError
+from nmt.search import shortlist
 from nmt.search.shortlist import (
     HEADER,
     Lexicon,
@@ -150,3 +151,11 @@ def test_other_binary_files_are_refused(tmp_path) -> None:
         path.write_bytes(data)
         with pytest.raises(ShortlistError, match=what):
             load_shortlist([str(path)], Numbers(9), Numbers(40), size=40, shared=False)
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_a_text_is_read_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of which ends within a word, however they fall."""
+    text = "7 3 0.25\n11 3 0.5\t \r\n23 4\n0.125 39 8 1"
+    monkeypatch.setattr(shortlist, "PART_BYTES", size)
+    assert words_of(lexicon_of(text)) == {3: [7, 11], 4: [23], 8: [39]}

@@ -12,6 +12,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
 
 import numpy as np
 
@@ -30,7 +31,8 @@ ADDED = 0x9E3779B9
 ALL_BITS = (1 << 64) - 1
 MOST_WORDS = (1 << 31) - 1
 """That a vocabulary can have; ids are int32."""
-_WORD = re.compile(rb"\S+")
+PART_BYTES = 1 << 20
+_SPACE, _WORD = re.compile(rb"\s"), re.compile(rb"\S+")
 
 
 class ShortlistError(MGraphError, ValueError):
@@ -146,7 +148,7 @@ def read_text(
     """
     source_ids, target_ids = _Ids(source_vocab), _Ids(target_vocab)
     pairs: dict[tuple[int, int], np.float32] = {}
-    for target, source, number, end in _triples(data, path):
+    for row, (target, source, number) in enumerate(_triples(data, path)):
         if source == b"NULL" or target == b"NULL":
             continue
         try:
@@ -156,9 +158,8 @@ def read_text(
             probability = np.float32("nan")
         if not 0 <= probability < np.inf:
             text = b" ".join((target, source, number)).decode("utf-8", "replace")
-            line = data.count(b"\n", 0, end) + 1
             raise ShortlistError(
-                f"{path}: line {line}: 'target source probability' is expected, with a "
+                f"{path}: line {_line(data, 3 * row + 2)}: 'target source probability' is expected, with a "
                 f"probability from 0, got '{text}'"
             )
         pair = source_ids[source], target_ids[target]
@@ -170,17 +171,31 @@ def read_text(
     return _lexicon(kept, len(source_vocab), first, best)
 
 
-def _triples(data: bytes, path: str) -> Iterator[tuple[bytes, bytes, bytes, int]]:
-    """The words of a text, three at a time, and where the last one ends; as a list they would take ten times
-    the memory of the text."""
-    words = _WORD.finditer(data)
-    for first in words:
-        second, third = next(words, None), next(words, None)
-        if second is None or third is None:
+def _line(data: bytes, field: int) -> int:
+    """The number, from 1, of the line in which a field stands, of all counted from 0."""
+    found = next(islice(_WORD.finditer(data), field, None))
+    return data.count(b"\n", 0, found.start()) + 1
+
+
+def _triples(data: bytes, path: str) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """The words of a text, three at a time."""
+    words = chain.from_iterable(map(bytes.split, _parts(data)))
+    for first, second, third in zip_longest(words, words, words):
+        if third is None:
             raise ShortlistError(
                 f"{path}: triples 'target source probability' are expected, the last is cut off"
             )
-        yield first[0], second[0], third[0], third.end()
+        yield first, second, third
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    """A text in parts, none of which ends within a word: as a list, its words need ten times its memory."""
+    at = 0
+    while at < len(data):
+        space = _SPACE.search(data, at + PART_BYTES)
+        end = space.start() if space else len(data)
+        yield data[at:end]
+        at = end
 
 
 class _Ids(dict[bytes, int]):
