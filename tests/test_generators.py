@@ -1,4 +1,4 @@
-"""The generator of random numbers is JAX's setting: threefry's draws stay what they were, others have theirs."""
+"""The generator of random numbers is JAX's setting: threefry's draws stay, others have theirs."""
 
 from __future__ import annotations
 
