@@ -48,21 +48,28 @@ def kept_apart(x: T) -> T:
 def on_cuda_by(kernel: Callable[..., T], plain: Callable[..., T], *args: jax.Array) -> T:
     """``plain(*args)``; in programs for CUDA ``kernel(*args)``, where JAX has the kernel for such arguments.
 
-    Derivatives are those of ``plain`` everywhere, since a kernel may have none of its own.
+    Derivatives, and what ``jax.vmap`` makes of it, are those of ``plain`` everywhere: a kernel may have no
+    derivative of its own, and cuDNN's attention fails on a batch of masks that its heads share.
     """
     if not _exists(kernel, *args):
         return plain(*args)
 
-    @jax.custom_jvp
-    def chosen(*args: jax.Array) -> T:
-        result: T = jax.lax.platform_dependent(*args, cuda=kernel, default=plain)
-        return result
+    @jax.custom_batching.custom_vmap
+    def chosen(*args: jax.Array) -> Any:
+        return jax.lax.platform_dependent(*args, cuda=kernel, default=plain)
 
-    @chosen.defjvp
+    @chosen.def_vmap
+    def _(size: int, batched: list[bool], *args: jax.Array) -> tuple[Any, Any]:
+        results = jax.vmap(plain, [0 if flag else None for flag in batched])(*args)
+        return results, jax.tree.map(lambda _: True, results)
+
+    differentiable = jax.custom_jvp(chosen)
+
+    @differentiable.defjvp
     def _(primals: Any, tangents: Any) -> Any:
         return jax.jvp(plain, primals, tangents)
 
-    result: T = chosen(*args)
+    result: T = differentiable(*args)
     return result
 
 

@@ -102,10 +102,10 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         self, adj: Array, query: Array, keys: Array, values: Array, *masks: Array
     ) -> tuple[Array, ...]:
         weights, kept = self._weights(query, keys, masks)
-        slopes = (self._slopes(weights, adj, values, masks) * self.scale).astype(query.dtype)
+        slopes = self._slopes(weights, adj, values, masks).astype(query.dtype)
         gradients = (
-            matmul(slopes, keys, False, False),
-            matmul_of_columns(slopes, query, True, False),
+            matmul(slopes, keys, False, False) * self.scale,
+            matmul_of_columns(slopes, query, True, False) * self.scale,
             matmul_of_columns(kept, adj, True, False),
         )
         return tuple(gradient.astype(query.dtype) for gradient in gradients)
