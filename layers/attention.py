@@ -12,6 +12,7 @@ from mgraph import (
     Node,
     ShapeError,
     bdot,
+    dot_product_attention,
     dropout,
     reshape,
     softmax,
@@ -95,7 +96,9 @@ class MultiHeadAttention:
 
     def attend(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
         """The same for ``keys`` and ``values`` that have been mapped and split already."""
-        return self.gathered(self.weights(x, keys, mask), values)
+        query = split_heads(self.query(x), self.heads)
+        dropped = rate(self.graph, self.dropout)
+        return self._joined(dot_product_attention(query, keys, values, mask, dropped))
 
     def weights(self, x: Node, keys: Node, mask: Node) -> Node:
         """The weights ``(batch, heads, time, places)`` of mapped and split ``keys``, before dropout."""
@@ -104,7 +107,9 @@ class MultiHeadAttention:
         return softmax(bdot(query, keys, False, True, scale) + mask)
 
     def gathered(self, weights: Node, values: Node) -> Node:
-        """The weighted sum ``(batch, time, dim)`` of mapped and split ``values``, dropped out and mapped."""
-        dropped = dropout(weights, rate(self.graph, self.dropout))
-        joined = join_heads(bdot(dropped, values))
+        """What ``attend`` gives for these ``weights``, for who wants to see both."""
+        return self._joined(bdot(dropout(weights, rate(self.graph, self.dropout)), values))
+
+    def _joined(self, y: Node) -> Node:
+        joined = join_heads(y)
         return joined if self.output is None else self.output(joined)

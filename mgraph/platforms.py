@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 from jaxlib.version import __version__ as _JAXLIB
 
 from .errors import DeviceError
@@ -42,6 +43,61 @@ def kept_apart(x: T) -> T:
     """
     result: T = jax.lax.platform_dependent(x, cpu=jax.lax.optimization_barrier, default=lambda x: x)
     return result
+
+
+def on_cuda_by(kernel: Callable[..., T], plain: Callable[..., T], *args: jax.Array) -> T:
+    """``plain(*args)``; in programs for CUDA ``kernel(*args)``, where JAX has the kernel for such arguments.
+
+    Derivatives, and what ``jax.vmap`` makes of it, are those of ``plain`` everywhere: a kernel may have no
+    derivative of its own, and cuDNN's attention fails on a batch of masks that its heads share.
+    """
+    if not _exists(kernel, *args):
+        return plain(*args)
+
+    @jax.custom_batching.custom_vmap
+    def chosen(*args: jax.Array) -> Any:
+        return jax.lax.platform_dependent(*args, cuda=kernel, default=plain)
+
+    @chosen.def_vmap
+    def _(size: int, batched: list[bool], *args: jax.Array) -> tuple[Any, Any]:
+        results = jax.vmap(plain, [0 if flag else None for flag in batched])(*args)
+        return results, jax.tree.map(lambda _: True, results)
+
+    differentiable = jax.custom_jvp(chosen)
+
+    @differentiable.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        return jax.jvp(plain, primals, tangents)
+
+    result: T = differentiable(*args)
+    return result
+
+
+def _exists(kernel: Callable[..., Any], *args: jax.Array) -> bool:
+    """Whether JAX can trace the kernel: it raises where cuDNN or a fit GPU is missing, or where the kernel is
+    not made for such shapes and types."""
+    try:
+        jax.eval_shape(kernel, *args)
+    except (RuntimeError, NotImplementedError, ValueError):
+        return False
+    return True
+
+
+def flash_attention(
+    query: jax.Array, keys: jax.Array, values: jax.Array, mask: jax.Array | None, scale: float
+) -> jax.Array:
+    """``softmax(scale query keys^T + mask) values`` by cuDNN's kernel, which never stores the weights.
+
+    ``query (batch, heads, time, depth)``, ``keys`` and ``values (batch, heads, places, depth)``, of 16 bits;
+    a mask of up to four axes fits ``(batch, heads, time, places)``. JAX's own ``ValueError``,
+    ``NotImplementedError`` or ``RuntimeError`` where the kernel, or cuDNN, is missing.
+    """
+    if mask is not None:
+        lead = (1,) * (4 - mask.ndim) + mask.shape[:-2]
+        mask = jnp.broadcast_to(mask, (*lead[:2], query.shape[-2], keys.shape[-2]))
+    q, k, v = (x.swapaxes(1, 2) for x in (query, keys, values))
+    y = jax.nn.dot_product_attention(q, k, v, bias=mask, scale=scale, implementation="cudnn")
+    return y.swapaxes(1, 2)
 
 
 def check_jaxlib(version: str = _JAXLIB, environment: Mapping[str, str] = os.environ) -> None:

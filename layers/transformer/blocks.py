@@ -70,9 +70,9 @@ class CrossBlock(Protocol):
         """What the block needs of an encoder's output ``(batch, source, dim)``, once per sentence."""
         ...
 
-    def cross_attend(self, x: Node, context: Context) -> tuple[Node, Node | None]:
+    def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
         """The block for ``x (batch, time, dim)``, and the weights ``(batch, heads, time, source)`` of the
-        source, dropout not counted; ``None`` if it has none."""
+        source, dropout not counted; ``None`` unless they are asked for, or if it has none."""
         ...
 
 
@@ -100,11 +100,14 @@ class AttentionBlock(Block):
         """Keys and values of an encoder's output."""
         return {"keys": self.attention.keys(context), "values": self.attention.values(context)}
 
-    def cross_attend(self, x: Node, context: Context) -> tuple[Node, Node | None]:
-        """``x (batch, time, dim)`` attends to a context; the result, and the weights
+    def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
+        """``x (batch, time, dim)`` attends to a context; the result, and if they are asked for the weights
         ``(batch, heads, time, source)`` before dropout."""
-        weights = self.attention.weights(self.before(x), context.prepared["keys"], context.mask)
-        return self.after(self.attention.gathered(weights, context.prepared["values"]), x), weights
+        keys, values = context.prepared["keys"], context.prepared["values"]
+        if not give_weights:
+            return self.after(self.attention.attend(self.before(x), keys, values, context.mask), x), None
+        weights = self.attention.weights(self.before(x), keys, context.mask)
+        return self.after(self.attention.gathered(weights, values), x), weights
 
     def self_attend(self, x: Node, mask: Node) -> Node:
         """``x (batch, time, dim)`` attends to itself; keys and values are pre-processed as queries are."""
@@ -131,7 +134,7 @@ class PoolingBlock:
         first = narrow(context, 1, 0, 1)
         return {"pooled": first if self.output is None else self.output(first)}
 
-    def cross_attend(self, x: Node, context: Context) -> tuple[Node, Node | None]:
+    def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
         """The block for ``x (batch, time, dim)``; it has no weights."""
         return self.after(context.prepared["pooled"], x), None
 

@@ -60,9 +60,11 @@ class DecoderLayer:
         x, cache = self.autoregression.step(x, cache, position)
         return self.after_autoregression(x, contexts)[0], cache
 
-    def after_autoregression(self, x: Node, contexts: Sequence[Context]) -> tuple[Node, Node | None]:
-        """What follows on ``autoregression``: the layer's result, and the weights ``(batch, heads, time,
-        source)`` of the first encoder's states, ``None`` without attention to one.
+    def after_autoregression(
+        self, x: Node, contexts: Sequence[Context], give_weights: bool = False
+    ) -> tuple[Node, Node | None]:
+        """What follows on ``autoregression``: the layer's result, and if they are asked for the weights
+        ``(batch, heads, time, source)`` of the first encoder's states, ``None`` without attention to one.
 
         ``ArgumentError`` for another number of contexts than of encoders.
         """
@@ -70,6 +72,6 @@ class DecoderLayer:
             raise ArgumentError(f"this layer sees {len(self.cross)} encoders, got {len(contexts)} contexts")
         first: Node | None = None
         for number, (block, context) in enumerate(zip(self.cross, contexts, strict=True)):
-            x, weights = block.cross_attend(x, context)
+            x, weights = block.cross_attend(x, context, give_weights and number == 0)
             first = weights if number == 0 else first
         return checkpoint(self.feed_forward(x)), first

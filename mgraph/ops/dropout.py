@@ -16,7 +16,7 @@ from .operands import FloatNodeOp, Gradients, axis_in, is_number, node, unless_n
 from .product import affine
 
 
-def _mask(
+def mask_for(
     op: str, x: Node, p: float | Node | None, shape: Shape | None, axes: Sequence[int] | None
 ) -> Node | None:
     """The mask that ``p`` is or asks for; ``None`` where nothing is dropped."""
@@ -50,7 +50,7 @@ def dropout(
     Gradient: ``adj mask``.
     Source: Srivastava et al. 2014; Marian, ``dropout``.
     """
-    mask = _mask("dropout", node("dropout", x), p, shape, axes)
+    mask = mask_for("dropout", node("dropout", x), p, shape, axes)
     return x if mask is None else MultNodeOp(x, mask)
 
 
@@ -90,7 +90,7 @@ def dropout_relu_inplace(
     user of ``x`` then sees, and the gradient over its gradient.
     Source: Marian, ``dropoutReluInplace``.
     """
-    mask = _mask("dropout_relu_inplace", node("dropout_relu_inplace", x), p, shape, axes)
+    mask = mask_for("dropout_relu_inplace", node("dropout_relu_inplace", x), p, shape, axes)
     return DropoutReluInplaceNodeOp(*((x,) if mask is None else (x, mask)))
 
 

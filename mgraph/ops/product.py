@@ -46,19 +46,19 @@ class ProductNodeOp(FloatNodeOp):
 
     def product(self, a: Array, b: Array) -> Array:
         """``scale * op(a) op(b)``, in the type it is accumulated in."""
-        return self._scaled(_matmul(a, b, self.trans_a, self.trans_b))
+        return self._scaled(matmul(a, b, self.trans_a, self.trans_b))
 
     def product_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
         """With ``y = op(a) op(b)``: ``d op(a) = adj op(b)^T`` and ``d op(b) = op(a)^T adj``, turned back
         where ``op`` turned."""
         if self.trans_a:
-            da = _matmul_of_columns(b, adj, self.trans_b, True)
+            da = matmul_of_columns(b, adj, self.trans_b, True)
         else:
-            da = _matmul(adj, b, False, not self.trans_b)
+            da = matmul(adj, b, False, not self.trans_b)
         if self.trans_b:
-            db = _matmul_of_columns(adj, a, True, self.trans_a)
+            db = matmul_of_columns(adj, a, True, self.trans_a)
         else:
-            db = _matmul_of_columns(a, adj, not self.trans_a, False)
+            db = matmul_of_columns(a, adj, not self.trans_a, False)
         return self._scaled(da).astype(a.dtype), self._scaled(db).astype(b.dtype)
 
     def steps_as_rows(self, x: Array) -> Array:
@@ -70,7 +70,7 @@ class ProductNodeOp(FloatNodeOp):
         return x if known(self.scale, 1.0) else x * self.scale
 
 
-def _matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
+def matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
     """``op(a) op(b)``. XLA is told what is transposed as part of the product: with an operation of its own it
     might combine what moved the axes before, to something slower."""
     kind = accumulator(a.dtype)
@@ -81,7 +81,7 @@ def _matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
     return jax.lax.dot_general(a, b, (inner, (batch, batch)), preferred_element_type=kind)
 
 
-def _matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
+def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
     """``op(a) op(b)`` for a rule that usually transposes ``a``, for which XLA on the CPU has no fast product.
 
     So it gets a transposed copy, by itself: as a part of what computes ``a`` that would be slow. For a result
@@ -90,26 +90,26 @@ def _matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Arra
     result. Barriers keep XLA from undoing this. Other platforms transpose for nothing.
     """
     if not trans_a:
-        return _matmul(a, b, False, trans_b)
+        return matmul(a, b, False, trans_b)
     rows, columns = a.shape[-1], b.shape[-2 if trans_b else -1]
     if a.ndim > 2 or rows <= columns or columns == 1:
         on_cpu = _matmul_of_copy
     elif rows % 512 == 0:
         on_cpu = _transposed_matmul
     else:
-        return _matmul(a, b, True, trans_b)
+        return matmul(a, b, True, trans_b)
     product: Array = jax.lax.platform_dependent(
-        a, b, cpu=partial(on_cpu, trans_b=trans_b), default=partial(_matmul, trans_a=True, trans_b=trans_b)
+        a, b, cpu=partial(on_cpu, trans_b=trans_b), default=partial(matmul, trans_a=True, trans_b=trans_b)
     )
     return product
 
 
 def _matmul_of_copy(a: Array, b: Array, trans_b: bool) -> Array:
-    return _matmul(_barred(_barred(a).mT), b, False, trans_b)
+    return matmul(_barred(_barred(a).mT), b, False, trans_b)
 
 
 def _transposed_matmul(a: Array, b: Array, trans_b: bool) -> Array:
-    return _barred(_matmul(b, a, not trans_b, False)).mT
+    return _barred(matmul(b, a, not trans_b, False)).mT
 
 
 def _barred(x: Array) -> Array:

@@ -2,7 +2,8 @@
 
 JAX compiles per function and shape. A graph that is rebuilt for every batch must therefore find its program
 by what it computes, never by object identity: the key is a tuple of operators, specs, positions and flags.
-JAX itself keys what it compiles for one program: the placement of arguments, and all settings of its own.
+JAX itself keys what it compiles for one program: the placement of arguments, and its settings, all but that
+of the random generator.
 ``compile_stats()`` says what the cache has done.
 """
 
@@ -251,7 +252,8 @@ class ProgramCache:
         ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
         """
         check_process()
-        full = key, device, wide, donated
+        # The one setting that programs depend on and that JAX does not key by itself.
+        full = key, device, wide, donated, jax.config.jax_default_prng_impl
         with self._lock:
             program = self._programs.get(full)
             if program is None:

@@ -26,9 +26,20 @@ def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:
     return np.array([seed >> 32, seed & 0xFFFFFFFF, run, *ordinals], np.uint32)
 
 
+_THREEFRY = "threefry2x32"
+
+
 def run_key(draws: Any) -> jax.Array:
-    """The random key of a run from ``draws = [seed, seed, run, ordinal, ordinal, ...]`` (uint32)."""
-    return jax.random.fold_in(jax.random.wrap_key_data(draws[:2], impl="threefry2x32"), draws[2])
+    """The random key of a run from ``draws = [seed, seed, run, ordinal, ordinal, ...]`` (uint32).
+
+    It is of the generator that JAX's setting ``jax_default_prng_impl`` names. Threefry starts from the seed
+    itself, others from as many words as they need, which threefry draws.
+    """
+    seed, generator = jax.random.wrap_key_data(draws[:2], impl=_THREEFRY), jax.config.jax_default_prng_impl
+    if generator != _THREEFRY:
+        words = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=generator)))
+        seed = jax.random.wrap_key_data(jax.random.bits(seed, words.shape, words.dtype), impl=generator)
+    return jax.random.fold_in(seed, draws[2])
 
 
 def random_sources(draws: Any) -> dict[str, Any]:

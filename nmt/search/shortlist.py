@@ -173,7 +173,7 @@ def read_text(
 
 def _line(data: bytes, field: int) -> int:
     """The number, from 1, of the line in which a field stands, of all counted from 0."""
-    found = next(islice(_WORD.finditer(data), field, None))
+    found = next(islice(_WORD.finditer(data), field, field + 1))
     return data.count(b"\n", 0, found.start()) + 1
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...ops import (
     arithmetic,
+    attention,
     cells,
     comparison,
     cumulative,
@@ -250,6 +251,18 @@ def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
     right = _transposed(w, b, len(o.specs[1].shape)) if o.operator.trans_b else b
     y = w.op("MatMul", left, right)
     return y if o.operator.scale == 1 else w.op("Mul", y, w.number(o.operator.scale, o.out))
+
+
+@rule_for(RULES, attention.DotProductAttentionNodeOp)
+def _(w: Writer, o: Operation, query: Name, keys: Name, values: Name, *masks: Name) -> Name:
+    scores = w.op("MatMul", query, _transposed(w, keys, len(o.specs[1].shape)))
+    scores = w.op("Mul", scores, w.number(o.operator.scale, o.out))
+    if o.operator.masked:
+        scores = w.op("Add", scores, masks[0])
+    weights = w.op("Softmax", scores, axis=-1)
+    if o.operator.dropped:
+        weights = w.op("Mul", weights, masks[-1])
+    return w.op("MatMul", weights, values)
 
 
 @rule_for(RULES, product.AffineNodeOp)

@@ -73,19 +73,20 @@ class TransformerDecoder(Decoder):
         embedded = stack.positions.at(embedded, position)
         x = stack.bottom(embedded)
         after: Nodes = {}
-        weights = []
+        aligned = self._attention_depth() if attention else None
+        weights = None
         for depth, layer in enumerate(stack.layers, 1):
             cache = _under(f"l{depth}", decoder_state)
             x, cache = layer.autoregression.step(x, cache, position)
-            x, of_source = layer.after_autoregression(x, _contexts(layer, encoder_state))
+            x, found = layer.after_autoregression(x, _contexts(layer, encoder_state), depth == aligned)
             after |= {f"l{depth}:{part}": node for part, node in cache.items()}
-            weights.append(of_source)
+            weights = found if depth == aligned else weights
         x = reshape(stack.top(x, embedded), (rows, self.options.dim_emb))
-        found = None
+        alignment = None
         if attention:
-            found = self._attention(weights)
-            found = reshape(found, (rows, found.shape[-1]))
-        return Step(self.output(graph)(x, shortlist), after, found)
+            alignment = self._attention(weights)
+            alignment = reshape(alignment, (rows, alignment.shape[-1]))
+        return Step(self.output(graph)(x, shortlist), after, alignment)
 
     def decode(
         self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool
@@ -96,37 +97,37 @@ class TransformerDecoder(Decoder):
         places = graph.constant((1, length), inits.range(0, length))
         mask = log_mask(le(places, reshape(places, (length, 1))))
         x = stack.bottom(embedded)
-        weights = []
-        for layer in stack.layers:
+        aligned = self._attention_depth() if attention else None
+        weights = None
+        for depth, layer in enumerate(stack.layers, 1):
             x = layer.autoregression(x, mask)
-            x, of_source = layer.after_autoregression(x, _contexts(layer, encoder_state))
-            weights.append(of_source)
-        found = self._attention(weights) if attention else None
-        return Decoded(self.output(graph)(stack.top(x, embedded)), found)
+            x, found = layer.after_autoregression(x, _contexts(layer, encoder_state), depth == aligned)
+            weights = found if depth == aligned else weights
+        alignment = self._attention(weights) if attention else None
+        return Decoded(self.output(graph)(stack.top(x, embedded)), alignment)
 
-    def _attention(self, weights: Sequence[Node | None]) -> Node:
-        """The first head's weights ``(batch, time, source)`` of the layer that the options choose, out of
-        each layer's ``(batch, heads, time, source)``."""
-        chosen = weights[self._attention_layer()]
-        if chosen is None:
+    def _attention(self, weights: Node | None) -> Node:
+        """The first head's ``(batch, time, source)`` of the weights ``(batch, heads, time, source)`` of the
+        layer that the options choose."""
+        if weights is None:
             problem = (
                 "reads its sources without attention (transformer-pool)" if self.stream else "reads no source"
             )
             raise ArgumentError(f"a model of type {self.options.type} {problem}, so it has no attention")
-        batch, _, time, source = chosen.shape
-        return reshape(narrow(chosen, 1, 0, 1), (batch, time, source))
+        batch, _, time, source = weights.shape
+        return reshape(narrow(weights, 1, 0, 1), (batch, time, source))
 
-    def _attention_layer(self) -> int:
-        """The number of the layer whose attention is the model's, from 0."""
+    def _attention_depth(self) -> int:
+        """The number of the layer whose attention is the model's, from 1."""
         layer, depth = self.options.transformer_guided_alignment_layer, self.options.dec_depth
         if layer == "last":
-            return depth - 1
+            return depth
         if not (layer.isascii() and layer.isdigit() and 1 <= int(layer) <= depth):
             raise UnsupportedOptionError(
                 f"transformer-guided-alignment-layer: expected 'last' or a number from 1 to {depth}, got"
                 f" {layer!r}"
             )
-        return int(layer) - 1
+        return int(layer)
 
 
 class _DecoderStack(Stack):

@@ -1,0 +1,207 @@
+"""Attention by dot products, as one node; that of recurrent decoders, by sums, is ``att_ops``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..cases import Case
+from ..errors import ArgumentError, ShapeError
+from ..node import Node
+from ..platforms import flash_attention, on_cuda_by
+from ..shape import Shape
+from ..specs import Spec, Specs, spec_of
+from .dropout import mask_for
+from .operands import FloatNodeOp, Gradients, accumulable, is_number, node, refusal
+from .product import matmul, matmul_of_columns
+from .reduce import divisor, exponentials
+
+
+class DotProductAttentionNodeOp(FloatNodeOp):
+    """Children: queries, keys, values, then a mask if ``masked`` and a dropout mask if ``dropped``.
+
+    The rule has the weights computed again; within one program XLA does that once. It takes the weights'
+    sum for what it is, as that of softmax does.
+    """
+
+    type = "dot_product_attention"
+    stored_by_loops = True
+    scale: float
+    """Known while a program is made, which the kernels of GPUs ask for."""
+    masked: bool = False
+    dropped: bool = False
+    cases = (
+        Case((2, 3, 4), (2, 5, 4), (2, 5, 3), scale=0.5),
+        Case((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4), (2, 1, 1, 5), scale=0.5, masked=True),
+        Case((2, 3, 4), (5, 4), (2, 5, 2), (2, 3, 5), scale=1.0, dropped=True),
+        Case((1, 2, 1, 3), (2, 1, 4, 3), (4, 2), (4,), (2, 1, 1, 4), scale=2.0, masked=True, dropped=True),
+    )
+
+    def new_spec(self, query: Spec, keys: Spec, values: Spec, *masks: Spec) -> Specs:
+        if len(masks) != self.masked + self.dropped:
+            raise ArgumentError(f"expected {self.masked + self.dropped} masks after query, keys and values")
+        shapes = [query.shape, keys.shape, values.shape]
+        if min(map(len, shapes)) < 2:
+            raise ShapeError(f"expected batches of matrices, got {', '.join(map(str, shapes))}")
+        (rows, depth), (places, width), (held, columns) = (shape[-2:] for shape in shapes)
+        if depth != width or places != held:
+            raise ShapeError(
+                f"expected keys as deep as queries and a value for each key, got {query.shape}, {keys.shape} "
+                f"and {values.shape}"
+            )
+        batch = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
+        weights = (*batch, rows, places)
+        for mask in masks:
+            if not _fits(mask.shape, weights):
+                raise ShapeError(f"expected a mask that fits the weights {weights}, got {mask.shape}")
+        return spec_of((*batch, rows, columns), query.type)
+
+    def forward_ops(self, query: Array, keys: Array, values: Array, *masks: Array) -> Array:
+        return self._by_kernel(self._attend, self._flash, query, keys, values, *masks)
+
+    def backward_ops(
+        self, adj: Array, y: Array, query: Array, keys: Array, values: Array, *masks: Array
+    ) -> Gradients:
+        given = adj, query, keys, values, *masks
+        by_operands = self._by_kernel(self._operand_gradients, self._flash_gradients, *given)
+        return *by_operands, *self._mask_gradients(*given)
+
+    def _by_kernel(self, plain: Callable[..., Any], kernel: Callable[..., Any], *args: Array) -> Any:
+        """By the kernel where there may be one: for 16-bit numbers, without dropout, over one batch and
+        heads."""
+        *_, query, keys, values = args[: len(args) - self.masked - self.dropped]
+        batches = {x.shape[:-2] for x in (query, keys, values)}
+        if self.dropped or query.dtype.itemsize > 2 or query.ndim != 4 or len(batches) > 1:
+            return plain(*args)
+        return on_cuda_by(kernel, plain, *args)
+
+    # -- in plain JAX
+
+    def _attend(self, query: Array, keys: Array, values: Array, *masks: Array) -> Array:
+        _, kept = self._weights(query, keys, masks)
+        return matmul(kept, values, False, False).astype(query.dtype)
+
+    def _weights(self, query: Array, keys: Array, masks: tuple[Array, ...]) -> tuple[Array, Array]:
+        """``softmax(scale query keys^T + mask)``, in the type it is accumulated in; and what dropout leaves
+        of it, in that of ``query``."""
+        scores = matmul(query, keys, False, True) * self.scale
+        if self.masked:
+            scores = scores + accumulable(masks[0])
+        _, powers, total = exponentials(scores, -1)
+        weights = powers / total
+        kept = weights.astype(query.dtype)
+        return weights, kept * masks[-1] if self.dropped else kept
+
+    def _operand_gradients(
+        self, adj: Array, query: Array, keys: Array, values: Array, *masks: Array
+    ) -> tuple[Array, ...]:
+        weights, kept = self._weights(query, keys, masks)
+        slopes = self._slopes(weights, adj, values, masks).astype(query.dtype)
+        gradients = (
+            matmul(slopes, keys, False, False) * self.scale,
+            matmul_of_columns(slopes, query, True, False) * self.scale,
+            matmul_of_columns(kept, adj, True, False),
+        )
+        return tuple(gradient.astype(query.dtype) for gradient in gradients)
+
+    def _mask_gradients(
+        self, adj: Array, query: Array, keys: Array, values: Array, *masks: Array
+    ) -> tuple[Array, ...]:
+        weights, _ = self._weights(query, keys, masks)
+        gradients = []
+        if self.masked:
+            gradients.append(self._slopes(weights, adj, values, masks))
+        if self.dropped:
+            gradients.append(weights * matmul(adj, values, False, True))
+        return tuple(gradient.astype(query.dtype) for gradient in gradients)
+
+    def _slopes(self, weights: Array, adj: Array, values: Array, masks: tuple[Array, ...]) -> Array:
+        """The gradient by the scores, after ``scale`` and mask."""
+        by_weights = matmul(adj, values, False, True)
+        if self.dropped:
+            by_weights = by_weights * accumulable(masks[-1])
+        total = divisor(jnp.sum(weights, -1, keepdims=True))
+        return weights * (by_weights - jnp.sum(weights * by_weights, -1, keepdims=True) / total)
+
+    # -- by a kernel
+
+    def _flash(self, query: Array, keys: Array, values: Array, *mask: Array) -> Array:
+        return flash_attention(query, keys, values, mask[0] if mask else None, self.scale)
+
+    def _flash_gradients(
+        self, adj: Array, query: Array, keys: Array, values: Array, *mask: Array
+    ) -> tuple[Array, ...]:
+        """The kernel's own, which keeps no weights either."""
+        _, pull = jax.vjp(lambda *operands: self._flash(*operands, *mask), query, keys, values)
+        gradients: tuple[Array, ...] = pull(adj)
+        return gradients
+
+
+def dot_product_attention(
+    query: Node,
+    keys: Node,
+    values: Node,
+    mask: Node | None = None,
+    dropout: float | Node | None = None,
+    scale: float | None = None,
+) -> Node:
+    """``(softmax(scale query keys^T + mask) * d) values``: for each query the mean of the values, weighted by
+    how well their keys fit.
+
+    ``mask``: added to the scores, of a shape that broadcasts to (..., m, n), such as 0 for what takes part
+    and a very low number for what does not. ``dropout``: a probability to draw ``d`` by, or ``d`` itself, as
+    for ``dropout``; each weight is dropped by itself. ``scale``: ``1 / sqrt(k)`` by default. Scores and
+    softmax are computed in float32 for 16-bit nodes. On CUDA cuDNN's flash attention computes the value and
+    the gradients by ``query``, ``keys`` and ``values``, for 16-bit nodes without dropout, of four axes and
+    equal batches, where JAX has it for the shapes. ``ShapeError`` if depths, numbers of keys and values, or
+    batches do not fit.
+
+    Shape: (..., m, k), (..., n, k) and (..., n, v) to (..., m, v); the axes before them broadcast.
+    Gradient: with p the weights and ``u = d (adj values^T)``, ``s = p (u - sum(p u))`` by ``mask``,
+    ``scale s keys`` by ``query``, ``scale s^T query`` by ``keys``, ``(p d)^T adj`` by ``values``.
+    Source: Vaswani et al. 2017; no twin in Marian, whose ``MultiHead`` composes it.
+    """
+    name = "dot_product_attention"
+    batch, rows, depth = _split(node(name, query))
+    places = _split(node(name, keys))[1]
+    batches = batch, *(_split(node(name, x))[0] for x in (keys, values))
+    if scale is None:
+        scale = 1 / math.sqrt(max(depth, 1))
+    elif not is_number(scale):
+        raise ArgumentError(f"{name} expects a number for scale, got {scale!r}")
+    children = [query, keys, values] + ([] if mask is None else [node(name, mask)])
+    drop = mask_for(name, query, dropout, _weights_shape(batches, rows, places, children), None)
+    return DotProductAttentionNodeOp(
+        *children,
+        *(() if drop is None else (drop,)),
+        scale=float(scale),
+        masked=mask is not None,
+        dropped=drop is not None,
+    )
+
+
+def _fits(shape: Shape, whole: Shape) -> bool:
+    """Whether ``shape`` broadcasts to ``whole``."""
+    ends = zip(reversed(shape), reversed(whole), strict=False)
+    return len(shape) <= len(whole) and all(n in (1, m) for n, m in ends)
+
+
+def _split(x: Node) -> tuple[Shape, int, int]:
+    """The shape as batch, rows and columns."""
+    if len(x.shape) < 2:
+        raise refusal("dot_product_attention", "expected batches of matrices", x)
+    *batch, rows, columns = x.shape
+    return tuple(batch), rows, columns
+
+
+def _weights_shape(batches: Sequence[Shape], rows: int, places: int, children: Sequence[Node]) -> Shape:
+    try:
+        return *np.broadcast_shapes(*batches), rows, places
+    except ValueError:
+        raise refusal("dot_product_attention", "the axes before the last two do not fit", *children) from None
