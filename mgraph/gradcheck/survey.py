@@ -118,9 +118,8 @@ def check_operators(
     row as soon as it is complete. ``ArgumentError`` for an unknown name, and for a module that cannot be
     imported or has no operators.
     """
-    known = own_operators() if module is None else _of_module(module)
     rows = []
-    for cls in _chosen(names, known):
+    for cls in chosen_operators(names, module):
         row = check_operator(cls, seed)
         if on_row is not None:
             on_row(row)
@@ -142,6 +141,11 @@ def check_operator(cls: Operator, seed: int = 0) -> OperatorRow:
     differences = {w: d for w, d in differences.items() if w not in skipped}
     problem = next((check.problem for check in report.checks if check.problem), "")
     return OperatorRow(cls.__name__, cls.type, cases, differences, problem, report)
+
+
+def chosen_operators(names: Sequence[str], module: str | None) -> list[Operator]:
+    """The operators that ``check_operators`` means by ``names`` and ``module``; its errors."""
+    return _chosen(names, own_operators() if module is None else _of_module(module))
 
 
 def own_operators() -> list[Operator]:
