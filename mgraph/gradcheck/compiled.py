@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..cases import Case
+from ..errors import MGraphError
+from ..node import NaryNodeOp
+from ..ops.convolution import ConvolutionOp
 from ..platforms import compiler_wishes
 from .compiled_report import CompiledReport, CompiledRow, Difference
 from .compositions import COMPOSITIONS
@@ -23,8 +26,13 @@ SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
 """Numbers of examples: around powers of two, where compilers cut loops and buffers, up to many."""
 SHORT_SIZES = {"float32": (32_769,), "float64": (16_385,)}
 """Numbers of examples of the short form: one number of each is just over 128 KiB."""
+FIRST_CASE = (1_025, 2_049, 4_097, 8_193, 16_383, 16_384, 16_385, 32_767, 32_768, 32_769, 65_537, 100_000)
 OTHER_CASES = (16_385, 32_769, 100_000)
-"""Numbers of examples for the cases of an operator after the first."""
+"""Numbers of examples for the first case of an operator, and for its other ones."""
+
+_WEIGHTS: dict[type[NaryNodeOp], tuple[int, ...]] = {ConvolutionOp: (1, 2)}
+"""Children that all examples share: of kernels of their own XLA makes a grouped convolution, whose time
+grows with the square of the number of groups."""
 
 _ROUNDINGS = 64
 """How many roundings of its size a number may be off: of the terms that it is made of, the typical number of
@@ -52,8 +60,8 @@ def check_compiled(
     Rule, ``jax.grad`` and differences pass through one compiler, on small shapes; were it wrong on large
     ones, as that of jaxlib 0.10.2 is (jax-ml/jax, issue 39103), nobody would see it. So every operator, on
     its ``cases``, and compositions as models have them are computed for many examples at once, up to
-    100,000, in float32 and float64: the values by one compiled program, the gradient of their sum, weighted
-    at random, by another one. These are held against
+    100,000, in float32 and float64: the values together with the gradient of their sum, weighted at random;
+    those of compositions also alone. These are held against
 
     - ``jax.disable_jit``: each primitive by itself, without fusion. JAX compiles each of them, too, so this
       witness sees errors of fusion only;
@@ -71,36 +79,42 @@ def check_compiled(
     as many. Integers must be equal.
     """
     chosen = chosen_operators(names, module)
-    cases: dict[str, Sequence[Case]] = {cls.__name__: getattr(cls, "cases", ()) for cls in chosen}
-    subjects = [
-        Subject(cls.__name__, cls, case)
+    compositions = [(subject, SIZES) for subject in COMPOSITIONS]
+    operators = [
+        (Subject(cls.__name__, cls, case, _WEIGHTS.get(cls, ())), OTHER_CASES if i else FIRST_CASE)
         for cls in chosen
-        for case in cases[cls.__name__][: 1 if quick else None]
+        for i, case in enumerate(getattr(cls, "cases", ())[: 1 if quick else None])
     ]
-    firsts = {name: own[0] for name, own in cases.items() if own}
     everything = not names and module is None
     start, rows = time.perf_counter(), []
+    without = [cls for cls in chosen if not getattr(cls, "cases", ())]
+    rows += [CompiledRow(cls.__name__, "", {}, problem="declares no cases") for cls in without]
     with jax.enable_x64(True):
-        for subject in [*(COMPOSITIONS if everything else ()), *subjects]:
-            first = firsts.get(subject.name) in (None, subject.case)
-            plan = {t: _sizes(t, quick, first, subject, sizes) for t in ("float32", "float64")}
-            row = _Examination(subject, plan, quick, seed).row()
+        for subject, usual in [*(compositions if everything else ()), *operators]:
+            row = _row_of(subject, usual, quick, sizes, seed)
             if on_row is not None:
                 on_row(row)
             rows.append(row)
     return CompiledReport(tuple(rows), time.perf_counter() - start)
 
 
+def _row_of(
+    subject: Subject, usual: Sequence[int], quick: bool, sizes: Sequence[int] | None, seed: int
+) -> CompiledRow:
+    """One row; what cannot be recorded or compiled is its problem."""
+    try:
+        plan = {t: _sizes(t, subject, usual, quick, sizes) for t in ("float32", "float64")}
+        return _Examination(subject, plan, quick, seed).row()
+    except (MGraphError, jax.errors.JaxRuntimeError) as e:
+        reason = str(e).partition("\n")[0]
+        return CompiledRow(subject.name, str(subject.case), {}, problem=f"{type(e).__name__}: {reason}")
+
+
 def _sizes(
-    element_type: str, quick: bool, first: bool, subject: Subject, sizes: Sequence[int] | None
+    element_type: str, subject: Subject, usual: Sequence[int], quick: bool, sizes: Sequence[int] | None
 ) -> list[int]:
     """Numbers of examples of a subject, none with too large arrays."""
-    if sizes is not None:
-        wanted = tuple(sizes)
-    elif quick:
-        wanted = SHORT_SIZES[element_type]
-    else:
-        wanted = SIZES if first else OTHER_CASES
+    wanted = sizes if sizes is not None else SHORT_SIZES[element_type] if quick else usual
     most = subject.most_rows(_SHORT_BYTES if quick else _MOST_BYTES)
     return sorted({n for n in wanted if n <= most} or {most})
 
@@ -110,6 +124,7 @@ class _Examination:
 
     def __init__(self, subject: Subject, plan: dict[str, list[int]], quick: bool, seed: int) -> None:
         self._subject, self._plan, self._quick = subject, plan, quick
+        self._row = CompiledRow(subject.name, str(subject.case), plan)
         self._rows = max(n for sizes in plan.values() for n in sizes)
         self._arrays = subject.arrays(self._rows, seed)
         specs = jax.eval_shape(subject.mapped("float64"), *self._arrays)
@@ -125,78 +140,60 @@ class _Examination:
 
     def row(self) -> CompiledRow:
         """What was found."""
-        subject, differences, programs, worst = self._subject, [], 0, 0.0
-        note = ""
+        note, by_numpy = "", None
+        moves: Arrays = {}
         try:
             by_numpy, moves = self._by_numpy()
         except NoReferenceError as missing:
-            by_numpy, moves, note = None, {}, f"not by NumPy, which has no {missing}"
+            note = f"not by NumPy, which has no {missing}"
+        differences: list[Difference] = []
+        programs, largest = 0, 0.0
         for element_type, sizes in self._plan.items():
             eager = None
             if by_numpy is None or not self._quick:
                 eager = self._computed(element_type, max(sizes), _not_compiled)
             for n in sizes:
-                found = self._computed(element_type, n, _compiled)
-                programs += 1 + bool(self._adjoints)
                 known = {"NumPy": self._at(n, by_numpy), "not compiled": self._of_eager(n, eager, max(sizes))}
-                for witness, expected in known.items():
-                    for quantity, values in expected.items():
-                        ratio, at, wrong = self._held_against(
-                            quantity, found[quantity], values, moves.get(quantity), element_type, n
-                        )
-                        worst = max(worst, ratio)
-                        if wrong:
-                            differences.append(
-                                Difference(
-                                    subject.name,
-                                    str(subject.case),
-                                    quantity,
-                                    element_type,
-                                    n,
-                                    at,
-                                    found[quantity][at].item(),
-                                    values[at].item(),
-                                    witness,
-                                    wrong,
-                                )
-                            )
-        return CompiledRow(
-            subject.name, str(subject.case), self._plan, programs, tuple(differences), worst, note
-        )
+                for found in self._programs(element_type, n):
+                    programs += 1
+                    for witness, expected in known.items():
+                        wrong, most = self._held_against(found, expected, moves, element_type, n, witness)
+                        differences += wrong
+                        largest = max(largest, most)
+        return replace(self._row, programs=programs, differences=(*differences,), largest=largest, note=note)
 
     # -- what is computed
 
     def _computed(self, element_type: str, n: int, how: Callable[..., Any], moved: bool = False) -> Arrays:
-        """Values, gradients and the sum of the values of the first ``n`` examples."""
+        """Values, gradients and the weighted sum of the values of the first ``n`` examples."""
         arrays = [self._cast(a, element_type, moved) for a in self._subject.first(self._arrays, n)]
-        mapped = self._subject.mapped(element_type)
-        leaves = jax.tree.leaves(how(mapped, *arrays))
-        found = {f"value {i}" if len(leaves) > 1 else "value": leaf for i, leaf in enumerate(leaves)}
-        if self._adjoints:
-            found |= self._gradients(mapped, arrays, element_type, n, how)
-        return {quantity: np.asarray(value) for quantity, value in found.items()}
-
-    def _gradients(
-        self,
-        mapped: Callable[..., Any],
-        arrays: list[np.ndarray],
-        element_type: str,
-        n: int,
-        how: Callable[..., Any],
-    ) -> dict[str, Any]:
         adjoints = [a[:n].astype(element_type) for a in self._adjoints]
+        mapped = self._subject.mapped(element_type)
         floats = [i for i, a in enumerate(arrays) if a.dtype.kind == "f"]
 
-        def loss(moving: list[Any], arrays: list[Any], adjoints: list[Any]) -> Any:
+        def loss(moving: list[Any], arrays: list[Any], adjoints: list[Any]) -> tuple[Any, Any]:
             values = list(arrays)
             for i, value in zip(floats, moving, strict=True):
                 values[i] = value
-            leaves = [v for v in jax.tree.leaves(mapped(*values)) if jnp.issubdtype(v.dtype, jnp.floating)]
-            return sum(jnp.sum(v * a.astype(v.dtype)) for v, a in zip(leaves, adjoints, strict=True))
+            leaves = jax.tree.leaves(mapped(*values))
+            weighted = [v for v in leaves if jnp.issubdtype(v.dtype, jnp.floating)]
+            terms = (jnp.sum(v * a.astype(v.dtype)) for v, a in zip(weighted, adjoints, strict=True))
+            return sum(terms), leaves
 
-        total, gradients = how(jax.value_and_grad(loss), [arrays[i] for i in floats], arrays, adjoints)
-        named = {f"gradient by child {i}": g for i, g in zip(floats, gradients, strict=True)}
-        return {**named, "weighted sum": total}
+        if not adjoints:
+            return _named(jax.tree.leaves(how(mapped, *arrays)))
+        moving = [arrays[i] for i in floats]
+        program = jax.value_and_grad(loss, has_aux=True)
+        (total, leaves), gradients = how(program, moving, arrays, adjoints)
+        found = {f"gradient by child {i}": np.asarray(g) for i, g in zip(floats, gradients, strict=True)}
+        return {**_named(leaves), **found, "weighted sum": np.asarray(total)}
+
+    def _programs(self, element_type: str, n: int) -> Iterator[Arrays]:
+        """What compiled programs compute: values and gradients; for a composition also the values alone."""
+        yield self._computed(element_type, n, _compiled)
+        if self._subject.is_composition:
+            arrays = [self._cast(a, element_type, False) for a in self._subject.first(self._arrays, n)]
+            yield _named(jax.tree.leaves(_compiled(self._subject.mapped(element_type), *arrays)))
 
     def _cast(self, array: np.ndarray, element_type: str, moved: bool) -> np.ndarray:
         if array.dtype.kind != "f":
@@ -244,29 +241,24 @@ class _Examination:
         return {q: v[:n] for q, v in found.items() if q not in self._summed and q != "weighted sum"}
 
     def _held_against(
-        self,
-        quantity: str,
-        found: np.ndarray,
-        expected: np.ndarray,
-        moves: np.ndarray | None,
-        element_type: str,
-        n: int,
-    ) -> tuple[float, tuple[int, ...], int]:
-        """The largest difference in units of what is allowed, where it is, and how many are larger than 1."""
-        off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-        off = np.where(found == expected, 0.0, off)
-        off = np.where(np.isnan(off), np.where(np.isnan(found) & np.isnan(expected), 0.0, math.inf), off)
-        if found.dtype.kind != "f":
-            ratio = np.where(off > 0, math.inf, 0.0)
-        else:
-            allowed = (
-                _ROUNDINGS * float(np.finfo(element_type).eps) * self._size(quantity, expected, moves, n)
-            )
-            ratio = np.where(off > 0, off / np.maximum(allowed, np.finfo(np.float64).tiny), 0.0)
-        if not ratio.size:
-            return 0.0, (), 0
-        at = tuple(int(i) for i in np.unravel_index(np.argmax(ratio), ratio.shape))
-        return float(ratio[at]), at, int(np.sum(ratio > 1))
+        self, found: Arrays, expected: Arrays, moves: Arrays, element_type: str, n: int, witness: str
+    ) -> tuple[list[Difference], float]:
+        """What is off, and the largest difference in units of what is allowed."""
+        differences, largest = [], 0.0
+        for quantity in found.keys() & expected.keys():
+            values, others = found[quantity], expected[quantity]
+            size = self._size(quantity, others, moves.get(quantity), n)
+            ratios = _ratios(values, others, _ROUNDINGS * float(np.finfo(element_type).eps) * size)
+            if not ratios.size:
+                continue
+            at = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))
+            largest = max(largest, float(ratios[at]))
+            if ratios[at] > 1:
+                numbers = float(values[at]), float(others[at])
+                wrong = int(np.sum(ratios > 1))
+                where = self._row.operator, self._row.case, quantity, element_type, n, at
+                differences.append(Difference(*where, *numbers, witness, wrong))
+        return differences, largest
 
     def _size(self, quantity: str, expected: np.ndarray, moves: np.ndarray | None, n: int) -> Any:
         """What roundings are relative to."""
@@ -281,6 +273,21 @@ class _Examination:
     def _weight(self, n: int) -> float:
         """The root of the sum of squares of the weights, for values of about 1."""
         return math.sqrt(sum(float(np.sum(a[:n] ** 2)) for a in self._adjoints))
+
+
+def _ratios(found: np.ndarray, expected: np.ndarray, allowed: Any) -> np.ndarray:
+    """Differences in units of what is allowed; integers must be equal."""
+    with np.errstate(invalid="ignore"):
+        off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    same = (found == expected) | ((found != found) & (expected != expected))
+    if found.dtype.kind != "f":
+        return np.where(same, 0.0, math.inf)
+    ratios = np.where(np.isnan(off), math.inf, off) / np.maximum(allowed, np.finfo(np.float64).tiny)
+    return np.where(same, 0.0, ratios)
+
+
+def _named(leaves: Sequence[Any]) -> Arrays:
+    return {f"value {i}" if len(leaves) > 1 else "value": np.asarray(leaf) for i, leaf in enumerate(leaves)}
 
 
 def _by_example(sizes: np.ndarray) -> np.ndarray:

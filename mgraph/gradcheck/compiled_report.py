@@ -40,22 +40,26 @@ class CompiledRow:
     case: str
     sizes: Mapping[str, Sequence[int]]
     """For each element type numbers of examples."""
-    programs: int
-    differences: tuple[Difference, ...]
-    largest: float
+    programs: int = 0
+    """How many were compiled."""
+    differences: tuple[Difference, ...] = ()
+    largest: float = 0.0
     """The largest difference in units of what is allowed."""
     note: str = ""
+    """Which witness could not be asked, and why."""
+    problem: str = ""
+    """Why nothing could be compared, if so."""
 
     @property
     def ok(self) -> bool:
         """Whether all compiled numbers are what the witnesses say."""
-        return not self.differences
+        return not self.differences and not self.problem
 
     @property
     def verdict(self) -> str:
-        """``ok`` with a note if there is one, or how many arrays are wrong."""
-        if not self.ok:
-            return f"WRONG: {len(self.differences)} comparisons"
+        """``ok`` with a note if there is one, the problem, or how many arrays are wrong."""
+        if self.problem or self.differences:
+            return self.problem or f"WRONG: {len(self.differences)} comparisons"
         return f"ok ({self.note})" if self.note else "ok"
 
 
@@ -77,20 +81,23 @@ class CompiledReport:
         return tuple(d for row in self.rows for d in row.differences)
 
     def __str__(self) -> str:
-        lines = []
+        lines: list[str] = []
         if self.differences:
             head = ("operator", "what", "type", "rows", "element", "compiled", "expected", "by", "wrong")
             lines = table([head, *map(_cells, self.differences)], "<<<>>>><>")
+        lines += [
+            f"  {f'{row.operator} {row.case}'.rstrip()}: {row.problem}" for row in self.rows if row.problem
+        ]
         for note in dict.fromkeys(row.note for row in self.rows if row.note):
             named = dict.fromkeys(row.operator for row in self.rows if row.note == note)
             lines.append(f"  {note}: {', '.join(named)}")
         return "\n".join([*lines, self._summary()])
 
     def _summary(self) -> str:
-        if not self.rows:
-            return "nothing was compiled"
         names = {row.operator for row in self.rows}
         sizes = sorted({n for row in self.rows for ns in row.sizes.values() for n in ns})
+        if not sizes:
+            return "nothing was compiled"
         programs = sum(row.programs for row in self.rows)
         wrong = sum(not row.ok for row in self.rows)
         largest = max(row.largest for row in self.rows)

@@ -31,6 +31,11 @@ class Subject:
     shared: tuple[int, ...] = ()
     plain: bool = False
 
+    @property
+    def is_composition(self) -> bool:
+        """Whether it is made of several operators."""
+        return not isinstance(self.target, type)
+
     @cached_property
     def _parts(self) -> list[int | None]:
         """For each child how many numbers an example has of it, ``None`` if it is shared."""
