@@ -32,6 +32,7 @@ from .files.dumps import diff as diff
 from .function import Function as Function
 from .gradcheck import GradientReport as GradientReport
 from .gradcheck import OperatorReport as OperatorReport
+from .gradcheck import check_compiled as check_compiled
 from .gradcheck import check_gradients as check_gradients
 from .gradcheck import check_operators as check_operators
 from .graph import ExpressionGraph as ExpressionGraph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -64,26 +64,44 @@ class Case:
         object.__setattr__(self, "fields", MappingProxyType(fields))
         object.__setattr__(self, "through", through)
 
-    def values(self, seed: int = 0) -> list[np.ndarray]:
-        """One array per child, the same for the same seed: float64, for indices and offsets uint32."""
+    def values(self, seed: int = 0, rows: int | None = None) -> list[np.ndarray]:
+        """One array per child, the same for the same seed: float64, for indices and offsets uint32.
+
+        With ``rows`` so many examples, along a first axis of each array.
+        """
         random = np.random.default_rng(seed)
+        lead = () if rows is None else (rows,)
         children = list(zip(self.shapes, self.domains, strict=True))
         count = sum(math.prod(shape) for shape, domain in children if domain == "distinct")
-        grid = iter(0.2 * (random.permutation(count) - count // 2) + 0.1)
-        return [_draw(random, shape, domain, grid) for shape, domain in children]
+        grid = _grid(random, lead, count)
+        found, start = [], 0
+        for shape, domain in children:
+            if domain == "distinct":
+                stop = start + math.prod(shape)
+                found.append(grid[..., start:stop].reshape(*lead, *shape))
+                start = stop
+            else:
+                found.append(_draw(random, (*lead, *shape), domain))
+        return found
 
     def __str__(self) -> str:
         shapes = " ".join("x".join(map(str, s)) or "scalar" for s in self.shapes)
         return " ".join([shapes, *(f"{k}={v}" for k, v in self.fields.items())])
 
 
-def _draw(random: np.random.Generator, shape: Shape, domain: str, grid: Iterator[float]) -> np.ndarray:
+def _grid(random: np.random.Generator, lead: Shape, count: int) -> np.ndarray:
+    """Odd multiples of 0.1 in random order, in another one for each example."""
+    if not lead:
+        return 0.2 * (random.permutation(count) - count // 2) + 0.1
+    orders = random.permuted(np.tile(np.arange(count), (*lead, 1)), axis=-1)
+    return 0.2 * (orders - count // 2) + 0.1
+
+
+def _draw(random: np.random.Generator, shape: Shape, domain: str) -> np.ndarray:
     if domain.startswith("index:"):
         return random.integers(_bound(domain), size=shape, dtype=np.uint32)
     if domain.startswith("offsets:"):
         return _draw_offsets(random, shape, _bound(domain))
-    if domain == "distinct":
-        return np.fromiter(grid, np.float64, math.prod(shape)).reshape(shape)
     if domain == "mask":
         return random.integers(2, size=shape).astype(np.float64)
     if domain == "positive":

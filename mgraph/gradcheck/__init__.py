@@ -2,12 +2,17 @@
 
 Everything is computed in float64, whatever the element type of the graph, so that a rule that is one per
 cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph,
-``check_operators`` every operator of mgraph or of a module of yours.
+``check_operators`` every operator of mgraph or of a module of yours. ``check_compiled`` examines what these
+take for granted, the compiler.
 """
 
 from __future__ import annotations
 
 from .check import check_gradients as check_gradients
+from .compiled import check_compiled as check_compiled
+from .compiled_report import CompiledReport as CompiledReport
+from .compiled_report import CompiledRow as CompiledRow
+from .compiled_report import Difference as Difference
 from .report import GradientCheck as GradientCheck
 from .report import GradientReport as GradientReport
 from .survey import OperatorReport as OperatorReport

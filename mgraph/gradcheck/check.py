@@ -99,21 +99,33 @@ def _title(target: Any) -> str:
     return getattr(target, "__name__", repr(target))
 
 
-def _check_case(
-    target: Callable[..., Node], case: Case, settings: _Settings, values: Sequence[Any] | None = None
-) -> GradientReport:
-    graph = ExpressionGraph(seed=settings.seed + 1)
-    arrays = case.values(settings.seed) if values is None else [np.asarray(v) for v in values]
+def record_case(
+    graph: ExpressionGraph,
+    target: Callable[..., Node],
+    case: Case,
+    arrays: Sequence[np.ndarray],
+    element_type: str = "float64",
+) -> tuple[Node, list[Node]]:
+    """``target`` of a case, and its children: parameters, or constants where they are integers."""
     children: list[Node] = []
     for i, array in enumerate(arrays):
         init = inits.from_tensor(array)
         if np.issubdtype(array.dtype, np.floating):
-            children.append(graph.param(f"child {i}", array.shape, init, "float64"))
+            children.append(graph.param(f"child {i}", array.shape, init, element_type))
         else:
             children.append(graph.constant(array.shape, init, array.dtype))
     node = (case.through or target)(*children, **dict(case.fields))
     if not isinstance(node, Node):
         raise GraphError(f"{_title(target)} must return a node, got {node!r}")
+    return node, children
+
+
+def _check_case(
+    target: Callable[..., Node], case: Case, settings: _Settings, values: Sequence[Any] | None = None
+) -> GradientReport:
+    arrays = case.values(settings.seed) if values is None else [np.asarray(v) for v in values]
+    graph = ExpressionGraph(seed=settings.seed + 1)
+    node, _ = record_case(graph, target, case, arrays)
     report = _check_node(node, settings)
     return GradientReport(f"{_title(target)} {case}", report.checks, report.note)
 

@@ -23,6 +23,11 @@ COMMAND = Command(
     {
         "Operators": (
             Option("module", str, "", "your own operators: a Python file or the name of a module"),
+            Option(
+                "compiled",
+                help="examine the compiler: operators and compositions over many rows, compiled and not",
+            ),
+            Option("quick", help="with --compiled: few sizes, one case of each operator"),
         ),
         "Model": (
             Option(
@@ -58,6 +63,7 @@ COMMAND = Command(
         ("mgraph gradcheck", "every operator"),
         ("mgraph gradcheck layer_norm softmax", "these two"),
         ("mgraph gradcheck --module user_ops.py", "your own"),
+        ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
     ),
 )
@@ -87,6 +93,8 @@ def run(argv: Sequence[str]) -> int | None:
 def _check_combination(values: Mapping[str, Any], of_model: bool) -> None:
     """OptionError for what cannot go together: operators and a model are checked one at a time."""
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
+    if values["quick"] and not values["compiled"]:
+        raise OptionError("--quick needs --compiled")
     given = [f"--{option.name}" for option in foreign if values[option.attribute] != option.default]
     if of_model:
         given += values["operands"]
@@ -117,8 +125,15 @@ def _operators(values: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _operator_gradients(values: Mapping[str, Any], names: Sequence[str]) -> Any:
-    from mgraph.gradcheck import check_operators
+    from mgraph.gradcheck import check_compiled, check_operators
 
+    if values["compiled"]:
+        return check_compiled(
+            names,
+            values["module"] or None,
+            quick=values["quick"],
+            on_row=lambda row: logger.info("%s %s: %s", row.operator, row.case, row.verdict),
+        )
     return check_operators(
         names,
         values["module"] or None,

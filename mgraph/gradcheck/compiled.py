@@ -1,0 +1,311 @@
+"""``check_compiled``: the compiler as a witness, held against what is not compiled and against NumPy."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import MGraphError
+from ..node import NaryNodeOp
+from ..ops.convolution import ConvolutionOp
+from ..platforms import compiler_wishes
+from .compiled_report import CompiledReport, CompiledRow, Difference
+from .compositions import COMPOSITIONS
+from .numpy_witness import NoReferenceError, computed_by_numpy
+from .subjects import Subject
+from .survey import chosen_operators
+
+SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
+"""Numbers of examples: around powers of two, where compilers cut loops and buffers, up to many."""
+SHORT_SIZES = {"float32": (32_769,), "float64": (16_385,)}
+"""Numbers of examples of the short form: one number of each is just over 128 KiB."""
+FIRST_CASE = (1_025, 2_049, 4_097, 8_193, 16_383, 16_384, 16_385, 32_767, 32_768, 32_769, 65_537, 100_000)
+OTHER_CASES = (16_385, 32_769, 100_000)
+"""Numbers of examples for the first case of an operator, and for its other ones."""
+
+_WEIGHTS: dict[type[NaryNodeOp], tuple[int, ...]] = {ConvolutionOp: (1, 2)}
+"""Children that all examples share: of kernels of their own XLA makes a grouped convolution, whose time
+grows with the square of the number of groups."""
+
+_ROUNDINGS = 64
+"""How many roundings of its size a number may be off: of the terms that it is made of, the typical number of
+its array and the largest of its example."""
+_DRAWS = 2
+"""How often inputs are moved by a rounding, to see how far that moves the result."""
+
+_MOST_BYTES, _SHORT_BYTES = 1 << 28, 1 << 25
+"""No array is larger; in the short form."""
+
+Arrays = dict[str, np.ndarray]
+
+
+def check_compiled(
+    names: Sequence[str] = (),
+    module: str | None = None,
+    *,
+    quick: bool = False,
+    sizes: Sequence[int] | None = None,
+    seed: int = 0,
+    on_row: Callable[[CompiledRow], None] | None = None,
+) -> CompiledReport:
+    """Hold compiled programs against the same ones not compiled, and against NumPy in float64.
+
+    Rule, ``jax.grad`` and differences pass through one compiler, on small shapes; were it wrong on large
+    ones, as that of jaxlib 0.10.2 is (jax-ml/jax, issue 39103), nobody would see it. So every operator, on
+    its ``cases``, and compositions as models have them are computed for many examples at once, up to
+    100,000, in float32 and float64: the values together with the gradient of their sum, weighted at random;
+    those of compositions also alone. These are held against
+
+    - ``jax.disable_jit``: each primitive by itself, without fusion. JAX compiles each of them, too, so this
+      witness sees errors of fusion only;
+    - NumPy, in float64, which interprets what JAX has traced: no compiler at all. A program with a primitive
+      that NumPy is not told of does without, and the report says so.
+
+    ``names`` and ``module`` are those of ``check_operators``; without them the compositions are examined,
+    too. ``quick`` takes the first case of each operator at one size for each element type, and asks NumPy
+    alone wherever it can. ``sizes`` are numbers of examples to take instead; arrays of more than 256 MB are
+    cut to fewer.
+
+    A number may be off by 64 roundings of its element type, relative to the sum of the typical number of its
+    array, the largest of its example and how far a rounding of its inputs moves it, which NumPy measures;
+    sums over examples, to which n terms of random sign contribute, by ``sqrt(n)`` times
+    as many. Integers must be equal.
+    """
+    chosen = chosen_operators(names, module)
+    compositions = [(subject, SIZES) for subject in COMPOSITIONS]
+    operators = [
+        (Subject(cls.__name__, cls, case, _WEIGHTS.get(cls, ())), OTHER_CASES if i else FIRST_CASE)
+        for cls in chosen
+        for i, case in enumerate(getattr(cls, "cases", ())[: 1 if quick else None])
+    ]
+    everything = not names and module is None
+    start, rows = time.perf_counter(), []
+    without = [cls for cls in chosen if not getattr(cls, "cases", ())]
+    rows += [CompiledRow(cls.__name__, "", {}, problem="declares no cases") for cls in without]
+    with jax.enable_x64(True):
+        for subject, usual in [*(compositions if everything else ()), *operators]:
+            row = _row_of(subject, usual, quick, sizes, seed)
+            if on_row is not None:
+                on_row(row)
+            rows.append(row)
+    return CompiledReport(tuple(rows), time.perf_counter() - start)
+
+
+def _row_of(
+    subject: Subject, usual: Sequence[int], quick: bool, sizes: Sequence[int] | None, seed: int
+) -> CompiledRow:
+    """One row; what cannot be recorded or compiled is its problem."""
+    try:
+        plan = {t: _sizes(t, subject, usual, quick, sizes) for t in ("float32", "float64")}
+        return _Examination(subject, plan, quick, seed).row()
+    except (MGraphError, jax.errors.JaxRuntimeError) as e:
+        reason = str(e).partition("\n")[0]
+        return CompiledRow(subject.name, str(subject.case), {}, problem=f"{type(e).__name__}: {reason}")
+
+
+def _sizes(
+    element_type: str, subject: Subject, usual: Sequence[int], quick: bool, sizes: Sequence[int] | None
+) -> list[int]:
+    """Numbers of examples of a subject, none with too large arrays."""
+    wanted = sizes if sizes is not None else SHORT_SIZES[element_type] if quick else usual
+    most = subject.most_rows(_SHORT_BYTES if quick else _MOST_BYTES)
+    return sorted({n for n in wanted if n <= most} or {most})
+
+
+class _Examination:
+    """One subject at several sizes, in several element types, by all witnesses."""
+
+    def __init__(self, subject: Subject, plan: dict[str, list[int]], quick: bool, seed: int) -> None:
+        self._subject, self._plan, self._quick = subject, plan, quick
+        self._row = CompiledRow(subject.name, str(subject.case), plan)
+        self._rows = max(n for sizes in plan.values() for n in sizes)
+        self._arrays = subject.arrays(self._rows, seed)
+        specs = jax.eval_shape(subject.mapped("float64"), *self._arrays)
+        random = np.random.default_rng(seed + 1)
+        self._adjoints = [
+            random.standard_normal(s.shape).astype(np.float32).astype(np.float64)
+            for s in jax.tree.leaves(specs)
+            if jnp.issubdtype(s.dtype, jnp.floating)
+        ]
+        self._moved = np.random.default_rng(seed + 2)
+        self._summed = {f"gradient by child {i}" for i in subject.shared}
+        self._sums: dict[int, Arrays] = {}
+
+    def row(self) -> CompiledRow:
+        """What was found."""
+        note, by_numpy = "", None
+        moves: Arrays = {}
+        try:
+            by_numpy, moves = self._by_numpy()
+        except NoReferenceError as missing:
+            note = f"not by NumPy, which has no {missing}"
+        differences: list[Difference] = []
+        programs, largest = 0, 0.0
+        for element_type, sizes in self._plan.items():
+            eager = None
+            if by_numpy is None or not self._quick:
+                eager = self._computed(element_type, max(sizes), _not_compiled)
+            for n in sizes:
+                known = {"NumPy": self._at(n, by_numpy), "not compiled": self._of_eager(n, eager, max(sizes))}
+                for found in self._programs(element_type, n):
+                    programs += 1
+                    for witness, expected in known.items():
+                        wrong, most = self._held_against(found, expected, moves, element_type, n, witness)
+                        differences += wrong
+                        largest = max(largest, most)
+        return replace(self._row, programs=programs, differences=(*differences,), largest=largest, note=note)
+
+    # -- what is computed
+
+    def _computed(self, element_type: str, n: int, how: Callable[..., Any], moved: bool = False) -> Arrays:
+        """Values, gradients and the weighted sum of the values of the first ``n`` examples."""
+        arrays = [self._cast(a, element_type, moved) for a in self._subject.first(self._arrays, n)]
+        adjoints = [a[:n].astype(element_type) for a in self._adjoints]
+        mapped = self._subject.mapped(element_type)
+        floats = [i for i, a in enumerate(arrays) if a.dtype.kind == "f"]
+
+        def loss(moving: list[Any], arrays: list[Any], adjoints: list[Any]) -> tuple[Any, Any]:
+            values = list(arrays)
+            for i, value in zip(floats, moving, strict=True):
+                values[i] = value
+            leaves = jax.tree.leaves(mapped(*values))
+            weighted = [v for v in leaves if jnp.issubdtype(v.dtype, jnp.floating)]
+            terms = (jnp.sum(v * a.astype(v.dtype)) for v, a in zip(weighted, adjoints, strict=True))
+            return sum(terms), leaves
+
+        if not adjoints:
+            return _named(jax.tree.leaves(how(mapped, *arrays)))
+        moving = [arrays[i] for i in floats]
+        program = jax.value_and_grad(loss, has_aux=True)
+        (total, leaves), gradients = how(program, moving, arrays, adjoints)
+        found = {f"gradient by child {i}": np.asarray(g) for i, g in zip(floats, gradients, strict=True)}
+        return {**_named(leaves), **found, "weighted sum": np.asarray(total)}
+
+    def _programs(self, element_type: str, n: int) -> Iterator[Arrays]:
+        """What compiled programs compute: values and gradients; for a composition also the values alone."""
+        yield self._computed(element_type, n, _compiled)
+        if self._subject.is_composition:
+            arrays = [self._cast(a, element_type, False) for a in self._subject.first(self._arrays, n)]
+            yield _named(jax.tree.leaves(_compiled(self._subject.mapped(element_type), *arrays)))
+
+    def _cast(self, array: np.ndarray, element_type: str, moved: bool) -> np.ndarray:
+        if array.dtype.kind != "f":
+            return array
+        if moved:
+            array = array * (1 + np.finfo(np.float32).eps * self._moved.choice([-1.0, 1.0], array.shape))
+        return array.astype(element_type)
+
+    # -- witnesses
+
+    def _by_numpy(self) -> tuple[Arrays, Arrays]:
+        """What NumPy computes of all examples, and for each how far a rounding of its inputs moves it."""
+        here = self._computed("float64", self._rows, computed_by_numpy)
+        moves: Arrays = {}
+        for _ in range(_DRAWS):
+            there = self._computed("float64", self._rows, computed_by_numpy, moved=True)
+            for quantity, value in here.items():
+                if value.dtype.kind == "f" and quantity not in self._summed and value.ndim:
+                    move = np.abs(there[quantity] - value) / np.finfo(np.float32).eps
+                    most = _by_example(np.nan_to_num(move, posinf=0.0))
+                    moves[quantity] = np.maximum(moves.get(quantity, 0.0), most)
+        return here, moves
+
+    def _at(self, n: int, all_examples: Arrays | None) -> Arrays:
+        """NumPy's of the first ``n`` examples."""
+        if all_examples is None:
+            return {}
+        if n == self._rows:
+            return all_examples
+        if self._adjoints and n not in self._sums:
+            if self._summed:
+                found = self._computed("float64", n, computed_by_numpy)
+                self._sums[n] = {q: found[q] for q in (*self._summed, "weighted sum")}
+            else:
+                values = [v for q, v in all_examples.items() if q.startswith("value") and v.dtype.kind == "f"]
+                pairs = zip(values, self._adjoints, strict=True)
+                self._sums[n] = {"weighted sum": np.asarray(sum(np.sum(v[:n] * a[:n]) for v, a in pairs))}
+        sums = self._sums.get(n, {})
+        return {q: sums[q] if q in sums else v[:n] for q, v in all_examples.items()}
+
+    def _of_eager(self, n: int, found: Arrays | None, rows: int) -> Arrays:
+        """What was computed without compiling of the first ``n`` examples; sums only of all."""
+        if found is None or n == rows:
+            return found or {}
+        return {q: v[:n] for q, v in found.items() if q not in self._summed and q != "weighted sum"}
+
+    def _held_against(
+        self, found: Arrays, expected: Arrays, moves: Arrays, element_type: str, n: int, witness: str
+    ) -> tuple[list[Difference], float]:
+        """What is off, and the largest difference in units of what is allowed."""
+        differences, largest = [], 0.0
+        for quantity in found.keys() & expected.keys():
+            values, others = found[quantity], expected[quantity]
+            size = self._size(quantity, others, moves.get(quantity), n)
+            ratios = _ratios(values, others, _ROUNDINGS * float(np.finfo(element_type).eps) * size)
+            if not ratios.size:
+                continue
+            at = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))
+            largest = max(largest, float(ratios[at]))
+            if ratios[at] > 1:
+                numbers = float(values[at]), float(others[at])
+                wrong = int(np.sum(ratios > 1))
+                where = self._row.operator, self._row.case, quantity, element_type, n, at
+                differences.append(Difference(*where, *numbers, witness, wrong))
+        return differences, largest
+
+    def _size(self, quantity: str, expected: np.ndarray, moves: np.ndarray | None, n: int) -> Any:
+        """What roundings are relative to."""
+        sizes = np.nan_to_num(np.abs(expected), posinf=0.0)
+        if quantity == "weighted sum":
+            return math.sqrt(n) * self._weight(n)
+        typical = float(np.mean(sizes)) if sizes.size else 0.0
+        if quantity in self._summed:
+            return math.sqrt(n) * (typical + float(np.max(sizes, initial=0.0)))
+        return typical + _by_example(sizes) + (0.0 if moves is None else moves[:n])
+
+    def _weight(self, n: int) -> float:
+        """The root of the sum of squares of the weights, for values of about 1."""
+        return math.sqrt(sum(float(np.sum(a[:n] ** 2)) for a in self._adjoints))
+
+
+def _ratios(found: np.ndarray, expected: np.ndarray, allowed: Any) -> np.ndarray:
+    """Differences in units of what is allowed; integers must be equal."""
+    with np.errstate(invalid="ignore"):
+        off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    same = (found == expected) | ((found != found) & (expected != expected))
+    if found.dtype.kind != "f":
+        return np.where(same, 0.0, math.inf)
+    ratios = np.where(np.isnan(off), math.inf, off) / np.maximum(allowed, np.finfo(np.float64).tiny)
+    return np.where(same, 0.0, ratios)
+
+
+def _named(leaves: Sequence[Any]) -> Arrays:
+    return {f"value {i}" if len(leaves) > 1 else "value": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+
+
+def _by_example(sizes: np.ndarray) -> np.ndarray:
+    """The largest number of each example, of the same rank."""
+    return np.max(sizes, axis=tuple(range(1, sizes.ndim)), keepdims=True, initial=0.0)
+
+
+def _compiled(function: Callable[..., Any], *args: Any) -> Any:
+    """As graphs compile their programs."""
+    wishes = dict(compiler_wishes(jax.default_backend()))
+    lowered = jax.jit(function).lower(*args)
+    try:
+        program = lowered.compile(compiler_options=wishes)
+    except jax.errors.JaxRuntimeError:
+        program = lowered.compile()
+    return jax.tree.map(np.asarray, program(*args))
+
+
+def _not_compiled(function: Callable[..., Any], *args: Any) -> Any:
+    with jax.disable_jit():
+        return jax.tree.map(np.asarray, function(*jax.tree.map(jnp.asarray, args)))

@@ -1,0 +1,160 @@
+"""The examination of the compiler: right programs pass, a planted error of a compiler is found and named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mgraph.gradcheck.compiled as compiled
+from mgraph import UnaryNodeOp
+from mgraph.cases import Case
+from mgraph.gradcheck import check_compiled
+from mgraph.gradcheck.compositions import COMPOSITIONS
+from mgraph.gradcheck.numpy_witness import NoReferenceError, computed_by_numpy
+from nmt.cli import main
+
+
+@jax.custom_batching.custom_vmap
+def spoiled(x):
+    return x
+
+
+@spoiled.def_vmap
+def _(size, batched, x):
+    """As a compiler that errs does: more than 100 examples, compiled, have one wrong element."""
+    wrong = size > 100 and not jax.config.jax_disable_jit
+    return (x.at[100, 1].add(1e-3) if wrong else x), True
+
+
+class Spoiled(UnaryNodeOp):
+    type = "spoiled"
+    cases = (Case((3,)),)
+    wrong = "value"
+
+    def forward_ops(self, x):
+        return spoiled(2 * x) if self.wrong == "value" else 2 * x
+
+    def backward_ops(self, adj, val, x):
+        return (spoiled(2 * adj) if self.wrong == "gradient" else 2 * adj,)
+
+
+class SpoiledGradient(Spoiled):
+    wrong = "gradient"
+
+
+def examine(monkeypatch: pytest.MonkeyPatch, *classes: Any, sizes: Sequence[int], quick: bool = False) -> Any:
+    monkeypatch.setattr(compiled, "chosen_operators", lambda names, module: classes)
+    return check_compiled(["planted"], sizes=sizes, quick=quick)
+
+
+@pytest.mark.parametrize(
+    ("planted", "quantity"), [(Spoiled, "value"), (SpoiledGradient, "gradient by child 0")]
+)
+def test_a_planted_error_is_found_and_named(
+    monkeypatch: pytest.MonkeyPatch, planted: Any, quantity: str
+) -> None:
+    # NumPy interprets what JAX has traced, the planted error included: it is the other witness that sees it.
+    report = examine(monkeypatch, planted, sizes=[100, 101])
+    assert not report.ok
+    found = [d for d in report.differences if d.witness == "not compiled" and d.quantity == quantity]
+    assert [(d.operator, d.element_type, d.rows, d.element, d.wrong) for d in found] == [
+        (planted.__name__, element_type, 101, (100, 1), 1) for element_type in ("float32", "float64")
+    ]
+    for d in found:
+        assert d.compiled - d.expected == pytest.approx(1e-3, rel=1e-2)
+    line = next(line for line in str(report).splitlines() if quantity in line and "not compiled" in line)
+    assert line.split()[0] == planted.__name__ and " 101 " in line and " 100,1 " in line
+    assert json.loads(json.dumps(report.as_json()))["ok"] is False
+
+
+def test_numpy_sees_what_a_program_and_its_parts_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_wrongly(function: Any, *args: Any) -> Any:
+        (total, (value,)), gradients = function(*args)
+        return (total, (np.asarray(value).copy(),)), [np.asarray(g) * (1 + 1e-10) for g in gradients]
+
+    monkeypatch.setattr(compiled, "_compiled", compile_wrongly)
+    report = check_compiled(["sin"], sizes=[40], quick=True)
+    assert {(d.quantity, d.element_type, d.witness) for d in report.differences} == {
+        ("gradient by child 0", "float64", "NumPy")
+    }
+
+
+def test_right_operators_pass() -> None:
+    report = check_compiled(["layer_normalization", "topk", "rows"], sizes=[7, 33], quick=True)
+    assert report.ok and report.differences == () and 0 < max(row.largest for row in report.rows) < 0.5
+    assert [row.note for row in report.rows] == [""] * len(report.rows)
+    assert str(report).startswith("3 operators and compositions, ")
+
+
+@pytest.mark.parametrize("subject", [s for s in COMPOSITIONS if "32000" not in s.name], ids=lambda s: s.name)
+def test_numpy_computes_the_compositions(subject: Any) -> None:
+    with jax.enable_x64(True):
+        arrays = subject.arrays(5)
+        mapped = subject.mapped("float64")
+        by_jax = jax.jit(mapped)(*arrays)
+        np.testing.assert_allclose(computed_by_numpy(mapped, *arrays), by_jax, rtol=1e-12, atol=1e-12)
+
+
+def test_the_program_of_issue_39103() -> None:
+    subject = COMPOSITIONS[0]
+    x, m = subject.arrays(9)
+    expected = np.sum((x @ m.T) ** 2, 1)
+    np.testing.assert_allclose(computed_by_numpy(subject.mapped("float64"), x, m), expected, rtol=1e-6)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(computed_by_numpy(subject.mapped("float64"), x, m), expected, rtol=1e-14)
+    assert {32_769: "float32", 16_385: "float64"}.items() == {
+        (n, element_type) for element_type, sizes in compiled.SHORT_SIZES.items() for n in sizes
+    }
+
+
+def test_numpy_follows_loops_branches_and_indices() -> None:
+    def program(x: Any) -> Any:
+        doubled = jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, 2 * s[1]), (0, x))[1]
+        chosen = jax.lax.cond(doubled[0] > 0, jnp.sin, jnp.cos, doubled)
+        sums = jax.lax.scan(lambda s, v: (s + v, s * v), 0.0, chosen, reverse=True)
+        padded = jnp.pad(chosen, (1, 2)).at[jnp.array([1, 9])].add(5.0, mode="drop")
+        return sums, padded, jnp.sort(chosen)[::-1], jax.scipy.special.erf(x)
+
+    with jax.enable_x64(True):
+        x = np.array([0.3, -1.2, 2.0])
+        jax.tree.map(np.testing.assert_allclose, computed_by_numpy(program, x), jax.jit(program)(x))
+    with pytest.raises(NoReferenceError, match="fft"):
+        computed_by_numpy(jnp.fft.fft, x)
+
+
+def test_many_examples_of_a_case() -> None:
+    case = Case((2, 3), (4,), (5,), domain=("distinct", "index:4", "offsets:7"))
+    grid, index, offsets = case.values(3, rows=50)
+    assert grid.shape == (50, 2, 3) and index.shape == (50, 4) and offsets.shape == (50, 5)
+    assert all(len(set(row.ravel().round(6))) == 6 for row in grid) and np.abs(grid).min() > 0.09
+    assert not np.array_equal(np.argsort(grid[0], None), np.argsort(grid[1], None))
+    assert (np.diff(offsets.astype(int)) >= 0).all() and (offsets[:, -1] == 7).all()
+
+
+def test_an_operator_without_cases_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bare(Spoiled):
+        cases = ()
+
+    report = examine(monkeypatch, Bare, sizes=[5])
+    assert not report.ok and "Bare: declares no cases" in str(report)
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ok: bool) -> None:
+    def check(names: Sequence[str], module: str | None, *, quick: bool, on_row: Any) -> Any:
+        assert (tuple(names), module, quick) == (("sin",), None, True)
+        report = check_compiled(["sin"], sizes=[9], quick=True)
+        object.__setattr__(report.rows[0], "problem", "" if ok else "planted")
+        return report
+
+    monkeypatch.setattr("mgraph.gradcheck.check_compiled", check)
+    assert main(["gradcheck", "--quiet", "--compiled", "--quick", "sin"]) == (0 if ok else 1)
+    assert capsys.readouterr().out.count("planted") == (0 if ok else 1)
+    assert main(["gradcheck", "--quick"]) == 2
+    assert "--quick needs --compiled" in capsys.readouterr().err
