@@ -148,11 +148,6 @@ def check_operator(cls: Operator, seed: int = 0) -> OperatorRow:
     return OperatorRow(cls.__name__, cls.type, cases, differences, problem, report)
 
 
-def chosen_operators(names: Sequence[str], module: str | None) -> list[Operator]:
-    """The operators that ``check_operators`` means by ``names`` and ``module``; its errors."""
-    return _chosen(names, own_operators() if module is None else _of_module(module))
-
-
 def own_operators() -> list[Operator]:
     """mgraph's operators, by file and name."""
     for found in pkgutil.iter_modules(ops.__path__):
