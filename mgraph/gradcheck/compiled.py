@@ -34,6 +34,10 @@ _WEIGHTS: dict[type[NaryNodeOp], tuple[int, ...]] = {ConvolutionOp: (1, 2)}
 """Children that all examples share: of kernels of their own XLA makes a grouped convolution, whose time
 grows with the square of the number of groups."""
 
+_MOST_ROWS: dict[Any, int] = {ConvolutionOp: 2_049}
+"""Examples of operators that XLA computes too slowly for more: a kernel's gradient is a convolution with as
+many channels as there are examples."""
+
 _ROUNDINGS = 64
 """How many roundings of its size a number may be off: of the terms that it is made of, the typical number of
 its array and the largest of its example."""
@@ -71,7 +75,7 @@ def check_compiled(
     ``names`` and ``module`` are those of ``check_operators``; without them the compositions are examined,
     too. ``quick`` takes the first case of each operator at one size for each element type, and asks NumPy
     alone wherever it can. ``sizes`` are numbers of examples to take instead; arrays of more than 256 MB are
-    cut to fewer.
+    cut to fewer, and a convolution to 2,049.
 
     A number may be off by 64 roundings of its element type, relative to the sum of the typical number of its
     array, the largest of its example and how far a rounding of its inputs moves it, which NumPy measures;
@@ -116,6 +120,7 @@ def _sizes(
     """Numbers of examples of a subject, none with too large arrays."""
     wanted = sizes if sizes is not None else SHORT_SIZES[element_type] if quick else usual
     most = subject.most_rows(_SHORT_BYTES if quick else _MOST_BYTES)
+    most = min(most, _MOST_ROWS.get(subject.target, most))
     return sorted({n for n in wanted if n <= most} or {most})
 
 
