@@ -34,12 +34,13 @@ _WEIGHTS: dict[type[NaryNodeOp], tuple[int, ...]] = {ConvolutionOp: (1, 2)}
 """Children that all examples share: of kernels of their own XLA makes a grouped convolution, whose time
 grows with the square of the number of groups."""
 
-_ROUNDINGS = 64
+_MOST_ROWS: dict[Any, int] = {ConvolutionOp: 2_049}
+"""Examples of operators that XLA computes too slowly for more: a kernel's gradient is a convolution with as
+many channels as there are examples."""
+
+_ROUNDINGS = 256
 """How many roundings of its size a number may be off: of the terms that it is made of, the typical number of
 its array and the largest of its example."""
-_DRAWS = 2
-"""How often inputs are moved by a rounding, to see how far that moves the result."""
-
 _MOST_BYTES, _SHORT_BYTES = 1 << 28, 1 << 25
 """No array is larger; in the short form."""
 
@@ -71,12 +72,12 @@ def check_compiled(
     ``names`` and ``module`` are those of ``check_operators``; without them the compositions are examined,
     too. ``quick`` takes the first case of each operator at one size for each element type, and asks NumPy
     alone wherever it can. ``sizes`` are numbers of examples to take instead; arrays of more than 256 MB are
-    cut to fewer.
+    cut to fewer, and a convolution to 2,049.
 
-    A number may be off by 64 roundings of its element type, relative to the sum of the typical number of its
-    array, the largest of its example and how far a rounding of its inputs moves it, which NumPy measures;
-    sums over examples, to which n terms of random sign contribute, by ``sqrt(n)`` times
-    as many. Integers must be equal.
+    A number may be off by 256 roundings of its element type, relative to the sum of the typical number of its
+    array, the largest of its example and how far roundings move it (of inputs, and in float32), as NumPy
+    says; sums over examples, to which n terms of random sign contribute, by ``sqrt(n)`` times as many. XLA's
+    ``tanh`` in a loop needs 64 of these. Integers must be equal.
     """
     chosen = chosen_operators(names, module)
     compositions = [(subject, SIZES) for subject in COMPOSITIONS]
@@ -116,6 +117,7 @@ def _sizes(
     """Numbers of examples of a subject, none with too large arrays."""
     wanted = sizes if sizes is not None else SHORT_SIZES[element_type] if quick else usual
     most = subject.most_rows(_SHORT_BYTES if quick else _MOST_BYTES)
+    most = min(most, _MOST_ROWS.get(subject.target, most))
     return sorted({n for n in wanted if n <= most} or {most})
 
 
@@ -205,11 +207,11 @@ class _Examination:
     # -- witnesses
 
     def _by_numpy(self) -> tuple[Arrays, Arrays]:
-        """What NumPy computes of all examples, and for each how far a rounding of its inputs moves it."""
+        """What NumPy computes of all examples, and how far roundings move each: of inputs, and in float32."""
         here = self._computed("float64", self._rows, computed_by_numpy)
         moves: Arrays = {}
-        for _ in range(_DRAWS):
-            there = self._computed("float64", self._rows, computed_by_numpy, moved=True)
+        for element_type, moved in (("float64", True), ("float32", False)):
+            there = self._computed(element_type, self._rows, computed_by_numpy, moved)
             for quantity, value in here.items():
                 if value.dtype.kind == "f" and quantity not in self._summed and value.ndim:
                     move = np.abs(there[quantity] - value) / np.finfo(np.float32).eps

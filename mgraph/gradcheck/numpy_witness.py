@@ -233,12 +233,18 @@ def _convolution(
     images = _pad(None, images, np.zeros((), x.dtype), padding_config=[(0, 0, 0), (0, 0, 0), *edges])
     spread = [(0, 0, hole - 1) for hole in rhs_dilation]
     filters = _pad(None, filters, np.zeros((), x.dtype), padding_config=[(0, 0, 0), (0, 0, 0), *spread])
-    windows = sliding_window_view(images, filters.shape[2:], (2, 3))
-    windows = windows[:, :, :: window_strides[0], :: window_strides[1]]
-    windows = windows.reshape(len(images), groups, -1, *windows.shape[2:])
     filters = filters.reshape(groups, -1, *filters.shape[1:])
-    made = np.einsum("bgcxyij,gocij->bgoxy", windows, filters, optimize=True)
-    return made.reshape(len(images), -1, *made.shape[3:]).transpose(np.argsort(dimension_numbers.out_spec))
+    down, across = window_strides
+    height, width = (
+        (n - k) // step + 1
+        for n, k, step in zip(images.shape[2:], filters.shape[3:], window_strides, strict=True)
+    )
+    made = np.zeros((len(images), groups, filters.shape[1], height * width), x.dtype)
+    for i, j in np.ndindex(*filters.shape[3:]):
+        seen = images[:, :, i : i + down * (height - 1) + 1 : down, j : j + across * (width - 1) + 1 : across]
+        made += np.matmul(filters[..., i, j], seen.reshape(len(images), groups, -1, height * width))
+    made = made.reshape(len(images), -1, height, width)
+    return made.transpose(np.argsort(dimension_numbers.out_spec))
 
 
 def _windowed(function: Callable[..., Any], initial: float) -> Primitive:
