@@ -425,7 +425,7 @@ def test_diff_names_the_first_node_that_differs(mgraph, tmp_path) -> None:
     error = "mgraph diff: error: two files are needed, got 1\n"
     assert mgraph("diff", files[0]) == Result(2, b"", error)
     assert mgraph("diff", files[0], "no.npz") == Result(
-        1, b"", "mgraph diff: error: no.npz: No such file or directory\n"
+        1, b"", "mgraph diff: error: no.npz: No such file or directory (FILE)\n"
     )
 
 

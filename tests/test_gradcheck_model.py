@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GradientError, rules
+from mgraph.ops.attention import DotProductAttentionNodeOp
 from mgraph.ops.norm import LayerNormalizationOp
 from mgraph.ops.product import AffineNodeOp
-from mgraph.ops.softmax import CrossEntropyNodeOp, SoftmaxNodeOp
+from mgraph.ops.softmax import CrossEntropyNodeOp
 from nmt.data.batches import pad
 from nmt.data.parallel import ParallelTextError
 from nmt.data.samples import LineEncoder, load_vocabs
@@ -152,11 +154,18 @@ def small_ones(factor: float, below: float) -> Callable[[Any], Any]:
     return lambda g: jnp.where(jnp.abs(g) < below, factor * g, g)
 
 
+def without_the_sum(gradients: Any, adj: Any, _: Any, query: Any, keys: Any, values: Any, mask: Any) -> Any:
+    """The gradient by queries, had softmax's rule but one of its two terms."""
+    scale = query.shape[-1] ** -0.5
+    weights = jax.nn.softmax(scale * (query @ keys.mT) + mask)
+    return scale * (weights * (adj @ values.mT)) @ keys, *gradients[1:]
+
+
 FAULTS: dict[str, tuple[Any, Callable[..., Any]]] = {
     "off by a hundred-millionth": (CrossEntropyNodeOp, first(lambda g: g * (1 + 1e-8))),
-    "a term left out": (SoftmaxNodeOp, lambda g, adj, p, *_: (p * adj,)),
-    "small gradients only, by a percent": (SoftmaxNodeOp, first(small_ones(1.01, 1e-3))),
-    "a gradient that is zero": (SoftmaxNodeOp, first(lambda g: g + 1e-8)),
+    "a term left out": (DotProductAttentionNodeOp, without_the_sum),
+    "small gradients only, by a percent": (DotProductAttentionNodeOp, first(small_ones(1.01, 1e-3))),
+    "a gradient that is zero": (DotProductAttentionNodeOp, lambda g, *_: (g[0], g[1] + 1e-8, *g[2:])),
     "bias without a gradient": (AffineNodeOp, lambda g, *_: (g[0], g[1], None)),
     "not a number": (AffineNodeOp, first(lambda g: g.at[..., 0, 0].set(jnp.nan))),
     "for one scale only": (LayerNormalizationOp, lambda g, *_: (g[0], g[1].at[0].multiply(1.001), *g[2:])),
@@ -181,11 +190,10 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, model: Model, fa
 def test_a_rule_that_loses_digits_in_float32_is_unstable(
     monkeypatch: pytest.MonkeyPatch, model: Model
 ) -> None:
-    def cut(gradients: Any, *_: Any) -> Any:
-        g = gradients[0]
-        return (g.astype(jnp.bfloat16).astype(g.dtype) if g.dtype == jnp.float32 else g,)
+    def cut(g: Any) -> Any:
+        return g.astype(jnp.bfloat16).astype(g.dtype) if g.dtype == jnp.float32 else g
 
-    plant(monkeypatch, SoftmaxNodeOp, cut)
+    plant(monkeypatch, DotProductAttentionNodeOp, first(cut))
     report = check_model_gradients(model, PAIRS)
     assert not report.ok and {"UNSTABLE"} == {row.verdict for row in report.rows if not row.ok}
     assert report.worst("float64").float64 < 1e-12
@@ -198,7 +206,7 @@ def test_a_small_gradient_is_not_judged_by_a_large_one(monkeypatch: pytest.Monke
     faint = type(model)(model.options, params)
     sizes = {row.name: row.gradient for row in check_model_gradients(faint, PAIRS, float32=False).rows}
     assert sizes["encoder_l1_self_Wq"] < 1e-6 * max(sizes.values())
-    plant(monkeypatch, SoftmaxNodeOp, first(small_ones(1 + 1e-6, jnp.inf)))
+    plant(monkeypatch, DotProductAttentionNodeOp, first(small_ones(1 + 1e-6, jnp.inf)))
     found = verdicts(check_model_gradients(faint, PAIRS, float32=False))
     assert found["encoder_l1_self_Wq"] == found["decoder_l1_context_bq"] == "WRONG"
 
@@ -217,8 +225,10 @@ def test_marians_layer_norm_is_found_wrong(model: Model) -> None:
 
 
 def test_a_rule_that_returns_no_gradient_is_named(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
-    plant(monkeypatch, SoftmaxNodeOp, first(lambda g: g[..., :1]))
-    with pytest.raises(GradientError, match="SoftmaxNodeOp.backward_ops: the gradient of child 0"):
+    plant(monkeypatch, DotProductAttentionNodeOp, first(lambda g: g[..., :1]))
+    with pytest.raises(
+        GradientError, match="DotProductAttentionNodeOp.backward_ops: the gradient of child 0"
+    ):
         check_model_gradients(model, PAIRS)
 
 

@@ -72,6 +72,12 @@ def _legacy(a: Any, b: Any) -> Any:
     return a @ jnp.tile(b, (len(a) // len(b), 1, 1))
 
 
+def _attention(query: Any, keys: Any, values: Any) -> Any:
+    """``jax.nn``'s has the heads after the places."""
+    by_place = (x.swapaxes(1, 2) for x in (query, keys, values))
+    return jax.nn.dot_product_attention(*by_place, implementation="xla").swapaxes(1, 2)
+
+
 def _csr(values: Any, indices: Any, offsets: Any) -> Any:
     return sparse.BCSR((values, indices.astype(jnp.int32), offsets.astype(jnp.int32)), shape=(1024, 4000))
 
@@ -92,6 +98,12 @@ PRODUCTS = [
     Twin("affine", Case((16, 64, 256), (256, 1024), (1, 1024)), mgraph.affine, _dense),
     Twin("bdot", _BATCHES, mgraph.bdot, jnp.matmul),
     Twin("bdot_legacy", Case((512, 64, 32), (64, 32, 64)), mgraph.bdot_legacy, _legacy),
+    Twin(
+        "dot_product_attention",
+        Case((16, 8, 32, 32), (16, 8, 32, 32), (16, 8, 32, 32)),
+        mgraph.dot_product_attention,
+        _attention,
+    ),
     Twin(
         "affine_with_relu_dropout",
         Case((1024, 256), (256, 1024), (1, 1024)),
