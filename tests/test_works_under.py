@@ -284,7 +284,23 @@ def test_the_blocks_of_the_page_run() -> None:
     assert check_blocks(blocks, "transformations.md")
 
 
-def test_forward_mode_through_rules_is_what_jax_refuses() -> None:
-    loss, params, x = of_graph("rules")
+@pytest.mark.parametrize("kind", KINDS)
+def test_forward_mode_through_rules_is_what_jax_refuses(kind: str) -> None:
+    loss, params, x = KINDS[kind]("rules")
     with pytest.raises(TypeError, match="forward-mode"):
         jax.jvp(lambda p: loss(p, x), (params,), (params,))
+
+
+def test_all_functions_of_a_model_meet_our_rules() -> None:
+    model, ids = small_model(), jnp.ones((BATCH, 3), jnp.int32)
+    sources = [Source(ids, jnp.ones(ids.shape, jnp.float32))]
+    encoder, stepper = model.encoder(BATCH, (3,)), model.stepper(BATCH, 1, (3,), 2)
+    encoded = encoder(model.params, sources)
+
+    def first_step(params: Params) -> Any:
+        state = stepper.start(params, encoded)
+        return stepper.step(params, encoded, state, ids[:, 0], jnp.int32(0))[0]
+
+    for function in (lambda p: encoder(p, sources), first_step):
+        with pytest.raises(TypeError, match="forward-mode"):
+            jax.jvp(function, (model.params,), (model.params,))
