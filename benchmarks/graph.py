@@ -152,8 +152,10 @@ def handed_over(call: Callable[[], Any]) -> float:
     """Seconds until a call has handed its program to the device.
 
     The wait for what it computes is not counted, unless JAX computes small programs at once, which every
-    candidate then does.
+    candidate then does. The call comes after one of its own kind, not after that of another candidate, which
+    may leave the processor's caches better or worse.
     """
+    jax.block_until_ready(call())
     start = time.perf_counter()
     results = call()
     seconds = time.perf_counter() - start
