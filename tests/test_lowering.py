@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.export
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from placements import batch
 
 import mgraph
-from mgraph import ExpressionGraph, NaryNodeOp, Node, Type, inits
+from mgraph import ExpressionGraph, NaryNodeOp, Node, Type
 from mgraph.cases import Case
+from mgraph.gradcheck.check import record_case
 from mgraph.gradcheck.survey import own_operators
 from mgraph.running.programs import Program
 from nmt import Translator, numbers
@@ -42,15 +42,9 @@ def lowered(function: Callable[..., Any], *arguments: Any) -> dict[str, str]:
 
 
 def recorded(operator: type[NaryNodeOp], case: Case) -> tuple[ExpressionGraph, Node]:
-    """A case of an operator: parameters for real children, constants for the others."""
+    """A case of an operator in float32, and one node to differentiate."""
     graph = ExpressionGraph()
-    children = [
-        graph.param(f"child {i}", x.shape, inits.from_tensor(x))
-        if x.dtype == np.float64
-        else graph.constant(x.shape, inits.from_tensor(x), x.dtype)
-        for i, x in enumerate(case.values())
-    ]
-    top = (case.through or operator)(*children, **case.fields)
+    top, _ = record_case(graph, operator, case, case.values(), "float32")
     return graph, mgraph.get(top, 0) if isinstance(top.spec, tuple) else top
 
 

@@ -19,6 +19,7 @@ from test_readme import check_blocks
 
 import mgraph
 from mgraph import ExpressionGraph, NaryNodeOp, Node, inits, scan
+from mgraph.gradcheck.check import record_case
 from mgraph.gradcheck.survey import own_operators
 from nmt.model_options import parse_model_options
 from nmt.models import Source, create_model
@@ -238,13 +239,7 @@ def test_every_rule_passes_the_checks_of_shard_map(operator: type[NaryNodeOp]) -
     """Gradients inside of a shard_map in which one input differs from device to device and others do not."""
     for case in operator.cases:
         graph = ExpressionGraph()
-        children = [
-            graph.param(f"child {i}", array.shape, inits.from_tensor(array))
-            if array.dtype == np.float64
-            else graph.constant(array.shape, inits.from_tensor(array), array.dtype)
-            for i, array in enumerate(case.values())
-        ]
-        node = (case.through or operator)(*children, **dict(case.fields))
+        node, _ = record_case(graph, operator, case, case.values(), "float32")
         pure, params = graph.function(node, []).pure, graph.params().vals()
         with jax.enable_x64(True):  # for the cast to float64
             for differing in {min(params), max(params)}:
