@@ -329,8 +329,8 @@ def test_a_search_for_the_best_ends_when_no_other_can_become_it(monkeypatch):
     monkeypatch.setattr(search_module, "best_hypotheses", counting)
     model, sources = ToyModel(7, 11, eos=1.0), [[5, 6, 7, EOS], [8, 9, EOS]]
     options = {"beam_size": 6, "max_length_factor": 16.0}
-    drawn = Sampling("full")
-    for further in ({}, {"n_best": True}, {"word_penalty": -0.1}, {"skip_cost": True}, {"sampling": drawn}):
+    drawn = {"sampling": Sampling("full"), "seed": 1}
+    for further in ({}, {"n_best": True}, {"word_penalty": -0.1}, {"skip_cost": True}, drawn):
         beam_search([model], **options, **further).search(sources)
     beam_search([model, model], [2.0, -1.0], **options).search(sources)
     best, *others = steps
