@@ -104,6 +104,8 @@ class Subject:
     def __init__(self, workload: Workload) -> None:
         self.name, self._record = workload.name, workload.record
         self._graph = ExpressionGraph()
+        self.record()
+        self._trained = list(self._graph.params().trainable().values())
         before = mgraph.compile_stats()
         self.backprop(rebuild=True)
         self.compiled = mgraph.compile_stats() - before
@@ -139,7 +141,7 @@ class Subject:
         if rebuild:
             self.record()
         self._graph.backprop()
-        return [node.grad() for node in self._graph.params().trainable().values()]
+        return [node.grad() for node in self._trained]
 
     def rebuilt_programs(self) -> int:
         """How many programs a graph that is recorded anew compiles."""
@@ -153,9 +155,10 @@ def handed_over(call: Callable[[], Any]) -> float:
 
     The wait for what it computes is not counted, unless JAX computes small programs at once, which every
     candidate then does. The call comes after one of its own kind, not after that of another candidate, which
-    may leave the processor's caches better or worse.
+    may leave the processor's caches better or worse; what that one gave is let go of as the new results
+    replace it, as in a loop.
     """
-    jax.block_until_ready(call())
+    results = jax.block_until_ready(call())
     start = time.perf_counter()
     results = call()
     seconds = time.perf_counter() - start

@@ -11,7 +11,7 @@ import numpy as np
 
 from .arrays import as_array
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
-from .leaves import ConstantNode, Parameters, ParamNode, check_value
+from .leaves import ConstantNode, ParamNode, check_value
 from .node import Node
 from .places import place
 from .rules import check_rule_set
@@ -72,8 +72,8 @@ class Function:
     ``jax.grad``, ``jax.vmap`` and any optax transformation. ``derivatives`` selects the rule set that
     differentiation meets: with ``"jax"`` forward mode (``jax.jvp``, ``jax.hessian``) works too.
 
-    The function keeps no node: the graph may be cleared or changed afterwards. Where the graph checkpoints
-    gradients, those of ``pure`` are checkpointed too, at the same nodes.
+    The function keeps no node but the parameters: the graph may be cleared or changed afterwards. Where the
+    graph checkpoints gradients, those of ``pure`` are checkpointed too, at the same nodes.
     """
 
     def __init__(
@@ -92,10 +92,9 @@ class Function:
         leaves = {name: _of_tape(graph, node, "input") for name, node in named.items()}
         excerpt = tape.below({*(n.id for n in tops), *(n.id for n in leaves.values())})
         self._inputs: dict[str, Spec] = {name: node.spec for name, node in leaves.items()}
-        self._graph_parameters: Parameters = graph.params()
         self._device, self._seed, self._runs = graph.device, graph.seed, graph.runs
         self._constants: list[np.ndarray] = []
-        self._parameters: dict[str, Spec] = {}
+        self._parameters: dict[str, ParamNode] = {}
         names = {n.id: name for name, n in leaves.items()}
         sources = [self._source(tape.nodes[i], names) for i in excerpt.inputs]
         rows = tuple(excerpt.row_of[n.id] for n in tops)
@@ -123,7 +122,7 @@ class Function:
         if node.id in names:
             return ("input", names[node.id]), node.value_type.is_float
         if isinstance(node, ParamNode):
-            self._parameters[node.name] = node.spec
+            self._parameters[node.name] = node
             return ("parameter", node.name), node.trainable
         self._constants.append(node.leaf_value())
         return ("constant", len(self._constants) - 1), False
@@ -167,11 +166,32 @@ class Function:
         if missing:
             raise GraphError(f"missing parameters: {', '.join(missing)}")
         return {
-            name: _fitting(f"parameter {name!r}", params[name], s) for name, s in self._parameters.items()
+            name: _fitting(f"parameter {name!r}", params[name], node.spec)
+            for name, node in self._parameters.items()
         }
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
+        inputs = self._checked(self._by_name(args, named) if args else named)
+        for value in inputs.values():
+            if isinstance(value, jax.core.Tracer):
+                raise GraphError(
+                    "this function is compiled already and cannot be transformed by JAX; "
+                    "inside jax.jit, jax.grad or jax.vmap call fn.pure(params, inputs, key)"
+                )
+        if self._on_device is None:
+            with jax.enable_x64(self._wide):
+                self._on_device = jax.device_put((self._constants, self._numbers), self._device)
+        constants, numbers = self._on_device
+        params = {name: node.val() for name, node in self._parameters.items()}
+        draws = run_draws(self._seed, next(self._runs)) if self._random else None
+        plan = self._program_plan
+        program = PROGRAMS.get(plan, plan, device=self._device, wide=self._wide)
+        leaves = self._leaves(self._tables(params, inputs, constants))
+        return self._formed(program.run(plan, leaves, numbers, draws))
+
+    def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments by name; the first ones are those of the first inputs."""
         names = list(self._inputs)
         if len(args) > len(names):
             raise GraphError(f"expected the inputs {names}, got {len(args)} arguments")
@@ -179,23 +199,7 @@ class Function:
         twice = given.keys() & named.keys()
         if twice:
             raise GraphError(f"input {sorted(twice)[0]!r} is given twice")
-        inputs = self._checked({**given, **named})
-        if any(isinstance(value, jax.core.Tracer) for value in inputs.values()):
-            raise GraphError(
-                "this function is compiled already and cannot be transformed by JAX; "
-                "inside jax.jit, jax.grad or jax.vmap call fn.pure(params, inputs, key)"
-            )
-        if self._on_device is None:
-            with jax.enable_x64(self._wide):
-                self._on_device = jax.device_put((self._constants, self._numbers), self._device)
-        constants, numbers = self._on_device
-        nodes = self._graph_parameters
-        params = {name: nodes[name].val() for name in self.parameters}
-        draws = run_draws(self._seed, next(self._runs)) if self._random else None
-        plan = self._program_plan
-        program = PROGRAMS.get(plan, plan, device=self._device, wide=self._wide)
-        leaves = self._leaves(self._tables(params, inputs, constants))
-        return self._formed(program.run(plan, leaves, numbers, draws))
+        return {**given, **named}
 
     def _checked(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
         """The inputs by name; each present, of the right shape and element type, and none besides."""
@@ -203,9 +207,9 @@ class Function:
             if len(inputs) != len(self._inputs):
                 raise GraphError(f"expected the inputs {list(self._inputs)}, got {len(inputs)} values")
             inputs = dict(zip(self._inputs, inputs, strict=True))
-        missing = [name for name in self._inputs if name not in inputs]
-        unknown = [name for name in inputs if name not in self._inputs]
-        if missing or unknown:
+        if inputs.keys() != self._inputs.keys():
+            missing = [name for name in self._inputs if name not in inputs]
+            unknown = [name for name in inputs if name not in self._inputs]
             raise GraphError(
                 f"expected the inputs {list(self._inputs)}; missing: {missing}, unknown: {unknown}"
             )

@@ -212,11 +212,8 @@ class ExpressionGraph(GraphSettings):
         more than one trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a
         negative ``clip_value``.
         """
-        if not is_number(clip_value):
-            refuse_traced("clip_value", clip_value)
-        if np.ndim(clip_value) or isinstance(clip_value, str) or not clip_value >= 0:
-            raise ArgumentError(f"expected a clip_value of at least 0, got {clip_value!r}")
-        clip_value = float(clip_value)
+        if type(clip_value) is not float or not clip_value >= 0:
+            clip_value = _clip_value(clip_value)
         if self._inference:
             raise GraphError("an inference graph has no gradients; set_inference(False) first")
         gradients = self.run_of(self.tape).backward(clip_value)
@@ -224,9 +221,7 @@ class ExpressionGraph(GraphSettings):
         by_name = {n.name: g for i, g in gradients.items() if isinstance(n := nodes[i], ParamNode)}
         if not reset or clip_value:
             by_name = self._accumulated(by_name, reset, clip_value)
-        for name, parameter in self._parameters.items():
-            if reset or name in by_name:
-                parameter.set_grad(by_name.get(name))
+        self._parameters.accumulated = by_name if reset else {**self._parameters.accumulated, **by_name}
         self.has_gradients = True
         for node in self.tape.debugged:
             if node.trainable:
@@ -297,7 +292,7 @@ class ExpressionGraph(GraphSettings):
         return tape.run
 
     def _accumulated(self, new: dict[str, jax.Array], reset: bool, clip_value: float) -> dict[str, jax.Array]:
-        old = {} if reset else {n: g for n in new if (g := self._parameters[n]._grad) is not None}
+        old = {} if reset else {n: g for n, g in self._parameters.accumulated.items() if n in new}
         wide = any(self._parameters[n].value_type.is_wide for n in new)
         plan = AccumulationPlan(clip=clip_value > 0)
         bounds = number_vector((clip_value,), wide) if plan.clip else None
@@ -409,3 +404,12 @@ class ExpressionGraph(GraphSettings):
 
     def __repr__(self) -> str:
         return f"ExpressionGraph({len(self.tape.nodes)} nodes, {len(self._parameters)} parameters)"
+
+
+def _clip_value(value: Any) -> float:
+    """The bound of gradients that the user gave."""
+    if not is_number(value):
+        refuse_traced("clip_value", value)
+    if np.ndim(value) or isinstance(value, str) or not value >= 0:
+        raise ArgumentError(f"expected a clip_value of at least 0, got {value!r}")
+    return float(value)

@@ -117,7 +117,6 @@ class ParamNode(Node):
         _init: Random | Fixed
         _value: jax.Array | None
         _seen: bool
-        _grad: jax.Array | None
 
     @staticmethod
     def make(
@@ -129,7 +128,7 @@ class ParamNode(Node):
         node: ParamNode = new_leaf(ParamNode, graph.tape, spec_of(shape, type_), trainable)
         node.name = name
         node._owner = weakref.ref(graph)
-        node._init, node._value, node._seen, node._grad = checked, None, True, None
+        node._init, node._value, node._seen = checked, None, True
         return node
 
     @property
@@ -207,19 +206,23 @@ class ParamNode(Node):
         """The accumulated gradient; ``GraphError`` before the first ``backward()``."""
         if not self.trainable:
             raise GraphError(f"parameter {self.name!r} is not trainable and has no gradient")
-        if self._grad is None:
-            if not self.graph.has_gradients:
-                raise GraphError(
-                    f"the gradient of parameter {self.name!r} is not computed yet; "
-                    "call graph.backward() first"
-                )
-            with jax.enable_x64(self.value_type.is_wide):
-                return jnp.zeros(self.shape, self.value_type.dtype)
-        return self._grad
+        graph = self.graph
+        gradient = graph.params().accumulated.get(self.name)
+        if gradient is not None:
+            return gradient
+        if not graph.has_gradients:
+            raise GraphError(
+                f"the gradient of parameter {self.name!r} is not computed yet; call graph.backward() first"
+            )
+        with jax.enable_x64(self.value_type.is_wide):
+            return jnp.zeros(self.shape, self.value_type.dtype)
 
     def set_grad(self, gradient: jax.Array | None) -> None:
         """Replace the accumulated gradient; ``None`` stands for zero."""
-        self._grad = gradient
+        accumulated = self.graph.params().accumulated
+        accumulated.pop(self.name, None)
+        if gradient is not None:
+            accumulated[self.name] = gradient
 
 
 class Parameters(Mapping[str, ParamNode]):
@@ -227,6 +230,8 @@ class Parameters(Mapping[str, ParamNode]):
 
     def __init__(self) -> None:
         self._nodes: dict[str, ParamNode] = {}
+        self.accumulated: dict[str, jax.Array] = {}
+        """The gradients that are not zero, by name."""
 
     def __getitem__(self, name: str) -> ParamNode:
         try:

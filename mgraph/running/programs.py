@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend.core import get_opaque_trace_state
@@ -102,13 +102,19 @@ class _Tally:
             self.evictions += programs
 
 
+class _Compilations(NamedTuple):
+    """What JAX has compiled in a thread, and how many of these it read from its cache in a folder."""
+
+    number: int = 0
+    reads: int = 0
+    seconds: float = 0.0
+
+
 class _Thread(threading.local):
-    """What a thread traces, and what JAX has compiled in it."""
+    """What a thread traces and has compiled."""
 
     function: Callable[..., Any] | None = None
-    compilations = 0
-    reads = 0
-    compile_seconds = 0.0
+    compilations = _Compilations()
 
 
 _THREAD = _Thread()
@@ -117,13 +123,14 @@ _NOT_TRACED = get_opaque_trace_state()
 
 def _note(event: str, duration_secs: float, **_: Any) -> None:
     if event.endswith("/backend_compile_duration"):
-        _THREAD.compilations += 1
-        _THREAD.compile_seconds += duration_secs
+        number, reads, seconds = _THREAD.compilations
+        _THREAD.compilations = _Compilations(number + 1, reads, seconds + duration_secs)
 
 
 def _note_read(event: str, **_: Any) -> None:
     if event == "/jax/compilation_cache/cache_hits":
-        _THREAD.reads += 1
+        number, reads, seconds = _THREAD.compilations
+        _THREAD.compilations = _Compilations(number, reads + 1, seconds)
 
 
 jax.monitoring.register_event_duration_secs_listener(_note)
@@ -171,7 +178,7 @@ class Program:
         with self._preparing:
             if self._jitted is not None:
                 return False
-            reads, start = _THREAD.reads, time.perf_counter()
+            before, start = _THREAD.compilations, time.perf_counter()
             wishes = compiler_wishes(platform_of(self._device))
             jitted = self._jit(wishes)
             lowered = self._within(jitted.lower, function, args)
@@ -184,9 +191,8 @@ class Program:
                 log.debug("%s: without %s: %s", self.label, dict(wishes), str(error).partition("\n")[0])
                 jitted = self._jit({})
                 self._within(lambda: jitted.lower(*args).compile(), function, ())
-            self._tally.missed(
-                self.label, middle - start, time.perf_counter() - middle, _THREAD.reads > reads
-            )
+            read = _THREAD.compilations.reads > before.reads
+            self._tally.missed(self.label, middle - start, time.perf_counter() - middle, read)
             self._jitted = jitted
             return True
 
@@ -198,23 +204,22 @@ class Program:
         return jax.jit(traced, donate_argnums=self._donated, compiler_options=dict(options) or None)
 
     def _counted(self, call: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        before, seconds, reads = _THREAD.compilations, _THREAD.compile_seconds, _THREAD.reads
-        start = time.perf_counter()
+        before, start = _THREAD.compilations, time.perf_counter()
         result = self._within(call, function, args)
-        if _THREAD.compilations == before:
+        after = _THREAD.compilations
+        if after is before:
             self._tally.hit()
         else:
-            compiled = _THREAD.compile_seconds - seconds
+            compiled = after.seconds - before.seconds
             traced = time.perf_counter() - start - compiled
-            self._tally.missed(self.label, traced, compiled, _THREAD.reads > reads)
+            self._tally.missed(self.label, traced, compiled, after.reads > before.reads)
         return result
 
     def _within(self, call: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """``call(*args)``, at once also where a caller is being traced; what is traced meanwhile is
         ``function``."""
-        outer = _THREAD.function
-        _THREAD.function = function
         traced = get_opaque_trace_state() != _NOT_TRACED
+        outer, _THREAD.function = _THREAD.function, function
         try:
             if self._device is None and jax.config.jax_enable_x64 == self._wide and not traced:
                 return call(*args)

@@ -64,6 +64,10 @@ class Prepared:
     """Of the operators, for the program."""
     outputs: tuple[int, ...]
     """The nodes whose values it returns."""
+    nodes: tuple[int, ...]
+    """The node of each row of the excerpt."""
+    trained: tuple[int, ...]
+    """The nodes whose gradients it returns, but for those that are shown."""
     placed: dict[int | None, tuple[np.ndarray, Any]] = field(default_factory=dict)
     """Arrays of numpy that the program got before, and what stands for them on the device."""
 
@@ -73,12 +77,13 @@ class Prepared:
         structure, numbers = excerpt.structure.generic()
         rows = tuple(excerpt.row_of[i] for i in outputs)
         vector = number_vector(numbers, structure.is_wide())
-        return Prepared(plan(structure, rows, *args, **named), excerpt, vector, tuple(outputs))
+        made = plan(structure, rows, *args, **named)
+        trained = made.trained if isinstance(made, JointPlan) else ()
+        by = tuple(excerpt.inputs[k] for k in trained)
+        return Prepared(made, excerpt, vector, tuple(outputs), tuple(excerpt.row_of), by)
 
     def on_device(self, place: int | None, array: Any, device: jax.Device | None) -> Any:
         """An argument that is the same array of numpy in every run goes to the device once, in its second."""
-        if not isinstance(array, np.ndarray):
-            return array
         before, placed = self.placed.get(place, (None, None))
         if before is not array:
             placed = None
@@ -99,7 +104,7 @@ class Run:
         self._segments: list[Segment] = []
         self._values: dict[int, Any] = {}
         self._gradients: dict[int, Any] | None = None
-        self._watched: tuple[list[int], Any] | None = None
+        self._watched: tuple[tuple[int, ...], Any] | None = None
         """Nodes and whether their gradients are finite, if that is watched."""
         self._top: int | None = None
         self._clip_value = 0.0
@@ -144,10 +149,10 @@ class Run:
     def _frozen(self, start: int, stop: int) -> Segment:
         """The nodes from ``start`` to before ``stop`` with the present values of their leaves."""
         tape = self._tape
-        inputs: Sequence[int] = tape.inputs if start == 0 else tape.span(start, stop).inputs
-        return Segment(
-            start, stop, {i: tape.nodes[i].leaf_value() for i in inputs if tape.rows[i][0] is INPUT}
-        )
+        nodes, inputs = tape.nodes, tape.inputs
+        if start:
+            inputs = [i for i in tape.span(start, stop).inputs if tape.rows[i][0] is INPUT]
+        return Segment(start, stop, {i: nodes[i].leaf_value() for i in inputs})
 
     @contextmanager
     def _all_covered(self) -> Iterator[None]:
@@ -209,7 +214,7 @@ class Run:
         results = program.run(prepared.plan, *self._arguments(prepared, segment.leaves))
         self._values.update(zip(prepared.outputs, results.values, strict=True))
         segment.ran = True
-        self._check_values(prepared.excerpt, results)
+        self._check_values(prepared, results)
 
     def _prepared_forward(self) -> Prepared:
         """The whole tape, forward alone."""
@@ -245,11 +250,11 @@ class Run:
         """What ``prepare`` returns, kept by the tape as long as all that it depends on stays the same."""
         tape, graph = self._tape, self._graph
         state = (
-            tuple(s.stop for s in self._segments),
+            [s.stop for s in self._segments],
             len(tape.nodes),
-            tuple(tape.overrides.items()),
-            frozenset(tape.not_roots),
-            tuple(n.id for n in tape.debugged),
+            [*tape.overrides.items()],
+            [*tape.not_roots],
+            [n.id for n in tape.debugged],
             len(tape.observers),
             [n.id for n in tape.nodes if n.is_checkpoint] if graph.checkpointing else None,
             graph.checkpointing,
@@ -261,15 +266,15 @@ class Run:
         )
         if tape.prepared_for != state:
             tape.prepared_for, tape.prepared = state, {}
-        if what not in tape.prepared:
-            tape.prepared[what] = prepare()
-        prepared: Prepared = tape.prepared[what]
+        prepared: Prepared | None = tape.prepared.get(what)
+        if prepared is None:
+            prepared = tape.prepared[what] = prepare()
         return prepared
 
-    def _check_values(self, excerpt: Excerpt, results: Results) -> None:
+    def _check_values(self, prepared: Prepared, results: Results) -> None:
         """``NonFiniteError`` if a value was watched and is not finite."""
         if results.finite is not None:
-            check_values([self._tape.nodes[i] for i in excerpt.row_of], results.finite)
+            check_values([self._tape.nodes[i] for i in prepared.nodes], results.finite)
 
     def _check_gradients(self) -> None:
         """``NonFiniteError`` if a gradient was watched and is not finite."""
@@ -292,12 +297,14 @@ class Run:
         return sorted({*tops, *shown.intersection(operators)})
 
     def _arguments(self, prepared: Prepared, leaves: Mapping[int, Any]) -> tuple[Any, ...]:
-        rows, excerpt, device = self._tape.rows, prepared.excerpt, self._graph.device
-        values = [leaves[i] if rows[i][0] is INPUT else self.value(i) for i in excerpt.inputs]
+        excerpt, device = prepared.excerpt, self._graph.device
+        values = [leaves[i] if i in leaves else self.value(i) for i in excerpt.inputs]
         for k, value in enumerate(values):
-            if isinstance(value, np.ndarray):
+            if type(value) is np.ndarray:
                 values[k] = prepared.on_device(k, value, device)
-        numbers = prepared.on_device(None, prepared.numbers, device)
+        numbers = prepared.numbers
+        if numbers is not None:
+            numbers = prepared.on_device(None, numbers, device)
         return values, numbers, self._leaf_values.draws(excerpt.random)
 
     def _interpreter(self, leaves: Mapping[int, Any], clip_value: float = 0.0) -> Interpreter:
@@ -361,20 +368,20 @@ class Run:
     def _run_joint(self, clip_value: float) -> None:
         """Forward and backward as one program."""
         prepared = self._joint(clip_value > 0)
-        plan, excerpt = prepared.plan, prepared.excerpt
+        plan = prepared.plan
         assert isinstance(plan, JointPlan)
         bounds = number_vector((clip_value,), plan.structure.is_wide()) if plan.clip else None
         args = self._arguments(prepared, self._all_leaves())
         results = self._program(prepared).run(plan, *args, bounds)
-        ids = list(excerpt.row_of)
+        ids = prepared.nodes
         self._top = ids[plan.top]
         self._values.update(zip(prepared.outputs, results.values, strict=True))
         for s in self._segments:
             s.ran = True
-        by_leaf = zip((excerpt.inputs[k] for k in plan.trained), results.gradients, strict=True)
-        self._gradients = {**dict(by_leaf), **{ids[i]: probe for i, probe in results.probes.items()}}
+        self._gradients = dict(zip(prepared.trained, results.gradients, strict=True))
+        self._gradients.update((ids[i], probe) for i, probe in results.probes.items())
         self._watched = None if results.finite_gradients is None else (ids, results.finite_gradients)
-        self._check_values(excerpt, results)
+        self._check_values(prepared, results)
 
     def _joint(self, clip: bool) -> Prepared:
         """What forward and backward as one program compute."""
@@ -440,7 +447,7 @@ class Run:
                 prepared = Prepared.of(self._tape.whole(), outputs, ForwardPlan, self._graph.derivatives)
             prepared = replace(prepared, plan=replace(prepared.plan, labels=True))
             text = self._compiled(prepared).as_text()
-        return fusion_report(text, [self._tape.nodes[i] for i in prepared.excerpt.row_of])
+        return fusion_report(text, [self._tape.nodes[i] for i in prepared.nodes])
 
     def memory(self) -> MemoryUse:
         """What forward and backward need, from XLA's analysis of the compiled program, which is not run."""
