@@ -18,7 +18,7 @@ from .node import Node
 from .places import place, user_frame
 from .recording import new_leaf
 from .shape import Shape
-from .specs import as_jax, spec_of
+from .specs import as_jax, is_real, spec_of
 from .tape import INPUT, Tape
 from .types import Type
 
@@ -31,7 +31,7 @@ def check_value(what: str, spec: Any, array: Any) -> None:
     if tuple(array.shape) != spec.shape:
         raise ShapeError(f"{what} has shape {spec.shape}, got a value of {tuple(array.shape)}")
     known = array.dtype == bool or jnp.issubdtype(array.dtype, jnp.integer)
-    if not (known or (spec.type.is_float and jnp.issubdtype(array.dtype, jnp.floating))):
+    if not (known or (spec.type.is_float and is_real(array))):
         raise ElementTypeError(f"{what} holds {spec.type}, got a value of {array.dtype}")
     if spec.type.is_index and array.dtype not in (bool, spec.type.dtype) and array.size:
         low, high, limits = array.min(), array.max(), np.iinfo(spec.type.dtype)

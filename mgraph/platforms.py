@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -14,12 +15,14 @@ from .errors import DeviceError
 
 T = TypeVar("T")
 
+log = logging.getLogger("mgraph.platforms")
+
 WRONG_JAXLIB = "0.10.2"
 """Its compiler for CPUs computes wrong values. Source: issues 39103, 40412 and 39257 of jax-ml/jax."""
 OVERRIDE = "MGRAPH_ALLOW_WRONG_JAXLIB"
 """The environment variable that lets it be used all the same."""
 
-Options = Mapping[str, str | bool]
+Options = dict[str, str | bool]
 
 _UNWANTED_ON_CPU = "cse_barrier_expander", "small-while-loop-hoisting"
 _WISHES: dict[str, Options] = {"cpu": {"xla_disable_hlo_passes": ",".join(_UNWANTED_ON_CPU)}}
@@ -28,11 +31,22 @@ _WISHES: dict[str, Options] = {"cpu": {"xla_disable_hlo_passes": ",".join(_UNWAN
 def compiler_wishes(platform: str) -> Options:
     """XLA's options that make programs for a platform faster, in place of what ``XLA_FLAGS`` says of them.
 
-    A compiler may refuse them; a program is then compiled without. For CPUs XLA drops barriers before it
-    fuses, and would fuse what ``kept_apart`` keeps apart. Where barriers stay, small loops must not become
-    one kernel, which cannot hold a barrier.
+    For CPUs XLA drops barriers before it fuses, and would fuse what ``kept_apart`` keeps apart. Where
+    barriers stay, small loops must not become one kernel, which cannot hold a barrier.
     """
-    return _WISHES.get(platform, {})
+    return dict(_WISHES.get(platform, {}))
+
+
+def as_wished(platform: str, compile: Callable[[Options], T]) -> T:
+    """``compile(options)`` with our wishes for a platform, or with none where the compiler refuses them."""
+    wishes = compiler_wishes(platform)
+    try:
+        return compile(wishes)
+    except jax.errors.JaxRuntimeError as error:
+        if not wishes:
+            raise
+        log.debug("compiled without %s: %s", wishes, str(error).partition("\n")[0])
+        return compile({})
 
 
 def kept_apart(x: T) -> T:

@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from .shape import Shape
 from .types import Type, as_type
@@ -54,6 +55,11 @@ def is_wide(spec: Specs) -> bool:
 def has_float(spec: Specs) -> bool:
     """Whether a gradient can flow into this value, or into a part of it."""
     return any(s.type.is_float for s in spec) if isinstance(spec, tuple) else spec.type.is_float
+
+
+def is_real(array: Any) -> bool:
+    """Whether an array, or what stands for one, holds floating point numbers, of any width."""
+    return jnp.issubdtype(array.dtype, jnp.floating)
 
 
 def as_jax(value: Any) -> jax.Array:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..specs import is_real
 from .functors import function
 
 
@@ -80,7 +81,7 @@ def erf(x: Any) -> Any:
 def round(x: Any) -> Any:
     """The nearest whole number; halves away from zero, as in C, not to the even one."""
     x = jnp.asarray(x)
-    return jax.lax.round(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
+    return jax.lax.round(x) if is_real(x) else x
 
 
 @function

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .. import inits
@@ -21,7 +20,7 @@ from ..ops.loop import Body
 from ..places import place
 from ..rules import check_rule_set
 from ..shape import Shape, as_shape
-from ..specs import Spec, spec_of
+from ..specs import Spec, is_real, spec_of
 from ..tape import Row, Structure, is_leaf
 from ..tops import one_top
 from ..types import Type
@@ -161,7 +160,7 @@ def _leaf_name(node: Node) -> str:
 
 def _wide(value: Any) -> np.ndarray:
     array = np.asarray(value)
-    return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
+    return array.astype(np.float64) if is_real(array) else array
 
 
 def _widened(structure: Structure) -> Structure:

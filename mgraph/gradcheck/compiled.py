@@ -15,7 +15,8 @@ import numpy as np
 from ..errors import MGraphError
 from ..node import NaryNodeOp
 from ..ops.convolution import ConvolutionOp
-from ..platforms import compiler_wishes
+from ..platforms import as_wished
+from ..specs import is_real
 from .compiled_report import CompiledReport, CompiledRow, Difference
 from .compositions import COMPOSITIONS
 from .numpy_witness import NoReferenceError, computed_by_numpy
@@ -134,7 +135,7 @@ class _Examination:
         self._adjoints = [
             random.standard_normal(s.shape).astype(np.float32).astype(np.float64)
             for s in jax.tree.leaves(specs)
-            if jnp.issubdtype(s.dtype, jnp.floating)
+            if is_real(s)
         ]
         self._moved = np.random.default_rng(seed + 2)
         self._summed = {f"gradient by child {i}" for i in subject.shared}
@@ -178,7 +179,7 @@ class _Examination:
             for i, value in zip(floats, moving, strict=True):
                 values[i] = value
             leaves = jax.tree.leaves(mapped(*values))
-            weighted = [v for v in leaves if jnp.issubdtype(v.dtype, jnp.floating)]
+            weighted = [v for v in leaves if is_real(v)]
             terms = (jnp.sum(v * a.astype(v.dtype)) for v, a in zip(weighted, adjoints, strict=True))
             return sum(terms), leaves
 
@@ -299,12 +300,8 @@ def _by_example(sizes: np.ndarray) -> np.ndarray:
 
 def _compiled(function: Callable[..., Any], *args: Any) -> Any:
     """As graphs compile their programs."""
-    wishes = dict(compiler_wishes(jax.default_backend()))
     lowered = jax.jit(function).lower(*args)
-    try:
-        program = lowered.compile(compiler_options=wishes)
-    except jax.errors.JaxRuntimeError:
-        program = lowered.compile()
+    program = as_wished(jax.default_backend(), lambda options: lowered.compile(options or None))
     return jax.tree.map(np.asarray, program(*args))
 
 

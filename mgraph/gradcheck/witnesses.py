@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..running.trace import trace
+from ..specs import is_real
 from ..tape import Excerpt
 
 _ELEMENTWISE = 48
@@ -179,7 +180,7 @@ class Problem:
         return jax.lax.scan(step, jnp.zeros(()), points)[0]
 
     def _random_like(self, spec: Any) -> Any:
-        if not jnp.issubdtype(spec.dtype, jnp.floating):
+        if not is_real(spec):
             return None
         return jnp.asarray(self._random.standard_normal(spec.shape) + 0.5)
 

@@ -15,6 +15,7 @@ from ..inits import from_value
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
 from ..recording import describe
+from ..specs import is_real
 
 Gradients = tuple[Any, ...]
 """What ``backward_ops`` returns: one gradient per child, ``None`` for no gradient."""
@@ -98,7 +99,7 @@ def known(value: Any, number: float) -> bool:
 
 def unless_nan(x: Array, gradient: Array) -> Array:
     """``gradient``, but NaN where ``x`` is: a rule that asks which number is larger must not hide it."""
-    return jnp.where(jnp.isnan(x), x, gradient) if jnp.issubdtype(x.dtype, jnp.floating) else gradient
+    return jnp.where(jnp.isnan(x), x, gradient) if is_real(x) else gradient
 
 
 def accumulable(x: Array) -> Array:

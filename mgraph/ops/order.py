@@ -11,7 +11,7 @@ from jax import Array
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node, UnaryNodeOp
-from ..specs import Spec, Specs
+from ..specs import Spec, Specs, is_real
 from .index import places_along
 from .operands import Gradients, axis_in
 from .structure import get
@@ -59,7 +59,7 @@ class TopKNodeOp(OrderNodeOp):
 
 def _reversed(x: Array) -> Array:
     """Numbers in the opposite order; its own inverse, also where negating an integer would overflow."""
-    return -x if jnp.issubdtype(x.dtype, jnp.floating) else ~x
+    return -x if is_real(x) else ~x
 
 
 class SortNodeOp(OrderNodeOp):

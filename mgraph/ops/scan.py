@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import ArgumentNode, NaryNodeOp, Node
 from ..recording import capture, new, new_leaf
 from ..running.trace import trace
-from ..specs import Spec, Specs, spec_of
+from ..specs import Spec, Specs, is_real, spec_of
 from ..tape import Tape
 from ..varying import alike
 from .elementwise import tanh
@@ -86,7 +85,7 @@ class ScanNodeOp(NaryNodeOp):
         first, xs = values[:states], values[states : states + self.sequences]
         outer = values[states + self.sequences :]
         some = any(trained)
-        flags = (*(some and jnp.issubdtype(v.dtype, jnp.floating) for v in first), *trained[states:])
+        flags = (*(some and is_real(v) for v in first), *trained[states:])
         if rule_set != "jax" and some and self.length:
             loop = Loop(self.body, self.sequences, self.length, self.reverse, self.unroll, rule_set, flags)
             return run(loop, self.numbers, *values)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..specs import Specs
+from ..specs import Specs, is_real
 from ..tape import Row, Tape, is_leaf
 from ..varying import alike, zeros_like
 
@@ -42,7 +42,7 @@ def recomputed(
         return jax.checkpoint(partial(f, rule_set))(inputs)
     leaves, tree = jax.tree.flatten(alike(inputs))
     moving = [
-        flag and _is_real(leaf)
+        flag and is_real(leaf)
         for value, flag in zip(inputs, trained, strict=True)
         for leaf in jax.tree.leaves(value)
     ]
@@ -58,13 +58,13 @@ def recomputed(
         return values_of(leaves), leaves
 
     def reverse(leaves: Values, adjoints: Any) -> tuple[Values]:
-        adjoints = [a for a in jax.tree.leaves(adjoints) if _is_real(a)]
+        adjoints = [a for a in jax.tree.leaves(adjoints) if is_real(a)]
         is_number = zero_after(adjoints) == 0
 
         def again(leaves: Values, adjoints: Values) -> Values:
             def outputs(moved: Values) -> Values:
                 values = outputs_of(rule_set, _chosen(moving, moved, leaves))
-                return [v for v in jax.tree.leaves(values) if _is_real(v)]
+                return [v for v in jax.tree.leaves(values) if is_real(v)]
 
             moved = [leaf for leaf, flag in zip(leaves, moving, strict=True) if flag]
             gradients: Values = jax.vjp(outputs, moved)[1](adjoints)[0]
@@ -85,7 +85,7 @@ def zero_after(values: Sequence[Any]) -> Any:
 
     Without it XLA draws the masks of all spans first and keeps them.
     """
-    first = [v.reshape(-1)[:1] for v in jax.tree.leaves(values) if _is_real(v) and v.size]
+    first = [v.reshape(-1)[:1] for v in jax.tree.leaves(values) if is_real(v) and v.size]
     return sum(((v != v).astype(jnp.uint32).sum() for v in first), start=jnp.uint32(0))
 
 
@@ -93,10 +93,6 @@ def _chosen(flags: Sequence[bool], where_true: Values, where_false: Values) -> V
     """One of ``where_true``, in order, for each true flag, and of ``where_false``, in place, for others."""
     chosen = iter(where_true)
     return [next(chosen) if flag else other for flag, other in zip(flags, where_false, strict=True)]
-
-
-def _is_real(value: Any) -> bool:
-    return jnp.issubdtype(value.dtype, jnp.floating)
 
 
 def cuts(tape: Tape, parts: int) -> set[int]:

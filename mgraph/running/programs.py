@@ -24,7 +24,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from ..device import platform_of
 from ..errors import ArgumentError
-from ..platforms import Options, compiler_wishes
+from ..platforms import Options, as_wished
 from .forks import check_process
 
 log = logging.getLogger("mgraph.programs")
@@ -178,22 +178,20 @@ class Program:
         with self._preparing:
             if self._jitted is not None:
                 return False
-            before, start = _THREAD.compilations, time.perf_counter()
-            wishes = compiler_wishes(platform_of(self._device))
-            jitted = self._jit(wishes)
-            lowered = self._within(jitted.lower, function, args)
-            middle = time.perf_counter()
-            try:
+            before, start, traced = _THREAD.compilations, time.perf_counter(), 0.0
+
+            def compile(options: Options) -> Any:
+                nonlocal traced
+                began = time.perf_counter()
+                jitted = self._jit(options)
+                lowered = self._within(jitted.lower, function, args)
+                traced += time.perf_counter() - began
                 self._within(lowered.compile, function, ())
-            except jax.errors.JaxRuntimeError as error:
-                if not wishes:
-                    raise
-                log.debug("%s: without %s: %s", self.label, dict(wishes), str(error).partition("\n")[0])
-                jitted = self._jit({})
-                self._within(lambda: jitted.lower(*args).compile(), function, ())
+                return jitted
+
+            self._jitted = as_wished(platform_of(self._device), compile)
             read = _THREAD.compilations.reads > before.reads
-            self._tally.missed(self.label, middle - start, time.perf_counter() - middle, read)
-            self._jitted = jitted
+            self._tally.missed(self.label, traced, time.perf_counter() - start - traced, read)
             return True
 
     def _jit(self, options: Options) -> Any:
@@ -201,7 +199,7 @@ class Program:
             assert _THREAD.function is not None
             return _THREAD.function(*args)
 
-        return jax.jit(traced, donate_argnums=self._donated, compiler_options=dict(options) or None)
+        return jax.jit(traced, donate_argnums=self._donated, compiler_options=options or None)
 
     def _counted(self, call: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         before, start = _THREAD.compilations, time.perf_counter()

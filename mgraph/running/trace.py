@@ -15,6 +15,7 @@ import numpy as np
 from ..device import platform_of
 from ..platforms import check_jaxlib, kept_apart
 from ..rules import evaluate
+from ..specs import is_real
 from ..tape import INPUT, Excerpt, Structure, Tape, is_leaf
 from .checkpointing import cuts, recomputed, spans, zero_after
 from .finite import watched
@@ -55,7 +56,7 @@ def clip_adjoint(bound: Any, value: Any) -> Any:
 
 def clipped(bound: Any, adj: Any) -> Any:
     """An adjoint cut elementwise to ``+-bound``; parts of integers as they are."""
-    return jax.tree.map(lambda g: jnp.clip(g, -bound, bound) if _is_real(g) else g, adj)
+    return jax.tree.map(lambda g: jnp.clip(g, -bound, bound) if is_real(g) else g, adj)
 
 
 def _clip_forward(bound: Any, value: Any) -> tuple[Any, Any]:
@@ -64,10 +65,6 @@ def _clip_forward(bound: Any, value: Any) -> tuple[Any, Any]:
 
 def _clip_reverse(bound: Any, adj: Any) -> tuple[None, Any]:
     return None, clipped(bound, adj)
-
-
-def _is_real(value: Any) -> bool:
-    return jnp.issubdtype(value.dtype, jnp.floating)
 
 
 clip_adjoint.defvjp(_clip_forward, _clip_reverse)
@@ -188,7 +185,7 @@ class _Rows:
                     value = kept_apart(value) if i in self._kept_apart else value
             value = self._held(i, value)
             if i in sources.probes:
-                value = jax.tree.map(lambda v, p: v + p if _is_real(v) else v, value, sources.probes[i])
+                value = jax.tree.map(lambda v, p: v + p if is_real(v) else v, value, sources.probes[i])
             if sources.clip_value is not None and self.flags[i] and not is_leaf(row):
                 value = clip_adjoint(sources.clip_value, value)
             if sources.taps is not None and self.flags[i]:
