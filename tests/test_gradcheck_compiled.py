@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import mgraph
 import mgraph.gradcheck.compiled as compiled
 from mgraph import UnaryNodeOp
 from mgraph.cases import Case
 from mgraph.gradcheck import check_compiled
 from mgraph.gradcheck.compositions import COMPOSITIONS
 from mgraph.gradcheck.numpy_witness import NoReferenceError, computed_by_numpy
+from mgraph.gradcheck.subjects import Subject
 from nmt.cli import main
 
 
@@ -83,6 +85,36 @@ def test_numpy_sees_what_a_program_and_its_parts_have_in_common(monkeypatch: pyt
     assert {(d.quantity, d.element_type, d.witness) for d in report.differences} == {
         ("gradient by child 0", "float64", "NumPy")
     }
+
+
+class NearKinks(Subject):
+    """The first six examples are as near to a kink as float32 can say."""
+
+    def arrays(self, rows: int, seed: int = 0) -> list[np.ndarray]:
+        x, w = super().arrays(rows, seed)
+        x[:6, :, 0] -= (x[:6] @ w[:, :1])[:, :, 0] / w[0, 0]
+        return [x.astype(np.float32).astype(np.float64), w]
+
+
+def test_a_rounding_across_a_kink_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = NearKinks("near", lambda x, w: mgraph.relu(mgraph.dot(x, w)), Case((1, 8), (8, 4)), (1,))
+    monkeypatch.setattr(compiled, "COMPOSITIONS", (subject,))
+    monkeypatch.setattr(compiled, "chosen_operators", lambda names, module: ())
+    random = np.random.default_rng(1)
+
+    def moved(a: np.ndarray) -> np.ndarray:
+        by_a_rounding = 1 + np.finfo(np.float32).eps * random.choice([-1, 1], a.shape)
+        return (a * by_a_rounding).astype(a.dtype) if a.dtype == np.float32 else a
+
+    def rounded(function: Any, *args: Any) -> Any:
+        return jax.tree.map(np.asarray, jax.jit(function)(*jax.tree.map(moved, args)))
+
+    monkeypatch.setattr(compiled, "_compiled", rounded)
+    found = []
+    for roundings in (0, compiled._MOVED):
+        monkeypatch.setattr(compiled, "_MOVED", roundings)
+        found.append(check_compiled(sizes=[50], quick=True).ok)
+    assert found == [False, True]
 
 
 def test_right_operators_pass() -> None:

@@ -42,6 +42,9 @@ many channels as there are examples."""
 _ROUNDINGS = 256
 """How many roundings of its size a number may be off: of the terms that it is made of, the typical number of
 its array and the largest of its example."""
+_MOVED = 8
+"""By how many roundings inputs are moved, both ways, to see how far roundings move a result: enough that what
+is so near a kink of ``relu`` that any rounding may take it across is taken across by one of the two."""
 _MOST_BYTES, _SHORT_BYTES = 1 << 28, 1 << 25
 """No array is larger; in the short form."""
 
@@ -137,7 +140,7 @@ class _Examination:
             for s in jax.tree.leaves(specs)
             if is_real(s)
         ]
-        self._moved = np.random.default_rng(seed + 2)
+        self._seed = seed
         self._summed = {f"gradient by child {i}" for i in subject.shared}
         self._sums: dict[int, Arrays] = {}
 
@@ -167,9 +170,20 @@ class _Examination:
 
     # -- what is computed
 
-    def _computed(self, element_type: str, n: int, how: Callable[..., Any], moved: bool = False) -> Arrays:
-        """Values, gradients and the weighted sum of the values of the first ``n`` examples."""
-        arrays = [self._cast(a, element_type, moved) for a in self._subject.first(self._arrays, n)]
+    def _computed(self, element_type: str, n: int, how: Callable[..., Any], moved: int = 0) -> Arrays:
+        """Values, gradients and the weighted sum of the values of the first ``n`` examples.
+
+        All real numbers of these are moved by ``moved`` roundings, up or down at random.
+        """
+        arrays = self._subject.first(self._arrays, n)
+        if moved:
+            random = np.random.default_rng(self._seed + 2)
+            scale = moved * float(np.finfo(np.float32).eps)
+            arrays = [
+                a * (1 + scale * random.choice([-1.0, 1.0], a.shape)) if a.dtype.kind == "f" else a
+                for a in arrays
+            ]
+        arrays = [_cast(a, element_type) for a in arrays]
         adjoints = [a[:n].astype(element_type) for a in self._adjoints]
         mapped = self._subject.mapped(element_type)
         floats = [i for i, a in enumerate(arrays) if a.dtype.kind == "f"]
@@ -195,15 +209,8 @@ class _Examination:
         """What compiled programs compute: values and gradients; for a composition also the values alone."""
         yield self._computed(element_type, n, _compiled)
         if self._subject.is_composition:
-            arrays = [self._cast(a, element_type, False) for a in self._subject.first(self._arrays, n)]
+            arrays = [_cast(a, element_type) for a in self._subject.first(self._arrays, n)]
             yield _named(jax.tree.leaves(_compiled(self._subject.mapped(element_type), *arrays)))
-
-    def _cast(self, array: np.ndarray, element_type: str, moved: bool) -> np.ndarray:
-        if array.dtype.kind != "f":
-            return array
-        if moved:
-            array = array * (1 + np.finfo(np.float32).eps * self._moved.choice([-1.0, 1.0], array.shape))
-        return array.astype(element_type)
 
     # -- witnesses
 
@@ -211,12 +218,13 @@ class _Examination:
         """What NumPy computes of all examples, and how far roundings move each: of inputs, and in float32."""
         here = self._computed("float64", self._rows, computed_by_numpy)
         moves: Arrays = {}
-        for element_type, moved in (("float64", True), ("float32", False)):
+        for element_type, moved in (("float64", _MOVED), ("float64", -_MOVED), ("float32", 0)):
             there = self._computed(element_type, self._rows, computed_by_numpy, moved)
             for quantity, value in here.items():
-                if value.dtype.kind == "f" and quantity not in self._summed and value.ndim:
-                    move = np.abs(there[quantity] - value) / np.finfo(np.float32).eps
-                    most = _by_example(np.nan_to_num(move, posinf=0.0))
+                if value.dtype.kind == "f" and value.ndim:
+                    roundings = max(abs(moved), 1) * np.finfo(np.float32).eps
+                    move = np.nan_to_num(np.abs(there[quantity] - value) / roundings, posinf=0.0)
+                    most = move if quantity in self._summed else _by_example(move)
                     moves[quantity] = np.maximum(moves.get(quantity, 0.0), most)
         return here, moves
 
@@ -270,7 +278,8 @@ class _Examination:
             return math.sqrt(n) * self._weight(n)
         typical = float(np.mean(sizes)) if sizes.size else 0.0
         if quantity in self._summed:
-            return math.sqrt(n) * (typical + float(np.max(sizes, initial=0.0)))
+            known = 0.0 if moves is None or n < self._rows else moves
+            return math.sqrt(n) * (typical + float(np.max(sizes, initial=0.0))) + known
         return typical + _by_example(sizes) + (0.0 if moves is None else moves[:n])
 
     def _weight(self, n: int) -> float:
@@ -287,6 +296,10 @@ def _ratios(found: np.ndarray, expected: np.ndarray, allowed: Any) -> np.ndarray
         return np.where(same, 0.0, math.inf)
     ratios = np.where(np.isnan(off), math.inf, off) / np.maximum(allowed, np.finfo(np.float64).tiny)
     return np.where(same, 0.0, ratios)
+
+
+def _cast(array: np.ndarray, element_type: str) -> np.ndarray:
+    return array.astype(element_type) if array.dtype.kind == "f" else array
 
 
 def _named(leaves: Sequence[Any]) -> Arrays:
