@@ -28,15 +28,14 @@ from nmt.training.setup import load_or_create_vocabs, new_model
 
 ROWS = 16
 """Sentences of the second table's batches."""
-COMPILED = re.compile(r"compiled .*: traced in ([\d.]+) s, compiled in ([\d.]+) s")
+COMPILED = re.compile(r"\[programs\] Compiled (\d+), read (\d+) from the compilation cache, in ([\d.]+)s")
 PADDING = re.compile(r"batches of \d+ shapes; padding takes .*, ([\d.]+%) for the shapes")
 
 
 def compare_epochs(options: dict[str, Any], folder: Path, epochs: int) -> None:
     """Print the first table."""
-    table = Table(
-        ["cache", "programs", "tracing s", "compiling s", "padding", "first update", "seconds"], width=8
-    )
+    headings = ["cache", "compiled", "read", "tracing + compiling s", "padding", "first update", "seconds"]
+    table = Table(headings, width=8)
     for cache in ("empty", "warm"):
         with tempfile.TemporaryDirectory(dir=folder) as model:
             given = {
@@ -48,17 +47,15 @@ def compare_epochs(options: dict[str, Any], folder: Path, epochs: int) -> None:
             }
             command = [sys.executable, "-m", "nmt", "train", *command_line(given)]
             run = finished(command, environment=NO_CACHE)
-        programs, padding = _programs(run)
-        traced, compiled = (sum(program[part] for program in programs) for part in (0, 1))
+        [(compiled, read, seconds)] = _found(run, COMPILED)
+        padding = " ".join(part for (part,) in _found(run, PADDING))
         first = run.seconds - run.since("Up. 1 ")
-        table.row(cache, len(programs), traced, compiled, " ".join(padding), first, run.seconds)
+        table.row(cache, int(compiled), int(read), float(seconds), padding, first, run.seconds)
 
 
-def _programs(run: Finished) -> tuple[list[tuple[float, float]], list[str]]:
-    """Seconds of tracing and of compiling for each program, and the padding of each epoch, from the log."""
-    lines = [line for _, line in run.lines]
-    programs = [(float(found[1]), float(found[2])) for line in lines if (found := COMPILED.search(line))]
-    return programs, [found[1] for line in lines if (found := PADDING.search(line))]
+def _found(run: Finished, pattern: re.Pattern[str]) -> list[tuple[str, ...]]:
+    """What the lines of the log say that a pattern fits."""
+    return [found.groups() for _, line in run.lines if (found := pattern.search(line))]
 
 
 def compare_lengths(options: dict[str, Any], lengths: list[int]) -> None:
