@@ -7,13 +7,11 @@ differentiates them meets the hand-written rules, or JAX's own with ``derivative
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, reshape
+from nmt.models.network import Network
 from nmt.models.parts import Source, Step
-
-if TYPE_CHECKING:
-    from nmt.models.model import Model
 
 Arrays = dict[str, Any]
 LOGITS, ATTENTION, LOG_PROBS = ":logits", ":attention", ":log_probs"
@@ -52,10 +50,10 @@ def _flat(sources: Sequence[Sequence[Any]]) -> list[Any]:
 class Encoder:
     """``encode(params, sources) -> encoder_state``; see ``Model.encode``."""
 
-    def __init__(self, model: Model, batch: int, lengths: tuple[int, ...], derivatives: str) -> None:
+    def __init__(self, network: Network, batch: int, lengths: tuple[int, ...], derivatives: str) -> None:
         graph = ExpressionGraph(inference=True, derivatives=derivatives)
         sources = _sources(graph, batch, lengths)
-        encoded = model.encode(graph, sources)
+        encoded = network.encode(graph, sources)
         self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source]) -> Arrays:
@@ -68,7 +66,7 @@ class Stepper:
 
     def __init__(
         self,
-        model: Model,
+        network: Network,
         batch: int,
         beam: int,
         lengths: tuple[int, ...],
@@ -78,15 +76,15 @@ class Stepper:
         derivatives: str,
     ) -> None:
         graph = ExpressionGraph(inference=True, derivatives=derivatives)
-        encoded = model.encode(graph, _sources(graph, batch, lengths))
+        encoded = network.encode(graph, _sources(graph, batch, lengths))
         encoder_state = _inputs(graph, "encoder", encoded)
-        start = model.start(graph, encoder_state, batch, beam, max_length)
+        start = network.start(graph, encoder_state, batch, beam, max_length)
         self._start = _Named(graph, start, list(encoder_state.values()))
         decoder_state = _inputs(graph, "decoder", start)
         words = graph.input("words", (batch * beam,), Type.int32)
         position = graph.input("position", (), Type.int32)
         shortlist = graph.input("shortlist", (batch, candidates), Type.int32) if candidates else None
-        step = model.step(
+        step = network.step(
             graph,
             encoder_state,
             decoder_state,
@@ -129,7 +127,7 @@ class PairScorer:
 
     def __init__(
         self,
-        model: Model,
+        network: Network,
         batch: int,
         lengths: tuple[int, ...],
         trg_length: int,
@@ -139,7 +137,7 @@ class PairScorer:
         graph = ExpressionGraph(inference=True, derivatives=derivatives)
         sources = _sources(graph, batch, lengths)
         ids, mask = target = _sentences(graph, "target", batch, trg_length)
-        decoded = model.decode(graph, model.encode(graph, sources), ids, attention=attention)
+        decoded = network.decode(graph, network.encode(graph, sources), ids, attention=attention)
         costs = reshape(cross_entropy(decoded.logits, flatten(ids)), (batch, trg_length))
         outputs = {LOG_PROBS: -costs * mask}
         if decoded.attention is not None:

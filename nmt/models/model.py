@@ -1,44 +1,37 @@
-"""``Model``: what every translation model offers, whatever is inside."""
+"""``Model``: a network with the parameters of a model file, and its pure functions."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from mgraph import ArgumentError, ExpressionGraph, Node
+from mgraph import ExpressionGraph
 from nmt.model_options import ModelOptions, text_of
 from nmt.models.dropouts import NO_DROPOUT, Dropouts
 from nmt.models.functions import Encoder, PairScorer, Stepper
-from nmt.models.parts import Decoded, Encoded, Nodes, Setup, Source, Step
-from nmt.models.support import find_type
+from nmt.models.network import Network
 
 T = TypeVar("T")
 
 _MOST_FUNCTIONS = 256
 
 
-class Model:
+class Model(Network):
     """Encoders and a decoder with the parameters of one model file.
 
-    The methods that take a graph record the model there; parameters are asked for under Marian's names,
-    so the graph should come from ``new_graph``, or be a graph to be trained. States are flat dictionaries
-    of nodes. In an encoder state every node has the sentence as axis 0, in a decoder state the
-    hypothesis: ``sentence * beam + place in the beam``. Padding, other sentences and other hypotheses
-    change nothing in a row.
+    The methods that take a graph record the model there, as those of ``Network`` do; the graph should come
+    from ``new_graph``, or be a graph to be trained.
 
     ``encoder``, ``stepper`` and ``scorer`` give the same as pure functions of arrays, for fixed shapes. What
     differentiates them meets the hand-written rules; with ``derivatives="jax"`` it meets JAX's own, which
     forward mode (``jax.jvp``, ``jax.hessian``) needs.
 
-    options: what the model is. params: its parameters by name. dropouts: in force in training graphs.
-    marian_exact: whether single steps repeat Marian's decoder also where it departs from the model that was
-    trained: transformers with ``transformer-preprocess n`` or ``r``, whose keys and values it leaves
-    unnormalised from the second step on.
+    params: the parameters by name; the others are ``Network``'s.
 
     ``UnsupportedOptionError`` for a type that is unknown or not supported.
     """
@@ -51,36 +44,12 @@ class Model:
         *,
         marian_exact: bool = False,
     ) -> None:
-        self.options, self.dropouts, self.marian_exact = options, dropouts, marian_exact
         self.params: dict[str, jax.Array] = {name: jax.device_put(params[name]) for name in sorted(params)}
         """The parameters in the order of their names, on JAX's default device."""
         shapes = {name: value.shape for name, value in self.params.items()}
-        setup = Setup(options, dropouts, shapes, marian_exact)
-        kind = find_type(options.type)
-        self._encoders = [make(setup, prefix, i) for i, (make, prefix) in enumerate(kind.encoders)]
-        self._decoder = kind.decoder(setup, "decoder", len(self._encoders))
+        super().__init__(options, shapes, dropouts, marian_exact)
         self._functions: dict[Hashable, Any] = {}
         self._recording = threading.RLock()
-
-    @property
-    def type(self) -> str:
-        """The value of Marian's option ``type``."""
-        return self.options.type
-
-    @property
-    def sources(self) -> int:
-        """The number of source streams; 0 for a language model."""
-        return len(self._encoders)
-
-    @property
-    def attends(self) -> bool:
-        """Whether attention can be asked for: not of language models, nor with ``transformer-pool``."""
-        return self._decoder.attends
-
-    @property
-    def dim_vocabs(self) -> tuple[int, ...]:
-        """The number of words of each source and of the target."""
-        return self.options.dim_vocabs
 
     @cached_property
     def key(self) -> Hashable:
@@ -88,81 +57,6 @@ class Model:
         options = tuple((name, self.options[name]) for name in self.options if name != "version")
         shapes = tuple((name, value.shape, str(value.dtype)) for name, value in self.params.items())
         return self.marian_exact, options, shapes
-
-    # -- nodes
-
-    def encode(self, graph: ExpressionGraph, sources: Sequence[Source]) -> Nodes:
-        """The encoder state of sentences, with all that the decoder needs once per sentence.
-
-        ``sources`` has one element for each source stream; their lengths may differ. ``ArgumentError`` for
-        another number of them.
-        """
-        if len(sources) != self.sources:
-            raise ArgumentError(
-                f"a model of type {self.type} reads {self.sources} sources, got {len(sources)}"
-            )
-        parts = zip(self._encoders, sources, strict=True)
-        return self._decoder.prepare(graph, [encoder.encode(graph, source) for encoder, source in parts])
-
-    def context(self, graph: ExpressionGraph, source: Source, stream: int = 0) -> Encoded:
-        """What the encoder of the source stream number ``stream``, from 0, makes of its sentences.
-
-        ``ArgumentError`` if there is no such stream.
-        """
-        if not 0 <= stream < self.sources:
-            raise ArgumentError(
-                f"a model of type {self.type} reads {self.sources} sources, so none of number {stream}"
-            )
-        return self._encoders[stream].encode(graph, source)
-
-    def start(
-        self, graph: ExpressionGraph, encoder_state: Nodes, batch: int, beam: int, max_length: int
-    ) -> Nodes:
-        """The decoder state before the first of at most ``max_length`` steps, ``beam`` hypotheses for
-        each of ``batch`` sentences."""
-        return self._decoder.start(graph, encoder_state, batch, beam, max_length)
-
-    def step(
-        self,
-        graph: ExpressionGraph,
-        encoder_state: Nodes,
-        decoder_state: Nodes,
-        words: Node,
-        position: Node,
-        beam: int,
-        *,
-        shortlist: Node | None = None,
-        attention: bool = False,
-    ) -> Step:
-        """One step: logits ``(batch * beam, vocabulary)`` of the next word, and the next state.
-
-        ``words (batch * beam,)`` are the integers of the words before; ``position ()`` is an integer from
-        0. At position 0 ``words`` are ignored: the first input is the vector of zeros. With a
-        ``shortlist (batch, candidates)`` of word ids the logits are only those of a sentence's candidates.
-        """
-        return self._decoder.step(
-            graph,
-            encoder_state,
-            decoder_state,
-            words,
-            position,
-            beam,
-            shortlist=shortlist,
-            attention=attention,
-        )
-
-    def decode(
-        self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool = False
-    ) -> Decoded:
-        """Logits of every target word, given the words before it.
-
-        ``target_ids (batch, time)`` are integers, ``</s>`` included, with padding after it.
-        """
-        return self._decoder.decode(graph, encoder_state, target_ids, attention=attention)
-
-    def logits(self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node) -> Node:
-        """The logits ``(batch, time, vocabulary)`` of ``decode``."""
-        return self.decode(graph, encoder_state, target_ids).logits
 
     def new_graph(self, inference: bool = True, *, seed: int = 1) -> ExpressionGraph:
         """A graph that holds this model's parameters and no others."""

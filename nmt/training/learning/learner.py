@@ -12,7 +12,7 @@ import numpy as np
 from mgraph.optimizers import OptimizerState
 from mgraph.running.memory import MemoryUse
 from mgraph.running.programs import PROGRAMS, Program
-from mgraph.running.trace import run_draws
+from mgraph.tracing.draws import run_draws
 from nmt.corpus.batch import TrainingBatch
 from nmt.models import Model
 from nmt.training.learning.cost_scaling import CostScale

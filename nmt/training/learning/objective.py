@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mgraph import ExpressionGraph, Node, Type, cast
-from mgraph.running.trace import run_key
+from mgraph.tracing.draws import run_key
 from nmt.corpus.batch import TrainingBatch
 from nmt.loss import LossOptions, Target, training_loss
 from nmt.models import Model, Source
