@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mgraph import ExpressionGraph, Node, dropout
+from mgraph.tape import Graph
 
 
-def rate(graph: ExpressionGraph, p: float) -> float:
+def rate(graph: Graph, p: float) -> float:
     """The probability ``p`` in a training graph, 0 in inference."""
     return 0.0 if graph.is_inference() else p
 

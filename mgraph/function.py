@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,13 +17,13 @@ from .places import place
 from .rules import check_rule_set
 from .running.plans import Plan
 from .running.programs import PROGRAMS
-from .running.trace import Checkpoints, run_draws, run_key, trace
 from .scalars import number_vector
+from .settings import GraphSettings
 from .specs import Spec
-from .tape import INPUT, Structure
-
-if TYPE_CHECKING:
-    from .graph import ExpressionGraph
+from .structure import INPUT, Structure
+from .tape import Tape
+from .tracing.draws import run_draws, run_key
+from .tracing.trace import Checkpoints, trace
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ class Function:
 
     def __init__(
         self,
-        graph: ExpressionGraph,
+        tape: Tape[Node],
+        settings: GraphSettings,
         outputs: Node | Sequence[Node],
         inputs: Sequence[Node] | Mapping[str, Node],
         derivatives: str,
@@ -87,12 +88,11 @@ class Function:
         self._single = isinstance(outputs, Node)
         tops = _nodes("outputs", outputs)
         named = _named(inputs)
-        tape = graph.tape
-        tops = [_of_tape(graph, node, "output") for node in tops]
-        leaves = {name: _of_tape(graph, node, "input") for name, node in named.items()}
+        tops = [_of_tape(tape, node, "output") for node in tops]
+        leaves = {name: _of_tape(tape, node, "input") for name, node in named.items()}
         excerpt = tape.below({*(n.id for n in tops), *(n.id for n in leaves.values())})
         self._inputs: dict[str, Spec] = {name: node.spec for name, node in leaves.items()}
-        self._device, self._seed, self._runs = graph.device, graph.seed, graph.runs
+        self._device, self._seed, self._runs = settings.device, settings.seed, settings.runs
         self._constants: list[np.ndarray] = []
         self._parameters: dict[str, ParamNode] = {}
         names = {n.id: name for name, n in leaves.items()}
@@ -105,7 +105,7 @@ class Function:
             rows,
             self.derivatives,
             tuple(trained for _, trained in sources),
-            Checkpoints.of(tape, excerpt, graph.checkpointing, rows, graph.device),
+            Checkpoints.of(tape, excerpt, settings.checkpointing, rows, settings.device),
         )
         """With the numbers of the operators, for JAX to differentiate and transform."""
         generic, numbers = excerpt.structure.generic()
@@ -264,8 +264,8 @@ def _named(inputs: Sequence[Node] | Mapping[str, Node]) -> dict[str, Node]:
     return named
 
 
-def _of_tape(graph: ExpressionGraph, node: Node, role: str) -> Node:
+def _of_tape(tape: Tape[Node], node: Node, role: str) -> Node:
     node = node.current()
-    if node.tape() is not graph.tape:
+    if node.tape() is not tape:
         raise GraphError(f"{role} {node.type} made at {place(node.where)} belongs to another graph")
     return node

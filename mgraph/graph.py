@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from . import drawing, inits
 from .arrays import refuse_traced
 from .drawing.graphviz import graphviz
 from .errors import ArgumentError, GraphError, ParameterError, ShapeError
-from .files import dumps, parameter_files
+from .files import dumps
 from .files.parameter_files import load_parameters, save_parameters
 from .function import Function
 from .inits import Initializer
@@ -27,7 +26,6 @@ from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
 from .running.assignment import assign
 from .running.fusion import FusionReport
-from .running.memo import Memo
 from .running.memory import MemoryUse
 from .running.plans import AccumulationPlan
 from .running.programs import PROGRAMS
@@ -52,20 +50,13 @@ class ExpressionGraph(GraphSettings):
 
     def __init__(self, inference: bool = False, *, seed: int = 1, derivatives: str = "rules") -> None:
         super().__init__(inference, seed, derivatives)
-        self.dynamic = False
-        """Whether ``forward()`` was called on a growing graph; its programs then return every value."""
         self.has_gradients = False
         self.reloaded = False
         self.model_yml: str | None = None
         """Text of ``special:model.yml`` of the model file that was loaded."""
         self._namespace = ""
-        self.memo = Memo()
-        """Values that depend on parameters alone, in inference; they outlive ``clear()``."""
-        self.runs = itertools.count(1)
-        """Numbers of runs; each run and each call of a function draws random numbers of its own."""
-        self.tape = Tape(self)
-        self.recording = [self.tape]
-        """The tape and, while a loop's body is recorded, the tapes of the bodies that are open."""
+        self._run: Run | None = None
+        self._open_tape()
 
     # -- leaves
 
@@ -176,10 +167,24 @@ class ExpressionGraph(GraphSettings):
     def copy_params(self, other: ExpressionGraph) -> None:
         """Take the values of all parameters of another graph, making those that are missing.
 
-        ``ShapeError`` or ``ElementTypeError`` if a value does not fit; then nothing is changed.
-        Source: Marian, ``copyParams``.
+        They come under their full names into the present namespace, and stay fixed where they are fixed.
+        Values are shared until one of the graphs is trained, so that one model file that was loaded once can
+        serve several graphs. ``ShapeError`` or ``ElementTypeError`` if a value does not fit; then nothing is
+        changed. Source: Marian, ``copyParams``, which leaves parameters that exist as they are.
         """
-        parameter_files.copy_params(self, other)
+        if not isinstance(other, ExpressionGraph):
+            raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
+        given = {self._full_name(name): node for name, node in other.params().items()}
+        for full, node in given.items():
+            if full in self._parameters:
+                self._parameters[full].check_value(node.val())
+        for full, node in given.items():
+            if full not in self._parameters:
+                made = ParamNode.make(
+                    self, full, node.shape, node.value_type, inits.zeros(), not node.trainable
+                )
+                self._parameters.add(made)
+            self._parameters[full].set_value(node.val())
 
     def _full_name(self, name: str) -> str:
         return f"{self._namespace}::{name}" if self._namespace else name
@@ -192,7 +197,7 @@ class ExpressionGraph(GraphSettings):
         More nodes may be added on top of computed ones and ``forward()`` called again. On an unchanged
         graph it does nothing, and draws no new random numbers.
         """
-        run = self.run_of(self.tape)
+        run = self._present_run()
         start = run.covered
         run.forward()
         shown = [n for n in self.tape.debugged if n.id >= start]
@@ -216,7 +221,7 @@ class ExpressionGraph(GraphSettings):
             clip_value = _clip_value(clip_value)
         if self._inference:
             raise GraphError("an inference graph has no gradients; set_inference(False) first")
-        gradients = self.run_of(self.tape).backward(clip_value)
+        gradients = self._present_run().backward(clip_value)
         nodes = self.tape.nodes
         by_name = {n.name: g for i, g in gradients.items() if isinstance(n := nodes[i], ParamNode)}
         if not reset or clip_value:
@@ -230,8 +235,8 @@ class ExpressionGraph(GraphSettings):
     def backprop(self, reset: bool = True, clip_value: float = 0.0) -> None:
         """``forward()`` and ``backward()`` as one program, over the whole graph, with the present values
         of the parameters and new random draws."""
-        if self.tape.run is not None and self.tape.run.covered:
-            self.tape.run = None
+        if self.covered:
+            self._run = None
         self.forward()
         self.backward(reset, clip_value)
 
@@ -248,12 +253,12 @@ class ExpressionGraph(GraphSettings):
     def memory(self) -> MemoryUse:
         """What ``backprop()`` of what is recorded needs, from XLA's analysis of the step, which is compiled
         and not run; prints as a sentence."""
-        return self.run_of(self.tape).memory()
+        return self._present_run().memory()
 
     def fusion_report(self, backward: bool = False) -> FusionReport:
         """Which nodes of what is recorded XLA computes in one kernel, and whose values it writes to memory;
         for ``forward()``, or for ``backprop()``. The step is compiled and not run."""
-        return self.run_of(self.tape).fusion(backward)
+        return self._present_run().fusion(backward)
 
     def optimize(self, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
         """Rewrite what is recorded, before ``forward()``, by rules until none fits; says what changed. See
@@ -266,8 +271,15 @@ class ExpressionGraph(GraphSettings):
         if len(self.recording) > 1:
             raise GraphError("clear() was called while the body of a loop is recorded")
         self.tape.close()
-        self.tape = Tape(self)
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+        self._open_tape()
+
+    def _open_tape(self) -> None:
+        self.tape: Tape[Node] = Tape(self)
         self.recording = [self.tape]
+        """The tape and, while a loop's body is recorded, the tapes of the bodies that are open."""
 
     def assign(self, target: ParamNode | Mapping[ParamNode, Node], expression: Node | None = None) -> None:
         """Replace the value of a parameter by that of ``expression``, computed from the present values.
@@ -279,17 +291,36 @@ class ExpressionGraph(GraphSettings):
         no parameter of this graph. Source: Alea TK, ``Context.Assign``.
         """
         if isinstance(target, Mapping) and expression is None:
-            assign(self, target)
+            assign(self.tape, self, target)
         elif not isinstance(target, Mapping) and expression is not None:
-            assign(self, {target: expression})
+            assign(self.tape, self, {target: expression})
         else:
             raise ArgumentError("expected assign(parameter, node) or assign({parameter: node, ...})")
 
-    def run_of(self, tape: Tape) -> Run:
-        """The computation of a tape of this graph."""
-        if tape.run is None:
-            tape.run = Run(tape, next(self.runs))
-        return tape.run
+    @property
+    def covered(self) -> int:
+        """How many of the nodes that are recorded ``forward()`` has covered."""
+        return 0 if self._run is None else self._run.covered
+
+    def value_of(self, row: int) -> Any:
+        """The value of the node number ``row`` of what is recorded; see ``Node.val``."""
+        return self._present_run().value(row)
+
+    def gradient_of(self, row: int) -> jax.Array:
+        """The gradient by the node number ``row`` of what is recorded; see ``Node.grad``."""
+        return self._present_run().gradient(row)
+
+    def forget_gradients(self) -> None:
+        """Let no gradient that was computed ahead of ``backward()`` be used: what is trainable has
+        changed."""
+        if self._run is not None:
+            self._run.forget_gradients()
+
+    def _present_run(self) -> Run:
+        """The computation of what is recorded."""
+        if self._run is None:
+            self._run = Run(self.tape, self, next(self.runs))
+        return self._run
 
     def _accumulated(self, new: dict[str, jax.Array], reset: bool, clip_value: float) -> dict[str, jax.Array]:
         old = {} if reset else {n: g for n, g in self._parameters.accumulated.items() if n in new}
@@ -309,7 +340,7 @@ class ExpressionGraph(GraphSettings):
         derivatives: str | None = None,
     ) -> Function:
         """The graph below ``outputs`` as a compiled function of ``inputs``; see ``Function``."""
-        return Function(self, outputs, inputs, derivatives or self.derivatives)
+        return Function(self.tape, self, outputs, inputs, derivatives or self.derivatives)
 
     # -- pictures and files
 

@@ -19,11 +19,9 @@ from .places import place, user_frame
 from .recording import new_leaf
 from .shape import Shape
 from .specs import as_jax, is_real, spec_of
-from .tape import INPUT, Tape
+from .structure import INPUT
+from .tape import Graph, Tape
 from .types import Type
-
-if TYPE_CHECKING:
-    from .graph import ExpressionGraph
 
 
 def check_value(what: str, spec: Any, array: Any) -> None:
@@ -92,7 +90,7 @@ class ConstantNode(Node):
         return super().val()
 
     @staticmethod
-    def make(tape: Tape, shape: Shape, type_: Type, init: Initializer) -> ConstantNode:
+    def make(tape: Tape[Node], shape: Shape, type_: Type, init: Initializer) -> ConstantNode:
         """A constant at the end of ``tape``; a random one is drawn anew at each run."""
         spec = spec_of(shape, type_)
         init = check_initializer(init)
@@ -113,15 +111,13 @@ class ParamNode(Node):
     form = "hexagon"
 
     if TYPE_CHECKING:
-        _owner: weakref.ref[ExpressionGraph]
+        _owner: weakref.ref[Graph]
         _init: Random | Fixed
         _value: jax.Array | None
         _seen: bool
 
     @staticmethod
-    def make(
-        graph: ExpressionGraph, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool
-    ) -> ParamNode:
+    def make(graph: Graph, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool) -> ParamNode:
         """A parameter of ``graph``, on its present tape."""
         checked = check_initializer(init)
         trainable = type_.is_float and not fixed
@@ -132,7 +128,7 @@ class ParamNode(Node):
         return node
 
     @property
-    def graph(self) -> ExpressionGraph:
+    def graph(self) -> Graph:
         graph = self._owner()
         if graph is None:
             raise GraphError(f"the graph of parameter {self.name!r} is gone; keep a reference to it")
@@ -146,7 +142,7 @@ class ParamNode(Node):
                 tape.debugged.append(self)
         return self
 
-    def tape(self) -> Tape:
+    def tape(self) -> Tape[Node]:
         """The graph's present tape, which the parameter joins if it was cleared."""
         self.current()
         return super().tape()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import numpy as np
 
+from .cases import Case
 from .errors import ElementTypeError, GraphError, ShapeError
 from .operators import OPEN, declare, find_operator, is_default
 from .places import Place, place, user_frame
@@ -23,11 +24,8 @@ from .recording import new, record
 from .scalars import weak_scalars
 from .shape import Shape
 from .specs import Spec, Specs, has_float, spec_like
-from .tape import Tape
+from .tape import Graph, Tape
 from .types import Type
-
-if TYPE_CHECKING:
-    from .graph import ExpressionGraph
 
 
 class NodeMeta(type):
@@ -116,6 +114,8 @@ class Node(metaclass=NodeMeta):
     be asked; only the field's default, and what is no float, is known there (``operands.known``)."""
     gradient_is_derivative: ClassVar[bool] = True
     """Whether ``backward_ops`` is meant to be the derivative of ``forward_ops``."""
+    cases: ClassVar[tuple[Case, ...]] = ()
+    """Examples of its children and fields, on which ``mgraph.check_operators`` examines it."""
     fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields; derived from the annotations."""
     defaults: ClassVar[dict[str, Any]] = {}
@@ -129,7 +129,7 @@ class Node(metaclass=NodeMeta):
 
     if TYPE_CHECKING:
         # What a node has besides its class; the operator methods are attached by mgraph.expression.
-        _tape: weakref.ref[Tape]
+        _tape: weakref.ref[Tape[Node]]
         children: tuple[Node, ...]
         id: int
         operator: Any
@@ -234,14 +234,14 @@ class Node(metaclass=NodeMeta):
         return self._first_spec().type
 
     @property
-    def graph(self) -> ExpressionGraph:
-        """The graph that this node belongs to; ``GraphError`` if it is gone."""
+    def graph(self) -> Graph:
+        """The ``ExpressionGraph`` that this node belongs to; ``GraphError`` if it is gone."""
         return self.tape().graph
 
     def _first_spec(self) -> Spec:
         return self.spec[0] if isinstance(self.spec, tuple) else self.spec
 
-    def tape(self) -> Tape:
+    def tape(self) -> Tape[Node]:
         """The tape this node was recorded on; ``GraphError`` if it was cleared or dropped."""
         tape = self._tape()
         if tape is None or tape.closed:
@@ -269,18 +269,20 @@ class Node(metaclass=NodeMeta):
 
         Available after ``graph.forward()`` for every node; ``GraphError`` before.
         """
-        tape = self.tape()
-        if tape.parent is not None:
-            raise GraphError(f"{self.type}: a node in a loop's body has a value per step, none to read")
-        return tape.graph.run_of(tape).value(self.id)
+        return self._graph_of_values().value_of(self.id)
 
     def grad(self) -> jax.Array:
         """The gradient of the top node with respect to this node, of this node's shape.
 
         Available after ``graph.backward()`` for every trainable node; ``GraphError`` before.
         """
+        return self._graph_of_values().gradient_of(self.id)
+
+    def _graph_of_values(self) -> Graph:
         tape = self.tape()
-        return tape.graph.run_of(tape).gradient(self.id)
+        if tape.parent is not None:
+            raise GraphError(f"{self.type}: a node in a loop's body has a value per step, none to read")
+        return tape.graph
 
     def scalar(self) -> float:
         """The first element of the value as a Python float; ``ShapeError`` if there is none."""
@@ -300,8 +302,7 @@ class Node(metaclass=NodeMeta):
         tape.overrides[self.id] = trainable
         for node, flag in zip(tape.nodes, tape.structure().trainable(), strict=True):
             node.trainable = flag
-        if tape.run is not None:
-            tape.run.forget_gradients()
+        tape.graph.forget_gradients()
 
     def set_name(self, name: str) -> Node:
         """Give the node a name for pictures and messages; returns the node."""

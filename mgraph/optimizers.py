@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from .errors import ArgumentError, GraphError
+from .graph import ExpressionGraph
 from .running.programs import PROGRAMS
-
-if TYPE_CHECKING:
-    from .graph import ExpressionGraph
 
 
 class Optimizer(ABC):

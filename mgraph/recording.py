@@ -1,29 +1,28 @@
 """Recording: what happens when an operation is applied to nodes.
 
 The path that every node takes is kept short; checks of what went wrong are made only once something has.
+Nodes stand on this module, so it takes them for what they show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from .errors import ElementTypeError, GraphError, MGraphError, ShapeError
 from .places import place, user_frame
 from .specs import Specs, has_float, is_wide
-from .tape import INPUT, Tape
-
-if TYPE_CHECKING:
-    from .node import Node, NodeMeta
+from .structure import INPUT
+from .tape import N, Tape
 
 _MAX_SHAPES = 4096
 
 new: Any = object.__new__
 
 
-def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
+def record(cls: Any, operator: Any, children: tuple[Any, ...]) -> Any:
     """The node of ``operator`` over ``children``: a new one, or the equal one recorded before."""
     try:
         ref = children[0]._tape
@@ -65,7 +64,7 @@ def record(cls: NodeMeta, operator: Any, children: tuple[Any, ...]) -> Any:
     return node
 
 
-def _without_rule(tape: Tape, node: Node) -> None:
+def _without_rule(tape: Tape[Any], node: Any) -> None:
     """A node of a class without a rule: wrong where a gradient flows, as it cannot where all is integer."""
     if has_float(node.spec):
         tape.without_rule.append(node)
@@ -78,12 +77,12 @@ def is_node(value: Any) -> bool:
     return hasattr(type(value), "_tape")
 
 
-def describe(children: Sequence[Node]) -> str:
+def describe(children: Sequence[Any]) -> str:
     """Type, name, shape and element type of each child, for messages."""
     return ", ".join(f"{c.type}{f' {c.name!r}' if c.name != 'none' else ''} {c.spec!r}" for c in children)
 
 
-def _infer(cls: NodeMeta, operator: Any, children: tuple[Node, ...], specs: tuple[Any, ...]) -> Specs:
+def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any, ...]) -> Specs:
     """Spec of an operator's value, by abstract evaluation; remembered by the operator."""
 
     def where() -> str:
@@ -112,7 +111,7 @@ def _reason(e: Exception, specs: Sequence[Specs]) -> str:
     return f"forward_ops failed: {type(e).__name__}: {first}"
 
 
-def _one_tape(cls: NodeMeta, children: tuple[Any, ...]) -> tuple[tuple[Node, ...], Any]:
+def _one_tape(cls: Any, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
     """The children on one tape: parameters kept over ``clear()`` join the new tape, and nodes from
     outside a loop's body are captured by the innermost body."""
     if not all(is_node(c) for c in children):
@@ -137,7 +136,7 @@ def _one_tape(cls: NodeMeta, children: tuple[Any, ...]) -> tuple[tuple[Node, ...
     return moved, deepest.ref
 
 
-def capture(tape: Tape, outer: Node) -> Node:
+def capture(tape: Tape[N], outer: N) -> N:
     """The leaf through which the body on ``tape`` sees a node recorded outside of it."""
     entry = tape.captured.get(id(outer))
     if entry is None:
@@ -146,7 +145,7 @@ def capture(tape: Tape, outer: Node) -> Node:
     return entry[1]
 
 
-def new_leaf(cls: type[Node], tape: Tape, spec: Specs, trainable: bool, init: Any = None) -> Any:
+def new_leaf(cls: type[N], tape: Tape[N], spec: Specs, trainable: bool, init: Any = None) -> Any:
     """A leaf at the end of ``tape``; ``init`` is the initialiser of a random leaf."""
     node = new(cls)
     node.operator, node.children, node.spec, node.trainable = None, (), spec, trainable
@@ -155,7 +154,7 @@ def new_leaf(cls: type[Node], tape: Tape, spec: Specs, trainable: bool, init: An
     return node
 
 
-def _no_children(cls: NodeMeta, children: tuple[Any, ...]) -> Exception:
+def _no_children(cls: Any, children: tuple[Any, ...]) -> Exception:
     here = f"\n  at {place(user_frame())}"
     if not children:
         return ElementTypeError(f"{cls.__name__} ({cls.type}): expected at least one node{here}")

@@ -1,7 +1,8 @@
-"""``GraphSettings``: what a user sets on a graph before building it."""
+"""``GraphSettings``: what a user sets on a graph before building it, and what its runs have in common."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from .device import find_device, memory_of
 from .errors import ArgumentError, GraphError
 from .leaves import Parameters
 from .rules import check_rule_set
+from .running.memo import Memo
 from .running.memory import MIB
 from .types import Type, as_type
 
@@ -32,6 +34,12 @@ class GraphSettings:
         self._inference = inference
         self._element_type = Type.float32
         self._parameters = Parameters()
+        self.runs = itertools.count(1)
+        """Numbers of runs; each run and each call of a function draws random numbers of its own."""
+        self.dynamic = False
+        """Whether ``forward()`` was called on a growing graph; its programs then return every value."""
+        self.memo = Memo()
+        """Values that depend on parameters alone, in inference; they outlive ``clear()``."""
 
     @property
     def derivatives(self) -> str:

@@ -9,7 +9,7 @@ from .specs import has_float
 from .tape import Tape
 
 
-def candidates(tape: Tape) -> list[Node]:
+def candidates(tape: Tape[Node]) -> list[Node]:
     """The trainable nodes that no other trainable node uses.
 
     What is not trainable (a ``stop_gradient``, a comparison) may look at a node without hiding it or making
@@ -26,7 +26,7 @@ def candidates(tape: Tape) -> list[Node]:
     return tops
 
 
-def one_top(tape: Tape) -> int:
+def one_top(tape: Tape[Node]) -> int:
     """The one candidate; ``GraphError`` that names them if there are several, or if there is none."""
     tops = candidates(tape)
     if not tops:

@@ -29,7 +29,7 @@ ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed
 
 REFUSED = {"CSRDotNodeOp", "UnlikelihoodNodeOp"}
 """Operators of mgraph that cannot be written."""
-OPERATORS = {cls.__name__: cls for cls in own_operators() if getattr(cls, "cases", ())}
+OPERATORS = {cls.__name__: cls for cls in own_operators() if cls.cases}
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, inits
-from mgraph.running.checkpointing import placed
+from mgraph.tracing.checkpointing import placed
 
 LAYERS, ROWS, WIDTH = 12, 256, 64
 

@@ -48,7 +48,7 @@ def test_an_exception_keeps_no_batch_and_no_gradient_over_clear() -> None:
     x = graph.constant(batch.shape, inits.from_tensor(batch))
     first = mgraph.sum(mgraph.flatten(mgraph.dot(x, w)))
     graph.backprop()
-    run, kept = graph.run_of(graph.tape), [weakref.ref(x.array), weakref.ref(first.val())]
+    run, kept = graph._run, [weakref.ref(x.array), weakref.ref(first.val())]
     try:
         graph.backward()
     except GraphError as error:
@@ -71,7 +71,7 @@ def test_old_runs_gradients_and_batches_are_freed_at_once() -> None:
         mgraph.sum(mgraph.flatten(inner))
         graph.backprop()
         inner.val(), inner.grad()  # by the interpreters, forward and backward
-        runs.append(weakref.ref(graph.tape.run))
+        runs.append(weakref.ref(graph._run))
         arrays += [weakref.ref(x.array), weakref.ref(inner.val()), weakref.ref(w.grad())]
     del x, inner
     graph.clear()
@@ -87,7 +87,7 @@ def test_runs_without_clear_are_freed_too() -> None:
     for _ in range(5):
         graph.backprop()
         top.val()
-        runs.append(weakref.ref(graph.tape.run))
+        runs.append(weakref.ref(graph._run))
     assert [run() is None for run in runs] == [True] * 4 + [False]
 
 

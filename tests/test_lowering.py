@@ -29,7 +29,7 @@ from nmt.training.learning.step import Step
 pytestmark = pytest.mark.slow
 
 PLATFORMS = ("cuda", "tpu")
-OPERATORS = [cls for cls in own_operators() if getattr(cls, "cases", ())]
+OPERATORS = [cls for cls in own_operators() if cls.cases]
 Recorded = list[tuple[Callable[..., Any], tuple[Any, ...]]]
 
 

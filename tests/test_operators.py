@@ -60,7 +60,7 @@ def operators() -> list[type[NaryNodeOp]]:
 
 
 def test_every_operator_has_cases() -> None:
-    assert [cls.__name__ for cls in operators() if not getattr(cls, "cases", ())] == []
+    assert [cls.__name__ for cls in operators() if not cls.cases] == []
 
 
 def test_fields_come_from_every_base() -> None:
@@ -101,7 +101,7 @@ def test_element_types_are_kept(element_type: str) -> None:
     """Values have their children's type, losses float32, gradients their child's, or the engine objects."""
     dtype = jnp.dtype(element_type)
     for cls in operators():
-        for case in getattr(cls, "cases", ()):
+        for case in cls.cases:
             if cls is CastNodeOp or case.through:
                 continue
             fields = dict(case.fields) | ({"to": mgraph.Type.float32} if cls is CrossEntropyNodeOp else {})

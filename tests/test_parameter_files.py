@@ -12,7 +12,7 @@ import mgraph
 from mgraph import ExpressionGraph, ModelFileError, Type, inits
 from mgraph.files.binary_items import read_bin, write_bin
 from mgraph.files.items import model_yml, read_npz, write_npz
-from mgraph.files.parameter_files import copy_params, read_items, write_items
+from mgraph.files.parameter_files import read_items, write_items
 from nmt.models.loading import load_model
 
 DATA = Path(__file__).parent / "data"
@@ -99,7 +99,7 @@ def test_copied_parameters_are_shared_until_they_are_trained(tmp_path: Path) -> 
     trained.load(tmp_path / "m.npz")
     trained.param("w", (2,)).set_trainable(True)
     valid = ExpressionGraph(inference=True)
-    copy_params(valid, trained)
+    valid.copy_params(trained)
     copied, own = valid.params()["w"], trained.params()["w"]
     assert copied.val().unsafe_buffer_pointer() == own.val().unsafe_buffer_pointer()
     assert valid.params()["ids"].value_type is Type.uint32
@@ -107,7 +107,7 @@ def test_copied_parameters_are_shared_until_they_are_trained(tmp_path: Path) -> 
     valid.forward()
     own.set_value(np.float32([5, 6]))
     np.testing.assert_array_equal(copied.val(), [1, 2])
-    copy_params(valid, trained)
+    valid.copy_params(trained)
     np.testing.assert_array_equal(copied.val(), [5, 6])
 
 
@@ -117,7 +117,7 @@ def test_copies_go_into_the_present_namespace_and_stay_fixed() -> None:
     other.param("frozen", (1,), inits.ones(), fixed=True)
     graph = ExpressionGraph()
     graph.switch_params("F0")
-    copy_params(graph, other)
+    graph.copy_params(other)
     assert list(graph.params()) == ["F0::w", "F0::frozen"]
     assert not graph.params()["F0::frozen"].trainable and graph.params()["F0::w"].trainable
     np.testing.assert_array_equal(graph.params()["F0::w"].val(), other.params()["w"].val())
@@ -130,5 +130,5 @@ def test_a_copy_that_does_not_fit_changes_nothing() -> None:
     graph.param("a", (1,), inits.zeros())
     graph.param("c", (4,), inits.zeros())
     with pytest.raises(mgraph.ShapeError, match="'c' has shape"):
-        copy_params(graph, other)
+        graph.copy_params(other)
     assert list(graph.params()) == ["a", "c"] and graph.params()["a"].val()[0] == 0

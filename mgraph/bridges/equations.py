@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from jax.extend.core.primitives import broadcast_in_dim_p
 
 from .. import inits
 from ..errors import ElementTypeError
+from ..graph import ExpressionGraph
 from ..node import Node
 from ..places import place, user_frame
 from ..shape import Shape
@@ -21,9 +22,6 @@ from ..specs import has_float
 from ..types import as_type
 from .errors import UnsupportedPrimitiveError
 from .primitive_node import DifferentiablePrimitiveNodeOp, PrimitiveNodeOp, apply_custom_call, apply_primitive
-
-if TYPE_CHECKING:
-    from ..graph import ExpressionGraph
 
 JAX_FOLDER = str(Path(jax.__file__).parent / "_")[:-1]
 _ROOM = str(Path(__file__).parent.parent / "_")[:-1]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
+from ..graph import ExpressionGraph
 from ..node import Node
 from ..places import place, user_frame
 from ..specs import is_wide
@@ -14,9 +15,6 @@ from ..tape import Tape
 from .equations import Rule, Walk, whole
 from .errors import BridgeError
 from .primitives import RULES
-
-if TYPE_CHECKING:
-    from ..graph import ExpressionGraph
 
 
 def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) -> Any:
@@ -57,7 +55,7 @@ def translated(
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
-def _hide_dead_ends(tape: Tape, first: int, results: list[Node]) -> None:
+def _hide_dead_ends(tape: Tape[Node], first: int, results: list[Node]) -> None:
     """Nodes of the function that only a ``stop_gradient`` or a comparison looks at are no tops of the graph:
     nobody but the function knows them."""
     made = tape.nodes[first:]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from ..tape import Graph
 from .details import statistics as all_statistics
 from .page import frame, page
 from .scene import make_scene
 from .svg import svg
 
-if TYPE_CHECKING:
-    from ..graph import ExpressionGraph
 
-
-def draw(
-    graph: ExpressionGraph, path: str | os.PathLike[str] | None = None, *, depth: int | None = None
-) -> str:
+def draw(graph: Graph, path: str | os.PathLike[str] | None = None, *, depth: int | None = None) -> str:
     """The graph as SVG, in Marian's shapes and colours; also written to ``path`` if one is given.
 
     Nodes say type, name, (id/trainable) and shape; checkpoints have thick lines. Values flow from top to
@@ -31,7 +26,7 @@ def draw(
 
 
 def html(
-    graph: ExpressionGraph,
+    graph: Graph,
     path: str | os.PathLike[str] | None = None,
     *,
     clusters: Mapping[int, str] | None = None,
@@ -47,17 +42,17 @@ def html(
     can show in colours.
     """
     scene = make_scene(graph.tape)
-    values = all_statistics(graph.tape) if statistics else {}
+    values = all_statistics(graph.tape.nodes[: graph.covered]) if statistics else {}
     names = {str(node): name for node, name in (clusters or {}).items()}
     return _written(page(scene, title, values, names), path)
 
 
-def repr_svg(graph: ExpressionGraph) -> str:
+def repr_svg(graph: Graph) -> str:
     """What a notebook shows of a graph where it shows no pages."""
     return draw(graph)
 
 
-def repr_html(graph: ExpressionGraph) -> str:
+def repr_html(graph: Graph) -> str:
     """What a notebook shows of a graph: its page in a frame, without statistics, so that nothing runs."""
     return frame(html(graph, statistics=False))
 

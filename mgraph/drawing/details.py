@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from ..errors import GraphError
 from ..node import Node
 from ..places import place
-from ..tape import Tape
 from .faces import short
 from .nodes import Drawn
 
@@ -29,15 +29,14 @@ def details(node: Drawn) -> dict[str, str]:
     return found
 
 
-def statistics(tape: Tape) -> dict[str, list[dict[str, Any]]]:
-    """Statistics of the values of all nodes that ``forward()`` has covered, by key, one for each output.
+def statistics(nodes: Sequence[Node]) -> dict[str, list[dict[str, Any]]]:
+    """Statistics of the values of nodes that ``forward()`` has covered, by key, one for each output.
 
     A value that no program returned is computed now. Gradients of parameters come after their values, once
     there are any.
     """
-    covered = tape.run.covered if tape.run is not None else 0
     found = {}
-    for node in tape.nodes[:covered]:
+    for node in nodes:
         values = _values(node)
         if values:
             found[str(node.id)] = values

@@ -6,7 +6,7 @@ from ..node import Node
 from ..tape import Tape
 
 
-def graphviz(tape: Tape) -> str:
+def graphviz(tape: Tape[Node]) -> str:
     """All nodes of a tape, newest first, with edges from each node to its children.
 
     Labels are ``type``, the name if there is one, ``(id/trainable)``. Constants are white diamonds,

@@ -13,7 +13,8 @@ from ..ops.loop import Body
 from ..ops.scan import ScanNodeOp
 from ..places import Place
 from ..specs import Specs, is_wide
-from ..tape import INPUT, Tape, is_leaf
+from ..structure import INPUT, is_leaf
+from ..tape import Tape
 
 
 @dataclass
@@ -52,7 +53,7 @@ Wire = tuple[str, str]
 """From a node to one that uses it, by keys."""
 
 
-def drawn_nodes(tape: Tape) -> tuple[dict[str, Drawn], list[Wire]]:
+def drawn_nodes(tape: Tape[Node]) -> tuple[dict[str, Drawn], list[Wire]]:
     """All nodes of a tape and of the bodies of its loops by key, in the order of recording, and all wires.
 
     The wires of a loop lead to and from the nodes of its body, not to the loop itself.

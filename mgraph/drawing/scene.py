@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from ..node import Node
 from ..tape import Tape
 from .groups import SEPARATOR, Path, group_paths
 from .layering import Net, Rows, arrange
@@ -79,7 +80,7 @@ class Scene:
         return node.name
 
 
-def make_scene(tape: Tape) -> Scene:
+def make_scene(tape: Tape[Node]) -> Scene:
     """The whole of a tape as boxes within boxes."""
     nodes, wires = drawn_nodes(tape)
     scene = Scene(nodes, {"": Box("", "", None)}, {})

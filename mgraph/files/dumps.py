@@ -10,17 +10,15 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from ..errors import ArgumentError
 from ..tables import table
+from ..tape import Graph
 from .parameter_files import read_items, write_items
-
-if TYPE_CHECKING:
-    from ..graph import ExpressionGraph
 
 RTOL, ATOL = 1e-5, 1e-6
 
@@ -28,19 +26,18 @@ RTOL, ATOL = 1e-5, 1e-6
 _STORED = {"bool": np.uint8, "bfloat16": np.float32}
 
 
-def values(graph: ExpressionGraph) -> dict[str, np.ndarray]:
+def values(graph: Graph) -> dict[str, np.ndarray]:
     """The values of all named nodes of ``graph``, in the order in which they were recorded.
 
     Parameters and inputs have names, other nodes those given by ``set_name``. A name's second node is
     called ``name#2``; the outputs of a node that has several are ``name.0``, ``name.1``. Nodes in the body
     of a loop have no value of their own and are left out. ``GraphError`` before ``forward()``.
     """
-    run = graph.run_of(graph.tape)
     found: dict[str, np.ndarray] = {}
     for node in graph.tape.nodes:
         if node.name == "none":
             continue
-        value = run.value(node.id)
+        value = graph.value_of(node.id)
         if isinstance(value, tuple):
             for i, part in enumerate(value):
                 found[_free(f"{node.name}.{i}", found)] = np.asarray(part)
@@ -49,7 +46,7 @@ def values(graph: ExpressionGraph) -> dict[str, np.ndarray]:
     return found
 
 
-def dump(graph: ExpressionGraph, path: str | os.PathLike[str]) -> None:
+def dump(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Writes ``values(graph)``, in their order, to ``path``, an ``.npz`` (or a ``.bin``).
 
     ``bool`` is stored as uint8 and ``bfloat16`` as float32, which hold the same values.

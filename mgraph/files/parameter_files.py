@@ -1,25 +1,20 @@
-"""Parameters from and to Marian's model files, and from one graph to another."""
+"""Parameters from and to Marian's model files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import inits
-from ..errors import ArgumentError, ModelFileError
-from ..leaves import ParamNode
+from ..errors import ModelFileError
 from ..types import Type, as_type
 from .binary_items import FLOAT32, read_bin, write_bin
 from .items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
 from .paths import path_text
 from .safetensors import read_items_of_safetensors, write_items_as_safetensors
-
-if TYPE_CHECKING:
-    from ..graph import ExpressionGraph
 
 Path = str | os.PathLike[str]
 
@@ -76,30 +71,6 @@ def save_parameters(
     if meta is not None:
         items[MODEL_YML] = with_model_yml(meta)
     write_items(path, items, gemm_type=gemm_type)
-
-
-def copy_params(graph: ExpressionGraph, other: ExpressionGraph) -> None:
-    """Give ``graph`` the values of all parameters of ``other``; parameters that it lacks are made.
-
-    They come under their full names into the present namespace of ``graph``, and stay fixed where they
-    are fixed. Values are shared until one of the graphs is trained, so that one model file that was
-    loaded once can serve several graphs. ``ShapeError`` or ``ElementTypeError`` if a value does not fit a
-    parameter; then ``graph`` keeps all that it had. Source: Marian's ``copyParams``, which leaves
-    parameters that exist as they are.
-    """
-    if not isinstance(other, type(graph)):
-        raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
-    prefix = graph._full_name("")
-    params = graph.params()
-    for name, node in other.params().items():
-        if prefix + name in params:
-            params[prefix + name].check_value(node.val())
-    for name, node in other.params().items():
-        full = prefix + name
-        if full not in params:
-            fixed = not node.trainable
-            params.add(ParamNode.make(graph, full, node.shape, node.value_type, inits.zeros(), fixed))
-        params[full].set_value(node.val())
 
 
 def _type_order(dtype: np.dtype[Any]) -> tuple[int, int]:

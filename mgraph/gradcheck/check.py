@@ -21,7 +21,7 @@ from ..places import place
 from ..rules import check_rule_set
 from ..shape import Shape, as_shape
 from ..specs import Spec, is_real, spec_of
-from ..tape import Row, Structure, is_leaf
+from ..structure import Row, Structure, is_leaf
 from ..tops import one_top
 from ..types import Type
 from .report import GradientCheck, GradientReport

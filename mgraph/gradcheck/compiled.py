@@ -88,11 +88,11 @@ def check_compiled(
     operators = [
         (Subject(cls.__name__, cls, case, _WEIGHTS.get(cls, ())), OTHER_CASES if i else FIRST_CASE)
         for cls in chosen
-        for i, case in enumerate(getattr(cls, "cases", ())[: 1 if quick else None])
+        for i, case in enumerate(cls.cases[: 1 if quick else None])
     ]
     everything = not names and module is None
     start, rows = time.perf_counter(), []
-    without = [cls for cls in chosen if not getattr(cls, "cases", ())]
+    without = [cls for cls in chosen if not cls.cases]
     rows += [CompiledRow(cls.__name__, "", {}, problem="declares no cases") for cls in without]
     with jax.enable_x64(True):
         for subject, usual in [*(compositions if everything else ()), *operators]:

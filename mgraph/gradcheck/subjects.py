@@ -13,7 +13,7 @@ import numpy as np
 
 from ..cases import Case
 from ..graph import ExpressionGraph
-from ..running.trace import trace
+from ..tracing.trace import trace
 from .check import record_case
 
 

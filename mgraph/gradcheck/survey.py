@@ -134,7 +134,7 @@ def chosen_operators(names: Sequence[str], module: str | None = None) -> list[Op
 
 def check_operator(cls: Operator, seed: int = 0) -> OperatorRow:
     """One operator on all of its cases."""
-    cases = len(getattr(cls, "cases", ()))
+    cases = len(cls.cases)
     if not cases:
         return OperatorRow(cls.__name__, cls.type, 0, {}, "declares no cases")
     try:

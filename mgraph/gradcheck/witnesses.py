@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..running.trace import trace
 from ..specs import is_real
-from ..tape import Excerpt
+from ..structure import Excerpt
+from ..tracing.trace import trace
 
 _ELEMENTWISE = 48
 """Inputs up to this many elements are moved one element at a time, larger ones along random directions."""

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from ..rules import backward_of, bound, evaluate, gradients_of, row_gradients
-from ..tape import Structure, is_leaf
+from ..structure import Structure, is_leaf
 from ..varying import zeros_like
 from .cells import CellNodeOp
 from .product import PRODUCTS

@@ -14,7 +14,7 @@ from ..node import Node, UnaryNodeOp
 from ..specs import Spec, Specs, is_real
 from .index import places_along
 from .operands import Gradients, axis_in
-from .structure import get
+from .structure import TupleViewNodeOp, get
 
 
 class OrderNodeOp(UnaryNodeOp):
@@ -146,3 +146,11 @@ def sort(x: Node, axis: int, descending: bool = True) -> tuple[Node, Node]:
     Source: Marian, ``sort``.
     """
     return _outputs(SortNodeOp(x, axis=axis_in("sort", x, axis), descending=bool(descending)))
+
+
+def _smallest_first(x: Node) -> Node:
+    return sort(x, -1, descending=False)[0]
+
+
+# What selects an output is examined here, where there are operators with several.
+TupleViewNodeOp.cases = (Case((2, 3), domain="distinct", through=_smallest_first),)

@@ -14,9 +14,9 @@ from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import ArgumentNode, NaryNodeOp, Node
 from ..recording import capture, new, new_leaf
-from ..running.trace import trace
 from ..specs import Spec, Specs, is_real, spec_of
 from ..tape import Tape
+from ..tracing.trace import trace
 from ..varying import alike
 from .elementwise import tanh
 from .loop import Body, Loop, run
@@ -153,7 +153,7 @@ def scan(
 
 
 def _recorded(
-    tape: Tape, f: Callable[[Any, Any], tuple[Any, Any]], init: Nodes, xs: Nodes
+    tape: Tape[Node], f: Callable[[Any, Any], tuple[Any, Any]], init: Nodes, xs: Nodes
 ) -> tuple[Body, list[Node], Nodes]:
     """The body of a loop, the nodes that it uses from outside, and the results in the form of the user's."""
     first, sequences, recording = _tuple(init), _tuple(xs), tape.graph.recording

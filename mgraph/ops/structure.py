@@ -15,7 +15,7 @@ from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
-from ..running.trace import clip_adjoint
+from ..tracing.adjoints import clip_adjoint
 from ..types import Type, as_type
 from .operands import Gradients, node
 
@@ -99,12 +99,6 @@ def cast(x: Node, to: Any = Type.float32) -> Node:
     return CastNodeOp(x if to.is_float else stop_gradient(x), to=to)
 
 
-def _smallest_first(x: Node) -> Node:
-    from .order import sort  # which is built on this module
-
-    return sort(x, -1, descending=False)[0]
-
-
 class TupleViewNodeOp(UnaryNodeOp):
     """One output of a node with several: ``TupleViewNodeOp(node, index=i)``.
 
@@ -116,7 +110,6 @@ class TupleViewNodeOp(UnaryNodeOp):
     color = "grey"
     composite = True
     index: int
-    cases = (Case((2, 3), domain="distinct", through=_smallest_first),)
 
     def check_types(self, *specs: Any) -> None:
         """The outputs of a node may differ in element type."""

@@ -15,7 +15,8 @@ from ..errors import GraphError, MGraphError
 from ..leaves import ParamNode
 from ..node import Node
 from ..places import place
-from ..tape import INPUT, Row, Tape
+from ..structure import INPUT, Row
+from ..tape import Tape
 from .patterns import Match
 from .report import Change, expression
 from .rule import Rule
@@ -24,7 +25,7 @@ from .rule import Rule
 class Draft:
     """A tape, who uses which of its nodes, and what has been lost on the way."""
 
-    def __init__(self, tape: Tape, roots: Iterable[Node], kept: Iterable[Node] = ()) -> None:
+    def __init__(self, tape: Tape[Node], roots: Iterable[Node], kept: Iterable[Node] = ()) -> None:
         self.tape = tape
         self.kept = {*kept, *_marked(tape)}
         """Nodes that stay what they are to their users: marked ones, and those frozen by hand."""
@@ -235,7 +236,7 @@ class Draft:
         return old or isinstance(node, ParamNode)
 
 
-def _marked(tape: Tape) -> set[Node]:
+def _marked(tape: Tape[Node]) -> set[Node]:
     """Nodes that something besides their users looks at."""
     marked = {n for n in tape.nodes if n.is_checkpoint} | {tape.nodes[i] for i in tape.overrides}
     return marked | {*tape.debugged} | {n for view, _ in tape.observers for n in (view, view.child(0))}

@@ -11,7 +11,8 @@ from ..operators import find_operator
 from ..ops.loop import Body
 from ..ops.scan import ScanNodeOp
 from ..recording import new_leaf, record
-from ..tape import INPUT, Tape, is_leaf
+from ..structure import INPUT, is_leaf
+from ..tape import Tape
 from .draft import Draft
 from .report import Change
 from .rule import Rule
@@ -80,7 +81,7 @@ def _rewrite_body(draft: Draft, loop: Node, rules: Sequence[Rule]) -> Iterator[C
     yield from changes
 
 
-def _reopened(body: Body, loop: Node, parent: Tape) -> tuple[Tape, list[Node]]:
+def _reopened(body: Body, loop: Node, parent: Tape[Node]) -> tuple[Tape[Node], list[Node]]:
     """The body of a loop as nodes on a tape of their own, which the caller must hold."""
     tape = Tape(parent.graph, parent=parent, argument=ArgumentNode)
     nodes: list[Node] = []

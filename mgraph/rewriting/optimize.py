@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ..errors import ArgumentError, GraphError
 from ..node import Node
+from ..tape import Graph
 from .draft import Draft
 from .fixpoint import rewritten, tops
 from .library import DEFAULT
 from .report import Change, Report
 from .rule import Rule
 
-if TYPE_CHECKING:
-    from ..graph import ExpressionGraph
-
 T = TypeVar("T")
 
 
-def optimize(graph: ExpressionGraph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
+def optimize(graph: Graph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
     """Rewrite what is recorded, before ``forward()``, by ``rules`` until none fits; returns what changed.
 
     Values and gradients stay what they are but for rounding, and for overflow that the rewritten form does
@@ -38,7 +36,7 @@ def optimize(graph: ExpressionGraph, rules: Sequence[Rule] = DEFAULT, keep: Iter
     tape = graph.tape
     if graph.recording[-1] is not tape:
         raise GraphError("optimize() is for a whole graph; it cannot be called within the body of a loop")
-    if tape.run is not None and tape.run.covered:
+    if graph.covered:
         raise GraphError("optimize() comes before forward(); graph.clear() starts a new graph")
     rules = _listed(Rule, "rules", rules)
     kept = [node.current() for node in _listed(Node, "nodes to keep", keep)]

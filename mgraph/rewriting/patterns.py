@@ -24,7 +24,6 @@ from ..errors import ArgumentError
 from ..leaves import ConstantNode
 from ..node import Node
 from ..ops.arithmetic import DivNodeOp, MinusNodeOp, MultNodeOp, NegNodeOp, PlusNodeOp
-from ..tape import Tape
 
 Classes = type[Node] | tuple[type[Node], ...]
 Predicate = Callable[[Node], Anything]
@@ -98,8 +97,8 @@ class Pattern:
 
     def find(self, graph: Anything) -> list[Match]:
         """For each node of an ``ExpressionGraph``, in the order of recording, its first match if any."""
-        tape: Tape = graph.tape
-        return [match for node in tape.nodes if (match := self.match(node)) is not None]
+        nodes: list[Node] = graph.tape.nodes
+        return [match for node in nodes if (match := self.match(node)) is not None]
 
     def __add__(self, other: Pattern) -> Pattern:
         return Op(PlusNodeOp, self, other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -13,13 +13,13 @@ from ..leaves import ParamNode
 from ..node import Node
 from ..places import place
 from ..scalars import number_vector
-from ..tape import Structure
+from ..settings import GraphSettings
+from ..structure import Structure
+from ..tape import Tape
+from ..tracing.draws import random_sources, run_draws
+from ..tracing.trace import trace
 from .plans import Plan
 from .programs import PROGRAMS
-from .trace import random_sources, run_draws, trace
-
-if TYPE_CHECKING:
-    from ..graph import ExpressionGraph
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,14 @@ class AssignPlan(Plan):
         return [values[i] for i in self.outputs]
 
 
-def assign(graph: ExpressionGraph, updates: Mapping[ParamNode, Node]) -> None:
+def assign(tape: Tape[Node], settings: GraphSettings, updates: Mapping[ParamNode, Node]) -> None:
     """Replace the values of parameters by those of expressions, all computed from the present values."""
-    tape = graph.tape
     for target, expression in updates.items():
         if not isinstance(expression, Node):
             raise ArgumentError(f"assign to {target!r} expects a node, got {expression!r}")
     targets, expressions = list(updates), [node.current() for node in updates.values()]
     for target, expression in zip(targets, expressions, strict=True):
-        _check(graph, target, expression)
+        _check(tape, target, expression)
     excerpt = tape.below([n.id for n in expressions])
     leaves = [tape.nodes[i] for i in excerpt.inputs]
     given = tuple(
@@ -66,17 +65,17 @@ def assign(graph: ExpressionGraph, updates: Mapping[ParamNode, Node]) -> None:
         [values[k] for k in given],
         [v for k, v in enumerate(values) if k not in given],
         number_vector(numbers, wide),
-        run_draws(graph.seed, next(graph.runs), excerpt.random) if len(excerpt.random) else None,
+        run_draws(settings.seed, next(settings.runs), excerpt.random) if len(excerpt.random) else None,
     )
-    program = PROGRAMS.get(plan, plan, device=graph.device, wide=wide, donated=(0,) if given else ())
+    program = PROGRAMS.get(plan, plan, device=settings.device, wide=wide, donated=(0,) if given else ())
     for target, value in zip(targets, program.run(plan, *args), strict=True):
         target.assigned(value)
 
 
-def _check(graph: ExpressionGraph, target: Any, expression: Node) -> None:
-    if not isinstance(target, ParamNode) or target.graph is not graph:
+def _check(tape: Tape[Node], target: Any, expression: Node) -> None:
+    if not isinstance(target, ParamNode) or target.graph.tape is not tape:
         raise ArgumentError(f"assign expects parameters of this graph as targets, got {target!r}")
-    if expression.tape() is not graph.tape:
+    if expression.tape() is not tape:
         raise GraphError(f"{expression.type} made at {place(expression.where)} belongs to another graph")
     if isinstance(expression.spec, tuple) or expression.shape != target.shape:
         raise ShapeError(f"parameter {target.name!r} has shape {target.shape}, got {expression.spec!r}")

@@ -1,44 +1,16 @@
-"""Watching for NaN and infinity: which value, which gradient was the first that is not finite."""
+"""NaN and infinity that were watched for: which value, which gradient was the first that is not finite."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import NonFiniteError
 from ..node import Node
 from ..places import place
-
-
-def are_finite(values: Mapping[int, Any]) -> jax.Array:
-    """For each row, in order, whether all of its value is finite."""
-    return jnp.stack([_is_finite(values[i]) for i in sorted(values)])
-
-
-def _is_finite(value: Any) -> jax.Array:
-    checks = [jnp.isfinite(v).all() for v in jax.tree.leaves(value) if jnp.issubdtype(v.dtype, jnp.inexact)]
-    return jnp.stack([jnp.array(True), *checks]).all()
-
-
-@jax.custom_vjp
-def watched(value: Any, tap: jax.Array) -> Any:
-    """The value itself; the gradient by ``tap`` is 0 where the value's gradient is finite, else 1."""
-    return value
-
-
-def _forward(value: Any, tap: jax.Array) -> tuple[Any, None]:
-    return value, None
-
-
-def _reverse(_: None, adj: Any) -> tuple[Any, jax.Array]:
-    return adj, 1 - _is_finite(adj).astype(jnp.float32)
-
-
-watched.defvjp(_forward, _reverse)
 
 
 def check_values(nodes: Sequence[Node], finite: Any) -> None:

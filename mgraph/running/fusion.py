@@ -20,11 +20,6 @@ _NO_KERNEL = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", 
 _CONTAINERS = {"call", "while", "conditional"}
 
 
-def row_label(row: int) -> str:
-    """The scope under which a row is traced; XLA keeps it with every instruction."""
-    return f"mgraph.{row}"
-
-
 class Instruction(NamedTuple):
     """One line of a compiled module."""
 

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 from ..rules import bound, row_gradients
 from ..scalars import number_vector
 from ..specs import is_wide, spec_like
-from ..tape import Structure, is_leaf
+from ..structure import Structure, is_leaf
+from ..tracing.adjoints import clipped
 from .programs import PROGRAMS
-from .trace import clipped
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ import jax
 import numpy as np
 
 from ..inits import Random
+from ..node import Node
 from ..scalars import number_vector
 from ..specs import Spec, is_wide
-from ..tape import INPUT, Tape
+from ..structure import INPUT
+from ..tape import Tape
+from ..tracing.draws import run_draws, run_key
 from .programs import PROGRAMS
-from .trace import run_draws, run_key
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class LeafValues:
     Holds neither tape nor run, so that what reads leaves keeps none of them alive.
     """
 
-    def __init__(self, tape: Tape, seed: int, run: int, device: jax.Device | None) -> None:
+    def __init__(self, tape: Tape[Node], seed: int, run: int, device: jax.Device | None) -> None:
         self._rows, self._random = tape.rows, tape.random
         self._seed, self._run, self._device = seed, run, device
         self._drawn: dict[int, Any] = {}

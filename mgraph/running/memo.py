@@ -7,7 +7,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..leaves import ParamNode
-from ..tape import Tape, is_leaf
+from ..node import Node
+from ..structure import is_leaf
+from ..tape import Tape
 
 
 class Memo:
@@ -34,7 +36,7 @@ class Memo:
         return len(self._kept)
 
 
-def frontier(tape: Tape, stop: int, outputs: Sequence[int]) -> tuple[list[int], list[int]]:
+def frontier(tape: Tape[Node], stop: int, outputs: Sequence[int]) -> tuple[list[int], list[int]]:
     """The operators before row ``stop`` that depend on parameters alone and are used by others or asked
     for; and the operators that depend on more."""
     alone: list[bool] = []

@@ -18,9 +18,10 @@ import jax.numpy as jnp
 from ..rules import without_float0
 from ..scalars import weak_scalars
 from ..specs import Specs
-from ..tape import Structure
-from .finite import are_finite
-from .trace import Checkpoints, clipped, random_sources, trace
+from ..structure import Structure
+from ..tracing.adjoints import are_finite, clipped
+from ..tracing.draws import random_sources
+from ..tracing.trace import Checkpoints, trace
 
 Leaves = Sequence[Any]
 

@@ -9,22 +9,27 @@ the old ones.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from ..errors import GradientError, GraphError
+from ..node import Node
 from ..places import place
 from ..rules import without_rule
 from ..scalars import number_vector
+from ..settings import GraphSettings
 from ..specs import as_jax, has_float
-from ..tape import INPUT, Excerpt, Tape, is_leaf
+from ..structure import INPUT, Excerpt, is_leaf
+from ..tape import Tape
 from ..tops import candidates, one_top
+from ..tracing.trace import Checkpoints
 from .finite import check_gradients_of, check_values
 from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
@@ -33,10 +38,6 @@ from .memo import frontier
 from .memory import MemoryUse
 from .plans import ForwardPlan, JointPlan, Results
 from .programs import PROGRAMS, Program
-from .trace import Checkpoints
-
-if TYPE_CHECKING:
-    from ..graph import ExpressionGraph
 
 
 @dataclass
@@ -97,10 +98,9 @@ class Prepared:
 class Run:
     """The state of a tape's computation; see the module's page. ``number`` selects the random draws."""
 
-    def __init__(self, tape: Tape, number: int) -> None:
-        graph = tape.graph
-        self._tape_ref = tape.ref
-        self._leaf_values = LeafValues(tape, graph.seed, number, graph.device)
+    def __init__(self, tape: Tape[Node], settings: GraphSettings, number: int) -> None:
+        self._tape_ref, self._settings_ref = tape.ref, weakref.ref(settings)
+        self._leaf_values = LeafValues(tape, settings.seed, number, settings.device)
         self._segments: list[Segment] = []
         self._values: dict[int, Any] = {}
         self._gradients: dict[int, Any] | None = None
@@ -113,15 +113,18 @@ class Run:
         self._claimed = False
 
     @property
-    def _tape(self) -> Tape:
+    def _tape(self) -> Tape[Node]:
         tape = self._tape_ref()
         if tape is None or tape.closed:
             raise GraphError("the graph of this computation was cleared")
         return tape
 
     @property
-    def _graph(self) -> ExpressionGraph:
-        return self._tape.graph
+    def _settings(self) -> GraphSettings:
+        settings = self._settings_ref()
+        if settings is None:
+            raise GraphError("the graph of this computation is gone; keep a reference to the ExpressionGraph")
+        return settings
 
     @property
     def covered(self) -> int:
@@ -142,7 +145,7 @@ class Run:
         if start == stop:
             return
         segment = self._frozen(start, stop)
-        self._graph.dynamic = self._graph.dynamic or start > 0
+        self._settings.dynamic = self._settings.dynamic or start > 0
         self._segments.append(segment)
         self._gradients, self._claimed, self._reverse = None, False, None
 
@@ -196,17 +199,19 @@ class Run:
                 self._execute(segment)
 
     def _execute(self, segment: Segment) -> None:
-        tape, graph = self._tape, self._graph
+        tape, settings = self._tape, self._settings
         whole = segment.start == 0 and segment.stop == len(tape.nodes)
-        if graph.is_inference() and not segment.start and not graph.throw_nan:
+        if settings.is_inference() and not segment.start and not settings.throw_nan:
             prepared = self._without_known(segment)
         elif whole:
             prepared = self._kept("forward", self._prepared_forward)
         else:
             excerpt, outputs = tape.span(segment.start, segment.stop), self._outputs(segment)
-            prepared = Prepared.of(excerpt, outputs, ForwardPlan, graph.derivatives, watch=graph.throw_nan)
+            prepared = Prepared.of(
+                excerpt, outputs, ForwardPlan, settings.derivatives, watch=settings.throw_nan
+            )
         program = segment.program = self._program(prepared)
-        follows = program.backward_follows and whole and not graph.is_inference()
+        follows = program.backward_follows and whole and not settings.is_inference()
         if follows and len(candidates(tape)) == 1:
             program.backward_follows = False
             self._run_joint(0.0)
@@ -218,37 +223,37 @@ class Run:
 
     def _prepared_forward(self) -> Prepared:
         """The whole tape, forward alone."""
-        graph, outputs = self._graph, self._outputs(self._segments[0])
+        settings, outputs = self._settings, self._outputs(self._segments[0])
         return Prepared.of(
-            self._needed(outputs), outputs, ForwardPlan, graph.derivatives, watch=graph.throw_nan
+            self._needed(outputs), outputs, ForwardPlan, settings.derivatives, watch=settings.throw_nan
         )
 
     def _without_known(self, segment: Segment) -> Prepared:
         """What the first segment computes besides what depends on parameters alone, which the graph's memo
         gives."""
-        tape, graph, outputs = self._tape, self._graph, self._outputs(segment)
+        tape, settings, outputs = self._tape, self._settings, self._outputs(segment)
         known, rest = frontier(tape, segment.stop, outputs)
         if known:
-            part = Prepared.of(tape.below(known), known, ForwardPlan, graph.derivatives)
+            part = Prepared.of(tape.below(known), known, ForwardPlan, settings.derivatives)
             names = tuple(tape.nodes[i].name for i in part.excerpt.inputs)
             numbers = None if part.numbers is None else part.numbers.tobytes()
             args = self._arguments(part, segment.leaves)
-            values = graph.memo.values(
+            values = settings.memo.values(
                 (part.plan, names, numbers),
                 args[0],
                 lambda: self._program(part).run(part.plan, *args).values,
             )
             self._values.update(zip(known, values, strict=True))
         outputs = [i for i in outputs if i not in self._values]
-        return Prepared.of(tape.part(rest), outputs, ForwardPlan, graph.derivatives)
+        return Prepared.of(tape.part(rest), outputs, ForwardPlan, settings.derivatives)
 
     def _program(self, prepared: Prepared) -> Program:
         wide = prepared.plan.structure.is_wide()
-        return PROGRAMS.get(prepared.plan, prepared.plan, device=self._graph.device, wide=wide)
+        return PROGRAMS.get(prepared.plan, prepared.plan, device=self._settings.device, wide=wide)
 
     def _kept(self, what: Hashable, prepare: Callable[[], Prepared]) -> Prepared:
         """What ``prepare`` returns, kept by the tape as long as all that it depends on stays the same."""
-        tape, graph = self._tape, self._graph
+        tape, settings = self._tape, self._settings
         state = (
             [s.stop for s in self._segments],
             len(tape.nodes),
@@ -256,13 +261,13 @@ class Run:
             [*tape.not_roots],
             [n.id for n in tape.debugged],
             len(tape.observers),
-            [n.id for n in tape.nodes if n.is_checkpoint] if graph.checkpointing else None,
-            graph.checkpointing,
-            graph.derivatives,
-            graph.throw_nan,
-            graph.dynamic,
-            graph.is_inference(),
-            graph.device,
+            [n.id for n in tape.nodes if n.is_checkpoint] if settings.checkpointing else None,
+            settings.checkpointing,
+            settings.derivatives,
+            settings.throw_nan,
+            settings.dynamic,
+            settings.is_inference(),
+            settings.device,
         )
         if tape.prepared_for != state:
             tape.prepared_for, tape.prepared = state, {}
@@ -288,8 +293,8 @@ class Run:
         tape = self._tape
         leaves = {*tape.inputs, *tape.random}
         operators = [i for i in range(segment.start, segment.stop) if i not in leaves]
-        graph = self._graph
-        if segment.start or (graph.dynamic and graph.is_inference()):
+        settings = self._settings
+        if segment.start or (settings.dynamic and settings.is_inference()):
             return operators
         consumed = {k for i in operators for k in tape.rows[i][1:]}
         shown = {node.id for node in tape.debugged} | {node.child(0).id for node, _ in tape.observers}
@@ -297,7 +302,7 @@ class Run:
         return sorted({*tops, *shown.intersection(operators)})
 
     def _arguments(self, prepared: Prepared, leaves: Mapping[int, Any]) -> tuple[Any, ...]:
-        excerpt, device = prepared.excerpt, self._graph.device
+        excerpt, device = prepared.excerpt, self._settings.device
         values = [leaves[i] if i in leaves else self.value(i) for i in excerpt.inputs]
         for k, value in enumerate(values):
             if type(value) is np.ndarray:
@@ -308,12 +313,12 @@ class Run:
         return values, numbers, self._leaf_values.draws(excerpt.random)
 
     def _interpreter(self, leaves: Mapping[int, Any], clip_value: float = 0.0) -> Interpreter:
-        graph = self._graph
+        settings = self._settings
         return Interpreter(
             self._tape.structure(),
             partial(self._leaf_values.value, leaves),
-            graph.derivatives,
-            graph.device,
+            settings.derivatives,
+            settings.device,
             self._values,
             clip_value,
         )
@@ -388,7 +393,7 @@ class Run:
         return self._kept(("joint", clip), lambda: self._prepared_joint(clip))
 
     def _prepared_joint(self, clip: bool) -> Prepared:
-        tape, graph = self._tape, self._graph
+        tape, settings = self._tape, self._settings
         top = one_top(tape)
         self._check_rules(top)
         shown = [n for n in tape.debugged if n.trainable and n.children]
@@ -399,25 +404,25 @@ class Run:
         trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
         # A parameter's gradient is clipped once it is accumulated.
         own = tuple(k for k in trained if clip and tape.nodes[excerpt.inputs[k]].type != "param")
-        checkpoints = Checkpoints.of(tape, excerpt, graph.checkpointing, outputs, graph.device)
+        checkpoints = Checkpoints.of(tape, excerpt, settings.checkpointing, outputs, settings.device)
         return Prepared.of(
             excerpt,
             ids,
             JointPlan,
-            graph.derivatives,
+            settings.derivatives,
             row_of[top],
             trained,
             tuple((row_of[n.id], n.spec) for n in shown),
             clip,
             own,
-            checkpoints=None if graph.throw_nan else checkpoints,
-            watch=graph.throw_nan,
+            checkpoints=None if settings.throw_nan else checkpoints,
+            watch=settings.throw_nan,
         )
 
     def _check_rules(self, top: int) -> None:
         """``GradientError`` about the first node without a rule that a gradient flows into."""
         tape = self._tape
-        if self._graph.derivatives == "jax" or not tape.without_rule:
+        if self._settings.derivatives == "jax" or not tape.without_rule:
             return
         pending, seen = [tape.nodes[top]], {top}
         while pending:
@@ -431,8 +436,8 @@ class Run:
     def _needed(self, outputs: Sequence[int]) -> Excerpt:
         """The whole tape, or what the outputs need of it where the rest is not for the user's eyes: what
         rewrites have absorbed must not be watched, nor count among what a checkpoint keeps."""
-        graph, tape = self._graph, self._tape
-        if not ((graph.throw_nan or graph.checkpointing) and tape.not_roots):
+        settings, tape = self._settings, self._tape
+        if not ((settings.throw_nan or settings.checkpointing) and tape.not_roots):
             return tape.whole()
         removed = (i for i in tape.not_roots if tape.nodes[i].absorbed_by is None)
         return tape.below([*outputs, *removed])
@@ -444,7 +449,7 @@ class Run:
                 prepared = self._joint(False)
             else:
                 outputs = sorted({i for s in self._segments for i in self._outputs(s)})
-                prepared = Prepared.of(self._tape.whole(), outputs, ForwardPlan, self._graph.derivatives)
+                prepared = Prepared.of(self._tape.whole(), outputs, ForwardPlan, self._settings.derivatives)
             prepared = replace(prepared, plan=replace(prepared.plan, labels=True))
             text = self._compiled(prepared).as_text()
         return fusion_report(text, [self._tape.nodes[i] for i in prepared.nodes])
@@ -453,7 +458,7 @@ class Run:
         """What forward and backward need, from XLA's analysis of the compiled program, which is not run."""
         with self._all_covered():
             compiled = self._compiled(self._joint(False))
-        return MemoryUse.of(compiled, self._graph.reserved_bytes())
+        return MemoryUse.of(compiled, self._settings.reserved_bytes())
 
     def _compiled(self, prepared: Prepared) -> Any:
         args = self._arguments(prepared, self._all_leaves())

@@ -15,8 +15,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..node import Node
 from ..specs import Specs, is_real
-from ..tape import Row, Tape, is_leaf
+from ..structure import Row, is_leaf
+from ..tape import Tape
 from ..varying import alike, zeros_like
 
 Values = list[Any]
@@ -95,7 +97,7 @@ def _chosen(flags: Sequence[bool], where_true: Values, where_false: Values) -> V
     return [next(chosen) if flag else other for flag, other in zip(flags, where_false, strict=True)]
 
 
-def cuts(tape: Tape, parts: int) -> set[int]:
+def cuts(tape: Tape[Node], parts: int) -> set[int]:
     """The nodes of a tape after which it is cut: those marked as checkpoints and, for more than one part,
     those that ``placed`` finds. None if ``parts`` is 0."""
     if not parts:

@@ -13,61 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..device import platform_of
+from ..node import Node
 from ..platforms import check_jaxlib, kept_apart
 from ..rules import evaluate
 from ..specs import is_real
-from ..tape import INPUT, Excerpt, Structure, Tape, is_leaf
+from ..structure import INPUT, Excerpt, Structure, is_leaf
+from ..tape import Tape
+from .adjoints import clip_adjoint, watched
 from .checkpointing import cuts, recomputed, spans, zero_after
-from .finite import watched
-from .fusion import row_label
-
-
-def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:
-    """What ``run_key`` takes: the random draws of one run, of the random leaves ``ordinals``."""
-    return np.array([seed >> 32, seed & 0xFFFFFFFF, run, *ordinals], np.uint32)
-
-
-_THREEFRY = "threefry2x32"
-
-
-def run_key(draws: Any) -> jax.Array:
-    """The random key of a run from ``draws = [seed, seed, run, ordinal, ordinal, ...]`` (uint32).
-
-    It is of the generator that JAX's setting ``jax_default_prng_impl`` names. Threefry starts from the seed
-    itself, others from as many words as they need, which threefry draws.
-    """
-    seed, generator = jax.random.wrap_key_data(draws[:2], impl=_THREEFRY), jax.config.jax_default_prng_impl
-    if generator != _THREEFRY:
-        words = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=generator)))
-        seed = jax.random.wrap_key_data(jax.random.bits(seed, words.shape, words.dtype), impl=generator)
-    return jax.random.fold_in(seed, draws[2])
-
-
-def random_sources(draws: Any) -> dict[str, Any]:
-    """What ``trace`` takes for random rows, from what ``run_draws`` gave; ``None`` if there are none."""
-    return {} if draws is None else {"key": run_key(draws), "ordinals": draws[3:]}
-
-
-@jax.custom_vjp
-def clip_adjoint(bound: Any, value: Any) -> Any:
-    """The value itself; its adjoint is cut elementwise to ``+-bound``."""
-    return value
-
-
-def clipped(bound: Any, adj: Any) -> Any:
-    """An adjoint cut elementwise to ``+-bound``; parts of integers as they are."""
-    return jax.tree.map(lambda g: jnp.clip(g, -bound, bound) if is_real(g) else g, adj)
-
-
-def _clip_forward(bound: Any, value: Any) -> tuple[Any, Any]:
-    return value, bound
-
-
-def _clip_reverse(bound: Any, adj: Any) -> tuple[None, Any]:
-    return None, clipped(bound, adj)
-
-
-clip_adjoint.defvjp(_clip_forward, _clip_reverse)
 
 
 @dataclass(frozen=True)
@@ -82,7 +35,7 @@ class Checkpoints:
 
     @staticmethod
     def of(
-        tape: Tape, excerpt: Excerpt, parts: int, wanted: tuple[int, ...], device: jax.Device | None
+        tape: Tape[Node], excerpt: Excerpt, parts: int, wanted: tuple[int, ...], device: jax.Device | None
     ) -> Checkpoints | None:
         """Where ``parts`` of a tape, as ``cuts`` has them, cut an excerpt of it; ``None`` if nowhere."""
         rows = sorted(excerpt.row_of[i] for i in cuts(tape, parts) if i in excerpt.row_of)
@@ -208,6 +161,11 @@ class _Rows:
         return init.device_value(
             jax.random.fold_in(sources.key, ordinal + sources.after), spec.shape, spec.type
         )
+
+
+def row_label(row: int) -> str:
+    """The scope under which a row is traced; XLA keeps it with every instruction."""
+    return f"mgraph.{row}"
 
 
 def _labelled(row: int) -> AbstractContextManager[Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError
 from ...files.items import replacing
-from ...function import Function
+from ...graph import ExpressionGraph
 from ...leaves import ParamNode
 from ...node import Node
 from ...places import place
@@ -20,9 +20,6 @@ from .axes import OpenAxes
 from .extras import extra
 from .rows import write_constant, write_rows
 from .writer import Name, Writer
-
-if TYPE_CHECKING:
-    from ...graph import ExpressionGraph
 
 PARAMETERS = "mgraph.parameters"
 """Key of the metadata that lists which initialisers are parameters."""
@@ -86,7 +83,7 @@ class _Export:
     def __init__(self, graph: ExpressionGraph, outputs: Any, inputs: Any, axes: Mapping[str, int]) -> None:
         self.outputs = _named_outputs(outputs)
         # It checks that inputs and outputs are what they must be, with the messages that users know.
-        function = Function(graph, list(self.outputs.values()), inputs, graph.derivatives)
+        function = graph.function(list(self.outputs.values()), inputs)
         named = inputs if isinstance(inputs, Mapping) else dict(zip(function.inputs, inputs, strict=True))
         self.inputs: dict[str, Node] = {name: node.current() for name, node in named.items()}
         self.tape = graph.tape

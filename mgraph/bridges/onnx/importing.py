@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ... import inits
+from ...graph import ExpressionGraph
 from ...node import Node
 from ...places import place, user_frame
 from ...types import as_type
@@ -19,9 +20,6 @@ from .extras import extra
 from .read_places import PLACES
 from .read_values import VALUES
 from .reader import Reader, type_of
-
-if TYPE_CHECKING:
-    from ...graph import ExpressionGraph
 
 OLDEST = 13
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ... import inits
+from ...graph import ExpressionGraph
 from ...node import Node
 from ...types import Type, as_type
 from ..errors import BridgeError, UnsupportedOperatorError
 from ..jaxpr import from_jax
 from .extras import extra
-
-if TYPE_CHECKING:
-    from ...graph import ExpressionGraph
 
 Value = Any
 """A node, or a numpy array that is known when the graph is recorded, or ``None`` for an input left out."""

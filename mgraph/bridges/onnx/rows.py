@@ -14,7 +14,7 @@ from ...ops.loop import Body
 from ...ops.scan import ScanNodeOp
 from ...places import place
 from ...specs import Spec, Specs, is_wide
-from ...tape import INPUT, Structure, is_leaf
+from ...structure import INPUT, Structure, is_leaf
 from ..calls import WITHOUT_RULES
 from ..errors import BridgeError, UnsupportedOperatorError
 from ..jaxpr import translated

@@ -9,7 +9,7 @@ from ...leaves import ConstantNode
 from ...node import Node
 from ...ops.functors import CallbackNodeOp, DifferentiableLambdaNodeOp, LambdaNodeOp
 from ...running.interpreter import Interpreter
-from ...tape import INPUT, Structure
+from ...structure import INPUT, Structure
 from ..patterns import Any, Match, known_value
 from ..rule import rule
 
