@@ -158,8 +158,10 @@ from .optimizers import Optimizer as Optimizer
 from .optimizers import Sgd as Sgd
 from .rules import derivative as derivative
 from .running.programs import CompileStats as CompileStats
+from .running.programs import Plan as Plan
 from .running.programs import clear_programs as clear_programs
 from .running.programs import compile_stats as compile_stats
+from .running.programs import compiled as compiled
 from .running.programs import set_program_capacity as set_program_capacity
 from .shape import Slice as Slice
 from .types import Type as Type

@@ -15,8 +15,7 @@ from .leaves import ConstantNode, ParamNode, check_value
 from .node import Node
 from .places import place
 from .rules import check_rule_set
-from .running.plans import Plan
-from .running.programs import PROGRAMS
+from .running.programs import Plan, compiled
 from .scalars import number_vector
 from .settings import GraphSettings
 from .specs import Spec
@@ -186,9 +185,9 @@ class Function:
         params = {name: node.val() for name, node in self._parameters.items()}
         draws = run_draws(self._seed, next(self._runs)) if self._random else None
         plan = self._program_plan
-        program = PROGRAMS.get(plan, plan, device=self._device, wide=self._wide)
         leaves = self._leaves(self._tables(params, inputs, constants))
-        return self._formed(program.run(plan, leaves, numbers, draws))
+        found = compiled(plan, device=self._device, wide=self._wide)(leaves, numbers, draws)
+        return self._formed(found)
 
     def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """All arguments by name; the first ones are those of the first inputs."""

@@ -28,7 +28,7 @@ from .running.assignment import assign
 from .running.fusion import FusionReport
 from .running.memory import MemoryUse
 from .running.plans import AccumulationPlan
-from .running.programs import PROGRAMS
+from .running.programs import compiled
 from .running.run import Run
 from .scalars import number_vector
 from .settings import GraphSettings
@@ -327,9 +327,7 @@ class ExpressionGraph(GraphSettings):
         wide = any(self._parameters[n].value_type.is_wide for n in new)
         plan = AccumulationPlan(clip=clip_value > 0)
         bounds = number_vector((clip_value,), wide) if plan.clip else None
-        total: dict[str, jax.Array] = PROGRAMS.get(plan, plan, device=self.device, wide=wide).run(
-            plan, new, old, bounds
-        )
+        total: dict[str, jax.Array] = compiled(plan, device=self.device, wide=wide)(new, old, bounds)
         return total
 
     def function(

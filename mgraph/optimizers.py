@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,7 @@ import optax
 
 from .errors import ArgumentError, GraphError
 from .graph import ExpressionGraph
-from .running.programs import PROGRAMS
+from .running.programs import Plan, compiled
 
 
 class Optimizer(ABC):
@@ -66,9 +67,7 @@ class Optimizer(ABC):
         transformation = self.transformation()
         wide = any(node.value_type.is_wide for node in nodes.values())
         specs = tuple((name, node.spec) for name, node in nodes.items())
-        key = ("update", type(self), self.hyperparameters(), specs)
-        label = f"{type(self).__name__} update of {len(nodes)} parameters"
-        program = PROGRAMS.get(key, label, device=graph.device, wide=wide, donated=(2,))
+        plan = OptimizerUpdatePlan(type(self), self.hyperparameters(), specs, transformation)
         with jax.enable_x64(wide):
             if self._state is None:
                 # A copy: each update gives the buffers of the state to the next one.
@@ -81,9 +80,8 @@ class Optimizer(ABC):
                     "call reset() to start with fresh moments"
                 )
             rate = jnp.asarray(self.learn_rate, jnp.float64 if wide else jnp.float32)
-        updated, self._state, norm = program.run(
-            _updater(transformation), params, gradients, self._state, rate
-        )
+        update = compiled(plan, device=graph.device, wide=wide)
+        updated, self._state, norm = update(params, gradients, self._state, rate)
         for name, value in updated.items():
             nodes[name].set_value(value)
         return norm
@@ -98,13 +96,31 @@ def _wider(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
 
 
-def _updater(transformation: optax.GradientTransformation) -> Any:
-    def step(params: Any, gradients: Any, state: Any, rate: Any) -> tuple[Any, Any, Any]:
-        norm = optax.tree.norm(gradients)
-        moves, state = transformation.update(_wider(gradients), state, _wider(params))
-        return moved(params, moves, rate), state, norm
+@dataclass(frozen=True)
+class OptimizerUpdatePlan(Plan):
+    """New parameters and moments by gradients; and the norm of these."""
 
-    return step
+    optimizer: type[Optimizer]
+    hyperparameters: tuple[Any, ...]
+    specs: tuple[tuple[str, Any], ...]
+    """Of the parameters."""
+    transformation: optax.GradientTransformation
+
+    @property
+    def key(self) -> Hashable:
+        return self.optimizer, self.hyperparameters, self.specs
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        return (2,)
+
+    def __str__(self) -> str:
+        return f"{self.optimizer.__name__} update of {len(self.specs)} parameters"
+
+    def __call__(self, params: Any, gradients: Any, state: Any, rate: Any) -> tuple[Any, Any, Any]:
+        norm = optax.tree.norm(gradients)
+        moves, state = self.transformation.update(_wider(gradients), state, _wider(params))
+        return moved(params, moves, rate), state, norm
 
 
 def moved(params: Any, moves: Any, rate: Any) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from mgraph import ExpressionGraph, Type
-from mgraph.running.programs import PROGRAMS
+from mgraph import ExpressionGraph, Plan, Type, compiled
 from nmt.data.batches import pad
 from nmt.models import Model, Source
 
@@ -23,6 +23,30 @@ class States(NamedTuple):
     """float32 ``[line, word]``: 1 at words, ``</s>`` included, 0 after them."""
 
 
+@dataclass(frozen=True)
+class EncodingPlan(Plan):
+    """The states of so many sentences, padded to so many words, by one of a model's encoders."""
+
+    model: Model
+    stream: int
+    rows: int
+    length: int
+
+    @property
+    def key(self) -> Hashable:
+        return self.model.key, self.stream, self.rows, self.length
+
+    def __str__(self) -> str:
+        return f"encoding of {self.rows} sentences of {self.length} words"
+
+    def __call__(self, params: dict[str, jax.Array], ids: np.ndarray, mask: np.ndarray) -> jax.Array:
+        graph, shape = ExpressionGraph(inference=True), (self.rows, self.length)
+        source = Source(graph.input("ids", shape, Type.int32), graph.input("mask", shape, Type.float32))
+        context = self.model.context(graph, source, self.stream).context
+        (found,) = graph.function([context], list(source), derivatives="jax").pure(params, [ids, mask])
+        return found
+
+
 def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: int = 0) -> States:
     """The states of sentences of the source stream number `stream`, given as word ids with ``</s>``.
 
@@ -30,21 +54,8 @@ def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: i
     a state.
     """
     batch = pad(sentences)
-    rows, length = batch.ids.shape
-
-    def encode(params: dict[str, jax.Array], ids: np.ndarray, mask: np.ndarray) -> jax.Array:
-        graph = ExpressionGraph(inference=True)
-        source = Source(
-            graph.input("ids", (rows, length), Type.int32), graph.input("mask", (rows, length), Type.float32)
-        )
-        context = model.context(graph, source, stream).context
-        (found,) = graph.function([context], list(source), derivatives="jax").pure(params, [ids, mask])
-        return found
-
-    arguments = model.params, batch.ids, batch.mask
-    key = ("encode", stream, model.key, batch.ids.shape)
-    label = f"encoding of {rows} sentences of {length} words"
-    states = np.asarray(PROGRAMS.get(key, label).run(encode, *arguments))
+    encode = compiled(EncodingPlan(model, stream, *batch.ids.shape))
+    states = np.asarray(encode(model.params, batch.ids, batch.mask))
     longest = max(map(len, sentences))
     mask = batch.mask[: batch.size, :longest]
     return States(states[: batch.size, :longest] * mask[:, :, None], mask)

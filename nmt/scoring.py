@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgraph.running.programs import PROGRAMS
+from mgraph import Plan, compiled
 from nmt.data.batches import batch_bucket, length_bucket, pad
 from nmt.models import Model, Source
 
@@ -28,6 +29,30 @@ class Scored(NamedTuple):
     attention: np.ndarray | None
     """To the words of the first source, float32 ``(words, source words)``; None if it was not asked for, or
     the model has none."""
+
+
+@dataclass(frozen=True)
+class ScoringPlan(Plan):
+    """What ``Model.scorer`` computes, for sentences padded to these lengths."""
+
+    model: Model
+    batch: int
+    lengths: tuple[int, ...]
+    trg_length: int
+    attention: bool
+
+    @property
+    def key(self) -> Hashable:
+        return self.model.key, self.batch, self.lengths, self.trg_length, self.attention
+
+    def __str__(self) -> str:
+        lengths = " and ".join(map(str, self.lengths)) or "no"
+        return f"scoring of {self.batch} sentences, {lengths} to {self.trg_length} words"
+
+    def __call__(self, params: Any, sources: Sequence[Source], target: Source) -> Any:
+        shapes = self.batch, self.lengths, self.trg_length
+        scorer = self.model.scorer(*shapes, attention=self.attention, derivatives="jax")
+        return scorer(params, sources, target)
 
 
 def score(model: Model, samples: Sequence[Streams]) -> list[tuple[float, np.ndarray]]:
@@ -63,11 +88,7 @@ def _score_padded(model: Model, samples: Sequence[Streams], attention: bool) -> 
     *sources, target = (Source(batch.ids, batch.mask) for batch in map(pad, zip(*samples, strict=True)))
     batch, trg_length = target.ids.shape
     lengths = tuple(source.ids.shape[1] for source in sources)
-    scorer = model.scorer(batch, lengths, trg_length, attention=attention, derivatives="jax")
-    arguments = (model.params, sources, target)
-    key = ("score", model.key, batch, lengths, trg_length, attention)
-    label = f"scoring of {batch} sentences, {' and '.join(map(str, lengths)) or 'no'} to {trg_length} words"
-    found = PROGRAMS.get(key, label).run(scorer, *arguments)
+    found = compiled(ScoringPlan(model, batch, lengths, trg_length, attention))(model.params, sources, target)
     log_probs, weights = map(np.asarray, found) if isinstance(found, tuple) else (np.asarray(found), None)
     scores = []
     for row, streams in enumerate(samples):

@@ -18,8 +18,7 @@ from ..structure import Structure
 from ..tape import Tape
 from ..tracing.draws import random_sources, run_draws
 from ..tracing.trace import trace
-from .plans import Plan
-from .programs import PROGRAMS
+from .programs import Plan, compiled
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,10 @@ class AssignPlan(Plan):
     given: tuple[int, ...]
 
     __hash__ = Plan.__hash__
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        return (0,)
 
     def __str__(self) -> str:
         return f"assignment of {len(self.outputs)} values"
@@ -67,8 +70,8 @@ def assign(tape: Tape[Node], settings: GraphSettings, updates: Mapping[ParamNode
         number_vector(numbers, wide),
         run_draws(settings.seed, next(settings.runs), excerpt.random) if len(excerpt.random) else None,
     )
-    program = PROGRAMS.get(plan, plan, device=settings.device, wide=wide, donated=(0,) if given else ())
-    for target, value in zip(targets, program.run(plan, *args), strict=True):
+    found = compiled(plan, device=settings.device, wide=wide)(*args)
+    for target, value in zip(targets, found, strict=True):
         target.assigned(value)
 
 

@@ -19,14 +19,16 @@ from ..scalars import number_vector
 from ..specs import is_wide, spec_like
 from ..structure import Structure, is_leaf
 from ..tracing.adjoints import clipped
-from .programs import PROGRAMS
+from .programs import Plan, compiled
 
 
 @dataclass(frozen=True)
-class ValuePlan:
+class ValuePlan(Plan):
     """The value of one operator."""
 
     operator: Any
+
+    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return f"the value of {self.operator!r}"
@@ -36,12 +38,14 @@ class ValuePlan:
 
 
 @dataclass(frozen=True)
-class GradientPlan:
+class GradientPlan(Plan):
     """The gradients of one operator by its children."""
 
     operator: Any
     rule_set: str
     trained: tuple[bool, ...]
+
+    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return f"the gradient of {self.operator!r}"
@@ -143,5 +147,4 @@ class Interpreter:
 
     def _run(self, plan: ValuePlan | GradientPlan, numbers: tuple[float, ...], *args: Any) -> Any:
         wide = any(is_wide(spec_like(v)) for v in jax.tree.leaves(args)) or plan.operator.makes_wide()
-        program = PROGRAMS.get(plan, plan, device=self._device, wide=wide)
-        return program.run(plan, number_vector(numbers, wide), *args)
+        return compiled(plan, device=self._device, wide=wide)(number_vector(numbers, wide), *args)

@@ -16,15 +16,17 @@ from ..specs import Spec, is_wide
 from ..structure import INPUT
 from ..tape import Tape
 from ..tracing.draws import run_draws, run_key
-from .programs import PROGRAMS
+from .programs import Plan, compiled
 
 
 @dataclass(frozen=True)
-class DrawPlan:
+class DrawPlan(Plan):
     """The value of one random leaf."""
 
     init: Random
     spec: Spec
+
+    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return f"a draw of {self.init!r}"
@@ -58,7 +60,7 @@ class LeafValues:
         if row not in self._drawn:
             family, numbers = init.generic or (init, ())
             plan, wide = DrawPlan(family, spec), is_wide(spec)
-            program = PROGRAMS.get(plan, plan, device=self._device, wide=wide)
             draws = self.draws([self._random.index(row)])
-            self._drawn[row] = program.run(plan, number_vector(numbers, wide), draws)
+            drawn = compiled(plan, device=self._device, wide=wide)(number_vector(numbers, wide), draws)
+            self._drawn[row] = drawn
         return self._drawn[row]

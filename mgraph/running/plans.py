@@ -8,8 +8,7 @@ equal plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -22,19 +21,9 @@ from ..structure import Structure
 from ..tracing.adjoints import are_finite, clipped
 from ..tracing.draws import random_sources
 from ..tracing.trace import Checkpoints, trace
+from .programs import Plan
 
 Leaves = Sequence[Any]
-
-
-class Plan:
-    """Base of plans, which are frozen dataclasses: their hash is computed once."""
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash(tuple(getattr(self, field.name) for field in fields(self)))  # type: ignore[arg-type]
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 class Results(NamedTuple):
@@ -138,11 +127,13 @@ class JointPlan(Plan):
 
 
 @dataclass(frozen=True)
-class AccumulationPlan:
+class AccumulationPlan(Plan):
     """Gradients added to those of before, by name."""
 
     clip: bool
     """Whether the sums are cut elementwise, to a number that is an argument."""
+
+    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return "accumulation of gradients"

@@ -1,9 +1,9 @@
-"""Compiled programs: one cache for the whole process, keyed by structure, bounded, and able to report.
+"""Compiled programs: one cache for the whole process, keyed by what they compute, bounded, able to report.
 
-JAX compiles per function and shape. A graph that is rebuilt for every batch must therefore find its program
-by what it computes, never by object identity: the key is a tuple of operators, specs, positions and flags.
-JAX itself keys what it compiles for one program: the placement of arguments, and its settings, all but that
-of the random generator.
+``compiled(plan)`` is the one way to a program. JAX compiles per function and shape. A graph that is rebuilt
+for every batch must therefore find its program by what it computes, never by object identity: a plan's key
+is made of operators, specs, positions and flags. JAX itself keys what it compiles for one program: the
+placement of arguments, and its settings, all but that of the random generator.
 ``compile_stats()`` says what the cache has done.
 """
 
@@ -16,7 +16,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -135,6 +136,35 @@ def _note_read(event: str, **_: Any) -> None:
 
 jax.monitoring.register_event_duration_secs_listener(_note)
 jax.monitoring.register_event_listener(_note_read)
+
+
+class Plan:
+    """What a program computes: a function, and what tells it from others.
+
+    ``plan(*args)`` is the function, of pytrees of arrays, which JAX traces; ``str(plan)`` names it in the
+    log. Plans of one class and of equal keys compute the same. A frozen dataclass of hashable fields is its
+    own key; a plan that holds what no program is to keep alive, such as a model, gives a key that does not.
+    """
+
+    @property
+    def key(self) -> Hashable:
+        """What, together with the class, tells this plan from others."""
+        return self
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        """Numbers of the arguments whose buffers the program may write its results to."""
+        return ()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __call__(self, *args: Any) -> Any:
+        raise NotImplementedError
 
 
 class Program:
@@ -299,6 +329,30 @@ class ProgramCache:
 
 
 PROGRAMS = ProgramCache(capacity=512)
+
+
+class Compiled(NamedTuple):
+    """A plan and its program, to be called as the plan is."""
+
+    program: Program
+    plan: Plan
+
+    def __call__(self, *args: Any) -> Any:
+        return self.program.run(self.plan, *args)
+
+    def analysed(self, *args: Any) -> Any:
+        """What XLA has made of the plan for such arguments; nothing is run."""
+        return self.program.compiled(self.plan, *args)
+
+
+def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False) -> Compiled:
+    """A plan as a compiled function of the same arguments; plans with equal keys share one program.
+
+    device: where arguments are put that are on none yet; ``None`` for JAX's default device. wide: whether
+    there are 64-bit types. ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
+    """
+    key = type(plan), plan.key
+    return Compiled(PROGRAMS.get(key, plan, device=device, wide=wide, donated=plan.donated), plan)
 
 
 def callers_settings() -> Callable[[], AbstractContextManager[None]]:

@@ -37,7 +37,7 @@ from .leaf_values import LeafValues
 from .memo import frontier
 from .memory import MemoryUse
 from .plans import ForwardPlan, JointPlan, Results
-from .programs import PROGRAMS, Program
+from .programs import Compiled, Program, compiled
 
 
 @dataclass
@@ -210,13 +210,14 @@ class Run:
             prepared = Prepared.of(
                 excerpt, outputs, ForwardPlan, settings.derivatives, watch=settings.throw_nan
             )
-        program = segment.program = self._program(prepared)
+        found = self._compiled(prepared)
+        program = segment.program = found.program
         follows = program.backward_follows and whole and not settings.is_inference()
         if follows and len(candidates(tape)) == 1:
             program.backward_follows = False
             self._run_joint(0.0)
             return
-        results = program.run(prepared.plan, *self._arguments(prepared, segment.leaves))
+        results = found(*self._arguments(prepared, segment.leaves))
         self._values.update(zip(prepared.outputs, results.values, strict=True))
         segment.ran = True
         self._check_values(prepared, results)
@@ -241,15 +242,15 @@ class Run:
             values = settings.memo.values(
                 (part.plan, names, numbers),
                 args[0],
-                lambda: self._program(part).run(part.plan, *args).values,
+                lambda: self._compiled(part)(*args).values,
             )
             self._values.update(zip(known, values, strict=True))
         outputs = [i for i in outputs if i not in self._values]
         return Prepared.of(tape.part(rest), outputs, ForwardPlan, settings.derivatives)
 
-    def _program(self, prepared: Prepared) -> Program:
+    def _compiled(self, prepared: Prepared) -> Compiled:
         wide = prepared.plan.structure.is_wide()
-        return PROGRAMS.get(prepared.plan, prepared.plan, device=self._settings.device, wide=wide)
+        return compiled(prepared.plan, device=self._settings.device, wide=wide)
 
     def _kept(self, what: Hashable, prepare: Callable[[], Prepared]) -> Prepared:
         """What ``prepare`` returns, kept by the tape as long as all that it depends on stays the same."""
@@ -377,7 +378,7 @@ class Run:
         assert isinstance(plan, JointPlan)
         bounds = number_vector((clip_value,), plan.structure.is_wide()) if plan.clip else None
         args = self._arguments(prepared, self._all_leaves())
-        results = self._program(prepared).run(plan, *args, bounds)
+        results = self._compiled(prepared)(*args, bounds)
         ids = prepared.nodes
         self._top = ids[plan.top]
         self._values.update(zip(prepared.outputs, results.values, strict=True))
@@ -451,18 +452,18 @@ class Run:
                 outputs = sorted({i for s in self._segments for i in self._outputs(s)})
                 prepared = Prepared.of(self._tape.whole(), outputs, ForwardPlan, self._settings.derivatives)
             prepared = replace(prepared, plan=replace(prepared.plan, labels=True))
-            text = self._compiled(prepared).as_text()
+            text = self._analysed(prepared).as_text()
         return fusion_report(text, [self._tape.nodes[i] for i in prepared.nodes])
 
     def memory(self) -> MemoryUse:
         """What forward and backward need, from XLA's analysis of the compiled program, which is not run."""
         with self._all_covered():
-            compiled = self._compiled(self._joint(False))
-        return MemoryUse.of(compiled, self._settings.reserved_bytes())
+            analysed = self._analysed(self._joint(False))
+        return MemoryUse.of(analysed, self._settings.reserved_bytes())
 
-    def _compiled(self, prepared: Prepared) -> Any:
+    def _analysed(self, prepared: Prepared) -> Any:
         args = self._arguments(prepared, self._all_leaves())
-        return self._program(prepared).compiled(prepared.plan, *args)
+        return self._compiled(prepared).analysed(*args)
 
     def _all_leaves(self) -> dict[int, Any]:
         """The leaves' values over all segments; they must not have changed in between."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from mgraph.running.programs import PROGRAMS
+from mgraph import Plan, compiled
 from nmt.data.batches import length_bucket, pad
 from nmt.options import OptionError
 from nmt.search.beam import BeamLoop, BeamShape, SearchModel
@@ -232,17 +232,33 @@ class BeamSearch:
 
     def _call(self, name: str, shape: BeamShape, *arguments: Any) -> Any:
         """Run a function of `BeamLoop`, compiled on first use for such arguments."""
-
-        def function(*arguments: Any) -> Any:
-            return getattr(BeamLoop(self.models, shape), name)(*arguments)
-
-        models = tuple(model.key for model in self.models)
         leaves, structure = jax.tree.flatten(arguments)
         shapes = structure, *(a.shape for a in leaves)
-        label = f"beam search ({name}): {shape}"
-        key = ("beam search", name, models, shape, shapes)
-        donated = (5,) if name == "advance" else ()
-        return PROGRAMS.get(key, label, donated=donated).run(function, *arguments)
+        return compiled(BeamPlan(name, self.models, shape, shapes))(*arguments)
+
+
+@dataclass(frozen=True)
+class BeamPlan(Plan):
+    """A function of `BeamLoop`, for arguments of these shapes."""
+
+    name: str
+    models: Sequence[SearchModel]
+    shape: BeamShape
+    shapes: Hashable
+
+    @property
+    def key(self) -> Hashable:
+        return self.name, tuple(model.key for model in self.models), self.shape, self.shapes
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        return (5,) if self.name == "advance" else ()
+
+    def __str__(self) -> str:
+        return f"beam search ({self.name}): {self.shape}"
+
+    def __call__(self, *arguments: Any) -> Any:
+        return getattr(BeamLoop(self.models, self.shape), self.name)(*arguments)
 
 
 def capacities(batch: int, beam: int, limit: int) -> list[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 
 from mgraph.optimizers import OptimizerState
 from mgraph.running.memory import MemoryUse
-from mgraph.running.programs import PROGRAMS, Program
+from mgraph.running.programs import Compiled, Plan, compiled
 from mgraph.tracing.draws import run_draws
 from nmt.corpus.batch import TrainingBatch
 from nmt.models import Model
@@ -103,10 +104,8 @@ class Learner:
         for i, batch in enumerate(batches):
             inputs = self.placement.batch(batch), run_draws(self.seed, number, [i])
             args = (total, self._device.params, self._device.scale, *inputs)
-            program, add = self._gradient(args)
-            total = program.run(add, *args)
-        program, update = self._updating()
-        self._device, reported = program.run(update, self._device, total, scalars.packed())
+            total = self._gradient(args)(*args)
+        self._device, reported = self._update()(self._device, total, scalars.packed())
         sentences = sum(batch.sentences for batch in batches)
         return UpdateResult(
             reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
@@ -175,10 +174,8 @@ class Learner:
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
         args = (before, device.params, device.scale, self.placement.batch_specs(batch), draws)
-        program, add = self._gradient(args)
-        gradient = program.compiled(add, *args)
-        program, update = self._updating()
-        updating = program.compiled(update, device, total, packed)
+        gradient = self._gradient(args).analysed(*args)
+        updating = self._update().analysed(device, total, packed)
         beside = self.held - self.placement.held(device.params)
         return max(MemoryUse.of(gradient, None).needed + beside, MemoryUse.of(updating, None).needed)
 
@@ -208,31 +205,67 @@ class Learner:
         )
         return self.placement.placed(state)
 
-    def _gradient(self, args: tuple[Any, ...]) -> tuple[Program, Callable[..., Any]]:
-        """The program that adds the gradient of a batch to those before, one for each shape of batches; and
-        what it computes."""
+    def _gradient(self, args: tuple[Any, ...]) -> Compiled:
         total, _, _, batch, _ = args
         shapes = tuple((name, tuple(array.shape), str(array.dtype)) for name, array in batch.items())
+        return compiled(BatchGradientPlan(self.objective, self.placement, total is None, shapes))
 
-        def add(total: Any, params: Tensors, scale: Any, batch: Arrays, draws: Any) -> Differentiated:
-            differentiated = self.objective.differentiated(specs_of(batch))
-            found = differentiated(self.placement.whole(params), batch, draws, _factor(scale))
-            return self.placement.pinned(_added(total, found))
-
-        rows = shapes[0][1][0]
-        lengths = ", ".join(str(shape[1]) for name, shape, _ in shapes if name.startswith("ids"))
-        key = ("gradient", total is None, self.objective.key, self.placement.key, shapes)
-        return PROGRAMS.get(key, f"gradient of {rows} sentences of {lengths} words", donated=(0,)), add
-
-    def _updating(self) -> tuple[Program, Callable[..., Any]]:
-        """The program that updates everything by a gradient; and what it computes."""
-
-        def update(state: DeviceState, total: Differentiated, packed: Any) -> Any:
-            return self.placement.pinned(self.step(state, self.placement.pinned(total), packed))
-
+    def _update(self) -> Compiled:
         specs = tuple((name, value.shape) for name, value in self._device.params.items())
-        key = ("update", self.smoothing > 0, self.step.key, specs, self.placement.key)
-        return PROGRAMS.get(key, f"update of {len(specs)} parameters", donated=(0,)), update
+        return compiled(LearnerUpdatePlan(self.step, self.placement, self.smoothing > 0, specs))
+
+
+@dataclass(frozen=True)
+class BatchGradientPlan(Plan):
+    """The gradient of a batch, added to those before; one for each shape of batches."""
+
+    objective: Objective
+    placement: Placement
+    first: bool
+    """Whether there are none before."""
+    shapes: tuple[tuple[str, tuple[int, ...], str], ...]
+
+    @property
+    def key(self) -> Hashable:
+        return self.first, self.objective.key, self.placement.key, self.shapes
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        return (0,)
+
+    def __str__(self) -> str:
+        lengths = ", ".join(str(shape[1]) for name, shape, _ in self.shapes if name.startswith("ids"))
+        return f"gradient of {self.shapes[0][1][0]} sentences of {lengths} words"
+
+    def __call__(self, total: Any, params: Tensors, scale: Any, batch: Arrays, draws: Any) -> Differentiated:
+        differentiated = self.objective.differentiated(specs_of(batch))
+        found = differentiated(self.placement.whole(params), batch, draws, _factor(scale))
+        return self.placement.pinned(_added(total, found))
+
+
+@dataclass(frozen=True)
+class LearnerUpdatePlan(Plan):
+    """Everything that changes, updated by a gradient."""
+
+    step: Step
+    placement: Placement
+    smoothed: bool
+    specs: tuple[tuple[str, tuple[int, ...]], ...]
+    """Of the parameters."""
+
+    @property
+    def key(self) -> Hashable:
+        return self.smoothed, self.step.key, self.specs, self.placement.key
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        return (0,)
+
+    def __str__(self) -> str:
+        return f"update of {len(self.specs)} parameters"
+
+    def __call__(self, state: DeviceState, total: Differentiated, packed: Any) -> Any:
+        return self.placement.pinned(self.step(state, self.placement.pinned(total), packed))
 
 
 def _factor(scale: CostScale | None) -> Any:
