@@ -1,7 +1,7 @@
 """Marian's layer norm gradient against the right one, in training.
 
 A transformer is trained twice from the same parameters, on the same batches with the same dropout: once
-with the derivative of layer normalisation, once with the one that Marian computes (``--marian-exact``). For
+with the derivative of layer normalization, once with the one that Marian computes (``--marian-exact``). For
 each task and seed FOLDER gets the validation cross-entropies, per word in nats; then tables and pictures are
 made of them.
 

@@ -2,7 +2,7 @@
 
 ``process``: the most that a process had, everything counted; the first row is what Python and JAX take. What
 compiles needs more: "programs from a cache" is the second run of a job. By XLA's analysis of the program for
-the largest batch: ``state``, the parameters and what an optimiser keeps of them, and ``step``, all that an
+the largest batch: ``state``, the parameters and what an optimizer keeps of them, and ``step``, all that an
 update needs besides. ``GPU``: the most that was in use there, where there is one.
 
 Marian's threads each take a batch of their own, with parameters of their own; CTranslate2's share one. What

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import mgraph
 from mgraph import ExpressionGraph, Sgd, inits
 
-# Create and initialise a graph; record the expression.
+# Create and initialize a graph; record the expression.
 graph = ExpressionGraph()
 graph.set_device(0, "cpu")
 graph.reserve_workspace_mb(8)
@@ -35,7 +35,7 @@ by_jax = jax.grad(lambda v: function.pure({}, [v])[0, 0])(jnp.full((1, 1), 2.0))
 by_hand = jax.grad(lambda v: v * 3.0 + jnp.sin(v))(2.0)
 assert f"{float(by_jax[0, 0]):.5f}" == f"{float(by_hand):.5f}" == "2.58385"
 
-# A loss and an optimiser: the graph is recorded anew, the parameter stays.
+# A loss and an optimizer: the graph is recorded anew, the parameter stays.
 graph.clear()
 y = graph.constant((1, 1), inits.from_value(3))
 actual = graph.constant((1, 1), inits.from_value(6))

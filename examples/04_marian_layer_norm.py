@@ -1,6 +1,6 @@
 """A gradient that every Marian transformer was trained with, and that is wrong.
 
-Layer normalisation is ``y = gamma h + beta``, where h is the row x with its mean taken off and divided by its
+Layer normalization is ``y = gamma h + beta``, where h is the row x with its mean taken off and divided by its
 deviation s. With a for the adjoint, Marian's gradient by x is
 
     gamma (a - mean(a) - h mean(a h)) / s

@@ -1,6 +1,6 @@
 """A loop of one's own: Marian's model and loss as a function, updated by optax, on the number words.
 
-Whatever Marian has no option for goes here: another loss, another optimiser, another order of the data.
+Whatever Marian has no option for goes here: another loss, another optimizer, another order of the data.
 """
 
 import jax
@@ -54,7 +54,7 @@ optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.nadamw(schedule, b
 
 @jax.jit
 def update(params: dict, state: optax.OptState, batch: dict) -> tuple:
-    """The parameters and the optimiser's state after an update, and the cost before it."""
+    """The parameters and the optimizer's state after an update, and the cost before it."""
     cost, gradient = jax.value_and_grad(mean_cost)(params, batch)
     changes, state = optimizer.update(gradient, state, params)
     return optax.apply_updates(params, changes), state, cost

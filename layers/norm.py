@@ -1,4 +1,4 @@
-"""Normalisation layers of the transformer."""
+"""Normalization layers of the transformer."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from mgraph import (
 
 
 class Output:
-    """``logits = x Wt^T + b``, not normalised.
+    """``logits = x Wt^T + b``, not normalized.
 
     ``x`` has the shape ``(..., dim)``, the logits ``(..., dim_vocab)``. Parameters:
     ``{prefix}_Wt (dim_vocab, dim)`` and, unless ``omit_bias``, ``{prefix}_b (1, dim_vocab)``. ``tied`` is

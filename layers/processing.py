@@ -11,7 +11,7 @@ from .dropping import drop_features
 from .norm import MARIAN_NORM, LayerNorm, Norm, NormConfig, RMSNorm
 
 NORMS: dict[str, type[Norm]] = {"n": LayerNorm, "r": RMSNorm}
-"""Normalisations by their letter."""
+"""Normalizations by their letter."""
 
 
 class PreProcess:

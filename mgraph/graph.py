@@ -41,7 +41,7 @@ from .types import Type, as_type
 class ExpressionGraph(GraphSettings):
     """A graph of expressions, built by calling operators, run by ``forward`` and ``backward``.
 
-    ``inference`` turns gradients off; ``seed`` drives initialisers and dropout; ``derivatives`` is the rule
+    ``inference`` turns gradients off; ``seed`` drives initializers and dropout; ``derivatives`` is the rule
     set that ``backward`` uses: ``"rules"`` (hand-written), ``"jax"`` (JAX's own) or ``"marian"``
     (hand-written, with Marian's own where Marian's are not the right ones).
 
@@ -67,9 +67,9 @@ class ExpressionGraph(GraphSettings):
     def constant(
         self, shape: Any, init: Initializer | None = None, type: Any = None, *, name: str = "none"
     ) -> ConstantNode:
-        """A constant of ``shape`` filled by an initialiser (zeros without one).
+        """A constant of ``shape`` filled by an initializer (zeros without one).
 
-        The value of a random initialiser is drawn at each run; every other value is computed now.
+        The value of a random initializer is drawn at each run; every other value is computed now.
         """
         kind = self._element_type if type is None else as_type(type)
         node = ConstantNode.make(self.tape, as_shape(shape), kind, inits.zeros() if init is None else init)

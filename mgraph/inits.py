@@ -1,7 +1,7 @@
-"""Initialisers of parameters and constants, under Marian's names (``inits::glorotUniform`` is
+"""Initializers of parameters and constants, under Marian's names (``inits::glorotUniform`` is
 ``inits.glorot_uniform``).
 
-Two families. A *fixed* initialiser gives the same numbers each time; its value is computed by numpy
+Two families. A *fixed* initializer gives the same numbers each time; its value is computed by numpy
 when the node is made. A *random* one is a formula over uniform or normal numbers and is evaluated with
 one of two sources: numpy on the host for parameters (drawn once, from the graph's seed and the
 parameter's name), JAX inside the compiled program for constants (drawn anew at each run). Numbers differ
@@ -76,7 +76,7 @@ class DeviceSource:
 
 
 class Initializer:
-    """Base of all initialisers."""
+    """Base of all initializers."""
 
 
 def _misfit(given: np.ndarray, value: np.ndarray) -> Any:
@@ -85,7 +85,7 @@ def _misfit(given: np.ndarray, value: np.ndarray) -> Any:
 
 
 class Fixed(Initializer):
-    """An initialiser whose value is known without drawing: ``f(shape, type) -> array``."""
+    """An initializer whose value is known without drawing: ``f(shape, type) -> array``."""
 
     def __init__(self, name: str, function: Callable[[Shape, Type], Any]) -> None:
         self._name, self._function = name, function
@@ -108,14 +108,14 @@ class Fixed(Initializer):
 
 @dataclass(frozen=True)
 class Random(Initializer):
-    """An initialiser that draws; its fields are part of a program's structure, but for ``runtime_fields``,
+    """An initializer that draws; its fields are part of a program's structure, but for ``runtime_fields``,
     whose numbers are arguments of the program."""
 
     runtime_fields: ClassVar[tuple[str, ...]] = ()
 
     @cached_property
     def generic(self) -> tuple[Random, tuple[float, ...]] | None:
-        """The initialiser for any numbers of the runtime fields, and these numbers; ``None`` without any."""
+        """The initializer for any numbers of the runtime fields, and these numbers; ``None`` without any."""
         numbers = tuple(getattr(self, name) for name in self.runtime_fields)
         if not numbers or OPEN in numbers:
             return None
@@ -123,11 +123,11 @@ class Random(Initializer):
 
     @property
     def open_numbers(self) -> int:
-        """Of a generic initialiser, how many numbers ``bound`` takes."""
+        """Of a generic initializer, how many numbers ``bound`` takes."""
         return sum(getattr(self, name) is OPEN for name in self.runtime_fields)
 
     def bound(self, numbers: Any) -> Random:
-        """A generic initialiser with the numbers of a vector, which may be traced, in its runtime fields; not
+        """A generic initializer with the numbers of a vector, which may be traced, in its runtime fields; not
         to be kept."""
         return replace(self, **dict(zip(self.runtime_fields, weak_scalars(numbers), strict=True)))
 
@@ -309,7 +309,7 @@ class Glorot(Random):
 
     def draw(self, source: Source, shape: Shape) -> Any:
         if len(shape) < 2:
-            raise ShapeError(f"a Glorot initialiser needs at least two axes, got shape {shape}")
+            raise ShapeError(f"a Glorot initializer needs at least two axes, got shape {shape}")
         numerator = 2.0 if self.normal else 6.0
         if self.fan_in == self.fan_out:
             spread = math.sqrt(numerator / (shape[-2] + shape[-1]))

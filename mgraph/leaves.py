@@ -49,9 +49,9 @@ def as_indices(values: Sequence[int]) -> np.ndarray:
 
 
 def check_initializer(init: Any) -> Random | Fixed:
-    """``init`` if it is an initialiser, else ``ArgumentError``."""
+    """``init`` if it is an initializer, else ``ArgumentError``."""
     if not isinstance(init, Random | Fixed):
-        raise ArgumentError(f"expected an initialiser from mgraph.inits, got {init!r}")
+        raise ArgumentError(f"expected an initializer from mgraph.inits, got {init!r}")
     return init
 
 
@@ -148,7 +148,7 @@ class ParamNode(Node):
         return super().tape()
 
     def val(self) -> jax.Array:
-        """The present value; drawn from the initialiser on first use."""
+        """The present value; drawn from the initializer on first use."""
         if self._value is None:
             with allocating(f"parameter {self.name!r}", self.shape, self.value_type):
                 self._value = self._on_device(self._initial())

@@ -1,4 +1,4 @@
-"""Optimisers with Marian's update formulas, as optax transformations over the parameters of a graph.
+"""Optimizers with Marian's update formulas, as optax transformations over the parameters of a graph.
 
 Source: Marian, ``optimizers/optimizers.h``; the options ``--learn-rate``, ``--optimizer-params``,
 ``--clip-norm``.
@@ -22,7 +22,7 @@ from .running.programs import Plan, compiled
 
 
 class Optimizer(ABC):
-    """Base of the optimisers: gradients are clipped by their global norm, transformed, and applied.
+    """Base of the optimizers: gradients are clipped by their global norm, transformed, and applied.
 
     ``learn_rate`` may be changed between updates without compiling anew. ``clip_norm`` scales the gradients
     of one update so that their L2 norm over all parameters is at most that; 0 is off.
@@ -143,7 +143,7 @@ def clip_by_norm(limit: float) -> optax.GradientTransformation:
 
 
 class OptimizerState(NamedTuple):
-    """State of the transformations of Marian's optimisers."""
+    """State of the transformations of Marian's optimizers."""
 
     steps: Any
     """Updates since the moments were zero; int32, shape ()."""

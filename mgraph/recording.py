@@ -146,7 +146,7 @@ def capture(tape: Tape[N], outer: N) -> N:
 
 
 def new_leaf(cls: type[N], tape: Tape[N], spec: Specs, trainable: bool, init: Any = None) -> Any:
-    """A leaf at the end of ``tape``; ``init`` is the initialiser of a random leaf."""
+    """A leaf at the end of ``tape``; ``init`` is the initializer of a random leaf."""
     node = new(cls)
     node.operator, node.children, node.spec, node.trainable = None, (), spec, trainable
     node.where = user_frame(3)

@@ -26,7 +26,7 @@ class Input:
 
 
 INPUT = Input()
-"""First entry of the row ``(INPUT, spec, trainable)``; a random leaf has its initialiser there."""
+"""First entry of the row ``(INPUT, spec, trainable)``; a random leaf has its initializer there."""
 
 Row = tuple[Any, ...]
 
@@ -35,7 +35,7 @@ Row = tuple[Any, ...]
 class Structure:
     """Rows of a program and the nodes whose trainability the user set by hand; hashable.
 
-    A generic structure has operators and initialisers that take numbers, the runtime fields, as arguments.
+    A generic structure has operators and initializers that take numbers, the runtime fields, as arguments.
     """
 
     rows: tuple[Row, ...]

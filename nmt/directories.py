@@ -163,7 +163,7 @@ class _Directory:
             return {}
         if "source.bpe" in self.names:
             raise self._error(
-                "source.bpe: text must be tokenised and split by subword-nmt for this model, which cannot be "
+                "source.bpe: text must be tokenized and split by subword-nmt for this model, which cannot be "
                 "done here; do it before, and use Translator.from_config(decoder.yml)"
             )
         present = [name for name in _PIECES if name in self.names]

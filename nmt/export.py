@@ -34,7 +34,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
 
     decoder: ``encoder.*``, ``decoder.*``, ``words`` int32 (batch * beam), the words chosen last, and
     ``position`` int32 (), the number of the step from 0, to ``logits`` (batch * beam, vocabulary), not
-    normalised, and ``next.*``, the decoder state after the step. At position 0 words are ignored. Without
+    normalized, and ``next.*``, the decoder state after the step. At position 0 words are ignored. Without
     sources it takes ``batch`` too if the beam is not 1.
 
     Batch, lengths and steps are open: any size up to the recorded one, about 2,000 words, as positions are

@@ -1,4 +1,4 @@
-"""The loss that training minimises, as nodes of a graph."""
+"""The loss that training minimizes, as nodes of a graph."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALIGNMENT_EPS = 1e-6
 
 @dataclass(frozen=True)
 class LossOptions:
-    """What of Marian's options says what is minimised.
+    """What of Marian's options says what is minimized.
 
     label_smoothing: from 0 to 1. unlikelihood: ``unlikelihood-loss``. alignment_weight:
     ``guided-alignment-weight``; ``None`` without ``guided-alignment``. multi_loss_type: how the costs of
@@ -71,7 +71,7 @@ class Loss(NamedTuple):
 def training_loss(
     graph: ExpressionGraph, model: Model, sources: Sequence[Source], target: Target, options: LossOptions
 ) -> Loss:
-    """What Marian minimises, recorded with the model in ``graph``.
+    """What Marian minimizes, recorded with the model in ``graph``.
 
     Of words: ``sum(mask weights ce)`` with the label-smoothed cross entropy ``ce`` and the number of words;
     with ``unlikelihood``, of sentences with a word of weight 0, ``sum(mask (1 - weights) -log(1 - p))``

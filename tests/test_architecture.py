@@ -134,7 +134,7 @@ def test_parameters_begin_as_marians_do(name: str) -> None:
 
 
 def uniform_bound(parameter: Parameter) -> float:
-    """What a uniform initialiser draws up to, by its definition."""
+    """What a uniform initializer draws up to, by its definition."""
     rows, columns = parameter.shape
     init = parameter.init
     if init.fan_in == init.fan_out:

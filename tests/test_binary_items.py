@@ -1,4 +1,4 @@
-"""Binary model files: Marian's own come back byte for byte, quantised ones as floats, damaged ones not."""
+"""Binary model files: Marian's own come back byte for byte, quantized ones as floats, damaged ones not."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_quantised_matrix_of_zeros(path: Path) -> None:
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, np.nan])
 def test_impossible_multipliers_are_refused(path: Path, multiplier: float) -> None:
     data = quantized(0x10001, np.zeros((2, 2), np.int8), multiplier)
-    refused(path, data, r"'a_W': its quantisation multiplier is .*, expected more than 0")
+    refused(path, data, r"'a_W': its quantization multiplier is .*, expected more than 0")
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_marians_checkpoints_come_out_byte_for_byte(name: str, folder: Path) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_model_has_the_smoothed_parameters(name: str) -> None:
-    """Which also shows that the rows of the optimiser's file are cut where Marian cuts them."""
+    """Which also shows that the rows of the optimizer's file are cut where Marian cuts them."""
     _, found = loaded(DATA / name)
     model = load_model(DATA / name / "model.npz").params
     shown = found.learner.params if found.learner.average is None else found.learner.average

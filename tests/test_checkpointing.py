@@ -15,7 +15,7 @@ LAYERS, ROWS, WIDTH = 12, 256, 64
 
 
 def stack(graph: ExpressionGraph, mark: bool = True) -> Node:
-    """Twelve layers of a feed-forward network with dropout and layer normalisation; the sum of squares."""
+    """Twelve layers of a feed-forward network with dropout and layer normalization; the sum of squares."""
     x = graph.constant((ROWS, WIDTH), inits.from_tensor(np.sin(np.arange(ROWS * WIDTH)).reshape(ROWS, WIDTH)))
     for i in range(LAYERS):
         w1 = graph.param(f"l{i}_W1", (WIDTH, 4 * WIDTH))

@@ -260,9 +260,9 @@ def test_nodes_of_several_outputs_can_be_debugged(capfd) -> None:
 def test_what_is_no_initialiser_is_refused_where_it_is_given() -> None:
     graph = ExpressionGraph()
     for wrong in (0, 0.5, [1.0, 2.0], np.ones(2)):
-        with pytest.raises(ArgumentError, match="expected an initialiser"):
+        with pytest.raises(ArgumentError, match="expected an initializer"):
             graph.param(f"w{wrong}", (2,), wrong)
-        with pytest.raises(ArgumentError, match="expected an initialiser"):
+        with pytest.raises(ArgumentError, match="expected an initializer"):
             graph.constant((2,), wrong)
     assert not graph.params() and not graph.tape.nodes
 
@@ -383,7 +383,7 @@ def test_loops_name_what_is_no_node() -> None:
         scan(lambda h, x: ((h + x).debug("h"), ()), graph.zeros((2,)), xs)
 
 
-# -- optimisers
+# -- optimizers
 
 
 def test_optimisers_with_other_settings_share_no_update() -> None:

@@ -88,10 +88,10 @@ def test_the_pure_form_works_under_jax() -> None:
     assert np.abs(by_input).max() > 0.01
     batched = jax.vmap(scalar, in_axes=(None, 0))(params, np.stack([X, 2 * X]))
     np.testing.assert_allclose(batched[0], f(X)[0], rtol=1e-6)
-    optimiser = optax.adam(0.05)
-    state = optimiser.init(params)
+    optimizer = optax.adam(0.05)
+    state = optimizer.init(params)
     for _ in range(30):
-        updates, state = optimiser.update(jax.grad(scalar)(params, X), state, params)
+        updates, state = optimizer.update(jax.grad(scalar)(params, X), state, params)
         params = optax.apply_updates(params, updates)
     assert scalar(params, X) < 0.2 * f(X)[0]
 

@@ -55,7 +55,7 @@ class Evaluation:
         with jax.enable_x64(kind == "float64"):
             params = graph.params().vals()
             traced = jax.jit(evaluate).lower(params, adjoints)
-            # The program runs once: compiling it without optimisation takes half the time.
+            # The program runs once: compiling it without optimization takes half the time.
             run = traced.compile(compiler_options={"xla_backend_optimization_level": 0})
             self.values, self.gradients = run(params, adjoints)
 

@@ -1,4 +1,4 @@
-"""Initialisers: formulas, statistics, errors."""
+"""Initializers: formulas, statistics, errors."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_mistakes_say_what_fits() -> None:
         graph.param("v", (3,)).val()
     with pytest.raises(ValueError, match="0 <= p < 1"):
         inits.dropout(1.0)
-    with pytest.raises(TypeError, match="an initialiser from mgraph.inits"):
+    with pytest.raises(TypeError, match="an initializer from mgraph.inits"):
         graph.constant((2,), 3.0)
     with pytest.raises(mgraph.ElementTypeError, match="expected an element type"):
         graph.zeros((2,), "float31")

@@ -1,4 +1,4 @@
-"""The learner: updates of tiny models, against the engine's own optimisers and against themselves."""
+"""The learner: updates of tiny models, against the engine's own optimizers and against themselves."""
 
 from __future__ import annotations
 

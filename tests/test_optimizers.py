@@ -1,4 +1,4 @@
-"""Optimisers against Marian's formulas, written out in numpy."""
+"""Optimizers against Marian's formulas, written out in numpy."""
 
 from __future__ import annotations
 

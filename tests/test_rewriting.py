@@ -134,7 +134,7 @@ def test_functions_and_inference_see_the_rewritten_graph() -> None:
     assert jaxpr.count(" mul ") == 1
 
 
-def test_equal_graphs_are_equal_when_optimised() -> None:
+def test_equal_graphs_are_equal_when_optimized() -> None:
     def run() -> None:
         graph = ExpressionGraph()
         network(graph)

@@ -69,7 +69,7 @@ def kept(places: list[int]) -> np.ndarray:
     ],
 )
 def test_what_may_be_drawn(sampling: Sampling, probs: np.ndarray) -> None:
-    logits = jnp.log(jnp.asarray(PROBS, jnp.float32))[None] + 5  # need not be normalised
+    logits = jnp.log(jnp.asarray(PROBS, jnp.float32))[None] + 5  # need not be normalized
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(sampling.pruned(logits)[0], np.log(probs), rtol=1e-5)
 

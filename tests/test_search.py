@@ -97,7 +97,7 @@ class Path:
 
 
 def among(log_probs, listed):
-    """Log-probabilities normalised over some of the words."""
+    """Log-probabilities normalized over some of the words."""
     return log_probs if listed is None else log_probs - np.logaddexp.reduce(log_probs[listed])
 
 

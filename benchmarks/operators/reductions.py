@@ -1,4 +1,4 @@
-"""Twins of reductions, products, normalisations, losses, windows, cells and loops."""
+"""Twins of reductions, products, normalizations, losses, windows, cells and loops."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Cell(ABC):
     dim_input: features of the input, of all inputs together where there are several; 0 for a cell without
         input (a transition cell).
     dim_state: features of each node of the state.
-    layer_normalization: whether the products are normalised, Marian's ``layer-normalization``.
+    layer_normalization: whether the products are normalized, Marian's ``layer-normalization``.
     dropout: probability of dropping features, one mask for all steps and sentences of a batch
         (``dropout-rnn``).
     final: whether this cell comes after an attention; see the cell's formula.

@@ -61,10 +61,10 @@ class GRU(Cell):
 class GRUNematus(GRU):
     """The gated recurrent unit with the layer normalization of Nematus; without, it is ``GRU``.
 
-    Every product of ``GRU`` is normalised by itself, with a gain and a bias of its own and eps 1e-5. The
-    biases ``b`` and ``bx`` are added to ``x W`` and ``x Wx`` before they are normalised. They move to
+    Every product of ``GRU`` is normalized by itself, with a gain and a bias of its own and eps 1e-5. The
+    biases ``b`` and ``bx`` are added to ``x W`` and ``x Wx`` before they are normalized. They move to
     ``s U`` and ``s Ux``, also before, in a ``final`` cell and in one without input. In an encoder, where
-    ``prefix`` begins with ``encoder``, they are added after normalising in a cell without input, ``bx``
+    ``prefix`` begins with ``encoder``, they are added after normalizing in a cell without input, ``bx``
     outside of ``r * (...)``, and a ``final`` cell with input has none.
 
     Parameters: those of ``GRU`` without gains; with layer normalization ``{prefix}_W_lns``, ``_W_lnb``,

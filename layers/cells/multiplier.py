@@ -11,7 +11,7 @@ class Multiplier:
     """``m = (x Wm + bwm) * (s Um + bm)`` of a cell's input ``x`` and state ``s``, neither dropped.
 
     Parameters: ``{prefix}_Wm (dim_input, dim_state)``, ``_Um (dim_state, dim_state)``, ``_bwm``, ``_bm``,
-    both ``(1, dim_state)``; with layer normalization both factors are normalised after their biases, with
+    both ``(1, dim_state)``; with layer normalization both factors are normalized after their biases, with
     the gains ``_gamma1m`` and ``_gamma2m (1, dim_state)``, eps 1e-9.
     Source: Krause et al. 2016; Marian's ``mlstm`` and ``mgru``.
     """

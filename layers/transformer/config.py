@@ -58,6 +58,6 @@ class TransformerConfig:
                 raise ArgumentError(f"{name}: expected a probability from 0 to 1, got {getattr(self, name)}")
 
     def init(self, depth: int) -> Initializer:
-        """The initialiser of matrices in layer ``depth``, from 1."""
+        """The initializer of matrices in layer ``depth``, from 1."""
         scale = 1 / math.sqrt(depth) if self.depth_scaling else 1.0
         return inits.glorot_uniform(True, True, scale)

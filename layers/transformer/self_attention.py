@@ -16,7 +16,7 @@ class SelfAttention:
 
     Keys and values are pre-processed as queries are, in single steps as over a whole sentence. With
     ``marian_exact`` single steps are Marian's: the first is as it should be, in all later ones keys and
-    values of every word come from ``x`` as it is, not normalised by ``preprocess``.
+    values of every word come from ``x`` as it is, not normalized by ``preprocess``.
 
     Parameters: as ``AttentionBlock`` under ``{prefix}_self``. Source: Vaswani et al. 2017; Marian's
     ``DecoderLayerSelfAttention``.

@@ -260,7 +260,7 @@ def _settle(row: list[_Cell], up: bool, down: bool) -> None:
 def _pool(row: list[_Cell], wishes: list[tuple[float, float]]) -> None:
     """Move the cells to where they wish to be, in their order and with room between them.
 
-    It minimises the weighted sum of squared distances from the wishes, pairs of a place and a weight, by
+    It minimizes the weighted sum of squared distances from the wishes, pairs of a place and a weight, by
     pooling cells that push each other: pool adjacent violators, Ayer et al. 1955.
     """
     blocks: list[tuple[float, float, int]] = []  # where the first cell goes, weight, number of cells

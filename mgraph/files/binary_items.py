@@ -32,7 +32,7 @@ from .items import MAX_EXTENT, MAX_RANK, PADDING, replacing, storable
 
 VERSION, ENCRYPTED = 1, 2
 FLOAT32 = "float32"
-"""The value of Marian's option ``gemm-type`` that quantises nothing."""
+"""The value of Marian's option ``gemm-type`` that quantizes nothing."""
 
 _CODES = {
     "i1": 0x101, "i2": 0x102, "i4": 0x104, "i8": 0x108,
@@ -49,7 +49,7 @@ def read_bin(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
     The file is mapped into memory: an array is a read-only view of it, and its bytes are read when they
     are used. So replace a file in use, as ``write_bin`` does, rather than write into it. Matrices that
-    Marian quantised for intgemm become float32 arrays at once. Raises ``ModelFileError``, which names the
+    Marian quantized for intgemm become float32 arrays at once. Raises ``ModelFileError``, which names the
     file and what is wrong, for whatever is not a sound file of such items; ``OSError`` where it cannot be
     opened.
     """
@@ -65,8 +65,8 @@ def write_bin(
     """Writes ``items``, in their order, as the ``.bin`` file that Marian would write; all or nothing.
 
     Element types and names as for ``write_npz``. ``gemm_type`` is ``float32`` or one of
-    ``mgraph.files.intgemm.GEMM_TYPES``: then the matrices that Marian quantises, by their names, are
-    quantised, but for those whose sizes are no multiples of 16 (for some kinds 32 or 64), which Marian
+    ``mgraph.files.intgemm.GEMM_TYPES``: then the matrices that Marian quantizes, by their names, are
+    quantized, but for those whose sizes are no multiples of 16 (for some kinds 32 or 64), which Marian
     would garble. ``ModelFileError`` before ``path`` is touched.
     """
     arrays = storable(path, items)

@@ -5,7 +5,7 @@ multiplier ``m`` behind the last integer: ``m = 127 / max|w|`` for 8 bits, 1024 
 for one kind of processor is also cut into registers: eight rows of the transposed matrix side by side, one
 register of each in turn.
 
-Marian v1.12 garbles what it quantises if ``k`` or ``n`` is not a multiple of 16; such a matrix is read as
+Marian v1.12 garbles what it quantizes if ``k`` or ``n`` is not a multiple of 16; such a matrix is read as
 it stands. What it would garble, or multiply wrongly, stays float32 where we write, which Marian reads too:
 there ``k`` must also fill whole registers, and ``decoder_ff_logit_out_Wt`` is transposed, which its integer
 product does not know. Source: Marian, ``common/types.h``, ``tensors/cpu/integer_common.h``,
@@ -30,14 +30,14 @@ _TRANSPOSED = "_Wt"
 
 
 def is_quantized(name: str) -> bool:
-    """Whether Marian quantises the parameter ``name``: its first ``_W`` ends it, but for one letter."""
+    """Whether Marian quantizes the parameter ``name``: its first ``_W`` ends it, but for one letter."""
     at = name.find("_W")
     return at >= 0 and len(name) - at <= 3
 
 
 @dataclass(frozen=True)
 class Packing:
-    """One way of storing a quantised matrix; ``register`` is the size in bytes, 0 for any processor."""
+    """One way of storing a quantized matrix; ``register`` is the size in bytes, 0 for any processor."""
 
     name: str
     width: int
@@ -59,12 +59,12 @@ class Packing:
             matrix = self._transposed(integers, shape).T.reshape(shape)
         multiplier = data[count * self.width :][:4].view("<f4")[0]
         if not multiplier > 0:
-            raise ModelFileError(f"its quantisation multiplier is {multiplier}, expected more than 0")
+            raise ModelFileError(f"its quantization multiplier is {multiplier}, expected more than 0")
         with np.errstate(over="ignore"):
             return np.divide(matrix, multiplier, dtype=np.float32, order="C")
 
     def fits(self, name: str, matrix: np.ndarray) -> bool:
-        """Whether Marian would quantise the parameter ``name`` and then use it rightly."""
+        """Whether Marian would quantize the parameter ``name`` and then use it rightly."""
         if not is_quantized(name) or name.endswith(_TRANSPOSED) or matrix.ndim != 2:
             return False
         k, n = matrix.shape

@@ -52,7 +52,7 @@ def _blocks(x: Array, count: int) -> list[Array]:
 
 
 def _sums(*operands: Array) -> list[Array]:
-    """The four blocks of a sum, taken apart before they are added: what follows is then vectorised."""
+    """The four blocks of a sum, taken apart before they are added: what follows is then vectorized."""
     blocks = zip(*(_blocks(x, 4) for x in operands), strict=True)
     return [sum(parts[1:], parts[0]) for parts in blocks]
 

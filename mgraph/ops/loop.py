@@ -158,7 +158,7 @@ def _is_plain_product(head: Any, rule_set: str) -> bool:
 def _at(x: Any, t: Any, blocks: int = 1) -> Any:
     """Step ``t`` of what has been stacked.
 
-    XLA does not vectorise a kernel that reads several parts of one slice, unless each part is sliced by
+    XLA does not vectorize a kernel that reads several parts of one slice, unless each part is sliced by
     itself. The parts are put together here and taken apart by the operator, of which nothing remains.
     """
     if blocks == 1:

@@ -1,6 +1,6 @@
-"""Normalisation over the last axis, computed in float32 or wider.
+"""Normalization over the last axis, computed in float32 or wider.
 
-In the rules ``h`` is the normalised row and ``r`` one over its deviation. Marian, on CPU and GPU, multiplies
+In the rules ``h`` is the normalized row and ``r`` one over its deviation. Marian, on CPU and GPU, multiplies
 the gradient by gamma after reducing over the row, not before, which is right only where gamma is constant;
 its formulas are the rule set ``"marian"``.
 """
@@ -25,7 +25,7 @@ from .reduce import centred
 
 
 class NormalizationNodeOp(FloatNodeOp):
-    """Base of the normalisations. Children: x, then gamma if scaled, then beta if shifted as well."""
+    """Base of the normalizations. Children: x, then gamma if scaled, then beta if shifted as well."""
 
     computed_once = True
     eps: float = 1e-9

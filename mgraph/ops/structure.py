@@ -194,7 +194,7 @@ def checkpoint(x: Node) -> Node:
 
 
 def constant_like(x: Node, init: Initializer | Sequence[float]) -> ConstantNode:
-    """A constant of ``x``'s shape and element type, filled by an initialiser or by numbers, row-major.
+    """A constant of ``x``'s shape and element type, filled by an initializer or by numbers, row-major.
 
     The numbers are a list, nested or not, or an array; ``ShapeError`` unless they are as many as ``x`` has
     elements.

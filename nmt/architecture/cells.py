@@ -73,7 +73,7 @@ CELLS: Mapping[str, Block] = {
         Block("gru", "the gated recurrent unit", (*_GRU, *_GAINS)),
         Block(
             "gru-nematus",
-            "the gated recurrent unit with the layer normalisation of Nematus",
+            "the gated recurrent unit with the layer normalization of Nematus",
             (
                 *_GRU,
                 *_norms("U", "2 * state", fed=False),

@@ -11,7 +11,7 @@ from .table import parameters
 
 
 def initial_values(options: ModelOptions, seed: int) -> dict[str, Any]:
-    """The parameters that the options ask for, drawn as Marian initialises them, by name."""
+    """The parameters that the options ask for, drawn as Marian initializes them, by name."""
     graph = ExpressionGraph(inference=True, seed=seed)
     for parameter in parameters(options).values():
         graph.param(parameter.name, parameter.shape, parameter.initializer)

@@ -7,7 +7,7 @@ from .notation import FAN_IN, FAN_OUT, ONES, ZEROS, Block, Row
 
 NORMED = Given("layer-normalization")
 NEMATUS = Is("type", "nematus")
-"""Nematus normalises each product by itself, with a gain and a bias."""
+"""Nematus normalizes each product by itself, with a gain and a bias."""
 
 TABLE = Block(
     "embedding table",
@@ -28,7 +28,7 @@ EMBEDDING = Block(
 
 DENSE = Block(
     "dense",
-    "`act(x W + b)`, or one term of a sum of such; with layer normalisation `LN(x W)` has the bias `b`",
+    "`act(x W + b)`, or one term of a sum of such; with layer normalization `LN(x W)` has the bias `b`",
     rows=(
         Row("W", ("input", "dim")),
         Row("b", (1, "dim"), ZEROS),

@@ -26,7 +26,7 @@ class Init:
     scaled: bool = False
 
     def initializer(self, scale: float = 1.0) -> Initializer:
-        """The initialiser itself."""
+        """The initializer itself."""
         if self.kind == "glorot_uniform":
             return inits.glorot_uniform(self.fan_in, self.fan_out, scale)
         fixed: Initializer = getattr(inits, self.kind)()

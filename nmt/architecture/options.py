@@ -80,7 +80,7 @@ OPTIONS: Mapping[str, Option] = {
     "dec-cell-high-depth": _depth("cells in each other layer of a recurrent decoder"),
     "dec-depth": _depth("layers of the decoder"),
     "skip": Option("the input of each recurrent layer but the first is added to its output"),
-    "layer-normalization": Option("products in recurrent models are normalised"),
+    "layer-normalization": Option("products in recurrent models are normalized"),
     "right-left": Option("the target is written from its end"),
     "input-types": Option("what each input stream holds"),
     "tied-embeddings": Option("the output layer multiplies by the decoder's embedding table"),

@@ -36,7 +36,7 @@ class Parameter:
 
     @property
     def initializer(self) -> Initializer:
-        """The initialiser."""
+        """The initializer."""
         return self.init.initializer(self.scale)
 
 

@@ -132,7 +132,7 @@ AVERAGE_ATTENTION = Block(
 
 NEW_SSRU = Block(
     "new ssru",
-    "the cell `ssru` of `transformer-new`, which has no other cell and none with layer normalisation",
+    "the cell `ssru` of `transformer-new`, which has no other cell and none with layer normalization",
     rows=(
         Row("W", ("dim-emb", "dim-emb")),
         Row("Wf", ("dim-emb", "dim-emb")),

@@ -32,7 +32,7 @@ TYPES: Mapping[str, Block] = {
     for block in (
         _s2s("s2s", "recurrent encoder and decoder", "encoder"),
         _s2s("amun", "`s2s`, with the names of Amun in files", "encoder"),
-        _s2s("nematus", "`s2s`, with the normalisation and, in files, the names of Nematus", "encoder"),
+        _s2s("nematus", "`s2s`, with the normalization and, in files, the names of Nematus", "encoder"),
         _s2s("multi-s2s", "recurrent, two sources", *_OWN),
         _s2s("shared-multi-s2s", "recurrent, two sources, one encoder for both", *_SHARED),
         _s2s("lm", "recurrent language model"),

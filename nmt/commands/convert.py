@@ -57,7 +57,7 @@ COMMAND = Command(
         "Output": LOGGING,
     },
     examples=(
-        ("mgraph convert -f model.npz -t model.bin --gemm-type intgemm8avx2", "a quantised model"),
+        ("mgraph convert -f model.npz -t model.bin --gemm-type intgemm8avx2", "a quantized model"),
         ("mgraph convert -f model.bin -t model.npz", "and back"),
         (
             "mgraph convert -f model.npz -t folder --export-as huggingface -V vocab.spm vocab.spm",

@@ -24,10 +24,10 @@ def convert_model(source: Path, target: Path, *, gemm_type: str = FLOAT32) -> No
     """Write the model in the file ``source`` as ``target``: ``.npz``, ``.bin`` or ``.safetensors``.
 
     Parameters come sorted by name, those of floating point as float32, with the model's configuration; an
-    ``.npz`` or ``.bin`` is byte for byte Marian's. ``gemm_type`` quantises matrices in a ``.bin``:
+    ``.npz`` or ``.bin`` is byte for byte Marian's. ``gemm_type`` quantizes matrices in a ``.bin``:
     ``intgemm8``, ``intgemm8ssse3``, ``intgemm8avx2``, ``intgemm8avx512`` and the like with 16. Matrices that
-    Marian would then use wrongly stay float32 (``mgraph.files.intgemm``); a warning lists them. Quantised
-    models are read, too: what comes out are the quantised numbers. ``ModelFileError`` that names the file
+    Marian would then use wrongly stay float32 (``mgraph.files.intgemm``); a warning lists them. Quantized
+    models are read, too: what comes out are the quantized numbers. ``ModelFileError`` that names the file
     for what cannot be read or written.
     """
     values, text = load_parameters(source, Type.float32)

@@ -46,7 +46,7 @@ def n_best_line(
     """One entry of an n-best list: ``3 ||| text ||| 0-0 ||| WordScores= ... ||| F0= v F1= v ||| score``.
 
     line: the number of the input line, from 0. alignment: as in `best_line`.
-    F0, F1, ...: the unweighted score by each model; the last field is the normalised score.
+    F0, F1, ...: the unweighted score by each model; the last field is the normalized score.
     """
     features = " ".join(f"F{i}= {significant(score)}" for i, score in enumerate(hypothesis.scorer_scores))
     details = _details(hypothesis, alignment, word_scores)

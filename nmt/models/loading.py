@@ -66,7 +66,7 @@ def read_parameters(
 
 
 def create_model(options: ModelOptions, *, seed: int = 1) -> Model:
-    """A model with the parameters that ``options`` ask for, drawn as Marian initialises them."""
+    """A model with the parameters that ``options`` ask for, drawn as Marian initializes them."""
     check_options(options)
     return Model(options, initial_values(options, seed))
 
@@ -82,7 +82,7 @@ def _shapes(params: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _is_extra(item: str) -> bool:
     """Whether an item of a model file is no parameter: the configuration, or the factors by which Bergamot's
-    Marian quantises activations."""
+    Marian quantizes activations."""
     return item.startswith("special:") or item.endswith("_QuantMultA")
 
 

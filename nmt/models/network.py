@@ -22,7 +22,7 @@ class Network:
     options: what the model is. shapes: of its parameters, by name. dropouts: in force in training graphs.
     marian_exact: whether single steps repeat Marian's decoder also where it departs from the model that was
     trained: transformers with ``transformer-preprocess n`` or ``r``, whose keys and values it leaves
-    unnormalised from the second step on.
+    unnormalized from the second step on.
 
     ``UnsupportedOptionError`` for a type that is unknown or not supported.
     """

@@ -37,7 +37,7 @@ class Step(NamedTuple):
     """One step of a decoder, as nodes or arrays."""
 
     logits: Any
-    """``(batch * beam, vocabulary)``, or ``(batch * beam, candidates)`` with a shortlist; not normalised."""
+    """``(batch * beam, vocabulary)``, or ``(batch * beam, candidates)`` with a shortlist; not normalized."""
     state: Any
     """The decoder state after the step, by name."""
     attention: Any = None
@@ -48,7 +48,7 @@ class Decoded(NamedTuple):
     """A decoder over whole target sentences."""
 
     logits: Node
-    """``(batch, time, vocabulary)``, not normalised."""
+    """``(batch, time, vocabulary)``, not normalized."""
     attention: Node | None = None
     """Attention to the words of the first source, ``(batch, time, length)``, if it was asked for."""
 

@@ -48,7 +48,7 @@ TRANSLATION = (
 )
 
 SEARCH = (
-    Option("skip-cost", help="rank by the models' logits, which are not normalised"),
+    Option("skip-cost", help="rank by the models' logits, which are not normalized"),
     Option(
         "shortlist",
         str,

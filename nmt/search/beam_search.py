@@ -48,15 +48,15 @@ class BeamSearch:
     - A source without words becomes ``</s>`` with score 0, `beam_size` times.
     - Where the first words of a translation are given (``--force-decode``) the beam has only these, and is
       as wide as ever from there on. They may be unknown words; their scores are the models'.
-    - With a shortlist the probabilities of a sentence's candidates are normalised among themselves.
-    - With sampling a path score is the sum of the noisy, normalised scores that words were drawn by.
+    - With a shortlist the probabilities of a sentence's candidates are normalized among themselves.
+    - With sampling a path score is the sum of the noisy, normalized scores that words were drawn by.
 
     models: with the same target vocabulary; each reads as many of the source streams as it has sources.
     weights: of their log-probabilities; 1 each if None.
     source_vocab, target_vocab: say which ids are ``</s>``, unknown and control characters.
     allow_unk, allow_special: without them unknown words and control characters are never chosen;
         the probabilities of the other words stay what they are.
-    skip_cost: rank by the models' logits, which are not normalised.
+    skip_cost: rank by the models' logits, which are not normalized.
     n_best: return `beam_size` hypotheses of each sentence instead of one.
     shortlist: chooses the target words that each sentence may have, by its first source.
     sampling: how words are drawn. seed: of its noise; 0 for another one in each process.

@@ -11,7 +11,7 @@ class Hypothesis:
 
     words: target word ids, the final ``</s>`` included where the hypothesis is finished.
     word_scores: one weighted log-probability per word of `words`; they sum to `path_score`.
-    path_score: the unnormalised score of the whole path.
+    path_score: the unnormalized score of the whole path.
     score: what hypotheses are ranked by, ``(path_score - word_penalty * n) / n ** normalize``
         with ``n = len(words)`` (Marian's ``--normalize`` and ``--word-penalty``).
     scorer_scores: the unweighted log-probability that each model gave to the path, printed by

@@ -28,7 +28,7 @@ class Sampling:
     method: ``full``, the whole distribution; ``topk``, the `value` most probable words; ``nucleus``,
         the most probable words up to a total probability of `value`, and the one that exceeds it;
         ``epsilon``, words with at least the probability `value`, and the most probable one.
-        What is left is normalised to 1. (On a CPU Marian's ``nucleus`` leaves nothing out.)
+        What is left is normalized to 1. (On a CPU Marian's ``nucleus`` leaves nothing out.)
     temperature: log-probabilities are divided by it.
     """
 
@@ -60,7 +60,7 @@ class Sampling:
         return jax.nn.log_softmax(jnp.where(kept, scores, -jnp.inf))
 
     def drawn(self, scores: jax.Array, noise: jax.Array) -> jax.Array:
-        """Scores of which the highest is a draw: the pruned distribution with `noise`, normalised.
+        """Scores of which the highest is a draw: the pruned distribution with `noise`, normalized.
 
         noise: of `gumbel`, in the shape of `scores`.
         """

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 def new_model(values: Mapping[str, Any], dim_vocabs: Sequence[int], seed: int) -> Model:
     """A model to be trained, as the options of training want it to begin.
 
-    Its parameters are drawn as Marian initialises them; ``--embedding-vectors`` and ``--pretrained-model``
+    Its parameters are drawn as Marian initializes them; ``--embedding-vectors`` and ``--pretrained-model``
     take the place of some. It has the dropouts of the options.
 
     values: all options of training by attribute name. dim_vocabs: ids in each vocabulary. seed: of what is

@@ -32,7 +32,7 @@ class LearnerState:
     """All that an update depends on and changes, but for the schedule and the data.
 
     params: the parameters that are trained, float32 (the masters, with 16-bit compute).
-    moments: of the optimiser, by Marian's names: ``adam_mt`` and ``adam_vt``, or ``adagrad_gt``, or nothing.
+    moments: of the optimizer, by Marian's names: ``adam_mt`` and ``adam_vt``, or ``adagrad_gt``, or nothing.
     steps: updates since the moments were zero.
     average: exponentially smoothed parameters; None without ``--exponential-smoothing``.
     cost_scale: factor of the cost and number of updates since it changed, with ``--cost-scaling``; else None.

@@ -23,7 +23,7 @@ class TextMetric(Metric):
 
     They compare with the targets of the validation set as the model reads them: cut to
     ``--valid-max-length``, unknown words being ``<unk>``. `bleu` compares words, after sacreBLEU's
-    tokenisation and with each Chinese, Japanese or Thai character alone, if the vocabulary is one of pieces
+    tokenization and with each Chinese, Japanese or Thai character alone, if the vocabulary is one of pieces
     (SentencePiece); with other vocabularies words are what they list. `bleu-segmented` compares these or the
     pieces as they are, and ``</s>`` of the translations with them. `chrf` compares characters other than
     spaces.

@@ -70,7 +70,7 @@ class Vocab(ABC):
         """The ids of one line of text, without its line end; `eos_id` after them if `add_eos`."""
 
     def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
-        """The ids of one way to split a line, drawn at random: subword regularisation (Kudo 2018).
+        """The ids of one way to split a line, drawn at random: subword regularization (Kudo 2018).
 
         Only vocabularies of pieces know more than one way; others return `encode`. For training
         (``--sentencepiece-alphas``), with one `alpha` for each stream.

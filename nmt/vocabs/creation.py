@@ -69,7 +69,7 @@ def piece_vocab(
     max_lines: int = 2_000_000,
     seed: int = 1,
 ) -> bytes:
-    """A serialised SentencePiece model with ``</s>`` as 0, ``<unk>`` as 1, learnt from `lines`.
+    """A serialized SentencePiece model with ``</s>`` as 0, ``<unk>`` as 1, learnt from `lines`.
 
     path: for messages. max_size: how many pieces; 0 for 32000.
     options: more options of ``spm_train`` (``--sentencepiece-options``): ``--byte_fallback=true``.

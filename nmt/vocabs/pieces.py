@@ -61,7 +61,7 @@ class PieceModel:
 
 
 def read_piece_model(data: bytes, path: str) -> PieceModel:
-    """The model in `data`, a serialised ``ModelProto``; VocabError with `path` if it is damaged.
+    """The model in `data`, a serialized ``ModelProto``; VocabError with `path` if it is damaged.
 
     SentencePiece's Python functions do not tell the type of a model, nor which pieces its user defined.
     """

@@ -1,4 +1,4 @@
-"""Raw text as OPUS-MT normalises it before SentencePiece splits it.
+"""Raw text as OPUS-MT normalizes it before SentencePiece splits it.
 
 The scripts `preprocess.sh` of OPUS-MT's model directories do this to every line that a model is
 trained on (they took it from Moses), so a model knows nothing else.

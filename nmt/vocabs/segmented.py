@@ -28,7 +28,7 @@ class SegmentedVocab(Vocab):
     """Raw text in, text out, for a model whose vocabulary lists the pieces of SentencePiece models.
 
     OPUS-MT's models come so: `source.spm` and `target.spm` split and join text, `*.vocab.yml`
-    gives the ids of their pieces. A line is normalised (`normalized`), split, and each piece is
+    gives the ids of their pieces. A line is normalized (`normalized`), split, and each piece is
     looked up. Language tokens (``>>fra<<``) before the text stay whole, if the vocabulary has any;
     one that it lacks is an unknown word, and so is a piece.
 
@@ -75,7 +75,7 @@ class SegmentedVocab(Vocab):
         return PieceSampler(self._pieces, self.path)
 
     def _divided(self, line: str | bytes) -> tuple[list[str], bytes]:
-        """The language tokens before a line's text, and the text, normalised."""
+        """The language tokens before a line's text, and the text, normalized."""
         text = as_text(line)
         tags: list[str] = []
         if self.languages:

@@ -1,4 +1,4 @@
-"""Vocabularies of subword pieces: raw text in, detokenised text out (Kudo and Richardson 2018)."""
+"""Vocabularies of subword pieces: raw text in, detokenized text out (Kudo and Richardson 2018)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class SentencePieceVocab(Vocab):
     """A SentencePiece model (Marian: `SentencePieceVocab`, files `.spm`).
 
-    The model normalises and splits raw text; what no piece covers, bytes that are not UTF-8
+    The model normalizes and splits raw text; what no piece covers, bytes that are not UTF-8
     included, is `unk_id` and prints as " ⁇ ". Its pieces must be as many as the model has ids.
 
     Args:
@@ -103,7 +103,7 @@ class SentencePieceVocab(Vocab):
 
 
 def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
-    """The SentencePiece model serialised in `data`; VocabError with `path` if there is none."""
+    """The SentencePiece model serialized in `data`; VocabError with `path` if there is none."""
     from sentencepiece import SentencePieceProcessor
 
     check_size(data, path)
@@ -124,7 +124,7 @@ def read_sentence_piece(
     no_spm_encode: bool = False,
     no_spm_decode: bool = False,
 ) -> SentencePieceVocab:
-    """The vocabulary in `data`, a serialised SentencePiece model; see `SentencePieceVocab`."""
+    """The vocabulary in `data`, a serialized SentencePiece model; see `SentencePieceVocab`."""
     processor = load_processor(data, path)
     return SentencePieceVocab(
         processor, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode

@@ -3,8 +3,8 @@
 - SRU and SSRU cells in the encoder of `s2s` models: training ends with "There are more (3) than one top most
   nodes", as the last cell state of such an encoder is used by nothing. GRU cells are trained; the encoder is
   then drawn.
-- RMS normalisation in transformers: its gradient is wrong on a CPU, and nothing is learnt but how frequent
-  words are. Layer normalisation is trained; its scales are kept.
+- RMS normalization in transformers: its gradient is wrong on a CPU, and nothing is learnt but how frequent
+  words are. Layer normalization is trained; its scales are kept.
 """
 
 from __future__ import annotations

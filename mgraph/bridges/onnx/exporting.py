@@ -22,7 +22,7 @@ from .rows import write_constant, write_rows
 from .writer import Name, Writer
 
 PARAMETERS = "mgraph.parameters"
-"""Key of the metadata that lists which initialisers are parameters."""
+"""Key of the metadata that lists which initializers are parameters."""
 OPSETS = (18, 23)
 EXTERNAL = 1_900_000_000  # bytes; a protocol buffer holds less than 2 GiB
 
@@ -39,7 +39,7 @@ def export_onnx(
     """Write the graph below ``outputs`` as the ONNX model ``path``, a function of ``inputs``.
 
     ``inputs`` are leaves, as for ``graph.function``; parameters, under their names, and constants become
-    initialisers with their present values. Outputs are called as in the mapping, by their nodes' names, or
+    initializers with their present values. Outputs are called as in the mapping, by their nodes' names, or
     ``output0`` and so on. Element types are kept; loops of ``scan`` become ONNX loops of ``Scan``.
 
     ``axes`` names sizes that shall be open: ``{"batch": 1999, "length": 2003}`` for a graph that was recorded
@@ -48,7 +48,7 @@ def export_onnx(
     an open axis the first entries are taken, as positions and masks want it, so the recorded size is the
     largest that can be asked for; a constant of one number may have any size.
 
-    A file beyond 1.9 GB keeps the initialisers in ``{path}.data`` beside it. Needs the package onnx:
+    A file beyond 1.9 GB keeps the initializers in ``{path}.data`` beside it. Needs the package onnx:
     ``pip install 'mgraph[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes
     and for operators that can be written neither as such nor by what their forward consists of;
     ``BridgeError`` for sizes that cannot be open. An index beyond the end, which gives NaN here, is an error

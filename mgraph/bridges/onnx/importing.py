@@ -30,7 +30,7 @@ def import_onnx(
     """The ONNX model ``path`` as a part of ``graph``: its outputs by name, as nodes.
 
     ``inputs`` are nodes in the order of the model's inputs, or by name; their sizes are those of the graph,
-    open axes included. An input that shapes depend on may be a number or an array instead. Initialisers
+    open axes included. An input that shapes depend on may be a number or an array instead. Initializers
     become parameters under their names: those that ``export_onnx`` wrote as such, in other files all of
     floating point that have an axis; the others become constants. 64-bit integers are read as 32-bit ones.
     The gradient is that of the operators; what ``stop_gradient`` or a frozen node kept from it is not in

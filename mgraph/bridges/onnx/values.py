@@ -212,7 +212,7 @@ def _(w: Writer, o: Operation, x: Name, *mask: Name) -> Name:
     return w.op("Relu", w.op("Mul", x, *mask) if mask else x)
 
 
-# ---------------------------------------------------------------- normalisation
+# ---------------------------------------------------------------- normalization
 
 
 @rule_for(RULES, norm.LayerNormalizationOp)

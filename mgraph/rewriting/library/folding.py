@@ -1,4 +1,4 @@
-"""Constants computed once, when the graph is optimised."""
+"""Constants computed once, when the graph is optimized."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class S2SDecoder(Decoder):
 
     @property
     def _nematus(self) -> bool:
-        """Whether layers outside of cells are normalised as in Nematus; cells are where they are of its
+        """Whether layers outside of cells are normalized as in Nematus; cells are where they are of its
         kind."""
         return self.options.type == "nematus"
 

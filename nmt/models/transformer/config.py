@@ -61,7 +61,7 @@ def decoder_config(setup: Setup) -> TransformerConfig:
 
 def _renewed(config: TransformerConfig, options: ModelOptions) -> TransformerConfig:
     """The layers of ``transformer-new``: other normalizations, no fewer than two feed-forward layers, SSRU as
-    the only cell, which neither normalises nor drops, and steps that agree with what was trained."""
+    the only cell, which neither normalizes nor drops, and steps that agree with what was trained."""
     check_new(options)
     return replace(
         config,

@@ -113,8 +113,8 @@ def load_checkpoint(path: Path, values: Mapping[str, Any]) -> Checkpoint | None:
 
     A set of files that was written and not yet moved to its place, because the process was killed, is moved
     there; one that was not written to its end is removed. Files that are missing are warned of, and what
-    they would say is new: without an optimiser's file, or with ``--no-optimizer-reload``, the parameters are
-    those of the model, the smoothed ones with smoothing. Moments of another optimiser are not taken, as in
+    they would say is new: without an optimizer's file, or with ``--no-optimizer-reload``, the parameters are
+    those of the model, the smoothed ones with smoothing. Moments of another optimizer are not taken, as in
     Marian.
 
     values: all options of training by attribute name; those of the model count only where the file has none

@@ -1,4 +1,4 @@
-"""The optimiser's file of a checkpoint, ``model.npz.optimizer.npz``: moments, averages and raw parameters.
+"""The optimizer's file of a checkpoint, ``model.npz.optimizer.npz``: moments, averages and raw parameters.
 
 Each kind of number is one row: the parameters in the order of their names in Marian's graph, each padded
 with zeros to a multiple of 256 bytes, as they lie in Marian's memory. Source: Marian,
@@ -37,11 +37,11 @@ _ALIGNED = PADDING // 4
 
 
 class Moments:
-    """Learner states to the items of an optimiser's file and back.
+    """Learner states to the items of an optimizer's file and back.
 
     optimizer: value of ``--optimizer``. optimizer_params: of ``--optimizer-params``; the first two of Adam's
     are needed, for the file has not the number of updates but ``1 - beta1^n`` and ``1 - beta2^n``.
-    smoothing: whether there is ``--exponential-smoothing``. ``ArgumentError`` for an unknown optimiser.
+    smoothing: whether there is ``--exponential-smoothing``. ``ArgumentError`` for an unknown optimizer.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class Learner:
     to update (learning rate, words, random draws) are their inputs. In one program the second part, which
     takes half as long to compile as the first, would be compiled for each shape.
 
-    objective: what is minimised. step: what is done with the gradient. smoothing: ``exponential-smoothing``,
+    objective: what is minimized. step: what is done with the gradient. smoothing: ``exponential-smoothing``,
     0 without. words_reference: ``mini-batch-words-ref``, 0 without. seed: of the random draws, which depend
     on it, the number of the update and the number of the batch in the update, and on nothing else. placement:
     the devices that share each update.

@@ -28,7 +28,7 @@ PRECISIONS = {"float32": Type.float32, "float16": Type.float16, "bfloat16": Type
 
 
 def optimizer_of(values: Mapping[str, Any]) -> Optimizer:
-    """The optimiser that ``optimizer``, ``optimizer-params`` and ``clip-norm`` ask for."""
+    """The optimizer that ``optimizer``, ``optimizer-params`` and ``clip-norm`` ask for."""
     name = values["optimizer"]
     make = choose("optimizer", name, OPTIMIZERS)
     given = values["optimizer_params"][: MOST_PARAMETERS[name]]
@@ -39,7 +39,7 @@ def optimizer_of(values: Mapping[str, Any]) -> Optimizer:
 
 
 def loss_of(values: Mapping[str, Any]) -> LossOptions:
-    """What is minimised."""
+    """What is minimized."""
     guided = values["guided_alignment"] not in NOTHING
     if guided and values["guided_alignment_cost"] != "ce":
         raise UnsupportedOptionError(

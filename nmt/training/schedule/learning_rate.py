@@ -41,7 +41,7 @@ class LearningRate:
             update S and each `decay_freq` (``--lr-decay-freq``) updates more; ``stalled`` when validation has
             stalled S times, 2 S times and so on; ``epoch+batches`` and ``epoch+stalled`` at the beginning of
             each epoch from S on, or once the total of the other has reached the second of `decay_start`.
-        decay_reset_optimizer: after a decay `TrainingState.reset` asks for the optimiser to be reset
+        decay_reset_optimizer: after a decay `TrainingState.reset` asks for the optimizer to be reset
             (``--lr-decay-reset-optimizer``).
         decay_repeat_warmup: begin the warm-up anew after a decay (``--lr-decay-repeat-warmup``).
 

@@ -159,7 +159,7 @@ class Scheduler:
 
     @property
     def reset_optimizer(self) -> bool:
-        """Whether the optimiser is to forget its statistics now: to be asked after `update`, `new_epoch` and
+        """Whether the optimizer is to forget its statistics now: to be asked after `update`, `new_epoch` and
         `new_stalled`, and before anything is saved."""
         return self.state.reset
 

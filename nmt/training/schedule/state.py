@@ -38,7 +38,7 @@ class TrainingState:
     validators: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By kind ``{"last-best": float, "stalled": int}``."""
     reset: bool = False
-    """Whether the optimiser was to forget its statistics after the last update."""
+    """Whether the optimizer was to forget its statistics after the last update."""
     eta_factor: float = 1.0
     """What ``--lr-decay`` has multiplied the learning rate by so far."""
     warmup_start: Progress = NEVER

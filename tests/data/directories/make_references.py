@@ -2,7 +2,7 @@
 
     python make_references.py           (needs the command `pymarian`; made with 1.12.42)
 
-The texts are number words, as of `nmt.numbers`. What stands in `raw.txt` is normalised by hand in
+The texts are number words, as of `nmt.numbers`. What stands in `raw.txt` is normalized by hand in
 `normalized.txt`; Marian gets the latter, split by SentencePiece, with the language token before it.
 """
 
@@ -53,7 +53,7 @@ def sentences() -> list[tuple[str, str]]:
 
 
 def learn_pieces(path: Path, lines: list[str], size: int) -> SentencePieceProcessor:
-    """A SentencePiece model with Marian's ids, without a normaliser, which is most of its bytes."""
+    """A SentencePiece model with Marian's ids, without a normalizer, which is most of its bytes."""
     with path.open("wb") as stream:
         SentencePieceTrainer.Train(
             sentence_iterator=iter(lines),
@@ -69,7 +69,7 @@ def learn_pieces(path: Path, lines: list[str], size: int) -> SentencePieceProces
 
 
 def split(pieces: SentencePieceProcessor, line: str) -> str:
-    """What `preprocess.sh` makes of a normalised line: the token and then the pieces."""
+    """What `preprocess.sh` makes of a normalized line: the token and then the pieces."""
     token = TAG.match(line)
     text = line[token.end() :] if token else line
     return " ".join([*([token[0].strip()] if token else []), *pieces.encode(text, out_type=str)])

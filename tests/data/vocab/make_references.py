@@ -112,7 +112,7 @@ def created() -> list[dict[str, Any]]:
 
 
 def train_pieces(path: Path, size: int, *options: str) -> None:
-    """A SentencePiece model as Marian trains it, without a normaliser, which is most of its bytes."""
+    """A SentencePiece model as Marian trains it, without a normalizer, which is most of its bytes."""
     words = WORDS.split()
     lines = (" ".join(words[(i * j + j) % len(words)] for j in range(1, 9)) + "\n" for i in range(400))
     sizes = f"--dim-vocabs {size} {size} --type s2s --dim-emb 2 --dim-rnn 2 --after-batches 1 --mini-batch 2"
