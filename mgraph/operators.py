@@ -95,7 +95,7 @@ def _is_itself(value: Any) -> bool:
 
 
 def make_operator(cls: Any, fields: dict[str, Any]) -> Any:
-    """The one operator of ``cls`` with these field values; ``ArgumentError`` for values that cannot be."""
+    """The one operator of ``cls`` with these field values; ``ArgumentError`` for invalid values."""
     if "_operators" not in vars(cls):
         raise ArgumentError(f"{cls.__name__} is a leaf: graph.constant and graph.param make it")
     unknown = fields.keys() - set(cls.fields)

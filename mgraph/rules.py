@@ -162,7 +162,7 @@ def row_gradients(
 
 
 def without_float0(gradients: Any) -> Any:
-    """Gradients with ``None`` for JAX's float0, the gradients of integers: no array, and no number."""
+    """Gradients with ``None`` in place of JAX's float0, the type that it gives the gradients of integers."""
     return jax.tree.map(lambda g: None if g.dtype == jax.dtypes.float0 else g, gradients)
 
 

@@ -171,7 +171,7 @@ class Scorer:
 
 def check_scoring(options: Mapping[str, Any]) -> None:
     """The errors of scoring's options, by attribute name, that are known before a device is started or the
-    model is loaded: OptionError for values that cannot be, OSError for a file that cannot be read."""
+    model is loaded: OptionError for invalid values, OSError for a file that cannot be read."""
     require_files(options)
     read_alignment(options["alignment"])
     if options["n_best"] and options["tsv"]:

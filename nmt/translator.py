@@ -328,7 +328,7 @@ class Translator:
 
 def check_decoding(options: Mapping[str, Any]) -> None:
     """The errors of decoding's options, by attribute name, that are known before a device is started or a
-    model is loaded: OptionError for values that cannot be, OSError for a file that cannot be read."""
+    model is loaded: OptionError for invalid values, OSError for a file that cannot be read."""
     require_files(options)
     read_alignment(options["alignment"])
     read_sampling(options["output_sampling"])

@@ -267,7 +267,7 @@ PRECISION = (
     Option("normalize-gradient", help="divide the gradient by the number of words"),
     Option("normalize-gradient-by-ratio", help="divide the gradient by words / average words"),
     later("train-embedder-rank", str, (), many=True, implicit="0.3f 0.0f"),
-    Option("quantize-bits", int, 0, "round parameters to so many bits; 0 for not", least=0),
+    Option("quantize-bits", int, 0, "round parameters to this many bits; 0 turns it off", least=0),
     Option(
         "quantize-optimization-steps", int, 0, "steps towards the best scale of rounded parameters", least=0
     ),

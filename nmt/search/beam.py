@@ -26,7 +26,7 @@ from nmt.search.trellis import NONE, Arrays, Beam, Sentences, Trellis
 FEW_HYPOTHESES = 32
 """Fewer are hardly faster."""
 BATCH_MULTIPLE = 8
-"""Batches that others become have a multiple of so many sentences."""
+"""Batches shrink to a multiple of this many sentences."""
 UNUSED = "jax"
 """The derivatives of what is only run: those that are traced fastest."""
 

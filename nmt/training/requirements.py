@@ -28,7 +28,7 @@ def check_training(values: Mapping[str, Any]) -> None:
     """The errors of a training with these options that are known before it begins, custom fallbacks included.
 
     values: all options of ``mgraph train`` by attribute name. ``OSError`` for a file that cannot be read or
-    written, ``OptionError`` and others of ``MGraphError`` for values that cannot be. No text is read, no
+    written, ``OptionError`` and others of ``MGraphError`` for invalid values. No text is read, no
     device is started.
     """
     for fallback in ({}, *values["custom_fallbacks"]):

@@ -39,7 +39,7 @@ SILENT = {"log_json": "", "tensorboard": "", "progress": False}
 
 
 class Session:
-    """Training with one set of options, begun anew or gone on with.
+    """Training with one set of options, from the start or continued.
 
     values: all options of ``mgraph train``, by attribute name. stopped: asked after each update whether to
     end, as after SIGTERM. placement: the devices that share updates. With several processes each has its

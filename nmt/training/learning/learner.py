@@ -65,7 +65,7 @@ class Learner:
     ) -> Learner:
         """A learner as Marian's training options ask for it; it begins with the parameters of ``model``.
 
-        ``UnsupportedOptionError`` or ``ArgumentError`` for values that cannot be followed.
+        ``UnsupportedOptionError`` or ``ArgumentError`` for options that cannot be followed.
         """
         objective = objective_of(model, values)
         return cls(

@@ -86,7 +86,7 @@ class Scheduler:
         clock: seconds, for the speed in the log.
         on_display: is called with the figures of each line of the log; may be set later.
 
-    Raises OptionError for values that cannot be.
+    Raises OptionError for invalid values.
     """
 
     def __init__(

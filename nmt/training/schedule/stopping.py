@@ -20,7 +20,7 @@ class Stopping:
         after_epochs, after_batches: the same in the older way; 0 for never.
         early_stopping: the number of validations without a better result; 0 for never.
 
-    Raises OptionError for amounts that are none.
+    Raises OptionError for an amount that cannot be read.
     """
 
     def __init__(
