@@ -1,4 +1,4 @@
-"""``Spec``: the shape and element type of a value, one object per pair, so that `is` compares."""
+"""``Spec``: the shape and element type of a value, one object per pair, so that ``is`` compares."""
 
 from __future__ import annotations
 

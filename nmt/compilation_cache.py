@@ -42,7 +42,7 @@ def use(folder: str = "") -> None:
     ``$XDG_CACHE_HOME/mgraph/programs``, by default ``~/.cache/mgraph/programs``.
 
     Changes nothing if JAX has a folder already, its own or that of the first call. One that cannot be made,
-    or that others than the user and root can write to, is passed over with a warning (`make_private`); one
+    or that others than the user and root can write to, is passed over with a warning (``make_private``); one
     that cannot be written is only read.
     """
     present = getattr(jax.config, FOLDER)
@@ -88,7 +88,7 @@ def processor() -> str:
 
 
 def make_private(path: Path) -> None:
-    """Make the folder `path`, absolute and without links, and what is missing above it, for the user alone.
+    """Make the folder ``path``, absolute and without links, and what is missing above it, for the user alone.
 
     Raises OSError if it cannot be made, or if somebody else, root excepted, could put something there: into
     it, or another folder in its place. Those above it may be sticky, as ``/tmp`` is, where others can rename
@@ -102,7 +102,7 @@ def make_private(path: Path) -> None:
 
 
 def _not_private(folder: Path, within: bool) -> str:
-    """Why others can put something into a folder (`within`), or in place of what is ours there, and what to
+    """Why others can put something into a folder (``within``), or in place of what is ours there, and what to
     do about it; empty if they cannot."""
     if not hasattr(os, "geteuid"):
         return ""

@@ -1,10 +1,10 @@
 """Directories of models as they are published: OPUS-MT's, Firefox Translations', Marian's own.
 
-- OPUS-MT: `decoder.yml`, `*.npz`, `*.vocab.yml` (or `*.src.vocab*` and `*.trg.vocab*`), and
-  `source.spm`, `target.spm`, which split and join raw text.
-- Firefox Translations and Bergamot's students: `model*.bin`, `vocab*.spm` (or `srcvocab*.spm` and
-  `trgvocab*.spm`), `lex*.s2t.bin`, with or without `config*.yml`.
-- Marian: `model.npz` with `model.npz.decoder.yml`, which training writes.
+- OPUS-MT: ``decoder.yml``, ``*.npz``, ``*.vocab.yml`` (or ``*.src.vocab*`` and ``*.trg.vocab*``), and
+  ``source.spm``, ``target.spm``, which split and join raw text.
+- Firefox Translations and Bergamot's students: ``model*.bin``, ``vocab*.spm`` (or ``srcvocab*.spm`` and
+  ``trgvocab*.spm``), ``lex*.s2t.bin``, with or without ``config*.yml``.
+- Marian: ``model.npz`` with ``model.npz.decoder.yml``, which training writes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class DirectoryError(OptionError):
 
 
 def read_directory(path: str | os.PathLike[str], config: str = "", **options: Any) -> dict[str, Any]:
-    """The arguments of `Translator` for the model in the directory `path`.
+    """The arguments of ``Translator`` for the model in the directory ``path``.
 
     They are ``models``, ``vocabs``, ``pieces`` for OPUS-MT, ``shortlist`` if there is one, and what
-    the configuration says of search and batches; `options` override what is found.
+    the configuration says of search and batches; ``options`` override what is found.
 
     config: the name of the configuration in the directory to take, where there are several.
 
@@ -117,7 +117,7 @@ class _Directory:
         return found
 
     def _present(self, path: str) -> str:
-        """`path`; the file of that name in the directory if `path` is a bare name or leads nowhere."""
+        """``path``; the file of that name in the directory if ``path`` is a bare name or leads nowhere."""
         name = os.path.basename(path)
         return self._at(name) if name in self.names and (name == path or not os.path.exists(path)) else path
 

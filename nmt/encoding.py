@@ -48,9 +48,9 @@ class EncodingPlan(Plan):
 
 
 def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: int = 0) -> States:
-    """The states of sentences of the source stream number `stream`, given as word ids with ``</s>``.
+    """The states of sentences of the source stream number ``stream``, given as word ids with ``</s>``.
 
-    They are padded to `length_bucket` while they are computed; neither that nor the other sentences change
+    They are padded to ``length_bucket`` while they are computed; neither that nor the other sentences change
     a state.
     """
     batch = pad(sentences)

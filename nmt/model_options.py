@@ -1,4 +1,4 @@
-"""The options that a model carries with it (`special:model.yml`), typed, with Marian's defaults."""
+"""The options that a model carries with it (``special:model.yml``), typed, with Marian's defaults."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _NULLS = ("", "~", "null", "Null", "NULL")
 class ModelOptions:
     """What a model is: Marian's model options under their names, in snake_case.
 
-    `options.dim_emb` and `options["dim-emb"]` are the same. A field that the model does not
+    ``options.dim_emb`` and ``options["dim-emb"]`` are the same. A field that the model does not
     mention has the default of Marian's command line. Options of other model types, which have no
-    field here, are in `extra` under Marian's names; `text` is what was read, for saving the model
-    as it came, and `given` the names of the options that it has a value for.
+    field here, are in ``extra`` under Marian's names; ``text`` is what was read, for saving the model
+    as it came, and ``given`` the names of the options that it has a value for.
     """
 
     type: str = "amun"
@@ -137,7 +137,7 @@ _TYPES = typing.get_type_hints(ModelOptions)
 
 
 def model_options(items: Mapping[str, np.ndarray], path: str) -> ModelOptions:
-    """The options among the `items` of the model file `path`; ModelFileError if it carries none."""
+    """The options among the ``items`` of the model file ``path``; ModelFileError if it carries none."""
     try:
         text = model_yml(items)
     except ModelFileError as error:
@@ -148,10 +148,10 @@ def model_options(items: Mapping[str, np.ndarray], path: str) -> ModelOptions:
 
 
 def parse_model_options(text: str, path: str) -> ModelOptions:
-    """The options in `text`, the YAML of `special:model.yml` in the model file `path`.
+    """The options in ``text``, the YAML of ``special:model.yml`` in the model file ``path``.
 
     It may come from anywhere: only scalars and lists of them are read, no anchors, aliases or
-    tags, at most `MAX_CHARACTERS`. Each value is read as its option wants it, so that no word
+    tags, at most ``MAX_CHARACTERS``. Each value is read as its option wants it, so that no word
     turns into something else; an option without a value has its default. Raises ModelFileError
     with path, option, what was expected and what was got.
     """
@@ -209,7 +209,7 @@ _Node = _Scalar | list["_Node"]
 
 
 def _read_map(text: str) -> dict[str, _Node]:
-    """The nodes of the first YAML document in `text`, which must be a map from names."""
+    """The nodes of the first YAML document in ``text``, which must be a map from names."""
     if len(text) > MAX_CHARACTERS:
         raise _Unreadable(f"{len(text)} characters (at most {MAX_CHARACTERS} are read)")
     nodes: dict[str, _Node] = {}
@@ -241,7 +241,7 @@ def _content(text: str) -> Iterator[yaml.Event]:
 
 
 def _node(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> _Node:
-    """The node that begins with `event`; `depth` more lists may lie in it."""
+    """The node that begins with ``event``; ``depth`` more lists may lie in it."""
     if isinstance(event, yaml.ScalarEvent):
         return _Scalar(event.value, event.style is None)
     if not isinstance(event, yaml.SequenceStartEvent):
@@ -261,7 +261,7 @@ def _is_null(node: _Node) -> bool:
 
 
 def _converted(node: _Node, wanted: typing.Any, name: str) -> Value:
-    """`node` as `wanted`, the type of a field of `ModelOptions`."""
+    """``node`` as ``wanted``, the type of a field of ``ModelOptions``."""
     arguments = typing.get_args(wanted)
     if arguments and isinstance(node, list):
         return tuple(_converted(element, arguments[0], name) for element in node)

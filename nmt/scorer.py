@@ -28,7 +28,7 @@ class Score:
     line: its number, from 0.
     log_prob: the log-probability of the target given the sources, ``</s>`` included; not a number
         if it was not scored.
-    word_scores: the log-probability of each target word; they sum to `log_prob`.
+    word_scores: the log-probability of each target word; they sum to ``log_prob``.
     problem: why it was not scored, or empty.
     attention: float32 ``[target word, word of the first source]``, with ``alignment`` only.
     entry: the line of the n-best list, with ``n_best`` only.
@@ -87,7 +87,7 @@ class Scorer:
     language model ``score(target)``. With ``n_best`` the target is an n-best list, with ``tsv`` there is one
     text with all fields.
 
-    Raises as `Translator` does; ParallelTextError if the texts differ in length, NBestListError for a line
+    Raises as ``Translator`` does; ParallelTextError if the texts differ in length, NBestListError for a line
     that is none of an n-best list, after the scores of what is before that.
     """
 
@@ -129,7 +129,7 @@ class Scorer:
         rows.check()
 
     def value(self, result: Score) -> float:
-        """`result` as one number: the log-probability, per word if ``normalize`` is set."""
+        """``result`` as one number: the log-probability, per word if ``normalize`` is set."""
         divide = self.options["normalize"] and result.word_scores
         return result.log_prob / len(result.word_scores) if divide else result.log_prob
 

@@ -66,7 +66,7 @@ def score(model: Model, samples: Sequence[Streams]) -> list[tuple[float, np.ndar
 
 
 def score_streams(model: Model, samples: Sequence[Streams], *, attention: bool = False) -> list[Scored]:
-    """As `score`, and with ``attention`` that of each target word to the words of the first source."""
+    """As ``score``, and with ``attention`` that of each target word to the words of the first source."""
     if not samples:
         return []
     for number, streams in enumerate(samples):

@@ -26,7 +26,7 @@ class Trainer:
     after="10e"``; lists may be lists or tuples. ``task="transformer-base"`` and the like stand for options of
     their own.
 
-    values: in place of `options` those of all options by name, as the command line is read.
+    values: in place of ``options`` those of all options by name, as the command line is read.
 
     If the model exists, training goes on where its last checkpoint was written, bit by bit as if it had never
     been interrupted, on the same machine with the same jaxlib and number of threads.
@@ -43,7 +43,7 @@ class Trainer:
                 logger.warning("%s", notice)
 
     def train(self) -> None:
-        """Train until the options say that it is enough, or `stop` was called; the model is saved then.
+        """Train until the options say that it is enough, or ``stop`` was called; the model is saved then.
 
         What is known to be wrong is said before anything is made or started. ``ModelLockedError`` if another
         process trains this model.
@@ -87,11 +87,11 @@ class Trainer:
                 values = {**self.options, **fallback, "no_reload": anew}
 
     def stop(self) -> None:
-        """Let `train` end after the update that is under way; may be called from a signal handler or another
-        thread."""
+        """Let ``train`` end after the update that is under way; may be called from a signal handler or
+        another thread."""
         self._stopped = True
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` was called."""
+        """Whether ``stop`` was called."""
         return self._stopped

@@ -78,7 +78,7 @@ class Translation:
 
     @property
     def scores(self) -> tuple[float, ...]:
-        """The scores of all `texts`."""
+        """The scores of all ``texts``."""
         return tuple(hypothesis.score for hypothesis in self.hypotheses)
 
     @property
@@ -92,5 +92,5 @@ class Translation:
         return self.attentions[0]
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the attention of the best translation; see `Attention.plot`."""
+        """Draw the attention of the best translation; see ``Attention.plot``."""
         return self.attention.plot(axes)

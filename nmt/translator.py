@@ -71,7 +71,7 @@ class Translator:
     only the number of its words counts), and with ``force_decode`` one more, of the first words of the
     translations. With ``tsv`` it is one text whose lines hold all that, separated by tabs.
 
-    On a CPU up to `cpu_threads` batches, at most 8, are searched at once, each in memory of its own; the
+    On a CPU up to ``cpu_threads`` batches, at most 8, are searched at once, each in memory of its own; the
     size of a batch is ``mini_batch``.
 
     Files are read once, here; a second call reads none, and compiles nothing for lengths and
@@ -116,7 +116,7 @@ class Translator:
 
     @classmethod
     def from_config(cls, path: str, **options: Any) -> Translator:
-        """The translator of a ``decoder.yml``, with `options` overriding what it says."""
+        """The translator of a ``decoder.yml``, with ``options`` overriding what it says."""
         table = DECODE.options
         found = {table[name].attribute: value for name, value in read_config(DECODE, path).items()}
         kept = {name: found[name] for name in DECODE.python_options() if name in found}
@@ -126,8 +126,8 @@ class Translator:
     def from_dir(cls, path: str, config: str = "", **options: Any) -> Translator:
         """The translator of a directory as OPUS-MT, Firefox Translations or Marian's training make it.
 
-        config: its configuration to take, where there are several; `options` override what it says.
-        See `nmt.directories` for the layouts, and for the errors `read_directory`.
+        config: its configuration to take, where there are several; ``options`` override what it says.
+        See ``nmt.directories`` for the layouts, and for the errors ``read_directory``.
         """
         return cls(**read_directory(path, config, **options))
 
@@ -143,9 +143,9 @@ class Translator:
         That is the best translation, with alignment and word scores if ``alignment`` and ``word_scores``
         are set; or, if ``n_best`` is set, the whole list as one string with a line for each entry.
 
-        With any of the arguments it returns a `Translation` for each line instead: with its scores, the
-        `n_best` best translations (at most ``beam_size``; else those of the option), and if
-        `return_attention` the attention that they paid to the words of the first source.
+        With any of the arguments it returns a ``Translation`` for each line instead: with its scores, the
+        ``n_best`` best translations (at most ``beam_size``; else those of the option), and if
+        ``return_attention`` the attention that they paid to the words of the first source.
         """
         found = self._translations(texts, return_attention, n_best, at_once=True)
         if return_attention or return_scores or n_best is not None:
@@ -160,7 +160,7 @@ class Translator:
         Lines are read until ``mini_batch * maxi_batch`` are there. On a CPU the batches that these make are
         searched several at once, by as many threads as there are for computing.
 
-        The arguments are those of `translate`. ParallelTextError if one text has fewer lines than another,
+        The arguments are those of ``translate``. ParallelTextError if one text has fewer lines than another,
         after the lines before that.
         """
         return self._translations(texts, return_attention, n_best)
@@ -253,7 +253,7 @@ class Translator:
     def _translations(
         self, texts: Sequence[Lines], attention: bool, n_best: int | None, *, at_once: bool = False
     ) -> Iterator[Translation]:
-        """The translations; `at_once` says that no line is waited for, however far lines are read ahead."""
+        """The translations; ``at_once`` says that no line is waited for, however far lines are read ahead."""
         self.require_inputs(len(texts))
         if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options["beam_size"]):
             raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best!r}")
@@ -291,7 +291,7 @@ class Translator:
     def _translate_batch(
         self, batch: list[Sample], numbers: list[int], attention: bool, n_best: int | None
     ) -> list[Translation]:
-        """The translations of a batch; `numbers` tell its lines from all others ever translated."""
+        """The translations of a batch; ``numbers`` tell its lines from all others ever translated."""
         if batch[0].problem:
             return [Translation(batch[0].line, ("",), (self._no_hypothesis(),), batch[0].problem)]
         streams = list(zip(*(sample.sequences for sample in batch), strict=True))

@@ -28,16 +28,16 @@ def load_vocab(
     no_spm_encode: bool = False,
     no_spm_decode: bool = False,
 ) -> Vocab:
-    """The vocabulary in the file `path`.
+    """The vocabulary in the file ``path``.
 
-    `.spm` is a SentencePiece model, `.yml`, `.yaml` and `.json` map words to ids, any other name
-    is a list of words, one per line (also packed, `.gz`).
+    ``.spm`` is a SentencePiece model, ``.yml``, ``.yaml`` and ``.json`` map words to ids, any other name
+    is a list of words, one per line (also packed, ``.gz``).
 
-    dim: how many ids the model has (one of its `dim-vocabs`), 0 for as many as the file. Words
+    dim: how many ids the model has (one of its ``dim-vocabs``), 0 for as many as the file. Words
     with ids at or above it are unknown words, as in Marian, and a warning says if there are more ids or
     fewer; a SentencePiece model must have exactly as many pieces.
     owner: whose number that is, for the warning: the model's file.
-    input_type: `class` for a list of labels without special words (``--input-types``).
+    input_type: ``class`` for a list of labels without special words (``--input-types``).
     no_spm_encode, no_spm_decode: Marian's options; they concern SentencePiece models alone.
 
     Raises VocabError, which names the file, what was expected and what was got; OSError where the
@@ -64,10 +64,10 @@ def load_vocab(
 def load_segmented(
     path: str | os.PathLike[str], pieces: str | os.PathLike[str], dim: int = 0, *, owner: str = "the model"
 ) -> SegmentedVocab:
-    """The vocabulary of words in `path`, for raw text that the SentencePiece model `pieces` splits.
+    """The vocabulary of words in ``path``, for raw text that the SentencePiece model ``pieces`` splits.
 
-    That is how OPUS-MT models are made: see `SegmentedVocab`. `dim`, `owner` and errors as in
-    `load_vocab`.
+    That is how OPUS-MT models are made: see ``SegmentedVocab``. ``dim``, ``owner`` and errors as in
+    ``load_vocab``.
     """
     words = load_vocab(path, dim, owner=owner)
     if not isinstance(words, DefaultVocab):

@@ -16,7 +16,7 @@ MAX_DEPTH = 16
 
 
 def read(text: str) -> Any:
-    """What the only document in `text` says: maps and lists of words, as they stand there; None if empty.
+    """What the only document in ``text`` says: maps and lists of words, as they stand there; None if empty.
 
     Aliases count as what they stand for: with them, as without, there are at most ``MAX_CHARACTERS`` and at
     most ``MAX_DEPTH`` maps and lists in one another. ``yaml.YAMLError`` for more, and for what is not YAML.

@@ -94,7 +94,7 @@ def objects() -> bytes:
 
 
 def claimed(size: int) -> bytes:
-    """A zip file of one array whose directory says that it unpacks to `size` bytes."""
+    """A zip file of one array whose directory says that it unpacks to ``size`` bytes."""
     data = bytearray(zipped({"a.npy": array("(1,)", bytes(4))}))
     at = data.rfind(b"PK\1\2") + 24
     data[at : at + 4] = struct.pack("<L", size)
@@ -117,7 +117,7 @@ def with_text(yml: str) -> bytes:
 
 
 def header(body: bytes, size: int | None = None) -> bytes:
-    """A file of safetensors of which the header is `body`."""
+    """A file of safetensors of which the header is ``body``."""
     return struct.pack("<Q", len(body) if size is None else size) + body
 
 
@@ -127,7 +127,7 @@ def items(*numbers: int, rest: bytes = b"") -> bytes:
 
 
 def packed(unit: bytes, mebibytes: int) -> bytes:
-    """`unit` again and again, so many MiB of it, as gzip has them."""
+    """``unit`` again and again, so many MiB of it, as gzip has them."""
     return gzip.compress(unit * (16 * MEBIBYTE // len(unit)), 1) * (mebibytes // 16)
 
 

@@ -1,6 +1,6 @@
 """Checkpoints: Marian's files byte for byte, and all or nothing as a set.
 
-`data/checkpoint` has checkpoints that Marian made; `check_with_marian.py` there lets it go on from ours.
+``data/checkpoint`` has checkpoints that Marian made; ``check_with_marian.py`` there lets it go on from ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`mgraph convert` among Marian's formats: byte for byte what `pymarian convert` makes; torch files."""
+"""``mgraph convert`` among Marian's formats: byte for byte what ``pymarian convert`` makes; torch files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_marian_converts_byte_for_byte(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("gemm_type", sorted(set(GEMM_TYPES) - {"intgemm8avx512vnni"}))
 def test_matrices_are_quantised_as_marian_does(gemm_type: str) -> None:
-    """Also such as are too narrow for some processors, which `write_bin` leaves alone."""
+    """Also such as are too narrow for some processors, which ``write_bin`` leaves alone."""
     source = read_npz(DATA / "items" / "quantized.npz")
     path = DATA / "items" / f"quantized.{gemm_type}.bin"
     data = np.fromfile(path, np.uint8)

@@ -127,7 +127,7 @@ def test_a_checkpoint_comes_back(name: str, tmp_path: Path) -> None:
 
 
 def test_the_shipped_model_with_its_tokenizer(tmp_path: Path) -> None:
-    """As `mgraph convert` does it; the pieces come back as one vocabulary, and the model translates."""
+    """As ``mgraph convert`` does it; the pieces come back as one vocabulary, and the model translates."""
     vocab, folder = str(NUMBERS / "vocab.spm"), tmp_path / "folder"
     command = ["convert", "-f", str(NUMBERS / "model.npz"), "-t", str(folder)]
     assert main([*command, "--export-as", "huggingface", "-V", vocab, vocab, "--quiet"]) == 0
@@ -206,7 +206,7 @@ def test_a_start_that_is_not_zeros(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_pad_within_the_words_stays(tmp_path: Path) -> None:
-    """Words that HuggingFace's users add come behind `<pad>`."""
+    """Words that HuggingFace's users add come behind ``<pad>``."""
     config, tensors = checkpoint("hf-all")
     more = {
         "model.shared.weight": np.ones((2, 16), np.float32),

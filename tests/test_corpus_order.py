@@ -39,7 +39,7 @@ def test_an_order_has_each_number_once(count: int) -> None:
 
 
 def test_many_draws_are_single_draws() -> None:
-    """An order of many numbers takes one draw each, as `below` gives them, refused ones left out."""
+    """An order of many numbers takes one draw each, as ``below`` gives them, refused ones left out."""
     count = 70000
     one, other = MersenneTwister(3), MersenneTwister(3)
     order = list(range(count))

@@ -1,4 +1,4 @@
-"""Directories of models as they are published; `data/directories` holds what Marian says to their texts."""
+"""Directories of models as they are published; ``data/directories`` holds what Marian says to their texts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ gemm-precision: int8shiftAlphaAll
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     def write(*names: str, **texts: str) -> Path:
-        """Empty files, and files of texts (`_` in a keyword is the dot before its ending)."""
+        """Empty files, and files of texts (``_`` in a keyword is the dot before its ending)."""
         for name in names:
             (tmp_path / name).write_bytes(b"")
         for name, text in texts.items():

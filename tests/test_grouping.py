@@ -11,7 +11,7 @@ from nmt.training.grouping import Grouping, rounded_up
 
 
 def batch(sentences: int, length: int = 4, first: int = 1) -> TrainingBatch:
-    """Sentences of equal length whose source ids are their number, counted from `first`."""
+    """Sentences of equal length whose source ids are their number, counted from ``first``."""
     numbers = np.arange(first, first + sentences, dtype=np.int32)
     ids = np.repeat(numbers[:, None], length, axis=1)
     mask = np.ones((sentences, length), np.float32)

@@ -28,7 +28,7 @@ def same(items: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> bool:
 
 
 def test_a_graph_writes_the_bin_that_marian_converts(tmp_path: Path) -> None:
-    """`convert` writes the empty lists of `special:model.yml` in another way, and nothing else."""
+    """``convert`` writes the empty lists of ``special:model.yml`` in another way, and nothing else."""
     path = tmp_path / "model.bin"
     graph = ExpressionGraph()
     graph.load(ITEMS / "model.npz")

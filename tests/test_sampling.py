@@ -81,7 +81,7 @@ def draws(sampling: Sampling, **options) -> np.ndarray:
 
 
 def unlikely(counts: np.ndarray, probs: np.ndarray) -> bool:
-    """Whether Pearson's statistic is one of the highest 0.1% for draws from `probs`."""
+    """Whether Pearson's statistic is one of the highest 0.1% for draws from ``probs``."""
     assert not counts[probs == 0].any()
     expected = probs[probs > 0] * DRAWS
     statistic = np.sum((counts[probs > 0] - expected) ** 2 / expected)

@@ -116,7 +116,7 @@ def plain_search(
     prefix=(),
     listed=None,
 ):
-    """Marian's `BeamSearch::search` and `History::nBest` for a batch of one sentence."""
+    """Marian's ``BeamSearch::search`` and ``History::nBest`` for a batch of one sentence."""
     suppressed = {word for word, kept in ((UNK, allow_unk), (CONTROL, allow_special)) if not kept}
     beam = [Path([], [], [np.float32(0)] * len(models))]
     slots, found, step = beam_size, [], 0

@@ -1,4 +1,4 @@
-"""What a training begins with. `data/checkpoint` has vocabularies and models that Marian made."""
+"""What a training begins with. ``data/checkpoint`` has vocabularies and models that Marian made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Translator` beyond single lines by single models: several texts, scores, attention, states, errors."""
+"""``Translator`` beyond single lines by single models: several texts, scores, attention, states, errors."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def is_number(word: str) -> bool:
 
 
 def near(found: str, printed: str) -> bool:
-    """Whether two printed numbers differ by `TOLERANCE`, or in the last of six digits."""
+    """Whether two printed numbers differ by ``TOLERANCE``, or in the last of six digits."""
     difference = abs(float(found) - float(printed))
     return difference <= max(TOLERANCE, 2e-5 * abs(float(printed)))
 

@@ -1,4 +1,4 @@
-"""`Translator` with several batches at once."""
+"""``Translator`` with several batches at once."""
 
 from __future__ import annotations
 

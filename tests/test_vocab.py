@@ -1,4 +1,4 @@
-"""Vocabularies read as Marian reads them: `data/vocab/references.json` holds what Marian said."""
+"""Vocabularies read as Marian reads them: ``data/vocab/references.json`` holds what Marian said."""
 
 from __future__ import annotations
 

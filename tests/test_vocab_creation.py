@@ -1,4 +1,4 @@
-"""New vocabularies: `data/vocab/references.json` holds what `marian-vocab` wrote for the same texts."""
+"""New vocabularies: ``data/vocab/references.json`` holds what ``marian-vocab`` wrote for the same texts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The process in which ours translates: ``python -m benchmarks.decoding.child``.
 
-Its argument is a JSON object: ``options`` of `Translator` for all that is asked, and ``lines`` to translate.
+Its argument is a JSON object: ``options`` of ``Translator`` for all that is asked, and ``lines`` to
+translate.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from .processes import ProcessError
 
 
 class Child:
-    """A Python module that runs in a process of its own and answers there: see `answering`.
+    """A Python module that runs in a process of its own and answers there: see ``answering``.
 
     environment: variables besides those of this process.
     """

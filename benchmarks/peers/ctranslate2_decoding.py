@@ -94,7 +94,7 @@ class CTranslate2Decoder:
 
 
 def convert(model: str, vocabs: Sequence[str], folder: str) -> None:
-    """Write the model in CTranslate2's format, to the folder `CONVERTED` within ``folder``.
+    """Write the model in CTranslate2's format, to the folder ``CONVERTED`` within ``folder``.
 
     The converter takes one byte after the configuration for its end; Marian 1.12 writes several.
     """
@@ -124,7 +124,7 @@ def _cut(vocab: str, size: int, folder: str) -> str:
 
 
 def serve() -> None:
-    """Answer the requests of a `CTranslate2Decoder`."""
+    """Answer the requests of a ``CTranslate2Decoder``."""
     ctranslate2 = import_module("ctranslate2")
 
     def answer(content: Any) -> None:

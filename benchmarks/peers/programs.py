@@ -43,8 +43,8 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 
 
 def find_pymarian(given: argparse.Namespace) -> str:
-    """What `add_pymarian` was answered, looked for; a message if it is not there, and the end if another than
-    the one on PATH was asked for."""
+    """What ``add_pymarian`` was answered, looked for; a message if it is not there, and the end if another
+    than the one on PATH was asked for."""
     found = shutil.which(given.pymarian) or ""
     if not found and given.pymarian not in ("pymarian", "none"):
         raise SystemExit(f"--pymarian: there is no program {given.pymarian!r}")
@@ -54,7 +54,7 @@ def find_pymarian(given: argparse.Namespace) -> str:
 
 
 def find_programs(given: argparse.Namespace) -> Programs:
-    """What `add_programs` was answered, looked for; a message for each that is not there."""
+    """What ``add_programs`` was answered, looked for; a message for each that is not there."""
     marian, ctranslate2 = find_pymarian(given), shutil.which(given.ctranslate2_python) or ""
     if given.ctranslate2_python and not ctranslate2:
         raise SystemExit(f"--ctranslate2-python: there is no program {given.ctranslate2_python!r}")

@@ -31,7 +31,7 @@ class Updates(NamedTuple):
 
 
 def train(program: str, options: Mapping[str, Any], folder: Path, *, threads: int) -> Finished:
-    """Train as `options` say, by attribute name, and save the model in `folder`."""
+    """Train as ``options`` say, by attribute name, and save the model in ``folder``."""
     given = {**options, "model": folder / "model.npz", "cpu_threads": threads}
     return finished([program, "train", *command_line(given)])
 

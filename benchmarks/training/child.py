@@ -2,7 +2,7 @@
 
 Its argument is a JSON object: ``trainer`` (``mgraph`` or ``plain JAX``), ``options`` of ``mgraph train``,
 ``skipped`` batches of the epoch before those that count, and ``updates`` that count. Both trainers get the
-batches that `Corpus` makes, in the shapes that it pads them to, while they train.
+batches that ``Corpus`` makes, in the shapes that it pads them to, while they train.
 """
 
 from __future__ import annotations

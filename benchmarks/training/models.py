@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser, default: list[str]) -> None:
 def training_options(model: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The options of ``mgraph train`` and of ``marian train`` for a model, by attribute name.
 
-    given: what `add_options` was answered. folder: where a text is made if none was given.
+    given: what ``add_options`` was answered. folder: where a text is made if none was given.
     """
     if bool(given.train_sets) != bool(given.vocabs):
         raise SystemExit("--train-sets and --vocabs: expected both or none")

@@ -40,17 +40,17 @@ class Member:
 
 
 def expansion_limit(size: int) -> int:
-    """How many bytes a packed file of `size` bytes may become."""
+    """How many bytes a packed file of ``size`` bytes may become."""
     return max(MIN_EXPANSION_BYTES, MAX_EXPANSION * size)
 
 
 class ZipArchive:
     """Read access to the members of an open zip file (APPNOTE 6.3: stored or deflated, Zip64 too).
 
-    Everything that does not add up raises `ModelFileError` with the path in front: a directory
-    that is missing or does not end where it should, more than `MAX_MEMBERS` members, names that
-    are longer than `MAX_NAME_BYTES`, no UTF-8 or not unique, members that lie outside the file or
-    over one another, expand to more than `MAX_EXPANSION` times the file, or fail their checksum.
+    Everything that does not add up raises ``ModelFileError`` with the path in front: a directory
+    that is missing or does not end where it should, more than ``MAX_MEMBERS`` members, names that
+    are longer than ``MAX_NAME_BYTES``, no UTF-8 or not unique, members that lie outside the file or
+    over one another, expand to more than ``MAX_EXPANSION`` times the file, or fail their checksum.
     """
 
     def __init__(self, file: BufferedReader, path: str):
@@ -64,7 +64,7 @@ class ZipArchive:
         return ModelFileError(f"{self.path}: {what}")
 
     def read(self, member: Member) -> bytearray:
-        """The unpacked bytes of `member`, whose checksum is right."""
+        """The unpacked bytes of ``member``, whose checksum is right."""
         signature, method, name_size, extra_size = _LOCAL.unpack(
             self._bytes(member.offset, _LOCAL.size, f"the header of {member.name!r}")
         )
@@ -161,7 +161,7 @@ class ZipArchive:
         return at, count, size, offset
 
     def _entry(self, data: bytearray, at: int) -> tuple[Member, int]:
-        """The directory entry at byte `at` of the directory, and where the next one begins."""
+        """The directory entry at byte ``at`` of the directory, and where the next one begins."""
         if at + _ENTRY.size > len(data):
             raise self.error("the zip directory is cut short")
         fields = _ENTRY.unpack_from(data, at)
@@ -194,7 +194,7 @@ class ZipArchive:
             raise self.error(f"a member's name is not UTF-8: {raw[:40]!r}") from None
 
     def _sizes64(self, name: str, extra: bytearray, *fields: int) -> list[int]:
-        """`fields` with those that are full replaced, in order, by the Zip64 extra field's."""
+        """``fields`` with those that are full replaced, in order, by the Zip64 extra field's."""
         at = 0
         while at + 4 <= len(extra):
             kind, length = struct.unpack_from("<2H", extra, at)

@@ -1,9 +1,9 @@
 """Items: the named arrays that a Marian model file is made of.
 
-A model, its optimizer's state and its configuration (`special:model.yml`) are all items. Here
-they are read from and written to `.npz`, byte for byte as Marian does; a file from anywhere may be
-read: nothing in it is executed, and no array is made before its size has been checked. `.bin`
-files are in `mgraph.files.binary_items`.
+A model, its optimizer's state and its configuration (``special:model.yml``) are all items. Here
+they are read from and written to ``.npz``, byte for byte as Marian does; a file from anywhere may be
+read: nothing in it is executed, and no array is made before its size has been checked. ``.bin``
+files are in ``mgraph.files.binary_items``.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _ELEMENT_TYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2"
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """All items of the `.npz` file at `path`, in the file's order, as C-ordered native arrays.
+    """All items of the ``.npz`` file at ``path``, in the file's order, as C-ordered native arrays.
 
-    Element types are kept, except that signed 8-byte integers become `uint64`, as in Marian.
-    Raises `ModelFileError`, which names the file and what is wrong, for whatever is not a sound
-    npz file of plain numbers; `OSError` where the file cannot be opened.
+    Element types are kept, except that signed 8-byte integers become ``uint64``, as in Marian.
+    Raises ``ModelFileError``, which names the file and what is wrong, for whatever is not a sound
+    npz file of plain numbers; ``OSError`` where the file cannot be opened.
     """
     items: dict[str, np.ndarray] = {}
     with open(path, "rb") as file:
@@ -60,11 +60,11 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def write_npz(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> None:
-    """Writes `items`, in their order, as the `.npz` file that Marian would write; all or nothing.
+    """Writes ``items``, in their order, as the ``.npz`` file that Marian would write; all or nothing.
 
-    Each array is stored uncompressed, C-ordered and little endian under `NAME.npy`, in the element
+    Each array is stored uncompressed, C-ordered and little endian under ``NAME.npy``, in the element
     types that Marian knows: float16/32/64, int8/16/32/64, uint8/16/32/64. Another type, or a name
-    that no reader would take, raises `ModelFileError` before `path` is touched.
+    that no reader would take, raises ``ModelFileError`` before ``path`` is touched.
     """
     arrays = storable(path, items)
     with replacing(path) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
@@ -81,9 +81,9 @@ def write_npz(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> N
 
 
 def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
-    """The text of the item `special:model.yml` up to its first zero byte; None without the item.
+    """The text of the item ``special:model.yml`` up to its first zero byte; None without the item.
 
-    Bytes that are not UTF-8 come as surrogate escapes. Raises `ModelFileError` if the item is not
+    Bytes that are not UTF-8 come as surrogate escapes. Raises ``ModelFileError`` if the item is not
     a row of bytes.
     """
     item = items.get(MODEL_YML)
@@ -95,19 +95,19 @@ def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
 
 
 def with_model_yml(text: str) -> np.ndarray:
-    """`text` as the item `special:model.yml`: int8, a zero byte after it, padded with zero bytes
-    to a multiple of 256. The inverse of `model_yml`."""
+    """``text`` as the item ``special:model.yml``: int8, a zero byte after it, padded with zero bytes
+    to a multiple of 256. The inverse of ``model_yml``."""
     data = text.encode("utf-8", "surrogateescape") + b"\0"
     return np.frombuffer(data.ljust(-len(data) // PADDING * -PADDING, b"\0"), np.int8)
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block ends well; else it leaves no trace.
+    """A new file that takes the place of ``path`` when the block ends well; else it leaves no trace.
 
-    It is written beside `path`, brought to the disk, then renamed: a reader, or a machine that
-    loses power, sees the old file or the whole new one. A symbolic link stays one. An `OSError`
-    names `path`.
+    It is written beside ``path``, brought to the disk, then renamed: a reader, or a machine that
+    loses power, sees the old file or the whole new one. A symbolic link stays one. An ``OSError``
+    names ``path``.
     """
     target = os.path.realpath(path)
     if os.path.isdir(target):
@@ -130,7 +130,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def sync_folder(folder: str) -> None:
-    """Makes a rename in `folder` survive a loss of power, where the system can."""
+    """Makes a rename in ``folder`` survive a loss of power, where the system can."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -140,7 +140,7 @@ def sync_folder(folder: str) -> None:
 
 
 def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
-    """The array in the `.npy` bytes `data` (numpy's format, versions 1 to 3)."""
+    """The array in the ``.npy`` bytes ``data`` (numpy's format, versions 1 to 3)."""
     if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
         raise archive.error(f"{member.name!r} is not an array in numpy's format")
     width = 2 if data[6] == 1 else 4
@@ -177,9 +177,9 @@ def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
 
 
 def storable(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
-    """`items` as the arrays that a model file holds, C-ordered and little endian.
+    """``items`` as the arrays that a model file holds, C-ordered and little endian.
 
-    `ModelFileError` for an element type or a name that it cannot hold; see `write_npz`.
+    ``ModelFileError`` for an element type or a name that it cannot hold; see ``write_npz``.
     """
     arrays = {}
     for name, value in items.items():
@@ -203,7 +203,7 @@ def _is_item_name(name: str) -> bool:
 
 
 def _header(array: np.ndarray) -> bytes:
-    """The `.npy` header that Marian writes: 16 bytes aligned, `<` before one-byte types too."""
+    """The ``.npy`` header that Marian writes: 16 bytes aligned, ``<`` before one-byte types too."""
     shape = f"({array.shape[0]},)" if array.ndim == 1 else f"({', '.join(map(str, array.shape))})"
     text = (
         f"{{'descr': '<{array.dtype.kind}{array.dtype.itemsize}', 'fortran_order': False, "

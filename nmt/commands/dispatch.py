@@ -20,7 +20,7 @@ PIPE_CLOSED = 141  # what a shell reports for a program that SIGPIPE ended
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the sub-command that `argv` (of the process if None) begins with, and return its exit code."""
+    """Run the sub-command that ``argv`` (of the process if None) begins with, and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     name = words[0] if words else ""
     if name in ("-h", "--help"):

@@ -28,10 +28,10 @@ Load = Callable[[tuple[Any, ...]], Any]
 
 
 def read_pickle(stream: BinaryIO, find: Find, load: Load) -> Any:
-    """The object that the next pickle in `stream` describes; what follows it is left there.
+    """The object that the next pickle in ``stream`` describes; what follows it is left there.
 
-    It is made of numbers, texts, tuples, lists and dictionaries with names for keys, and of what `find` and
-    `load` give. States of objects (``BUILD``) are passed over. ``ModelFileError`` for any other operation,
+    It is made of numbers, texts, tuples, lists and dictionaries with names for keys, and of what ``find`` and
+    ``load`` give. States of objects (``BUILD``) are passed over. ``ModelFileError`` for any other operation,
     for more than ``MAX_OPERATIONS``, longer texts than ``MAX_TEXT_BYTES`` and pickles that are not sound.
     """
     machine = _Machine(stream, find, load)

@@ -103,7 +103,7 @@ def _are_sizes(values: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """`value` in a few letters, however large and however nested it is."""
+    """``value`` in a few letters, however large and however nested it is."""
     return reprlib.repr(value)[:80]
 
 
@@ -139,7 +139,7 @@ def _allowed(module: str, name: str) -> Any:
 
 
 def _storages(storage: Callable[[str, str, int], _Storage]) -> Load:
-    """What finds the storage that a pickle asks for: by `storage`, of kind, key and count."""
+    """What finds the storage that a pickle asks for: by ``storage``, of kind, key and count."""
 
     def load(asked: tuple[Any, ...]) -> _Storage:
         match asked:
@@ -210,7 +210,7 @@ def _legacy(file: BinaryIO) -> Any:
 
 
 def _fill(storage: _Storage, key: str, file: BinaryIO) -> None:
-    """Read the numbers of a storage, which begin where `file` stands."""
+    """Read the numbers of a storage, which begin where ``file`` stands."""
     if storage.size > os.fstat(file.fileno()).st_size - file.tell() - 8:
         raise ModelFileError(f"cut short: the storage {key!r} should have {storage.size} bytes")
     count, data = int.from_bytes(file.read(8), "little"), file.read(storage.size)

@@ -27,7 +27,7 @@ class Background(Generic[Item]):
 
     items: read in the thread, and closed there if it is a generator. ahead: how many are prepared at most
         before they are asked for. An exception in the thread is raised where the item would have been, but
-        `Stopped` only ends the items.
+        ``Stopped`` only ends the items.
     stopped: once it returns True, waiting for an item ends, and there are no more items.
     """
 

@@ -12,7 +12,7 @@ class TrainingBatch:
     """Sentences of all streams, padded to a shape for which a program may be there.
 
     ids, masks: of each source stream, then of the target: int32 and float32 ``[rows, length]``. Padding is 0
-        in both. Rows from `sentences` on are padding: in the sources they repeat row 0, so that nothing in
+        in both. Rows from ``sentences`` on are padding: in the sources they repeat row 0, so that nothing in
         them is infinite; in the target they do so too, but their mask is 0, and it is the target's mask that
         counts.
     sentences: how many rows are real.

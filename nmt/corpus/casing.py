@@ -33,7 +33,7 @@ class Casing:
         self._caps, self._title = all_caps_every, title_every
 
     def alter(self, number: int, lines: list[str | bytes]) -> bool:
-        """Change the lines of row `number` in place if it is their turn; whether it was."""
+        """Change the lines of row ``number`` in place if it is their turn; whether it was."""
         if self._caps and number % self._caps == 0:
             for stream, line in enumerate(lines):
                 if self._splits[stream]:
@@ -47,7 +47,7 @@ class Casing:
 
 
 def in_capitals(text: str) -> str:
-    """`text` with a capital for each letter that has one."""
+    """``text`` with a capital for each letter that has one."""
     capitals = text.upper()
     if len(capitals) == len(text):
         return capitals
@@ -55,7 +55,7 @@ def in_capitals(text: str) -> str:
 
 
 def in_title_case(text: str) -> str:
-    """`text` with a capital at each English word, but for small ones (``of``, ``the``)."""
+    """``text`` with a capital at each English word, but for small ones (``of``, ``the``)."""
 
     def capital(match: re.Match[str]) -> str:
         word, start = match[0], match.start()

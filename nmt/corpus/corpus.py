@@ -37,17 +37,17 @@ class _Prepared(NamedTuple):
 class Corpus:
     """Training data from files to batches, epoch by epoch.
 
-    For each epoch `begin_epoch`, then iterate. With Marian's options and seed it gives Marian's batches in
+    For each epoch ``begin_epoch``, then iterate. With Marian's options and seed it gives Marian's batches in
     Marian's order. They are prepared in a thread while others are trained on.
 
     rows: of the text, in the order of an epoch. reader: makes sentences of them.
     batching: how sentences become batches. shuffle_batches: whether those of a maxi-batch are shuffled.
     count_left_out: sentences that are left out take room in their maxi-batch, as in Marian with several
         ``--data-threads``.
-    seed: of both orders. stopped: see `from_options`.
+    seed: of both orders. stopped: see ``from_options``.
 
     Attributes:
-        seed_batch, seed_corpus: the states from which the present epoch can be repeated (`restore`), of the
+        seed_batch, seed_corpus: the states from which the present epoch can be repeated (``restore``), of the
             generators of the order of batches and of sentences.
         epoch: which epoch it is, from 1.
     """
@@ -120,12 +120,12 @@ class Corpus:
         self._begin(0)
 
     def end_epoch(self) -> None:
-        """Leave the epoch: `seed_batch` and `seed_corpus` become those of the epoch to come."""
+        """Leave the epoch: ``seed_batch`` and ``seed_corpus`` become those of the epoch to come."""
         self.close()
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
 
     def restore(self, seed_batch: str, seed_corpus: str, batches: int, *, epoch: int = 1) -> None:
-        """Go to where so many `batches` of an epoch have been taken.
+        """Go to where so many ``batches`` of an epoch have been taken.
 
         seed_batch, seed_corpus: the generators as the epoch began; empty, as Marian writes them in its first
             epoch, for those of the seed. epoch: which one it is, from 1.
@@ -175,7 +175,7 @@ class Corpus:
     def _prepare(
         self, rows: Iterator[Numbered], shapes: Shapes, report: EpochReport, skip: int
     ) -> Iterator[_Prepared]:
-        """The batches of an epoch but for the first `skip`, which are counted all the same."""
+        """The batches of an epoch but for the first ``skip``, which are counted all the same."""
         batching = replace(self._batching, sizes=self._batching.sizes and shapes.rows)
         number = 0
         for maxi_batch in self._maxi_batches(rows, self.epoch, report):

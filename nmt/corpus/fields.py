@@ -33,7 +33,7 @@ class Fields:
 
     @classmethod
     def from_options(cls, values: Mapping[str, Any], streams: int) -> Fields:
-        """The layout that options describe, with so many `streams` of sentences.
+        """The layout that options describe, with so many ``streams`` of sentences.
 
         OptionError if they contradict each other, or the streams.
         """

@@ -37,7 +37,7 @@ class MersenneTwister:
         return " ".join(map(str, [*state["key"].tolist(), int(state["pos"])]))
 
     def restore(self, text: str) -> None:
-        """Go to a state that `text` gave, ours or Marian's; CorpusError if it is none."""
+        """Go to a state that ``text`` gave, ours or Marian's; CorpusError if it is none."""
         fields = text.split()
         numbers = [int(field) for field in fields if field.isascii() and field.isdigit()]
         if not len(fields) == len(numbers) == WORDS + 1 or max(numbers) > LARGEST or numbers[-1] > WORDS:
@@ -49,14 +49,14 @@ class MersenneTwister:
         self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": numbers[-1]}}
 
     def below(self, number: int) -> int:
-        """A number from 0 to ``number - 1``; `number` is at most 2^32 - 1."""
+        """A number from 0 to ``number - 1``; ``number`` is at most 2^32 - 1."""
         scale = LARGEST // number
         while (drawn := int(self._bits.random_raw())) >= number * scale:
             pass
         return drawn // scale
 
     def shuffle(self, items: MutableSequence[Any]) -> None:
-        """Put `items` into a random order, in place."""
+        """Put ``items`` into a random order, in place."""
         count = len(items)
         if count > LARGEST // max(count, 1):
             self._shuffle_many(items)
@@ -87,7 +87,7 @@ class MersenneTwister:
             first += len(ends)
 
     def _below_each(self, ends: np.ndarray) -> np.ndarray:
-        """`below` of each of `ends`, in order."""
+        """``below`` of each of ``ends``, in order."""
         scales = np.uint64(LARGEST) // ends
         found = np.empty(len(ends), np.uint64)
         done, drawn = 0, np.zeros(0, np.uint64)

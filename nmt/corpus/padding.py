@@ -12,7 +12,7 @@ from nmt.corpus.shapes import Shape
 
 
 def padded(sentences: Sequence[Sentence], shape: Shape) -> TrainingBatch:
-    """The batch of `sentences`, padded to `shape`: rows, then the length of each stream."""
+    """The batch of ``sentences``, padded to ``shape``: rows, then the length of each stream."""
     rows, *lengths = shape
     real = len(sentences)
     ids, masks = [], []

@@ -42,7 +42,7 @@ class EpochReport:
         return 1 - self.words / self.padded if self.padded else 0.0
 
     def add(self, size: Shape, words: int, shape: Shape, fresh: bool) -> None:
-        """Count a batch that has so many rows and such lengths (`size`), and is padded to `shape`."""
+        """Count a batch that has so many rows and such lengths (``size``), and is padded to ``shape``."""
         self.batches += 1
         self.fresh += fresh
         self.sentences += size[0]

@@ -24,7 +24,7 @@ class Rows:
     """The rows of a text, in the order of the files or shuffled anew for each epoch.
 
     shuffle: whether they are shuffled. in_memory: keep the text in memory (``--shuffle-in-ram``) instead of
-    shuffling by way of files in `folder` (``--tempdir``).
+    shuffling by way of files in ``folder`` (``--tempdir``).
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class Rows:
         )
 
     def sample(self, size: int) -> list[Numbered]:
-        """Some rows in the order of the files: the first `size`, or if they are shuffled, from everywhere."""
+        """Some rows in the order of the files: the first ``size``, or if they are shuffled, from
+        everywhere."""
         size = min(size, sys.maxsize)  # more islice does not take
         if self.shuffled:
             step = max(1, self._text.size().rows // size)
@@ -72,7 +73,7 @@ class Rows:
         return list(enumerate(first))
 
     def epoch(self, generator: MersenneTwister) -> Iterator[Numbered]:
-        """The rows of the next epoch, in an order that `generator` draws now."""
+        """The rows of the next epoch, in an order that ``generator`` draws now."""
         if not self.shuffled:
             return self._in_file_order()
         size = self._text.size()

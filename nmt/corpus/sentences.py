@@ -78,7 +78,7 @@ class SentenceReader:
         )
 
     def read(self, number: int, row: Row, epoch: int, report: EpochReport) -> Sentence | None:
-        """The sentence of row `number`; None if it is left out, and why is counted in `report`."""
+        """The sentence of row ``number``; None if it is left out, and why is counted in ``report``."""
         report.read += 1
         if not all(map(is_utf8, row)):
             report.remarks[NOT_UTF8] += 1

@@ -11,7 +11,7 @@ from nmt.data.batches import batch_bucket, length_bucket
 
 MOST_SHAPES = 12
 MORE_SHAPES = 16
-"""Allowed where `MOST_SHAPES` waste more than `WASTE`."""
+"""Allowed where ``MOST_SHAPES`` waste more than ``WASTE``."""
 WASTE = 0.15
 """A share of all positions."""
 PROGRAM = 10_000
@@ -51,8 +51,8 @@ class Shapes:
     def of(self, batch: Shape) -> tuple[Shape, bool]:
         """The shape for a batch, and whether it was chosen before.
 
-        One that fits into none gets its own, with its lengths rounded up to `length_bucket` and its rows to
-        `batch_bucket`, so that such batches too have few.
+        One that fits into none gets its own, with its lengths rounded up to ``length_bucket`` and its rows to
+        ``batch_bucket``, so that such batches too have few.
         """
         if self._sizes:
             batch = (1, *batch[1:])
@@ -69,7 +69,7 @@ class Shapes:
 
 
 def choose(batches: Mapping[Shape, int]) -> list[Shape]:
-    """At most 12 shapes that all of `batches` fit into, with little padding.
+    """At most 12 shapes that all of ``batches`` fit into, with little padding.
 
     Up to 16 where 12 waste more than 15 % of the positions, as they do if the rows of a batch depend on its
     words.
@@ -97,8 +97,8 @@ def worth_compiling(chosen: Iterable[Shape], epoch: Mapping[Shape, float], numbe
     """Those of the chosen shapes that are worth a program in the epoch ``number``, from 1.
 
     A shape is left out, and its batches are padded to others, until that has added as many positions in the
-    epochs so far as its program is worth (`PROGRAM`); but at most 15 % of the positions are wasted for it. So
-    a short training compiles few programs, and a long one all of them, none in vain.
+    epochs so far as its program is worth (``PROGRAM``); but at most 15 % of the positions are wasted for it.
+    So a short training compiles few programs, and a long one all of them, none in vain.
 
     epoch: how many batches of each shape an epoch has.
     """
@@ -139,13 +139,13 @@ def _candidates(batches: Mapping[Shape, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _merged(shapes: np.ndarray, counts: np.ndarray, enough: float) -> list[Shape]:
-    """Shapes merged greedily until 12 are left, or 16 if fewer had more than `enough` positions."""
+    """Shapes merged greedily until 12 are left, or 16 if fewer had more than ``enough`` positions."""
 
     def areas(table: np.ndarray) -> np.ndarray:
         return np.asarray(table[..., 0] * table[..., 1:].sum(-1))
 
     def added(one: int) -> np.ndarray:
-        """Positions that merging `one` with each of the others would add."""
+        """Positions that merging ``one`` with each of the others would add."""
         merged = areas(np.maximum(shapes[one], shapes)) * (counts[one] + counts)
         return np.asarray(merged - areas(shapes) * counts - areas(shapes[one]) * counts[one])
 

@@ -19,17 +19,17 @@ MOST_BUCKETS = 250  # files that are open at a time
 def shuffled(
     rows: Iterator[Row], order: np.ndarray, size: TextSize, folder: str, *, bucket_bytes: int = BUCKET_BYTES
 ) -> Iterator[Row]:
-    """The rows in `order`: first row ``order[0]``, then row ``order[1]``, and so on.
+    """The rows in ``order``: first row ``order[0]``, then row ``order[1]``, and so on.
 
     In two passes: each row goes to the file of the stretch of the new order that it falls into; then one
     file after the other is read and put into order in memory. So there is one of them in memory at a time,
-    of some `bucket_bytes` (or a 250th of the text, if that is more), and four bytes for each row.
+    of some ``bucket_bytes`` (or a 250th of the text, if that is more), and four bytes for each row.
 
     rows: all rows in the order of the file. order: uint32 ``[rows]``, each number once.
     size: of the text. folder: where the files are made (``--tempdir``; empty for the usual place); they have
         no names, so that none is left behind whatever happens.
 
-    OSError if there is no room. CorpusError if the text has not `size.rows` rows any more.
+    OSError if there is no room. CorpusError if the text has not ``size.rows`` rows any more.
     """
     buckets = min(MOST_BUCKETS, size.rows, 1 + size.bytes // bucket_bytes)
     stretch = -(-size.rows // buckets)

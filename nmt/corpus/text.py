@@ -31,7 +31,7 @@ class ParallelText:
     """Files of equally many lines. ``*.gz`` is unpacked; ``stdin`` or ``-`` is standard input.
 
     is_stream: one of them is standard input or a pipe, so that they can be read once.
-    stopped: once it returns True, `rows` raises Stopped.
+    stopped: once it returns True, ``rows`` raises Stopped.
 
     Source: Marian's ``--train-sets``. OSError for a file that cannot be read.
     """

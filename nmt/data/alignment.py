@@ -32,7 +32,7 @@ def read_alignment(value: str) -> str | float | None:
 def alignment_field(kind: str | float, attention: Sequence[Sequence[float]]) -> str:
     """The alignment as ``mgraph decode`` and ``mgraph score`` print it.
 
-    kind: of `read_alignment`. attention: ``[target word][source word]``, ``</s>`` included.
+    kind: of ``read_alignment``. attention: ``[target word][source word]``, ``</s>`` included.
     """
     if isinstance(kind, str):
         return soft_alignment(attention)

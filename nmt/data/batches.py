@@ -1,7 +1,7 @@
 """Batches of sentences: Marian's mini-batches and maxi-batches, and the shapes they are padded to.
 
 A program is compiled for each padded shape, so shapes are few: lengths are rounded up to
-`length_bucket`, numbers of sentences to `batch_bucket`. What a sentence becomes must not depend
+``length_bucket``, numbers of sentences to ``batch_bucket``. What a sentence becomes must not depend
 on the padding, nor on the other sentences of its batch.
 """
 
@@ -16,11 +16,11 @@ import numpy as np
 
 SHORTEST_BUCKET = 8
 BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
-"""The options that `batches` and `maxi_batches` take."""
+"""The options that ``batches`` and ``maxi_batches`` take."""
 
 
 def length_bucket(length: int) -> int:
-    """The padded length for a sequence of `length` words: 8, 16, 24, 32, 48, 64, 96, 128, 192, ...
+    """The padded length for a sequence of ``length`` words: 8, 16, 24, 32, 48, 64, 96, 128, 192, ...
 
     From 16 on these are the powers of two and the numbers halfway between them, so that a bucket
     is at most 1.5 times the one below it: a batch wastes less than a third of its positions, and
@@ -34,9 +34,9 @@ def length_bucket(length: int) -> int:
 
 
 def batch_bucket(sentences: int, largest: int | None = None) -> int:
-    """The padded number of sentences: the next power of two, but at most `largest`.
+    """The padded number of sentences: the next power of two, but at most ``largest``.
 
-    `largest` is the size of a full batch (``--mini-batch``): full batches are not padded.
+    ``largest`` is the size of a full batch (``--mini-batch``): full batches are not padded.
     """
     power = 1 << max(sentences - 1, 0).bit_length()
     return power if largest is None or largest < sentences else min(power, largest)
@@ -48,7 +48,7 @@ class PaddedBatch:
 
     ids: int32 ``[rows, length]``; positions after the end of a sequence hold 0.
     mask: float32 ``[rows, length]``; 1 at a word, 0 at padding.
-    size: the number of real sequences; rows from `size` on repeat the first, so that they are
+    size: the number of real sequences; rows from ``size`` on repeat the first, so that they are
         finished when it is, and their results are dropped.
     """
 
@@ -58,10 +58,10 @@ class PaddedBatch:
 
 
 def pad(sequences: Sequence[Sequence[int]], *, largest: int | None = None) -> PaddedBatch:
-    """`sequences` of word ids padded to `length_bucket` and `batch_bucket`.
+    """``sequences`` of word ids padded to ``length_bucket`` and ``batch_bucket``.
 
     sequences: at least one, each with at least one id (the final ``</s>``).
-    largest: the size of a full batch, see `batch_bucket`.
+    largest: the size of a full batch, see ``batch_bucket``.
     """
     rows = batch_bucket(len(sequences), largest)
     length = length_bucket(max(map(len, sequences)))
@@ -89,7 +89,7 @@ class Sample:
 
 
 def batches(samples: Iterable[Sample], **options: Any) -> Iterator[list[Sample]]:
-    """The batches of `maxi_batches`, one after another."""
+    """The batches of ``maxi_batches``, one after another."""
     for found in maxi_batches(samples, **options):
         yield from found
 
@@ -104,9 +104,9 @@ def maxi_batches(
 ) -> Iterator[list[list[Sample]]]:
     """Cut a stream of samples into lists of batches, reading no further ahead than it must.
 
-    ``mini_batch * maxi_batch`` samples are read, sorted, and cut into batches of `mini_batch`
-    (or, if `mini_batch_words` is not 0, of just more than so many words of the first stream).
-    `maxi_batch_sort` is ``src``, ``trg`` (longest first, so that what does not fit into memory
+    ``mini_batch * maxi_batch`` samples are read, sorted, and cut into batches of ``mini_batch``
+    (or, if ``mini_batch_words`` is not 0, of just more than so many words of the first stream).
+    ``maxi_batch_sort`` is ``src``, ``trg`` (longest first, so that what does not fit into memory
     fails at once) or ``none``. A sample with a problem is passed on at once, alone.
     """
     capacity = mini_batch * maxi_batch

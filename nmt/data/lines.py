@@ -26,7 +26,7 @@ STANDARD_OUTPUT = ("stdout", "-")
 
 
 def without_end(line: bytes) -> bytes:
-    """`line` without its ``\\n``, and without one ``\\r`` before that."""
+    """``line`` without its ``\\n``, and without one ``\\r`` before that."""
     return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
@@ -43,7 +43,7 @@ def as_bytes(line: str | bytes) -> bytes:
 
 
 def is_utf8(line: bytes) -> bool:
-    """True if `line` is valid UTF-8."""
+    """True if ``line`` is valid UTF-8."""
     try:
         line.decode("utf-8")
     except UnicodeDecodeError:
@@ -63,8 +63,8 @@ def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
 
 
 def tab_fields(line: bytes, number: int) -> list[bytes]:
-    """The fields of a line with tabs between, with empty ones for those that it lacks of `number`, as in
-    Marian (``--tsv``). There may be more than `number`."""
+    """The fields of a line with tabs between, with empty ones for those that it lacks of ``number``, as in
+    Marian (``--tsv``). There may be more than ``number``."""
     fields = line.split(b"\t")
     return [*fields, *[b""] * (number - len(fields))]
 
@@ -100,7 +100,7 @@ class _Unpacked(gzip.GzipFile):
 
 
 def read_whole(path: str, most: int | None = None) -> bytes:
-    """The bytes of a file, of its first `most` if it has more.
+    """The bytes of a file, of its first ``most`` if it has more.
 
     OSError if it cannot be read, or is packed and unpacks to more than ``expansion_limit`` of its size.
     """

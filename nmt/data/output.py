@@ -30,7 +30,7 @@ def best_line(
 ) -> str:
     """What ``mgraph decode`` prints of a line: ``text[ ||| 0-0 1-1][ ||| WordScores= ...]``.
 
-    alignment: how to print the alignment, see `read_alignment`; None not to.
+    alignment: how to print the alignment, see ``read_alignment``; None not to.
     """
     return " ||| ".join([text, *_details(hypothesis, alignment, word_scores)])
 
@@ -45,7 +45,7 @@ def n_best_line(
 ) -> str:
     """One entry of an n-best list: ``3 ||| text ||| 0-0 ||| WordScores= ... ||| F0= v F1= v ||| score``.
 
-    line: the number of the input line, from 0. alignment: as in `best_line`.
+    line: the number of the input line, from 0. alignment: as in ``best_line``.
     F0, F1, ...: the unweighted score by each model; the last field is the normalized score.
     """
     features = " ".join(f"F{i}= {significant(score)}" for i, score in enumerate(hypothesis.scorer_scores))

@@ -21,7 +21,7 @@ class LineEncoder:
 
     vocabs: one vocabulary for each stream.
     max_length: the longest sequence in words, ``</s>`` counted; a longer line is a problem, or
-        with `max_length_crop` is cut, keeping ``</s>``.
+        with ``max_length_crop`` is cut, keeping ``</s>``.
     right_left: the words of every stream are reversed, but ``</s>`` (Marian's ``--right-left``).
     tsv: a line holds all streams, a tab between them (``--tsv``). Streams that are not there are
         empty, as in Marian; a line with too many is a problem.
@@ -34,7 +34,7 @@ class LineEncoder:
     tsv: bool = False
 
     def sample(self, number: int, lines: Sequence[bytes]) -> Sample:
-        """The sample of line `number` (from 0), given its bytes in each stream; one line with `tsv`."""
+        """The sample of line ``number`` (from 0), given its bytes in each stream; one line with ``tsv``."""
         if self.tsv:
             (line,) = lines
             needed = len(self.vocabs)
@@ -61,7 +61,7 @@ class LineEncoder:
 
 
 def cropped(words: list[int], vocab: Vocab, most: int) -> list[int]:
-    """The first `most` of the words, the last of them ``</s>`` (``--max-length-crop``)."""
+    """The first ``most`` of the words, the last of them ``</s>`` (``--max-length-crop``)."""
     if len(words) > most:
         words = words[:most]
         if vocab.eos_id >= 0:
@@ -93,7 +93,7 @@ def load_vocabs(
 
     dims: the number of words that the model knows of each (``dim-vocabs``). owner: the model, for messages.
     pieces: SentencePiece models that split the raw text of each stream, as with OPUS-MT's models.
-    input_types, no_spm_encode, no_spm_decode: Marian's options, see `load_vocab`.
+    input_types, no_spm_encode, no_spm_decode: Marian's options, see ``load_vocab``.
     """
     if len(paths) != len(dims):
         raise OptionError(f"--vocabs: this model has {len(dims)} vocabularies, got {len(paths)} path(s)")

@@ -1,8 +1,8 @@
 """Number words: English to German for 0 to 999,999, the small task that ships with the package.
 
-The words are written by rules (`english`, `german`), the corpus follows from them (`heldout`,
-and `python -m nmt.numbers` for files), and `model_dir` holds a transformer that Marian trained
-on it: `model.npz`, `vocab.spm` and `decoder.yml`.
+The words are written by rules (``english``, ``german``), the corpus follows from them (``heldout``,
+and ``python -m nmt.numbers`` for files), and ``model_dir`` holds a transformer that Marian trained
+on it: ``model.npz``, ``vocab.spm`` and ``decoder.yml``.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ from nmt.numbers.german import german as german
 
 
 def model_dir() -> Path:
-    """Return the folder of the shipped model: `model.npz`, `vocab.spm`, `decoder.yml`."""
+    """Return the folder of the shipped model: ``model.npz``, ``vocab.spm``, ``decoder.yml``."""
     return Path(str(resources.files("nmt.numbers") / "model"))

@@ -1,4 +1,4 @@
-"""`python -m nmt.numbers`: write the corpora and the vocabulary of the number-words task."""
+"""``python -m nmt.numbers``: write the corpora and the vocabulary of the number-words task."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ def _numbers(digits: int, held: bool) -> list[int]:
 
 
 def heldout(count: int, seed: int = 1) -> list[Pair]:
-    """Draw `count` distinct held-out numbers as (number, English, German), in rising order.
+    """Draw ``count`` distinct held-out numbers as (number, English, German), in rising order.
 
     The six lengths take turns; a length of which all numbers are taken drops out. The same seed
     gives the same numbers.
 
-    Raises ValueError if `count` is negative or exceeds the number of held-out numbers.
+    Raises ValueError if ``count`` is negative or exceeds the number of held-out numbers.
     """
     piles = []
     for digits in DIGITS:
@@ -55,13 +55,13 @@ def heldout(count: int, seed: int = 1) -> list[Pair]:
 
 
 def training(count: int, seed: int = 1) -> list[Pair]:
-    """Draw `count` training lines as (number, English, German), in random order.
+    """Draw ``count`` training lines as (number, English, German), in random order.
 
     The six lengths get equally many lines, give or take one, so that short numbers are learnt
     too. Where a length has fewer numbers than lines, its numbers are repeated, else they are
     drawn without repetition. The same seed gives the same lines.
 
-    Raises ValueError if `count` is negative.
+    Raises ValueError if ``count`` is negative.
     """
     if count < 0:
         raise ValueError(f"expected a count of at least 0, got {count}")

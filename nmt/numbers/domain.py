@@ -7,7 +7,7 @@ LIMIT = 1_000_000
 
 
 def check(number: int) -> int:
-    """Return `number` if the task covers it.
+    """Return ``number`` if the task covers it.
 
     Raises TypeError for anything but an int and ValueError for an int outside 0 to 999,999.
     """

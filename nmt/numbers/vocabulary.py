@@ -12,10 +12,10 @@ SIZE = 200
 
 
 def train(texts: Sequence[Path], output: Path, size: int = SIZE) -> None:
-    """Train one vocabulary on all lines of `texts` and write it to `output`.
+    """Train one vocabulary on all lines of ``texts`` and write it to ``output``.
 
     The pieces are found by byte-pair encoding, which cuts German numbers near their morphemes.
-    Text is case-folded. As Marian expects, `</s>` has id 0, `<unk>` id 1 and there is no `<s>`.
+    Text is case-folded. As Marian expects, ``</s>`` has id 0, ``<unk>`` id 1 and there is no ``<s>``.
     The same texts and size give the same pieces.
 
     Raises OSError for an unreadable or unwritable file and ValueError for a size that the texts

@@ -26,7 +26,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Alias:
-    """``--option value`` stands for `settings`, values by the names of their options."""
+    """``--option value`` stands for ``settings``, values by the names of their options."""
 
     option: str
     value: str | bool
@@ -39,7 +39,7 @@ class Alias:
 
 
 def expanded(aliases: Sequence[Alias], given: Mapping[str, Given]) -> dict[str, Given]:
-    """`given` with what its aliases stand for in place of them.
+    """``given`` with what its aliases stand for in place of them.
 
     A setting counts as much as its alias: what was given in the same place, or in a better one, stays, and so
     does what an alias before it has set; Marian's rules.

@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(command: Command, argv: Sequence[str]) -> dict[str, Any]:
-    """The values of all options of `command`, by attribute name, and its ``operands``.
+    """The values of all options of ``command``, by attribute name, and its ``operands``.
 
     Raises OptionError for a usage error, naming the option (and the file that it came from).
     """
@@ -78,7 +78,7 @@ def read_config(command: Command, path: str, interpolate: bool = False) -> dict[
     """The options in a YAML file such as ``decoder.yml``, by option name.
 
     With ``relative-paths: true`` its paths are taken relative to the file, after variables of the environment
-    in them are replaced, if the file wants that or `interpolate` does. Every scalar is read
+    in them are replaced, if the file wants that or ``interpolate`` does. Every scalar is read
     as the option wants it, so that ``no``, ``1e-1`` and ``none`` mean what they mean to Marian.
     """
     try:
@@ -159,7 +159,7 @@ def _implicit(option: Option) -> list[str]:
 
 
 def _with_options_as_values(argv: Sequence[str]) -> list[str]:
-    """`argv` where ``--sentencepiece-options --name=value`` is one word: its value looks like an option."""
+    """``argv`` where ``--sentencepiece-options --name=value`` is one word: its value looks like an option."""
     words: list[str] = []
     for word in argv:
         if words and words[-1] == "--sentencepiece-options":

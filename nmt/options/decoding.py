@@ -1,4 +1,4 @@
-"""The options of ``mgraph decode`` and of `Translator`."""
+"""The options of ``mgraph decode`` and of ``Translator``."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def decoder_config(values: Mapping[str, Any], model: str = "") -> str:
 
 
 def new_model_options(values: Mapping[str, Any], dim_vocabs: tuple[int, ...]) -> ModelOptions:
-    """What the values of ``train`` say of a new model; `dim_vocabs` are the sizes of its vocabularies.
+    """What the values of ``train`` say of a new model; ``dim_vocabs`` are the sizes of its vocabularies.
 
     They are Marian's, name for name; ``--transformer-depth-scaling`` is not among them, as it changes only
     how parameters begin.

@@ -20,7 +20,7 @@ NO_CHARACTERS = "models of characters with convolutions are not supported yet"
 
 
 def _of_model(name: str, support: Support = Support.YES, reason: str = "") -> Option:
-    """The option of a model that `ModelOptions` has a field for, with its type and default."""
+    """The option of a model that ``ModelOptions`` has a field for, with its type and default."""
     attribute = name.replace("-", "_")
     elements = typing.get_args(_TYPES[attribute])
     meaning = MEANINGS[name]

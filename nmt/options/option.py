@@ -49,7 +49,7 @@ class Option:
         option, as YAML has them.
     many: takes a list of values. implicit: the value of the bare option, without an argument.
     least: the smallest number allowed. choices: the strings allowed.
-    command: concerns only the command line, not `Translator`, `Scorer` and `Trainer`.
+    command: concerns only the command line, not ``Translator``, ``Scorer`` and ``Trainer``.
     dumped: stands in configurations that are written: real Marian knows it.
     """
 
@@ -81,7 +81,7 @@ class Option:
         return self._one(words[0])
 
     def accept(self, value: object) -> Any:
-        """A Python value as the option's own type, by the rule of `read`."""
+        """A Python value as the option's own type, by the rule of ``read``."""
         items = value if isinstance(value, list | tuple) else (value,)
         return self.read([_word(item) for item in items])
 
@@ -187,7 +187,7 @@ class Command:
                 raise OptionError(f"--{name} {Support.LATER.value}")
 
     def python_options(self) -> dict[str, Option]:
-        """The options that `Translator`, `Scorer` or `Trainer` take, by attribute name."""
+        """The options that ``Translator``, ``Scorer`` or ``Trainer`` take, by attribute name."""
         return {o.attribute: o for o in self.options.values() if not o.command}
 
     def from_python(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Command:
         return self.values(self.complete(accepted))
 
     def python_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of `python_options` from Python arguments."""
+        """The values of ``python_options`` from Python arguments."""
         values = self.from_python(given)
         return {name: values[name] for name in self.python_options()}
 

@@ -1,4 +1,4 @@
-"""The options of ``mgraph score`` and of `Scorer`."""
+"""The options of ``mgraph score`` and of ``Scorer``."""
 
 from __future__ import annotations
 

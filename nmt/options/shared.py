@@ -9,7 +9,7 @@ DUMPS = ("full", "minimal", "expand", "false")
 
 
 def general(*own: Option) -> tuple[Option, ...]:
-    """The general options, in Marian's order; those of the command's `own` in place of the common ones."""
+    """The general options, in Marian's order; those of the command's ``own`` in place of the common ones."""
     common = (
         Option("authors", help="print who wrote this", command=True),
         Option("cite", help="print what to cite", command=True),

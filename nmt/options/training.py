@@ -1,4 +1,4 @@
-"""The options of ``mgraph train`` and of `Trainer`."""
+"""The options of ``mgraph train`` and of ``Trainer``."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Beam search on the device: one compiled loop that extends the hypotheses of a whole batch.
 
-Each sentence is searched as Marian searches it alone (``--mini-batch 1``): its beam has `slots`
+Each sentence is searched as Marian searches it alone (``--mini-batch 1``): its beam has ``slots``
 hypotheses and loses one with each that ends in ``</s>``; it stops at its own length limit. Arrays
 keep their size within the loop, so a place of the beam without a hypothesis has a path score of
 minus infinity. Where only the best hypothesis is wanted, a sentence is done as soon as none
 that is alive can still become the best. The loop ends when few sentences are left, and goes on with
-them in smaller arrays. The host reads nothing before it ends; what it did is recorded in a `Trellis`.
+them in smaller arrays. The host reads nothing before it ends; what it did is recorded in a ``Trellis``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Stepper(Protocol):
 
 
 class SearchModel(Protocol):
-    """What the search asks of a model; `nmt.models.Model` offers it and explains the arguments."""
+    """What the search asks of a model; ``nmt.models.Model`` offers it and explains the arguments."""
 
     @property
     def key(self) -> Hashable: ...
@@ -165,7 +165,7 @@ class BeamLoop:
     ) -> tuple[Sentences, tuple[Arrays, ...], Beam]:
         """The search of a larger batch, or with less room, as one of this shape.
 
-        kept int32 ``[batch]``: the rows of `sentences`, `encoded` and `beam` to go on with.
+        kept int32 ``[batch]``: the rows of ``sentences``, ``encoded`` and ``beam`` to go on with.
         """
         decoders = beam.decoders
         rest = replace(beam, step=None, decoders=())
@@ -192,7 +192,7 @@ class BeamLoop:
     ) -> tuple[Beam, Trellis]:
         """Search until the sentences that are left fit into a smaller batch, or the capacity is used up.
 
-        With a `ranking` a sentence is left as soon as none of its hypotheses can become the best by it.
+        With a ``ranking`` a sentence is left as soon as none of its hypotheses can become the best by it.
 
         The trellis has a place for each step of the capacity; those before this loop's first are empty.
         """
@@ -257,7 +257,7 @@ class BeamLoop:
 
 
 def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: Ranking) -> Beam:
-    """`beam` after a step that has `made` hypotheses, without sentences whose best one is found."""
+    """``beam`` after a step that has ``made`` hypotheses, without sentences whose best one is found."""
     finished = jnp.where(beam.paths == NONE, made.paths, NONE)
     best = jnp.maximum(beam.best, jnp.max(ranking.scores(finished, beam.step), axis=1))
     bound = ranking.bound(jnp.max(beam.paths, axis=1), sentences.limits)
@@ -265,6 +265,6 @@ def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: 
 
 
 def _enlarged(array: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """`array` with zeros after its end along each axis in which `shape` is larger."""
+    """``array`` with zeros after its end along each axis in which ``shape`` is larger."""
     more = [(0, new - old) for old, new in zip(array.shape, shape, strict=True)]
     return jnp.pad(array, more)

@@ -1,4 +1,4 @@
-"""Beam search, as Marian does it for each sentence alone (`BeamSearch`)."""
+"""Beam search, as Marian does it for each sentence alone (``BeamSearch``)."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class BeamSearch:
     The result is what Marian finds for each sentence by itself (``--mini-batch 1``), whatever
     else is in the batch.
 
-    - A beam holds `beam_size` hypotheses; of all their extensions by one word the best by path
+    - A beam holds ``beam_size`` hypotheses; of all their extensions by one word the best by path
       score (float32 sum of log-probabilities) go on. One that ends in ``</s>`` is finished, and
       the beam is narrower by one from then on; the search ends when all are finished, or when only the
       best is wanted and none of those left can become it.
-    - A sentence of `n` source words, ``</s>`` counted, gets at most ``max_length_factor * n``
+    - A sentence of ``n`` source words, ``</s>`` counted, gets at most ``max_length_factor * n``
       target words (rounded up, at least one); hypotheses that are alive then count as found.
     - They are ranked by ``(path_score - word_penalty * m) / m ** normalize``, where ``m`` counts
       the target words, ``</s>`` included. Of equals the one found first is better.
-    - A source without words becomes ``</s>`` with score 0, `beam_size` times.
+    - A source without words becomes ``</s>`` with score 0, ``beam_size`` times.
     - Where the first words of a translation are given (``--force-decode``) the beam has only these, and is
       as wide as ever from there on. They may be unknown words; their scores are the models'.
     - With a shortlist the probabilities of a sentence's candidates are normalized among themselves.
@@ -57,7 +57,7 @@ class BeamSearch:
     allow_unk, allow_special: without them unknown words and control characters are never chosen;
         the probabilities of the other words stay what they are.
     skip_cost: rank by the models' logits, which are not normalized.
-    n_best: return `beam_size` hypotheses of each sentence instead of one.
+    n_best: return ``beam_size`` hypotheses of each sentence instead of one.
     shortlist: chooses the target words that each sentence may have, by its first source.
     sampling: how words are drawn. seed: of its noise; 0 for another one in each process.
 
@@ -116,12 +116,12 @@ class BeamSearch:
         """The best hypotheses of each sentence, best first.
 
         streams: for each source of the models (at least one) the sentences' word ids, each ending in
-            ``</s>``. They are searched together as one batch, padded to `length_bucket` and
-            `batch_bucket`; for a bucket that was seen before, nothing is compiled.
+            ``</s>``. They are searched together as one batch, padded to ``length_bucket`` and
+            ``batch_bucket``; for a bucket that was seen before, nothing is compiled.
         prefixes: the first words of each translation; ``</s>`` leaves the word in its place free.
         numbers: of the sentences, from which with the seed their noise is drawn; 0, 1, ... if None.
         attention: whether hypotheses have the first model's attention to the words of the first source.
-        count: the most hypotheses of each; those of `n_best` if None.
+        count: the most hypotheses of each; those of ``n_best`` if None.
 
         Raises OptionError for streams that do not fit the models or each other, and for attention of a
         model without sources; ValueError for sources without ids.
@@ -136,7 +136,7 @@ class BeamSearch:
         return found[: len(streams[0])]
 
     def limit(self, length: int) -> int:
-        """The most target words for a source of `length` words, computed in float32 as Marian."""
+        """The most target words for a source of ``length`` words, computed in float32 as Marian."""
         return min(max(1, math.ceil(self.max_length_factor * np.float32(length))), MOST_WORDS)
 
     def _check_streams(
@@ -231,7 +231,7 @@ class BeamSearch:
             sentences, encoded, beam = self._call("regroup", shape, params, sentences, encoded, beam, kept)
 
     def _call(self, name: str, shape: BeamShape, *arguments: Any) -> Any:
-        """Run a function of `BeamLoop`, compiled on first use for such arguments."""
+        """Run a function of ``BeamLoop``, compiled on first use for such arguments."""
         leaves, structure = jax.tree.flatten(arguments)
         shapes = structure, *(a.shape for a in leaves)
         return compiled(BeamPlan(name, self.models, shape, shapes))(*arguments)
@@ -239,7 +239,7 @@ class BeamSearch:
 
 @dataclass(frozen=True)
 class BeamPlan(Plan):
-    """A function of `BeamLoop`, for arguments of these shapes."""
+    """A function of ``BeamLoop``, for arguments of these shapes."""
 
     name: str
     models: Sequence[SearchModel]
@@ -262,7 +262,7 @@ class BeamPlan(Plan):
 
 
 def capacities(batch: int, beam: int, limit: int) -> list[int]:
-    """Numbers of steps at which the caches of so many hypotheses grow, up to `limit`.
+    """Numbers of steps at which the caches of so many hypotheses grow, up to ``limit``.
 
     Each stage is a program to compile, so small caches do not grow, and large ones double. What a step
     costs depends on the size of caches where it copies them, that is, puts hypotheses into another order.
@@ -278,8 +278,8 @@ def capacities(batch: int, beam: int, limit: int) -> list[int]:
 def _table(
     rows: Sequence[Sequence[int]], count: int, filling: int, most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`rows` as int32 ``[count, length_bucket]``, at most `most` long, and their lengths; the first row is
-    repeated."""
+    """``rows`` as int32 ``[count, length_bucket]``, at most ``most`` long, and their lengths; the first row
+    is repeated."""
     rows = [*rows, *[rows[0]] * (count - len(rows))]
     lengths = np.array([len(row) for row in rows], np.int32)
     length = length_bucket(int(lengths.max()))

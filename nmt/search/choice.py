@@ -119,12 +119,12 @@ class Rules:
 
 
 def best_candidates(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The `count` highest of each row, descending, and their places, int32; of equals any.
+    """The ``count`` highest of each row, descending, and their places, int32; of equals any.
 
-    scores: float32 ``[rows, candidates]``. A row with fewer than `count` is filled up with minus
+    scores: float32 ``[rows, candidates]``. A row with fewer than ``count`` is filled up with minus
         infinity.
 
-    Many candidates are first cut into blocks: the best `count` lie in the `count` blocks with
+    Many candidates are first cut into blocks: the best ``count`` lie in the ``count`` blocks with
     the highest maxima, so that all others need only be passed over once. On a CPU with 4 beams of
     32,000 words this takes a tenth of the time of a plain top-k.
     """

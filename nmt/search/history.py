@@ -20,7 +20,7 @@ SLACK = 1e-4  # powers of float32 differ in their last digits
 class Ranking:
     """How finished hypotheses are compared.
 
-    A hypothesis of `n` words, ``</s>`` counted, has the score
+    A hypothesis of ``n`` words, ``</s>`` counted, has the score
     ``(path_score - word_penalty * n) / n ** normalize``, computed in float32 as in Marian; both are numbers
     of that type.
     """
@@ -30,7 +30,7 @@ class Ranking:
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a `bound`: nothing but a longer divisor makes scores better."""
+        """Whether there is a ``bound``: nothing but a longer divisor makes scores better."""
         return bool(self.normalize >= 0 and self.word_penalty >= 0)
 
     def scores(self, paths: Any, lengths: Any) -> Any:
@@ -40,12 +40,12 @@ class Ranking:
 
     def bound(self, paths: Any, limits: Any) -> Any:
         """What the score of no hypothesis exceeds that goes on from one of these path scores, at most 0, by
-        words with scores of at most 0, to at most `limits` words."""
+        words with scores of at most 0, to at most ``limits`` words."""
         return paths * np.float32(1 - SLACK) / limits.astype(np.float32) ** self.normalize
 
 
 def join(parts: Sequence[tuple[np.ndarray, Trellis]], batch: int) -> Trellis:
-    """One trellis for `batch` sentences of parts in NumPy arrays that follow each other in time.
+    """One trellis for ``batch`` sentences of parts in NumPy arrays that follow each other in time.
 
     Each part comes with the rows of the batch that its first rows are; a sentence that is not in
     a part has no hypotheses there.
@@ -68,7 +68,7 @@ def join(parts: Sequence[tuple[np.ndarray, Trellis]], batch: int) -> Trellis:
 def best_hypotheses(
     trellis: Trellis, sentences: Sentences, ranking: Ranking, eos: int, count: int
 ) -> list[list[Hypothesis]]:
-    """The `count` best hypotheses of each sentence; of equals the one that ended first.
+    """The ``count`` best hypotheses of each sentence; of equals the one that ended first.
 
     A hypothesis ends with ``</s>``, or where the length limit of its sentence cuts it off. All arrays are
     NumPy's. With attention each hypothesis has that of its words to the words of the first source.
@@ -93,8 +93,8 @@ def best_hypotheses(
 def _traced_back(
     trellis: Trellis, sentence: int, last: int, place: int, score: float, eos: int, size: int
 ) -> Hypothesis:
-    """The hypothesis that is in `place` of its beam after step `last`, counted from 0; its source has `size`
-    words."""
+    """The hypothesis that is in ``place`` of its beam after step ``last``, counted from 0; its source has
+    ``size`` words."""
     origins = trellis.origins[:, sentence]
     places = [place]
     for step in range(last, 0, -1):

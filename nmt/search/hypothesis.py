@@ -10,7 +10,7 @@ class Hypothesis:
     """A translation of one sentence with its scores; all scores are natural logarithms.
 
     words: target word ids, the final ``</s>`` included where the hypothesis is finished.
-    word_scores: one weighted log-probability per word of `words`; they sum to `path_score`.
+    word_scores: one weighted log-probability per word of ``words``; they sum to ``path_score``.
     path_score: the unnormalized score of the whole path.
     score: what hypotheses are ranked by, ``(path_score - word_penalty * n) / n ** normalize``
         with ``n = len(words)`` (Marian's ``--normalize`` and ``--word-penalty``).

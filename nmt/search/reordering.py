@@ -15,7 +15,7 @@ LARGE = 1024
 
 
 def reordered(states: T, origins: jax.Array, living: jax.Array) -> T:
-    """`states`, arrays ``[batch * beam, ...]``, with each living hypothesis in the place of its origin's.
+    """``states``, arrays ``[batch * beam, ...]``, with each living hypothesis in the place of its origin's.
 
     origins int32 ``[batch, beam]``: the place in the beam that a hypothesis comes from. living bool
     ``[batch, beam]``: which matter; the states of others are any.

@@ -25,9 +25,9 @@ GUMBEL_EPSILON = 1e-5
 class Sampling:
     """How words are drawn.
 
-    method: ``full``, the whole distribution; ``topk``, the `value` most probable words; ``nucleus``,
-        the most probable words up to a total probability of `value`, and the one that exceeds it;
-        ``epsilon``, words with at least the probability `value`, and the most probable one.
+    method: ``full``, the whole distribution; ``topk``, the ``value`` most probable words; ``nucleus``,
+        the most probable words up to a total probability of ``value``, and the one that exceeds it;
+        ``epsilon``, words with at least the probability ``value``, and the most probable one.
         What is left is normalized to 1. (On a CPU Marian's ``nucleus`` leaves nothing out.)
     temperature: log-probabilities are divided by it.
     """
@@ -60,9 +60,9 @@ class Sampling:
         return jax.nn.log_softmax(jnp.where(kept, scores, -jnp.inf))
 
     def drawn(self, scores: jax.Array, noise: jax.Array) -> jax.Array:
-        """Scores of which the highest is a draw: the pruned distribution with `noise`, normalized.
+        """Scores of which the highest is a draw: the pruned distribution with ``noise``, normalized.
 
-        noise: of `gumbel`, in the shape of `scores`.
+        noise: of ``gumbel``, in the shape of ``scores``.
         """
         return jax.nn.log_softmax(self.pruned(scores) / self.temperature + noise)
 

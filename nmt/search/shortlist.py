@@ -1,6 +1,6 @@
 """Lexical shortlists: the few target words that each source sentence may become (Marian's ``--shortlist``).
 
-Text files are read in `read_text`, Marian's binary files in `read_binary`; `write_binary` writes these,
+Text files are read in ``read_text``, Marian's binary files in ``read_binary``; ``write_binary`` writes these,
 byte for byte as ``marian-conv --shortlist`` does.
 """
 
@@ -43,7 +43,7 @@ class ShortlistError(MGraphError, ValueError):
 class Lexicon:
     """Target words for every source word.
 
-    offsets: int64 ``[source words + 1]``; ``words[offsets[s]:offsets[s + 1]]`` are those of word `s`.
+    offsets: int64 ``[source words + 1]``; ``words[offsets[s]:offsets[s + 1]]`` are those of word ``s``.
     words: int32, target words.
     first: so many of the first words of the target vocabulary are candidates for every sentence.
     best: the most target words that a source word was allowed when the lexicon was made.
@@ -77,7 +77,7 @@ class Shortlist:
         """The candidates for these source words (ids, with ``</s>``) as sorted ids, int32.
 
         They are the first words of the vocabulary, the lexicon's words for each source word, the source
-        words if `shared`, and as many of the next words of the vocabulary as make the number a multiple
+        words if ``shared``, and as many of the next words of the vocabulary as make the number a multiple
         of eight, as far as there are any.
         """
         chosen = np.zeros(self.size, bool)
@@ -98,9 +98,10 @@ def load_shortlist(
 ) -> Shortlist:
     """The shortlist of the option ``--shortlist path [first [best [threshold]]]``.
 
-    values: the option's words. For a text file `first` and `best` are 100 and `threshold` is 0 if they are
+    values: the option's words. For a text file ``first`` and ``best`` are 100 and ``threshold`` is 0 if they
+    are
         not given. For a binary file there may be one more word: 0 to leave its checksum unchecked.
-    size: of the model's target vocabulary. shared: see `Shortlist`.
+    size: of the model's target vocabulary. shared: see ``Shortlist``.
 
     Raises ShortlistError for a file that is damaged, of another kind or for other vocabularies; OptionError
     for values that are no numbers; OSError for a file that cannot be read.
@@ -140,9 +141,9 @@ def read_text(
 ) -> Lexicon:
     """The lexicon in a text of triples ``target source probability``.
 
-    Pairs with the word ``NULL`` are passed over. Each source word keeps the `best` most probable target
-    words whose probability is above `threshold`; where a pair is repeated the last one counts, of equal
-    probabilities the higher id. `converting` follows Marian's converter, for which the highest of repeated
+    Pairs with the word ``NULL`` are passed over. Each source word keeps the ``best`` most probable target
+    words whose probability is above ``threshold``; where a pair is repeated the last one counts, of equal
+    probabilities the higher id. ``converting`` follows Marian's converter, for which the highest of repeated
     pairs counts, and a probability at the threshold is enough (there Marian compares the threshold with the
     word's id instead, which shows only above 0).
     """
@@ -262,7 +263,7 @@ def write_binary(path: str | os.PathLike[str], lexicon: Lexicon) -> None:
 
 
 def _checksum(data: bytes) -> int:
-    """Of all whole groups of eight bytes after the checksum itself: `hash_combine` of their values."""
+    """Of all whole groups of eight bytes after the checksum itself: ``hash_combine`` of their values."""
     found = 0
     for value in np.frombuffer(data, "<u8", len(data) // 8 - 2, 16).tolist():
         found ^= (value + ADDED + (found << 6) + (found >> 2)) & ALL_BITS

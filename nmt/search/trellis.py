@@ -24,7 +24,7 @@ class Sentences:
         is one.
     limits int32 ``[batch]``: the most target words of each sentence; 0 for a row without one.
     empty bool ``[batch]``: sources without words, whose translation is ``</s>`` with score 0.
-    prefixes int32 ``[batch, steps]``: the word that each translation must have there, `FREE` for any.
+    prefixes int32 ``[batch, steps]``: the word that each translation must have there, ``FREE`` for any.
     candidates int32 ``[batch, candidates]``, counts int32 ``[batch]``: the words of each sentence's
         shortlist in order, and how many there are; the rest is padding.
     keys uint32 ``[batch, 2]``: what the noise of each sentence is drawn from.
@@ -69,7 +69,7 @@ class Trellis:
     words int32 ``[step, batch, beam]``: the word that the hypothesis was extended by.
     origins int32 ``[step, batch, beam]``: its place in the beam of the step before.
     paths float32 ``[step, batch, beam]``: its path score; minus infinity where there is none.
-    scores float32 ``[step, batch, beam, model]``: as in `Beam`.
+    scores float32 ``[step, batch, beam, model]``: as in ``Beam``.
     attention float32 ``[step, batch, beam, length]``: that of the word to the first source, or None.
     """
 

@@ -75,7 +75,7 @@ class Agreement:
         return self._wanted() if self._processes.count == 1 else self._agreed
 
     def ask(self) -> None:
-        """Tell the others. To be called for each batch; it counts `LAG` batches later."""
+        """Tell the others. To be called for each batch; it counts ``LAG`` batches later."""
         if self._processes.count == 1:
             return
         self._asked.append(self._processes.gathered(np.array(self._wanted())))

@@ -22,17 +22,18 @@ class TextMetric(Metric):
     """``bleu`` (``bleu-detok`` is the same), ``bleu-segmented`` and ``chrf``; higher is better.
 
     They compare with the targets of the validation set as the model reads them: cut to
-    ``--valid-max-length``, unknown words being ``<unk>``. `bleu` compares words, after sacreBLEU's
+    ``--valid-max-length``, unknown words being ``<unk>``. ``bleu`` compares words, after sacreBLEU's
     tokenization and with each Chinese, Japanese or Thai character alone, if the vocabulary is one of pieces
-    (SentencePiece); with other vocabularies words are what they list. `bleu-segmented` compares these or the
-    pieces as they are, and ``</s>`` of the translations with them. `chrf` compares characters other than
-    spaces.
+    (SentencePiece); with other vocabularies words are what they list. ``bleu-segmented`` compares these or
+    the pieces as they are, and ``</s>`` of the translations with them. ``chrf`` compares characters other
+    than spaces.
 
     vocab: of the target. quiet: log no sample of what is compared (``--quiet-validation``).
     announcements: what was logged before.
 
-    Source: Marian, ``--valid-metrics``. The numbers are sacreBLEU's for the same segments, except `chrf` with
-    references of fewer than six characters: there sacreBLEU leaves out the longer n-grams of the translation.
+    Source: Marian, ``--valid-metrics``. The numbers are sacreBLEU's for the same segments, except ``chrf``
+    with references of fewer than six characters: there sacreBLEU leaves out the longer n-grams of the
+    translation.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class TextMetric(Metric):
         return counts.chrf() if self.kind == "chrf" else counts.bleu()
 
     def segments(self, ids: Sequence[int]) -> Sequence[str]:
-        """What is compared of the words `ids`."""
+        """What is compared of the words ``ids``."""
         text = self.vocab.decode(ids)
         name = type(self.vocab).__name__
         if isinstance(self.vocab, SentencePieceVocab):

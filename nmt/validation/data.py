@@ -43,8 +43,8 @@ class ValidationSet:
     ) -> ValidationSet:
         """The sentences of files, one for each vocabulary, or with ``tsv`` of one with fields.
 
-        Those longer than `max_length` words, ``</s>`` counted, are cut to it and keep ``</s>``; empty ones
-        are ``</s>`` alone. `right_left`: their words are reversed, but ``</s>``.
+        Those longer than ``max_length`` words, ``</s>`` counted, are cut to it and keep ``</s>``; empty ones
+        are ``</s>`` alone. ``right_left``: their words are reversed, but ``</s>``.
 
         OptionError if there are too many or too few files; ParallelTextError if they differ in length;
         ValidationSetError for files without lines and for lines with too many fields; OSError for files that
@@ -67,7 +67,7 @@ class ValidationSet:
     def batches(self) -> Iterator[list[Sample]]:
         """Batches, the longest sentences first, so that what does not fit into memory fails at once.
 
-        The whole set is ordered by `length_bucket` of the longest stream: that makes fewer shapes, and so
+        The whole set is ordered by ``length_bucket`` of the longest stream: that makes fewer shapes, and so
         fewer programs to compile, than Marian's order, and less padding.
         """
         ordered = sorted(self.samples, key=_bucket, reverse=True)

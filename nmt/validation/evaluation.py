@@ -110,7 +110,7 @@ class Evaluation:
     def translated(self) -> Iterator[Translated]:
         """The sentences with their translations, in the order of the batches.
 
-        They are logged while they are made, unless `Output.quiet`.
+        They are logged while they are made, unless ``Output.quiet``.
         """
         if self._translated is not None:
             yield from self._translated
@@ -131,7 +131,8 @@ class Evaluation:
         self._translated = found
 
     def write(self, path: str, *, n_best: bool) -> None:
-        """Write the translations in the order of the lines; with `n_best` all of each, if the options say so.
+        """Write the translations in the order of the lines; with ``n_best`` all of each, if the options say
+        so.
 
         OSError if the file cannot be written.
         """

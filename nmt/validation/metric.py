@@ -23,12 +23,12 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Record:
-        """From an entry of `TrainingState.validators`."""
+        """From an entry of ``TrainingState.validators``."""
         return cls(float(np.float32(entry["last-best"])), int(entry["stalled"]))
 
     @property
     def entry(self) -> dict[str, Any]:
-        """An entry of `TrainingState.validators`."""
+        """An entry of ``TrainingState.validators``."""
         return {"last-best": self.best, "stalled": self.stalled}
 
 
@@ -54,11 +54,11 @@ class Metric(ABC):
         return Record(WORST if self.lower_is_better else -WORST)
 
     def improves(self, record: Record, value: float) -> bool:
-        """Whether `value` is better than the best so far, by however little."""
+        """Whether ``value`` is better than the best so far, by however little."""
         return value < record.best if self.lower_is_better else value > record.best
 
     def next_record(self, record: Record, value: float) -> Record:
-        """The record after `value`; all in float32, as in Marian. What is no number is no improvement."""
+        """The record after ``value``; all in float32, as in Marian. What is no number is no improvement."""
         if not self.improves(record, value):
             return Record(record.best, record.stalled + 1)
         with np.errstate(over="ignore"):

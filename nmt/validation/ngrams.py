@@ -13,7 +13,7 @@ BETA_SQUARE = np.float32(4)
 
 
 class NGramCounts:
-    """Counts over pairs of a hypothesis and its reference, for n-grams of 1 to `order` segments.
+    """Counts over pairs of a hypothesis and its reference, for n-grams of 1 to ``order`` segments.
 
     Attributes, each float64 ``[order]``:
         matches: n-grams of the hypotheses that are in their references, each as often as in both.

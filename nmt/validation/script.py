@@ -26,7 +26,7 @@ class Script:
     command, arguments: ``--valid-script-path`` and ``--valid-script-args``. As in Marian they are words of a
     line for the shell, which divides and expands them.
 
-    OptionError if `command` is the name of one file, and there is no such program.
+    OptionError if ``command`` is the name of one file, and there is no such program.
     """
 
     command: str
@@ -37,7 +37,7 @@ class Script:
             raise OptionError(f"--valid-script-path: there is no program {self.command} that can be run")
 
     def run(self, path: str = "") -> float:
-        """The number at the start of the program's output; `path`, if any, is its last argument.
+        """The number at the start of the program's output; ``path``, if any, is its last argument.
 
         0 if there is no number, as in Marian; that is logged, and so is an exit status other than 0.
         """

@@ -64,7 +64,7 @@ def tokenized(text: str) -> str:
 
 
 def separated(text: str) -> str:
-    """`text` with a space around each character of a script without spaces: Han, kana, Thai."""
+    """``text`` with a space around each character of a script without spaces: Han, kana, Thai."""
     return "".join(f" {character} " if is_continuous(character) else character for character in text)
 
 
@@ -81,5 +81,5 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def characters(text: str) -> str:
-    """`text` without spaces, U+0020 and no others."""
+    """``text`` without spaces, U+0020 and no others."""
     return text.replace(" ", "")

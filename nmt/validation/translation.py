@@ -54,7 +54,7 @@ class TranslationMetric(Metric):
 
     Without a program the set is translated all the same, and there is no value.
 
-    folder: for the file, if `output` is empty (``--tempdir``).
+    folder: for the file, if ``output`` is empty (``--tempdir``).
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class Validation:
     data: the validation set; of no sentences if no metric needs one.
     early_stopping_on: whose stalled validations count: ``first``, ``all`` (the fewest), ``any`` (the most).
     reset_stalled, reset_all: what to forget when training goes on. keep_best: whether to save the best.
-    search: options of `BeamSearch`. marian_exact: see `Model`. epoch: how the log counts epochs.
+    search: options of ``BeamSearch``. marian_exact: see ``Model``. epoch: how the log counts epochs.
 
     Parameters change from run to run, programs do not: they are compiled once for each shape.
     """
@@ -77,7 +77,7 @@ class Validation:
         """Validation as the options of ``marian train`` ask for it; None if they ask for none.
 
         They do with ``valid-sets`` or ``valid-script-path``, and a ``valid-freq`` that is not 0.
-        OptionError for a value that an option cannot have, and all errors of `ValidationSet.read`.
+        OptionError for a value that an option cannot have, and all errors of ``ValidationSet.read``.
         """
         if not is_wanted(values):
             return None
@@ -114,7 +114,7 @@ class Validation:
         )
 
     def register(self, state: TrainingState) -> None:
-        """Give each metric an entry in `state`, unless it has one from before, and reset what is to be."""
+        """Give each metric an entry in ``state``, unless it has one from before, and reset what is to be."""
         if not state.validator:
             state.validator = self.metrics[0].kind
         if self.reset_stalled or self.reset_all:
@@ -133,15 +133,15 @@ class Validation:
         save_best: Callable[[str], None],
         save_dev: Callable[[], None] | None = None,
     ) -> int:
-        """Measure `params` by every metric, log the values, and note them in `state.validators`.
+        """Measure ``params`` by every metric, log the values, and note them in ``state.validators``.
 
         params: those to validate: the smoothed ones, if parameters are smoothed.
         save_best: saves them as the best by the metric of that kind; called with ``keep_best`` when a value
-            is the best so far, before `state` has it.
+            is the best so far, before ``state`` has it.
         save_dev: saves them for the script of the metric ``valid-script``, as ``<model>.dev.npz``;
             ArgumentError if that is missing where it is needed.
 
-        Returns the stalled validations that count, see `stalled`.
+        Returns the stalled validations that count, see ``stalled``.
         """
         self.latest = {}
         with self._evaluation(params, save_dev) as evaluation:
@@ -176,7 +176,7 @@ class Validation:
 
     @contextmanager
     def _evaluation(self, params: Tensors, save_dev: Callable[[], None] | None) -> Iterator[Evaluation]:
-        """The evaluation of `params`, which are held no longer than it lasts: they may be large."""
+        """The evaluation of ``params``, which are held no longer than it lasts: they may be large."""
         if save_dev is None:
             if any(isinstance(metric, ScriptMetric) for metric in self.metrics):
                 raise ArgumentError("the metric valid-script needs save_dev, which saves the model for it")

@@ -1,1 +1,1 @@
-"""The kinds of vocabulary; `nmt.vocab.load_vocab` chooses among them."""
+"""The kinds of vocabulary; ``nmt.vocab.load_vocab`` chooses among them."""

@@ -28,7 +28,7 @@ FILES = ("input", "model_prefix", "sentence_iterator", "model_writer")
 
 
 def counted_words(lines: Iterable[bytes]) -> list[bytes]:
-    """The words of `lines`, most frequent first; those that come equally often by their bytes.
+    """The words of ``lines``, most frequent first; those that come equally often by their bytes.
 
     Words are separated by U+0020 only; a line ends at its line feed, and only there.
     """
@@ -41,7 +41,7 @@ def counted_words(lines: Iterable[bytes]) -> list[bytes]:
 def word_vocab(lines: Iterable[bytes], max_size: int = 0) -> bytes:
     """A vocabulary of words as YAML, byte for byte as ``marian-vocab`` prints it.
 
-    ``</s>`` is 0, ``<unk>`` is 1, then come the words of `counted_words`; one that is called
+    ``</s>`` is 0, ``<unk>`` is 1, then come the words of ``counted_words``; one that is called
     ``</s>`` or ``<unk>`` is written again, and the first one counts where the file is read.
 
     max_size: ids in all; the rarest words are left out. 0 and 1 are no limit, as in Marian.
@@ -53,7 +53,7 @@ def word_vocab(lines: Iterable[bytes], max_size: int = 0) -> bytes:
 
 
 def class_vocab(lines: Iterable[bytes], path: str, max_size: int = 0) -> bytes:
-    """The same for class labels, without the special words; VocabError if they are not `max_size`."""
+    """The same for class labels, without the special words; VocabError if they are not ``max_size``."""
     words = counted_words(lines)
     if max_size and len(words) != max_size:
         raise VocabError(f"{path}: {len(words)} classes in the text, expected {max_size} (dim-vocabs)")
@@ -69,7 +69,7 @@ def piece_vocab(
     max_lines: int = 2_000_000,
     seed: int = 1,
 ) -> bytes:
-    """A serialized SentencePiece model with ``</s>`` as 0, ``<unk>`` as 1, learnt from `lines`.
+    """A serialized SentencePiece model with ``</s>`` as 0, ``<unk>`` as 1, learnt from ``lines``.
 
     path: for messages. max_size: how many pieces; 0 for 32000.
     options: more options of ``spm_train`` (``--sentencepiece-options``): ``--byte_fallback=true``.
@@ -111,10 +111,10 @@ def create_vocab(
     max_lines: int = 2_000_000,
     seed: int = 1,
 ) -> None:
-    """Write the vocabulary `path` that `lines` give: pieces if it ends in ``.spm``, else words in YAML.
+    """Write the vocabulary ``path`` that ``lines`` give: pieces if it ends in ``.spm``, else words in YAML.
 
     The file appears whole or not at all, and one that is there is never overwritten.
-    input_type: ``class`` for labels without special words; the other arguments are `piece_vocab`'s.
+    input_type: ``class`` for labels without special words; the other arguments are ``piece_vocab``'s.
 
     Raises VocabError for a file that exists, or one whose name says that it holds something else.
     """
@@ -147,7 +147,7 @@ def check_new_vocab(path: str, options: str = "") -> None:
 
 
 def _sample(lines: Iterable[bytes], size: int, seed: int) -> list[bytes]:
-    """`size` of the lines, each as likely as the others (Vitter's algorithm R); 0 for all of them."""
+    """``size`` of the lines, each as likely as the others (Vitter's algorithm R); 0 for all of them."""
     sample: list[bytes] = []
     seen = 0
     dice = random.Random(seed)

@@ -19,20 +19,20 @@ NEMATUS_WORDS = {EOS_WORD: ("eos", 0), UNK_WORD: ("UNK", 1)}
 
 
 class DefaultVocab(Vocab):
-    """A list of words, from a `word: id` file or one word per line (Marian: `DefaultVocab`).
+    """A list of words, from a ``word: id`` file or one word per line (Marian: ``DefaultVocab``).
 
     Words are separated by U+0020, one or several, and by nothing else: a tab, a no-break space,
     U+2028 or a byte-order mark belongs to its word. A word that is not in the list, or whose id is
-    `dim` or above, is `unk_id`.
+    ``dim`` or above, is ``unk_id``.
 
     Args:
         words: the ids of the words.
         path: where they come from.
-        dim: how many ids the model has (`dim-vocabs`); 0 for as many as the file. A file with more ids or
+        dim: how many ids the model has (``dim-vocabs``); 0 for as many as the file. A file with more ids or
             fewer gets a warning: either the model was trained with it so, which Marian allows, or it is
             another model's, and nothing in the files tells which.
-        nematus: accept `eos` and `UNK`, or an id without a word, for ids 0 and 1.
-        owner: whose number `dim` is, for messages; no warning for `ASKED`.
+        nematus: accept ``eos`` and ``UNK``, or an id without a word, for ids 0 and 1.
+        owner: whose number ``dim`` is, for messages; no warning for ``ASKED``.
     """
 
     def __init__(
@@ -102,15 +102,15 @@ class DefaultVocab(Vocab):
         return sentence
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
-        """The words of `ids` with a space between; an id without a word gives an empty word."""
+        """The words of ``ids`` with a space between; an id without a word gives an empty word."""
         words = self._words
         return " ".join(words.get(i, "") for i in ids if not (ignore_eos and i == self.eos_id))
 
 
 class ClassVocab(DefaultVocab):
-    """Labels of a classifier's stream (Marian: `ClassVocab`, ``--input-types class``).
+    """Labels of a classifier's stream (Marian: ``ClassVocab``, ``--input-types class``).
 
-    There are no special words: `eos_id` and `unk_id` are -1, no end is added to a line, and a
+    There are no special words: ``eos_id`` and ``unk_id`` are -1, no end is added to a line, and a
     label that is not in the list is an error.
     """
 
@@ -131,9 +131,9 @@ class ClassVocab(DefaultVocab):
 def read_default(
     data: bytes, path: str, dim: int = 0, *, input_type: str = "sequence", owner: str = "the model"
 ) -> DefaultVocab:
-    """The vocabulary in `data`: `word: id` if `path` says .yml, .yaml or .json, else a list.
+    """The vocabulary in ``data``: ``word: id`` if ``path`` says .yml, .yaml or .json, else a list.
 
-    input_type: ``class`` for a `ClassVocab`. owner: of `dim`, see `DefaultVocab`.
+    input_type: ``class`` for a ``ClassVocab``. owner: of ``dim``, see ``DefaultVocab``.
     """
     kind = ClassVocab if input_type == "class" else DefaultVocab
     if path.endswith((".yml", ".yaml", ".json")):
@@ -142,7 +142,7 @@ def read_default(
 
 
 def _report_size(path: str, size: int, dim: int, owner: str) -> None:
-    """Say that a vocabulary has `size` ids, where `dim` are expected."""
+    """Say that a vocabulary has ``size`` ids, where ``dim`` are expected."""
     effect = f"words with ids from {dim:,} on are unknown"
     if size < dim:
         effect = f"the ids from {size:,} on have no words and are never chosen"

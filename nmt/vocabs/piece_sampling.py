@@ -36,7 +36,7 @@ class PieceSampler:
     """Draws ways to split a line.
 
     With a unigram model in proportion to ``p(way) ** alpha`` (Kudo 2018), with a BPE model by leaving out
-    each merge with probability `alpha` (Provilkov et al. 2020).
+    each merge with probability ``alpha`` (Provilkov et al. 2020).
 
     processor: the model. path: for messages. VocabError if it is of another type: such know one way only.
     """
@@ -61,7 +61,7 @@ class PieceSampler:
         self._splitter: _Unigram | _Merges = splitter(model, self._unknown)
 
     def sample(self, line: bytes, alpha: float, seed: int) -> list[Part]:
-        """One way to split `line`, by its `seed`: the ids and texts of its pieces."""
+        """One way to split ``line``, by its ``seed``: the ids and texts of its pieces."""
         text = self._processor.normalize(line)
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         draw = random.Random(seed).random
@@ -203,7 +203,7 @@ class _Merges:
 
 
 def _words(text: str) -> Iterator[str]:
-    """`text` cut before each space."""
+    """``text`` cut before each space."""
     start = 0
     while start < len(text):
         end = text.find(SPACE, start + 1)

@@ -61,7 +61,7 @@ class PieceModel:
 
 
 def read_piece_model(data: bytes, path: str) -> PieceModel:
-    """The model in `data`, a serialized ``ModelProto``; VocabError with `path` if it is damaged.
+    """The model in ``data``, a serialized ``ModelProto``; VocabError with ``path`` if it is damaged.
 
     SentencePiece's Python functions do not tell the type of a model, nor which pieces its user defined.
     """
@@ -80,7 +80,7 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
 
 
 def check_size(data: bytes, path: str) -> None:
-    """VocabError if the model in `data` would become far larger in memory than it is.
+    """VocabError if the model in ``data`` would become far larger in memory than it is.
 
     SentencePiece makes an object of a hundred bytes of each piece, and of each text elsewhere, though two
     bytes are enough for one in the file.

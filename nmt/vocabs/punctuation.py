@@ -1,6 +1,6 @@
 """Raw text as OPUS-MT normalizes it before SentencePiece splits it.
 
-The scripts `preprocess.sh` of OPUS-MT's model directories do this to every line that a model is
+The scripts ``preprocess.sh`` of OPUS-MT's model directories do this to every line that a model is
 trained on (they took it from Moses), so a model knows nothing else.
 """
 
@@ -20,7 +20,7 @@ _FULL_STOP = re.compile("[\u3002\uff0e] *")
 
 
 def normalized(line: str) -> str:
-    """`line` with plain punctuation, without control and format characters and needless spaces."""
+    """``line`` with plain punctuation, without control and format characters and needless spaces."""
     text = _FULL_STOP.sub(". ", line).translate(_PLAIN)
     if not text.isascii() or not text.isprintable():
         text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in text)

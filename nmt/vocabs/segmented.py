@@ -27,8 +27,8 @@ _TAGS = re.compile(rf" *((?:{_TAG.pattern} *)+)")
 class SegmentedVocab(Vocab):
     """Raw text in, text out, for a model whose vocabulary lists the pieces of SentencePiece models.
 
-    OPUS-MT's models come so: `source.spm` and `target.spm` split and join text, `*.vocab.yml`
-    gives the ids of their pieces. A line is normalized (`normalized`), split, and each piece is
+    OPUS-MT's models come so: ``source.spm`` and ``target.spm`` split and join text, ``*.vocab.yml``
+    gives the ids of their pieces. A line is normalized (``normalized``), split, and each piece is
     looked up. Language tokens (``>>fra<<``) before the text stay whole, if the vocabulary has any;
     one that it lacks is an unknown word, and so is a piece.
 
@@ -66,7 +66,7 @@ class SegmentedVocab(Vocab):
         return self._ids(tags, [piece for _, piece in self._sampler.sample(text, alpha, seed)], add_eos)
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
-        """The text of `ids`: their pieces joined and the spaces put back."""
+        """The text of ``ids``: their pieces joined and the spaces put back."""
         words = [self._words[int(i)] for i in ids if not (ignore_eos and i == self.eos_id)]
         return self._pieces.decode(words) if words else ""
 

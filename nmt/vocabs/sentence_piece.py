@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class SentencePieceVocab(Vocab):
-    """A SentencePiece model (Marian: `SentencePieceVocab`, files `.spm`).
+    """A SentencePiece model (Marian: ``SentencePieceVocab``, files ``.spm``).
 
     The model normalizes and splits raw text; what no piece covers, bytes that are not UTF-8
-    included, is `unk_id` and prints as " ⁇ ". Its pieces must be as many as the model has ids.
+    included, is ``unk_id`` and prints as " ⁇ ". Its pieces must be as many as the model has ids.
 
     Args:
         processor: the loaded model.
         path: where it comes from.
-        dim: how many ids the translation model has (`dim-vocabs`); 0 for as many as there are.
+        dim: how many ids the translation model has (``dim-vocabs``); 0 for as many as there are.
         owner: whose number that is, for the error.
         no_spm_encode: lines are pieces already, with spaces between (``--no-spm-encode``).
         no_spm_decode: print pieces with spaces between, not text (``--no-spm-decode``).
@@ -88,7 +88,7 @@ class SentencePieceVocab(Vocab):
         return sentence
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
-        """The text of `ids`, its pieces joined and the spaces put back."""
+        """The text of ``ids``, its pieces joined and the spaces put back."""
         kept = [int(i) for i in ids if not (ignore_eos and i == self.eos_id)]
         if self._prints_pieces:
             return " ".join(map(self._processor.id_to_piece, kept))
@@ -103,7 +103,7 @@ class SentencePieceVocab(Vocab):
 
 
 def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
-    """The SentencePiece model serialized in `data`; VocabError with `path` if there is none."""
+    """The SentencePiece model serialized in ``data``; VocabError with ``path`` if there is none."""
     from sentencepiece import SentencePieceProcessor
 
     check_size(data, path)
@@ -124,7 +124,7 @@ def read_sentence_piece(
     no_spm_encode: bool = False,
     no_spm_decode: bool = False,
 ) -> SentencePieceVocab:
-    """The vocabulary in `data`, a serialized SentencePiece model; see `SentencePieceVocab`."""
+    """The vocabulary in ``data``, a serialized SentencePiece model; see ``SentencePieceVocab``."""
     processor = load_processor(data, path)
     return SentencePieceVocab(
         processor, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode

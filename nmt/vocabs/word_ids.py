@@ -1,11 +1,11 @@
-"""Files of `word: id`, in YAML or JSON, as Marian reads and writes them.
+"""Files of ``word: id``, in YAML or JSON, as Marian reads and writes them.
 
-A general YAML reader is the wrong tool here: YAML turns words like `no`, `null`, `1.5` and
+A general YAML reader is the wrong tool here: YAML turns words like ``no``, ``null``, ``1.5`` and
 2001-01-01 into other things, stops at bytes that are not UTF-8 and breaks lines at U+0085. Here a
 word is always text, a line ends at a line feed only, and any bytes may stand in a word. What
 Marian (yaml-cpp) reads gives the same words here: plain, 'single' and "double" quoted words, with
-escapes; block lines, JSON or flow maps; `? word` with `: id` below; comments; `---` and `...`.
-Words that were written without the quotes they need (`@: 7`, `*: 8`), which stop Marian, are taken
+escapes; block lines, JSON or flow maps; ``? word`` with ``: id`` below; comments; ``---`` and ``...``.
+Words that were written without the quotes they need (``@: 7``, ``*: 8``), which stop Marian, are taken
 as they stand where only one reading is possible; anything else is an error with its line number.
 """
 
@@ -56,8 +56,8 @@ _SIMPLE_ESCAPES = dict(
 def parse_word_ids(data: bytes, path: str) -> dict[str, int]:
     """The words of a YAML or JSON vocabulary and their ids, in the file's order.
 
-    Of a word that comes twice the first id counts, as in Marian. `path` is for messages. Raises
-    `VocabError` with path and line for what is not a map of words to ids.
+    Of a word that comes twice the first id counts, as in Marian. ``path`` is for messages. Raises
+    ``VocabError`` with path and line for what is not a map of words to ids.
     """
     text = _decoded(data)
     start = _flow_start(text)
@@ -138,7 +138,7 @@ class _Awaited(Enum):
 
 
 class _Block:
-    """Reads `word: id` lines; an entry may also be spread over lines (`? word`, `: id`)."""
+    """Reads ``word: id`` lines; an entry may also be spread over lines (``? word``, ``: id``)."""
 
     def __init__(self, path: str):
         self._path = path
@@ -193,7 +193,7 @@ class _Block:
         return True
 
     def _marker(self, line: str) -> bool:
-        """A directive (`%`) or the mark of a document's begin or end; Marian reads one document."""
+        """A directive (``%``) or the mark of a document's begin or end; Marian reads one document."""
         if self._awaited is not _Awaited.ENTRY:
             raise self._unexpected(line)
         if self._words or line.startswith("..."):

@@ -44,7 +44,7 @@ def _quoted(code: int) -> bytes:
 
 
 def _code_points(word: bytes) -> Iterator[int]:
-    """The characters of `word`; U+FFFD for those that are none: bad bytes, surrogates, noncharacters."""
+    """The characters of ``word``; U+FFFD for those that are none: bad bytes, surrogates, noncharacters."""
     at = 0
     while at < len(word):
         first = word[at]

@@ -1,4 +1,4 @@
-"""`python -m tests.matrix`: make the matrix with Marian, and compare it with what we make of its models."""
+"""``python -m tests.matrix``: make the matrix with Marian, and compare it with what we make of its models."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Outcome:
 
 
 def outcome(row: Row | Ensemble, folder: Path) -> Outcome:
-    """Compare a row of a folder that `make` has made."""
+    """Compare a row of a folder that ``make`` has made."""
     refused = folder / row.name / "refused.txt"
     if refused.exists():
         said = refused.read_text().strip()

@@ -52,7 +52,7 @@ class Entry:
 
 
 def parse(name: str, line: str) -> Entry:
-    """An entry of a file of `marian.DECODED` or `SCORED`."""
+    """An entry of a file of ``marian.DECODED`` or ``SCORED``."""
     fields = line.split(" ||| ")
     if name.startswith("beam1"):
         return Entry(line, line)
@@ -66,7 +66,7 @@ def parse(name: str, line: str) -> Entry:
 
 
 def _numbers(part: str) -> list[str]:
-    """The numbers of a field such as `WordScores= -0.1 -0.2` or `F0= -0.1 F1= -0.2`."""
+    """The numbers of a field such as ``WordScores= -0.1 -0.2`` or ``F0= -0.1 F1= -0.2``."""
     return NUMBER.findall(re.sub(r"\S+=", "", part))
 
 
@@ -74,7 +74,7 @@ def compare(name: str, theirs: Sequence[str], ours: Sequence[str], soft: Sequenc
     """How near our lines are to Marian's; Different if they are not the same.
 
     Entries of one sentence whose scores tie may change places, and at the end of a list another one may
-    stand that ties with Marian's. With `soft`, Marian's lines with its attention, a hard alignment may link
+    stand that ties with Marian's. With ``soft``, Marian's lines with its attention, a hard alignment may link
     a word to another one that is attended to as much.
     """
     found = Agreement()
@@ -140,7 +140,7 @@ def _tied_links(name: str, theirs: Entry, ours: Entry, table: str) -> int:
 
 
 def _links(alignment: str) -> dict[int, int]:
-    """The source word of each target word, of pairs `source-target`."""
+    """The source word of each target word, of pairs ``source-target``."""
     pairs = (link.split("-") for link in alignment.split())
     return {int(target): int(source) for source, target in pairs}
 
@@ -169,6 +169,6 @@ def _gap(one: str, other: str) -> float:
 
 
 def _decimals(number: str) -> int:
-    """The number of decimals of a printed number: 4 of `-8.3389`, 9 of `1.2877e-05`."""
+    """The number of decimals of a printed number: 4 of ``-8.3389``, 9 of ``1.2877e-05``."""
     mantissa, _, exponent = number.partition("e")
     return len(mantissa.partition(".")[2]) - int(exponent or 0)

@@ -41,7 +41,7 @@ class MarianRefused(Exception):
 
 
 def run(command: str, *arguments: str, log: Path, stdin: Path | None = None) -> str:
-    """Run `pymarian COMMAND`, append its log to a file, and return what it prints."""
+    """Run ``pymarian COMMAND``, append its log to a file, and return what it prints."""
     words = ["pymarian", command, *arguments]
     with open(stdin or os.devnull, "rb") as given, log.open("a") as errors:
         errors.write(shlex.join(words) + "\n")
@@ -62,7 +62,7 @@ def run(command: str, *arguments: str, log: Path, stdin: Path | None = None) -> 
 def make_corpus(folder: Path, *lines: int) -> None:
     """Write the text and its vocabularies: one for each language, and a joint one, as plain text.
 
-    lines: of the test, see `corpus.write`.
+    lines: of the test, see ``corpus.write``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     corpus.write(folder, *lines)

@@ -1,4 +1,5 @@
-"""What we make of the test lines, all as one batch: the outputs that `marian.DECODED` and `SCORED` name."""
+"""What we make of the test lines, all as one batch: the outputs that ``marian.DECODED`` and ``SCORED``
+name."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ BATCH = 64
 def decode(
     name: str, models: Sequence[str], vocabs: Sequence[str], texts: list[list[str]], **options: Any
 ) -> list[str]:
-    """The lines of one of `marian.DECODED`."""
+    """The lines of one of ``marian.DECODED``."""
     translator = Translator(models, vocabs, mini_batch=BATCH, **options, **DECODING[name])
     return "\n".join(translator.translate(*texts)).split("\n")
 
 
 def score(name: str, model: str, vocabs: Sequence[str], texts: list[list[str]]) -> list[str]:
-    """The lines of one of `marian.SCORED`."""
+    """The lines of one of ``marian.SCORED``."""
     scorer = Scorer(model, vocabs, mini_batch=BATCH, **SCORING[name])
     return [scorer.format(result) for result in scorer.scores(*texts)]

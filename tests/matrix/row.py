@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
     @property
     def type(self) -> str:
-        """Marian's `--type`."""
+        """Marian's ``--type``."""
         words = self.options.split()
         return words[words.index("--type") + 1]
 

@@ -12,7 +12,7 @@ ROWS = (*RECURRENT, *TRANSFORMERS)
 
 
 class Ensemble(NamedTuple):
-    """Several rows' models together, with Marian's `--weights`."""
+    """Several rows' models together, with Marian's ``--weights``."""
 
     name: str
     rows: tuple[str, ...]

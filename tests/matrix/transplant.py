@@ -1,6 +1,7 @@
 """Models that Marian runs but cannot train: another one is trained, and its parameters are put into them.
 
-- SRU and SSRU cells in the encoder of `s2s` models: training ends with "There are more (3) than one top most
+- SRU and SSRU cells in the encoder of ``s2s`` models: training ends with "There are more (3) than one top
+most
   nodes", as the last cell state of such an encoder is used by nothing. GRU cells are trained; the encoder is
   then drawn.
 - RMS normalization in transformers: its gradient is wrong on a CPU, and nothing is learnt but how frequent
@@ -40,7 +41,7 @@ def trained_options(options: str) -> str:
 
 
 def transplant(path: Path, options: str) -> None:
-    """Make a model of `trained_options(options)` one of `options`."""
+    """Make a model of ``trained_options(options)`` one of ``options``."""
     items = read_npz(path)
     text = model_yml(items) or ""
     wanted, trained = options.split(), trained_options(options).split()

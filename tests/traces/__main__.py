@@ -1,4 +1,4 @@
-"""`python -m tests.traces`: make the traces with Marian, and compare them with our own training."""
+"""``python -m tests.traces``: make the traces with Marian, and compare them with our own training."""
 
 from __future__ import annotations
 

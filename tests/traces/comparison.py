@@ -69,7 +69,7 @@ def compare_parameters(
 ) -> tuple[float, float]:
     """The relative difference of the parameters, without those that have no gradient and with them.
 
-    before: those at the start. moved: how far Marian moved them, of `changes`. ours: those at the end.
+    before: those at the start. moved: how far Marian moved them, of ``changes``. ours: those at the end.
     Different if there are others, or if the first difference is above the tolerance.
     """
     names = sorted(name for name in ours if not name.startswith("special:"))
@@ -96,6 +96,6 @@ def _number(text: str) -> float:
 
 
 def _unit(text: str) -> float:
-    """One unit of the last decimal of a printed number: 1e-4 of `0.7051`, 1e-6 of `5.00e-04`."""
+    """One unit of the last decimal of a printed number: 1e-4 of ``0.7051``, 1e-6 of ``5.00e-04``."""
     mantissa, _, exponent = text.partition("e")
     return 1.001 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))

@@ -33,7 +33,7 @@ class MarianRefused(Exception):
 
 
 def marian(command: str, *arguments: str, folder: Path, stdin: Path | None = None) -> tuple[str, str]:
-    """Run `pymarian COMMAND` in a folder; what it prints, and its log."""
+    """Run ``pymarian COMMAND`` in a folder; what it prints, and its log."""
     with open(stdin or os.devnull, "rb") as given:
         done = subprocess.run(
             ["pymarian", command, *arguments],

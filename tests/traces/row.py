@@ -20,7 +20,7 @@ class Start(NamedTuple):
 
     @property
     def type(self) -> str:
-        """Marian's `--type`."""
+        """Marian's ``--type``."""
         return value(self.options, "--type")
 
     @property

@@ -1,4 +1,4 @@
-"""`python -m tests.trials.dropout FOLDER CORPUS`: train with dropout from Marian's start, as Marian does.
+"""``python -m tests.trials.dropout FOLDER CORPUS``: train with dropout from Marian's start, as Marian does.
 
 Random numbers differ, so what is compared is the validation cross-entropy per word after the same number of
 updates, of several seeds: ours is to be within 1 % of Marian's. Needs the command pymarian.

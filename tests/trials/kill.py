@@ -1,4 +1,4 @@
-"""`python -m tests.trials.kill FOLDER`: kill training at random moments and go on.
+"""``python -m tests.trials.kill FOLDER``: kill training at random moments and go on.
 
 What is saved in the end is compared with what a training saves that nobody killed.
 """

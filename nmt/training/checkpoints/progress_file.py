@@ -42,15 +42,15 @@ def state_text(state: TrainingState) -> str:
 
 
 def read_state(text: str, where: str) -> TrainingState:
-    """The state that a ``.progress.yml`` holds, Marian's or ours; `loaded` is set.
+    """The state that a ``.progress.yml`` holds, Marian's or ours; ``loaded`` is set.
 
     Parameters:
         text: what is in the file.
         where: its name, for errors.
 
     Keys that are missing have the value of a new state, as in files of older Marians; those that neither
-    knows are kept in `extra`. Raises TrainingStateError naming the file, the key, what was expected and what
-    is there.
+    knows are kept in ``extra``. Raises TrainingStateError naming the file, the key, what was expected and
+    what is there.
     """
     try:
         found = yaml_text.read(text)
@@ -180,4 +180,4 @@ _KEYS = {
     )
     for key in keys.split()
 }
-"""By key the attribute of `TrainingState` and its kind, in the order of the file."""
+"""By key the attribute of ``TrainingState`` and its kind, in the order of the file."""

@@ -35,9 +35,9 @@ Memory = Callable[[int, int], int]
 class Fit:
     """How many rows fit into a workspace; called with the lengths of all streams.
 
-    A few programs are compiled: for lengths `step`, twice that and so on up to `longest`, and for each one or
-    two that nearly fill the workspace. In between memory is taken to be linear in rows and in lengths; since
-    it is convex in both, that is never too little. The longest stream counts for all.
+    A few programs are compiled: for lengths ``step``, twice that and so on up to ``longest``, and for each
+    one or two that nearly fill the workspace. In between memory is taken to be linear in rows and in lengths;
+    since it is convex in both, that is never too little. The longest stream counts for all.
 
     memory: what a program needs besides what is there anyway. workspace: bytes. step: the least length that
     is told from others. longest: of all lengths, is rounded up to a multiple of it. devices: numbers of rows

@@ -164,7 +164,7 @@ class Learner:
         self._device = self.placement.placed(restored)
 
     def memory(self, batch: TrainingBatch, *, last_of_several: bool = False) -> int:
-        """The bytes that an update by a batch of this shape needs on each device, `held` included, by XLA's
+        """The bytes that an update by a batch of this shape needs on each device, ``held`` included, by XLA's
         analysis of its programs, which are compiled and kept, and not run.
 
         last_of_several: whether it has gradients of other batches to add.

@@ -21,10 +21,10 @@ class DivergenceError(MGraphError, ArithmeticError):
 
 
 class Divergence:
-    """Compares two moving averages of the cost per label in a `TrainingState`.
+    """Compares two moving averages of the cost per label in a ``TrainingState``.
 
     Training diverges if the average over the last few updates is above that over many by more than so many
-    standard deviations, those of the latter. Nothing is compared in the first `slow` updates, nor are costs
+    standard deviations, those of the latter. Nothing is compared in the first ``slow`` updates, nor are costs
     that are not finite counted.
 
     Parameters:
@@ -85,7 +85,7 @@ class Divergence:
             state: has the averages.
             cost: float32, in nats.
             updates: how many there were with this one.
-            throw: whether `throw_after` was reached by it.
+            throw: whether ``throw_after`` was reached by it.
 
         Raises DivergenceError.
         """

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class LearningRate:
-    """Sets the learning rate in a `TrainingState` as training goes on.
+    """Sets the learning rate in a ``TrainingState`` as training goes on.
 
     With p the progress in the unit of the option (updates, target words or epochs), all in float32,
 
@@ -36,12 +36,12 @@ class LearningRate:
             (``--lr-warmup-at-reload``).
         decay_inv_sqrt: N, and S if it is not N (``--lr-decay-inv-sqrt``).
         decay: the factor of a decay; 0 for none (``--lr-decay``).
-        decay_strategy: when decays happen (``--lr-decay-strategy``). With S the first of `decay_start`
+        decay_strategy: when decays happen (``--lr-decay-strategy``). With S the first of ``decay_start``
             (``--lr-decay-start``): ``epoch`` at the beginning of each epoch from S on; ``batches`` after
-            update S and each `decay_freq` (``--lr-decay-freq``) updates more; ``stalled`` when validation has
-            stalled S times, 2 S times and so on; ``epoch+batches`` and ``epoch+stalled`` at the beginning of
-            each epoch from S on, or once the total of the other has reached the second of `decay_start`.
-        decay_reset_optimizer: after a decay `TrainingState.reset` asks for the optimizer to be reset
+            update S and each ``decay_freq`` (``--lr-decay-freq``) updates more; ``stalled`` when validation
+            has stalled S times, 2 S times and so on; ``epoch+batches`` and ``epoch+stalled`` at the beginning
+            of each epoch from S on, or once the total of the other has reached the second of ``decay_start``.
+        decay_reset_optimizer: after a decay ``TrainingState.reset`` asks for the optimizer to be reset
             (``--lr-decay-reset-optimizer``).
         decay_repeat_warmup: begin the warm-up anew after a decay (``--lr-decay-repeat-warmup``).
 

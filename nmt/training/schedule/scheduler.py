@@ -62,13 +62,13 @@ class Periods(NamedTuple):
 
 
 class Scheduler:
-    """Follows training in a `TrainingState`, as Marian's scheduler does.
+    """Follows training in a ``TrainingState``, as Marian's scheduler does.
 
     Counting and the learning rate need no figure of the device, so that an update can be handed to it while
-    the one before is computed, but no more: `update` returns once all but the update that it counts are done.
-    What is said or saved waits for that one, too, and so tells only of what is done. Costs and norms are
-    summed in their order in float32: the sums do not depend on when they are fetched. The first cost that is
-    not finite is warned of.
+    the one before is computed, but no more: ``update`` returns once all but the update that it counts are
+    done. What is said or saved waits for that one, too, and so tells only of what is done. Costs and norms
+    are summed in their order in float32: the sums do not depend on when they are fetched. The first cost that
+    is not finite is warned of.
 
     Parameters:
         state: where training is; changed in place. If it was read from a file its learning rate stays as it
@@ -159,8 +159,8 @@ class Scheduler:
 
     @property
     def reset_optimizer(self) -> bool:
-        """Whether the optimizer is to forget its statistics now: to be asked after `update`, `new_epoch` and
-        `new_stalled`, and before anything is saved."""
+        """Whether the optimizer is to forget its statistics now: to be asked after ``update``, ``new_epoch``
+        and ``new_stalled``, and before anything is saved."""
         return self.state.reset
 
     def batch_size_multiplier(self) -> float:
@@ -195,7 +195,7 @@ class Scheduler:
     def update(self, result: UpdateResult) -> None:
         """Count an update: totals, the learning rate of the next, a line of the log if one is due.
 
-        Waits until fewer than `IN_FLIGHT` updates are under way. Raises DivergenceError, for this update or
+        Waits until fewer than ``IN_FLIGHT`` updates are under way. Raises DivergenceError, for this update or
         one that was under way.
         """
         state = self.state
@@ -227,7 +227,7 @@ class Scheduler:
         self._settle(len(self._pending))
 
     def _settle(self, count: int) -> None:
-        """Wait for the oldest `count` of the updates that are under way, and fetch their figures."""
+        """Wait for the oldest ``count`` of the updates that are under way, and fetch their figures."""
         state, pending, self._pending = self.state, self._pending[:count], self._pending[count:]
         figures = jax.device_get(
             [(each.result.cost, each.result.labels, each.result.gradient_norm) for each in pending]

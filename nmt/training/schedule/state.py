@@ -78,7 +78,7 @@ class TrainingState:
         }[unit]
 
     def remember(self) -> None:
-        """Keep the totals, so that `entered_new_period_of` compares with them after the update to come."""
+        """Keep the totals, so that ``entered_new_period_of`` compares with them after the update to come."""
         self.prev_labels_total, self.prev_batches = self.labels_total, self.batches
         self.prev_epochs = self.epochs
 

@@ -1,5 +1,5 @@
 """What Marian's models consist of before they learn: run from the repository as
-`PYTHONPATH=. python tests/data/architecture/make_references.py FOLDER`, with `pymarian` on the path.
+``PYTHONPATH=. python tests/data/architecture/make_references.py FOLDER``, with ``pymarian`` on the path.
 
 Each model is trained for one update with the learning rate 0, in a folder of its own in FOLDER.
 """

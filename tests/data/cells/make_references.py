@@ -1,6 +1,6 @@
 """Lets Marian score the models of ``tests/cell_models.py``: the files beside this one.
 
-PYTHONPATH=../../.. python make_references.py      (needs the command `pymarian`; made with 1.12.42)
+PYTHONPATH=../../.. python make_references.py      (needs the command ``pymarian``; made with 1.12.42)
 """
 
 from __future__ import annotations

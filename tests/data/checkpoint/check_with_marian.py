@@ -1,6 +1,6 @@
 """Checks that Marian goes on from our checkpoints as from its own.
 
-    python check_with_marian.py         (needs the command `pymarian`; all were equal with 1.12.42)
+    python check_with_marian.py         (needs the command ``pymarian``; all were equal with 1.12.42)
 
 Each checkpoint beside this file is loaded and saved by us. Marian trains three more updates from the one and
 from the other: costs and norms in its log, and the files that it leaves, are the same, but for the padding

@@ -1,9 +1,9 @@
-"""Lets HuggingFace make checkpoints, and score and translate with ours: for `make_references.sh`.
+"""Lets HuggingFace make checkpoints, and score and translate with ours: for ``make_references.sh``.
 
     python make_checkpoints.py FOLDER        (needs torch, transformers, safetensors)
 
-Random checkpoints go to `hf-*`, as `save_pretrained` writes them; what HuggingFace computes goes to
-`references.json`. FOLDER gets the random checkpoints as Marian's models, with texts and vocabularies for
+Random checkpoints go to ``hf-*``, as ``save_pretrained`` writes them; what HuggingFace computes goes to
+``references.json``. FOLDER gets the random checkpoints as Marian's models, with texts and vocabularies for
 Marian to score. Positions are Marian's in all that is computed, and so is the epsilon of layer norms, but
 in what is called "as it is", where it is PyTorch's.
 """
@@ -68,7 +68,7 @@ def random_checkpoint(name: str) -> MarianMTModel:
 
 
 def use_marian(model: MarianMTModel, epsilon: float) -> None:
-    """Marian's positions, and `epsilon` in layer norms."""
+    """Marian's positions, and ``epsilon`` in layer norms."""
     for side in (model.model.encoder, model.model.decoder):
         table = side.embed_positions.weight
         table.data = torch.tensor(marian_positions(*table.shape))
@@ -79,7 +79,7 @@ def use_marian(model: MarianMTModel, epsilon: float) -> None:
 
 @torch.no_grad()
 def scores(model: MarianMTModel, pairs: Any, words: int) -> list[list[float]]:
-    """Log-probabilities of target words among the first `words` words."""
+    """Log-probabilities of target words among the first ``words`` words."""
     found = []
     for source, target in pairs:
         labels = torch.tensor([target])

@@ -1,9 +1,9 @@
 """Trains the two small models with Marian, lays them out as OPUS-MT and Mozilla do, and translates with each.
 
-    python make_references.py           (needs the command `pymarian`; made with 1.12.42)
+    python make_references.py           (needs the command ``pymarian``; made with 1.12.42)
 
-The texts are number words, as of `nmt.numbers`. What stands in `raw.txt` is normalized by hand in
-`normalized.txt`; Marian gets the latter, split by SentencePiece, with the language token before it.
+The texts are number words, as of ``nmt.numbers``. What stands in ``raw.txt`` is normalized by hand in
+``normalized.txt``; Marian gets the latter, split by SentencePiece, with the language token before it.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def learn_pieces(path: Path, lines: list[str], size: int) -> SentencePieceProces
 
 
 def split(pieces: SentencePieceProcessor, line: str) -> str:
-    """What `preprocess.sh` makes of a normalized line: the token and then the pieces."""
+    """What ``preprocess.sh`` makes of a normalized line: the token and then the pieces."""
     token = TAG.match(line)
     text = line[token.end() :] if token else line
     return " ".join([*([token[0].strip()] if token else []), *pieces.encode(text, out_type=str)])
 
 
 def joined(line: str) -> str:
-    """What `postprocess.sh` makes of Marian's output."""
+    """What ``postprocess.sh`` makes of Marian's output."""
     return line.replace(" ", "").replace("▁", " ").lstrip(" ")
 
 

@@ -1,10 +1,10 @@
 """Checks that Marian translates from the files that we write as from its own.
 
-    python check_with_marian.py [FOLDER]        (needs the command `pymarian`; all were equal with 1.12.42)
+    python check_with_marian.py [FOLDER]        (needs the command ``pymarian``; all were equal with 1.12.42)
 
-Each model is loaded, saved as `.npz` and as `.bin`, and loaded and saved again the other way round; Marian
-prints the same n-best lists and scores of words from all four as from the model itself. FOLDER holds the
-Europarl models, as the tests' `MGRAPH_FIXTURES` does.
+Each model is loaded, saved as ``.npz`` and as ``.bin``, and loaded and saved again the other way round;
+Marian prints the same n-best lists and scores of words from all four as from the model itself. FOLDER holds
+the Europarl models, as the tests' ``MGRAPH_FIXTURES`` does.
 """
 
 from __future__ import annotations

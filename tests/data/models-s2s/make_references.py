@@ -1,6 +1,6 @@
 """Lets Marian train the models of this folder and score their own training lines: the files beside this one.
 
-python make_references.py      (needs the commands `pymarian` and numpy; made with pymarian 1.12.42)
+python make_references.py      (needs the commands ``pymarian`` and numpy; made with pymarian 1.12.42)
 """
 
 from __future__ import annotations

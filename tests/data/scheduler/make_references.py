@@ -1,6 +1,6 @@
 """Lets Marian train a tiny model with each row of options: the files beside this one (see README.md).
 
-python make_references.py [ROW ...]      (needs the commands `pymarian`; made with 1.12.42)
+python make_references.py [ROW ...]      (needs the commands ``pymarian``; made with 1.12.42)
 """
 
 from __future__ import annotations

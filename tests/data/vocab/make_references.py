@@ -1,10 +1,11 @@
-"""Asks Marian how it reads the vocabularies in `cases.txt`; writes `references.json` and two `.spm` files.
+"""Asks Marian how it reads the vocabularies in ``cases.txt``; writes ``references.json`` and two ``.spm``
+files.
 
-    python make_references.py           (needs the command `pymarian`; made with 1.12.42)
+    python make_references.py           (needs the command ``pymarian``; made with 1.12.42)
 
-How Marian reads a word is seen through `score --word-scores`: the model has no weights but an
+How Marian reads a word is seen through ``score --word-scores``: the model has no weights but an
 output bias of -STEP * id, so that the score of a word tells its id. What Marian prints for an id
-is seen through `decode --force-decode`, with pieces as the forced translation. `corpus.txt` holds
+is seen through ``decode --force-decode``, with pieces as the forced translation. ``corpus.txt`` holds
 words that YAML would turn into something else, or that break lines, words or decoders elsewhere.
 Bytes stand in the JSON file as the characters U+0000 to U+00FF.
 """
@@ -56,7 +57,7 @@ def marian(*words: str, text: bytes = b"", cwd: str | None = None) -> subprocess
 
 
 def biased_model(path: Path, dim: int) -> None:
-    """The smallest model, with `dim` target words whose log-probabilities fall by STEP."""
+    """The smallest model, with ``dim`` target words whose log-probabilities fall by STEP."""
     items = {
         name: np.zeros_like(array) for name, array in read_npz(HERE.parent / "items" / "model.npz").items()
     }
@@ -70,7 +71,7 @@ def biased_model(path: Path, dim: int) -> None:
 def with_model(
     command: str, vocab: bytes | Path, ending: str, lines: list[bytes], dim: int, *words: str
 ) -> Any:
-    """Runs `score` or `decode` on `lines` as the target side."""
+    """Runs ``score`` or ``decode`` on ``lines`` as the target side."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         if isinstance(vocab, bytes):
@@ -86,7 +87,7 @@ def with_model(
 
 
 def ids(vocab: bytes | Path, ending: str, lines: list[bytes], dim: int) -> list[list[int]] | None:
-    """The ids of each line, `</s>` included; None if Marian refuses the vocabulary."""
+    """The ids of each line, ``</s>`` included; None if Marian refuses the vocabulary."""
     run = with_model("score", vocab, ending, lines, dim, "--word-scores")
     if run.returncode:
         return None
@@ -97,7 +98,7 @@ def ids(vocab: bytes | Path, ending: str, lines: list[bytes], dim: int) -> list[
 
 
 def texts(vocab: Path, lines: list[bytes], dim: int, *options: str) -> list[bytes]:
-    """What Marian prints for each line, of pieces with `--no-spm-encode`."""
+    """What Marian prints for each line, of pieces with ``--no-spm-encode``."""
     words = ("--force-decode", "--allow-unk", "--allow-special", "-b", "1", "--max-length-factor", "50")
     return with_model("decode", vocab, "spm", lines, dim, *words, *options).stdout.split(b"\n")[:-1]
 
