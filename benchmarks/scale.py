@@ -35,7 +35,7 @@ from nmt.search.beam_search import BeamSearch
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
-from nmt.training.learning.step import Step
+from nmt.training.learning.step import UpdateStep
 from nmt.vocab import Vocab, load_vocab
 from nmt.vocabs.creation import word_vocab
 
@@ -84,7 +84,7 @@ AXES: dict[str, tuple[int, ...]] = {
 def learner(size: Size, placement: Placement = ONE_DEVICE, dim: int = 128) -> Learner:
     """What trains a new model of that size."""
     objective = Objective(create_model(size.model_options(dim), seed=1), LossOptions(0.1))
-    step = Step(Adam(1e-4, clip_norm=1.0))
+    step = UpdateStep(Adam(1e-4, clip_norm=1.0))
     return Learner(objective, step, seed=1, smoothing=1e-4, placement=placement)
 
 

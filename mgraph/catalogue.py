@@ -50,7 +50,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """One operator of the catalogue.
 
     name: as it is called in ``mgraph``, or how Python writes it. call: with its parameters.
@@ -100,7 +100,7 @@ def parts_of(text: str) -> dict[str, str]:
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[CatalogueEntry, ...]:
     """All operators: Python's on nodes, then the functions that ``mgraph`` exports, by module."""
     exported = {
         name: value
@@ -120,7 +120,7 @@ def entries() -> tuple[Entry, ...]:
 
 def _entry(
     name: str, call: str, module: str, function: FunctionType, known: Mapping[FunctionType, str]
-) -> Entry:
+) -> CatalogueEntry:
     nodes: dict[type[Node], None] = {}
     uses: dict[str, None] = {}
     seen, pending = {function}, [function]
@@ -137,7 +137,7 @@ def _entry(
     made = function.__globals__.get(str(function.__annotations__.get("return")))
     if isinstance(made, type) and issubclass(made, Node) and made is not Node:
         nodes[made] = None
-    return Entry(name, call, module, tuple(nodes), tuple(uses), parts_of(function.__doc__ or ""))
+    return CatalogueEntry(name, call, module, tuple(nodes), tuple(uses), parts_of(function.__doc__ or ""))
 
 
 def _values_in(function: FunctionType) -> Iterator[Any]:
@@ -213,7 +213,7 @@ def absent() -> dict[str, str]:
     return {n: marian_header.ABSENT.get(n, "") for n in marian_header.OVERLOADS if n not in found}
 
 
-def besides() -> tuple[Entry, ...]:
+def besides() -> tuple[CatalogueEntry, ...]:
     """The operators that Marian's header has not: from other headers of Marian's, or mgraph's own."""
     return tuple(e for e in entries() if not set(e.marian) & marian_header.OVERLOADS.keys())
 
@@ -268,7 +268,7 @@ def _title(module: str) -> str:
     return _markdown(re.split(r"[.,:;]\s", f"{sys.modules[home].__doc__} ")[0])
 
 
-def _cells(entry: Entry) -> Iterator[str]:
+def _cells(entry: CatalogueEntry) -> Iterator[str]:
     names = _listed(entry.marian) or "none"
     yield f"{names} ({entry.paper})" if entry.paper else names
     yield f"`{entry.call}`"

@@ -19,7 +19,7 @@ from nmt.models import Dropouts, Model, create_model
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
-from nmt.training.learning.step import Step
+from nmt.training.learning.step import UpdateStep
 
 VOCABS = (24, 28)
 LENGTHS = (4, 5)
@@ -54,7 +54,7 @@ def run(options: ModelOptions, placement: Placement, updates: list[list[Training
     model = Model(created.options, created.params, DROPPED)
     objective = Objective(model, LossOptions(0.1, alignment_weight=0.3))
     learner = Learner(
-        objective, Step(Adagrad(0.05, clip_norm=1.0)), seed=7, smoothing=0.2, placement=placement
+        objective, UpdateStep(Adagrad(0.05, clip_norm=1.0)), seed=7, smoothing=0.2, placement=placement
     )
     said = [learner.update(group, learn_rate=0.05, number=i + 1) for i, group in enumerate(updates)]
     memory = learner.memory(updates[0][-1], last_of_several=len(updates[0]) > 1)

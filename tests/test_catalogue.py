@@ -11,7 +11,7 @@ import pytest
 
 import mgraph
 from mgraph import NaryNodeOp, catalogue, marian_header, ops
-from mgraph.catalogue import Entry, entries, parts_of
+from mgraph.catalogue import CatalogueEntry, entries, parts_of
 from mgraph.expression import METHODS
 from nmt.cli import main
 
@@ -20,7 +20,7 @@ SNAPSHOT = Path(__file__).parent / "data" / "marian-header" / "names.txt"
 THE_NODE_ITSELF = {"checkpoint", "debug", "remove_as_root"}
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> CatalogueEntry:
     return next(e for e in entries() if e.name == name)
 
 
@@ -88,9 +88,10 @@ def test_marks_begin_parts() -> None:
         "Differs": "once.",
         "Source": "Gauss 1809; Marian, ``sum`` and ``add``.",
     }
-    made = Entry("total", "total(x)", "reduce", (), (), parts_of(text))
+    made = CatalogueEntry("total", "total(x)", "reduce", (), (), parts_of(text))
     assert made.marian == ("sum", "add") and made.paper == "Gauss 1809" and made.lacks == ()
-    other = Entry("total", "total(x)", "reduce", (), (), {"Source": "no twin in Marian, which has ``sum``."})
+    parts = {"Source": "no twin in Marian, which has ``sum``."}
+    other = CatalogueEntry("total", "total(x)", "reduce", (), (), parts)
     assert other.marian == () and other.paper == "" and other.lacks == ("Shape", "Gradient")
 
 

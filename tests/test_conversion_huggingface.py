@@ -20,8 +20,8 @@ from mgraph.files.safetensors import read_safetensors, write_safetensors
 from nmt import Translator, load_model
 from nmt.cli import main
 from nmt.conversion import (
-    Checkpoint,
     ConversionError,
+    TorchCheckpoint,
     export_huggingface,
     from_huggingface,
     import_huggingface,
@@ -51,9 +51,9 @@ def compare(scores: Sequence[Any], others: Sequence[Sequence[float]], tolerance:
         np.testing.assert_allclose(row, other, rtol=0, atol=tolerance)
 
 
-def checkpoint(name: str) -> Checkpoint:
+def checkpoint(name: str) -> TorchCheckpoint:
     folder = HERE / name
-    return Checkpoint(
+    return TorchCheckpoint(
         json.loads((folder / "config.json").read_text()),
         dict(read_safetensors(folder / "model.safetensors").arrays),
     )

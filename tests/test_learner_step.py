@@ -17,7 +17,7 @@ from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Differentiated
 from nmt.training.learning.quantization import Quantization
 from nmt.training.learning.smoothing import decay_of_update
-from nmt.training.learning.step import DeviceState, Reported, Scalars, Step
+from nmt.training.learning.step import DeviceState, Reported, Scalars, UpdateStep
 
 PARAMS = {"a": np.float32([[1.0, -2.0], [0.5, 3.0]]), "b": np.float32([[0.25, -1.0]])}
 GRADIENTS = {"a": np.float32([[3.0, -4.0], [0.0, 1.0]]), "b": np.float32([[-2.0, 0.5]])}
@@ -25,7 +25,7 @@ NORM = math.sqrt(sum(float((g**2).sum()) for g in GRADIENTS.values()))
 SCALARS = Scalars(rate=0.1, words=5, normalizer=1, decay=0.25, norm_average=0, norm_excess=math.inf)
 
 
-def start(step: Step, scale: float | None = None, average: bool = False) -> DeviceState:
+def start(step: UpdateStep, scale: float | None = None, average: bool = False) -> DeviceState:
     params = {name: jnp.array(value) for name, value in PARAMS.items()}
     return DeviceState(
         params,
@@ -37,7 +37,7 @@ def start(step: Step, scale: float | None = None, average: bool = False) -> Devi
 
 
 def run(
-    step: Step, state: DeviceState, gradients: dict[str, np.ndarray] = GRADIENTS, **scalars: float
+    step: UpdateStep, state: DeviceState, gradients: dict[str, np.ndarray] = GRADIENTS, **scalars: float
 ) -> tuple[DeviceState, Reported]:
     found = Differentiated(gradients, np.float32(7), np.float32(5))
     packed = SCALARS._replace(**scalars).packed()
@@ -59,7 +59,7 @@ def assert_moved(state: DeviceState, factor: float) -> None:
 
 def test_the_norm_is_reported_before_clipping() -> None:
     for limit, factor in ((1.0, 1 / NORM), (10.0, 1.0), (0.0, 1.0)):
-        step = Step(Sgd(0, clip_norm=limit))
+        step = UpdateStep(Sgd(0, clip_norm=limit))
         state, reported = run(step, start(step))
         assert float(reported.gradient_norm) == pytest.approx(NORM / 5)
         assert (float(reported.cost), float(reported.labels)) == (7, 5)
@@ -68,7 +68,7 @@ def test_the_norm_is_reported_before_clipping() -> None:
 
 def test_normalized_gradients() -> None:
     words = Normalization(by_words=True)
-    step = Step(Sgd(0), normalize_gradient=True)
+    step = UpdateStep(Sgd(0), normalize_gradient=True)
     state, reported = run(step, start(step), normalizer=words.divisor(5))
     assert float(reported.gradient_norm) == pytest.approx(NORM / 5)
     assert_moved(state, 1 / 5)
@@ -85,7 +85,7 @@ def test_words_relative_to_their_running_average() -> None:
 
 @pytest.mark.parametrize("logs", [False, True])
 def test_unusual_gradients_get_the_average_norm(logs: bool) -> None:
-    step = Step(Sgd(0), dynamic="log" if logs else "norm")
+    step = UpdateStep(Sgd(0), dynamic="log" if logs else "norm")
     of_word = NORM / 5
     shape = math.log if logs else float
     for average, excess, factor in (
@@ -112,7 +112,7 @@ def test_the_limit_of_the_norm_begins_after_the_window_and_fades_out() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("optimizer", [Adam(0), Adagrad(0)])
 def test_checked_gradients_that_are_not_finite_change_nothing(optimizer: Optimizer, bad: float) -> None:
-    step = Step(optimizer, check_gradient=True)
+    step = UpdateStep(optimizer, check_gradient=True)
     before = start(step, average=True)
     state, reported = run(step, before, with_one(bad))
     jax.tree.map(np.testing.assert_array_equal, state, before)
@@ -122,14 +122,14 @@ def test_checked_gradients_that_are_not_finite_change_nothing(optimizer: Optimiz
 
 
 def test_unchecked_gradients_go_where_they_lead() -> None:
-    step = Step(Sgd(0, clip_norm=1.0))
+    step = UpdateStep(Sgd(0, clip_norm=1.0))
     state, reported = run(step, start(step), with_one(np.nan))
     assert np.isnan(reported.gradient_norm)
     np.testing.assert_array_equal(np.isnan(state.params["b"]), [[True, False]])
 
 
 def test_scaled_costs() -> None:
-    step = Step(Sgd(0), cost_scaling=CostScaling(8, frequency=2, multiplier=4, minimum=2))
+    step = UpdateStep(Sgd(0), cost_scaling=CostScaling(8, frequency=2, multiplier=4, minimum=2))
     scaled = {name: 8 * g for name, g in GRADIENTS.items()}
     state, reported = run(step, start(step, 8), scaled)
     assert float(reported.gradient_norm) == pytest.approx(NORM / 5)
@@ -144,7 +144,7 @@ def test_scaled_costs() -> None:
 
 def test_at_the_least_factor_what_overflows_is_cut() -> None:
     scaling = CostScaling(2, minimum=2)
-    step = Step(Sgd(0), cost_scaling=scaling, largest=100.0)
+    step = UpdateStep(Sgd(0), cost_scaling=scaling, largest=100.0)
     state, _ = run(step, start(step, 2), with_one(np.nan))
     np.testing.assert_allclose(state.params["b"], PARAMS["b"] - 0.1 * np.float32([[0, 0.25]]))
     state, _ = run(step, start(step, 2), with_one(-np.inf))
@@ -155,7 +155,7 @@ def test_at_the_least_factor_what_overflows_is_cut() -> None:
 
 
 def test_averages_and_frozen_parameters() -> None:
-    step = Step(Sgd(0), frozen=frozenset({"b"}))
+    step = UpdateStep(Sgd(0), frozen=frozenset({"b"}))
     state, _ = run(step, start(step, average=True))
     average = state.average or {}
     np.testing.assert_allclose(average["a"], 0.75 * PARAMS["a"] + 0.25 * state.params["a"], rtol=1e-6)
@@ -213,7 +213,7 @@ def test_rows_and_zeros_are_left_alone() -> None:
 
 
 def test_what_rounding_takes_off_is_added_before_the_next() -> None:
-    step = Step(Sgd(0), quantization=Quantization(3))
+    step = UpdateStep(Sgd(0), quantization=Quantization(3))
     state, _ = run(step, start(step))
     exact: Any = PARAMS["a"] - 0.1 * GRADIENTS["a"]
     errors = state.errors or {}

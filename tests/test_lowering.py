@@ -24,7 +24,7 @@ from nmt.model_options import ModelOptions
 from nmt.models import Dropouts, Model, create_model
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
-from nmt.training.learning.step import Step
+from nmt.training.learning.step import UpdateStep
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +99,7 @@ def test_an_update_of_a_bfloat16_transformer(attention_dropout: float, run_here:
         created.options, created.params, Dropouts(transformer=0.1, transformer_attention=attention_dropout)
     )
     objective = Objective(model, LossOptions(0.1), Type.bfloat16)
-    learner = Learner(objective, Step(mgraph.Adam(0.001)), seed=7)
+    learner = Learner(objective, UpdateStep(mgraph.Adam(0.001)), seed=7)
     learner.update([batch(6, 0)], learn_rate=0.001, number=1)
     gradient, update = run_here
     texts = lowered(gradient[0], *gradient[1])

@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.vocab import VocabError, load_vocab
 from nmt.vocabs.piece_sampling import PieceSampler
-from nmt.vocabs.pieces import Kind, ModelType, read_piece_model
+from nmt.vocabs.pieces import PieceKind, SplitterType, read_piece_model
 
 DATA = Path(__file__).parent / "data/vocab"
 WORDS = "she sells seashells on the seashore and these shells that she sells are shells from the sea".split()
@@ -101,7 +101,7 @@ def test_models_that_know_one_way() -> None:
 def test_what_a_model_holds() -> None:
     processor = learnt("bpe", **OPTIONS["user"])
     model = read_piece_model(processor.serialized_model_proto(), "model")
-    assert model.model_type is ModelType.BPE and not model.byte_fallback
+    assert model.model_type is SplitterType.BPE and not model.byte_fallback
     assert [piece.text for piece in model.pieces] == [
         processor.id_to_piece(number) for number in range(len(processor))
     ]
@@ -109,6 +109,10 @@ def test_what_a_model_holds() -> None:
         processor.get_score(number) for number in range(len(processor))
     ]
     kinds = {piece.text: piece.kind for piece in model.pieces}
-    assert (kinds["</s>"], kinds["<unk>"], kinds["<x>"]) == (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
+    assert (kinds["</s>"], kinds["<unk>"], kinds["<x>"]) == (
+        PieceKind.CONTROL,
+        PieceKind.UNKNOWN,
+        PieceKind.USER_DEFINED,
+    )
     with pytest.raises(VocabError, match="model: not a SentencePiece model"):
         read_piece_model(b"\x0a\xff\xff", "model")

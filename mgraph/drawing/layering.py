@@ -22,7 +22,7 @@ class Net:
 
 
 @dataclass
-class Rows:
+class LayeredRows:
     """Items in rows from top to bottom, each row from left to right.
 
     An entry ``i >= 0`` is item ``i``; an entry ``-1 - n`` is a bend, where net ``n`` passes through the row
@@ -41,7 +41,7 @@ def arrange(
     last: Sequence[int] = (),
     entrances: Mapping[int, Sequence[int]] | None = None,
     keep_first: bool = False,
-) -> Rows:
+) -> LayeredRows:
     """Rows for the items ``0 ... count - 1``, with few crossings.
 
     ``first`` and ``last`` have the outer rows to themselves; with ``keep_first`` the first keep their order.
@@ -57,7 +57,7 @@ def arrange(
         rows[0] = list(first)
     segments = _add_bends(rows, nets, down, rank)
     _reduce_crossings(rows, segments, keep_first)
-    return Rows(rows, [(n, t) for n, net in enumerate(nets) for t in net.targets if (n, t) in upward])
+    return LayeredRows(rows, [(n, t) for n, net in enumerate(nets) for t in net.targets if (n, t) in upward])
 
 
 def _upward(count: int, nets: Sequence[Net]) -> set[tuple[int, int]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .layering import Net, Rows
+from .layering import LayeredRows, Net
 
 _SWEEPS = 6
 _THIN = 8.0
@@ -49,7 +49,7 @@ _BEND = Outline()
 
 
 @dataclass
-class Piece:
+class WirePiece:
     """A piece of wire from one row to the next.
 
     It leads at ``x`` from ``top`` down to ``start``, then to ``across`` at ``end``, then down to ``bottom``.
@@ -76,7 +76,7 @@ class Placed:
     middles: list[float]
     """The x of the middle of every item."""
     tops: list[float]
-    pieces: list[list[Piece]]
+    pieces: list[list[WirePiece]]
     """The wire of every net."""
 
 
@@ -115,7 +115,7 @@ class _Link:
 
 
 def place(
-    layout: Rows, nets: Sequence[Net], names: Sequence[str], outlines: Sequence[Outline], title: float
+    layout: LayeredRows, nets: Sequence[Net], names: Sequence[str], outlines: Sequence[Outline], title: float
 ) -> Placed:
     """Coordinates for a box whose items have these outlines; ``names`` are the keys of what the nets lead.
 
@@ -141,7 +141,7 @@ def place(
         source, name = nets[n].source, names[n]
         x, y = middles[source] + outlines[source].outs.get(name, 0.0), tops[source] + outlines[source].height
         across, end = middles[target] + outlines[target].ins.get(name, 0.0), tops[target]
-        pieces[n].append(Piece(x, y, y, across, end, end, rank[source], target))
+        pieces[n].append(WirePiece(x, y, y, across, end, end, rank[source], target))
     return Placed(width, height, middles, tops, pieces)
 
 
@@ -311,7 +311,7 @@ def _center(rows: list[list[_Cell]], title: float) -> float:
 
 
 def _set_rows(
-    layout: Rows, outlines: Sequence[Outline], links: Sequence[_Link], title: float
+    layout: LayeredRows, outlines: Sequence[Outline], links: Sequence[_Link], title: float
 ) -> tuple[list[tuple[float, float]], float]:
     """Top and bottom of every row, and the height of all."""
     widest = [0.0] * len(layout.rows)
@@ -343,9 +343,9 @@ def _top(outline: Outline, top: float, bottom: float) -> float:
 
 def _piece(
     link: _Link, outlines: Sequence[Outline], tops: Sequence[float], bounds: Sequence[tuple[float, float]]
-) -> Piece:
+) -> WirePiece:
     start, (end, bottom) = bounds[link.row][1], bounds[link.row + 1]
     top = tops[link.source] + outlines[link.source].height if link.source >= 0 else start
     bottom = tops[link.target] if link.target >= 0 else bottom
     x, across = link.upper.x + link.leaves, link.lower.x + link.enters
-    return Piece(x, top, start, across, end, bottom, link.row, link.target)
+    return WirePiece(x, top, start, across, end, bottom, link.row, link.target)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from ..node import Node
 from ..tape import Tape
 from .groups import SEPARATOR, Path, group_paths
-from .layering import Net, Rows, arrange
+from .layering import LayeredRows, Net, arrange
 from .nodes import Drawn, drawn_nodes
 
 NODE, BOX, IN, OUT = "node", "box", "in", "out"
@@ -42,7 +42,7 @@ class Box:
     items: list[Item] = field(default_factory=list)
     nets: dict[str, Net] = field(default_factory=dict)
     """By the key of the node whose value they lead."""
-    rows: Rows = field(default_factory=lambda: Rows([], []))
+    rows: LayeredRows = field(default_factory=lambda: LayeredRows([], []))
     kind: int = 0
     """A number that boxes of the same make share; 0 for a box without its like."""
 

@@ -19,7 +19,7 @@ from .faces import (
     tint_of,
 )
 from .nodes import Drawn
-from .placing import Outline, Piece, Placed, place
+from .placing import Outline, Placed, WirePiece, place
 from .scene import BOX, IN, NODE, OUT, Box, Item, Scene
 
 _TIP = 7.0
@@ -149,7 +149,7 @@ def node_outline(form: str, width: float, height: float) -> str:
     return f"M{-w:g} 0H{w:g}V{height:g}H{-w:g}Z"
 
 
-def wire_path(piece: Piece) -> str:
+def wire_path(piece: WirePiece) -> str:
     """A piece of wire: straight down, or a curve that leaves and arrives upright."""
     x, across = f"{piece.x:.1f}", f"{piece.across:.1f}"
     if piece.end < piece.start:
@@ -159,7 +159,7 @@ def wire_path(piece: Piece) -> str:
     return f"M{x} {piece.top:.1f}V{start}C{x} {middle} {across} {middle} {across} {end}V{piece.bottom:.1f}"
 
 
-def _loop_path(piece: Piece) -> str:
+def _loop_path(piece: WirePiece) -> str:
     """A wire upwards: out below, around on the right, in from above."""
     right, x, across = max(piece.x, piece.across) + 60, piece.x, piece.across
     return (
@@ -169,7 +169,7 @@ def _loop_path(piece: Piece) -> str:
     )
 
 
-def _tip_path(piece: Piece) -> str:
+def _tip_path(piece: WirePiece) -> str:
     return f"M{piece.across:.1f} {piece.bottom:.1f}l{-_TIP / 2:g} {-_TIP:g}h{_TIP:g}Z"
 
 

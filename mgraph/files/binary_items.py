@@ -112,7 +112,7 @@ def _kinds(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], gemm_
     ]
 
 
-class Entry(NamedTuple):
+class ItemHeader(NamedTuple):
     """What the header says of an item, and where its data begins."""
 
     name: str
@@ -143,7 +143,7 @@ class BinaryItems:
         """The items by name."""
         return {entry.name: self._array(entry) for entry in self.entries}
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[ItemHeader]:
         count = self._count()
         rows = np.reshape(self._numbers("<u8", 4 * count, "the list of items"), (count, 4)).tolist()
         names: dict[str, None] = {}
@@ -157,7 +157,7 @@ class BinaryItems:
         self._skip(padding, "the padding before the data")
         entries = []
         for name, shape, (_, code, _, size) in zip(names, shapes, rows, strict=True):
-            entries.append(Entry(name, code, shape, size, self._at))
+            entries.append(ItemHeader(name, code, shape, size, self._at))
             self._skip(size, f"the data of {name!r}")
         if self._at != len(self._data):
             raise self.error(f"{len(self._data) - self._at} bytes too many after its last item")
@@ -210,7 +210,7 @@ class BinaryItems:
             )
         self._at = end
 
-    def _array(self, entry: Entry) -> np.ndarray:
+    def _array(self, entry: ItemHeader) -> np.ndarray:
         packing, dtype = PACKINGS.get(entry.code), _DTYPES.get(entry.code)
         if packing is not None:
             needed = packing.size(entry.shape)

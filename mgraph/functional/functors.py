@@ -20,7 +20,7 @@ _COMPARISON, _OR, _AND, _SUM, _PRODUCT, _SIGN, _ATOM = range(7)
 
 
 @dataclass(frozen=True)
-class Function:
+class Formula:
     """What a functor applies to its operands: a formula over arrays, and how it is written."""
 
     name: str
@@ -31,15 +31,15 @@ class Function:
 def function(formula: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for a formula over arrays: given a placeholder or a functor it makes a functor, given arrays
     or numbers only it computes at once."""
-    return _applying(Function(formula.__name__, formula))
+    return _applying(Formula(formula.__name__, formula))
 
 
 def operator(symbol: str, strength: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The same for a formula that is written with an operator of Python's."""
-    return lambda formula: _applying(Function(symbol, formula, strength))
+    return lambda formula: _applying(Formula(symbol, formula, strength))
 
 
-def _applying(what: Function) -> Callable[..., Any]:
+def _applying(what: Formula) -> Callable[..., Any]:
     count = len(inspect.signature(what.formula).parameters)
 
     @functools.wraps(what.formula)
@@ -251,7 +251,7 @@ class Application(Functor):
     """A function applied to functors."""
 
     arity: int
-    function: Function
+    function: Formula
     operands: tuple[Functor, ...]
 
     def evaluate(self, arrays: Sequence[Array]) -> Any:

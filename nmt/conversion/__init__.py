@@ -1,7 +1,7 @@
 """Models from one format to another: Marian's files among themselves, HuggingFace's MarianMT both ways."""
 
-from nmt.conversion.checkpoint import Checkpoint as Checkpoint
 from nmt.conversion.checkpoint import MarianModel as MarianModel
+from nmt.conversion.checkpoint import TorchCheckpoint as TorchCheckpoint
 from nmt.conversion.checkpoint import from_huggingface as from_huggingface
 from nmt.conversion.checkpoint import to_huggingface as to_huggingface
 from nmt.conversion.configuration import ConversionError as ConversionError

@@ -49,7 +49,7 @@ PAD_LOGIT = -1e4
 _SAME_POSITIONS = 3e-3
 
 
-class Checkpoint(NamedTuple):
+class TorchCheckpoint(NamedTuple):
     """``config.json`` as a dictionary, and arrays by the names of ``MarianMTModel.state_dict()``."""
 
     config: dict[str, Any]
@@ -63,7 +63,7 @@ class MarianModel(NamedTuple):
     text: str
 
 
-def to_huggingface(path: Path, *, eos_id: int = 0) -> Checkpoint:
+def to_huggingface(path: Path, *, eos_id: int = 0) -> TorchCheckpoint:
     """The Marian model in the file ``path`` as a checkpoint that ``MarianMTModel`` loads.
 
     ``eos_id`` is the id of ``</s>``. Tables get rows of zeros up to ``<pad>``, the id behind both
@@ -90,7 +90,7 @@ def to_huggingface(path: Path, *, eos_id: int = 0) -> Checkpoint:
     tensors.update(dict.fromkeys(POSITIONS, marian_positions(MAX_POSITIONS, options.dim_emb)))
     for name in _layers(options):
         tensors[name.huggingface] = name.kind.to_huggingface(params[name.marian])
-    return Checkpoint(config, tensors)
+    return TorchCheckpoint(config, tensors)
 
 
 def from_huggingface(

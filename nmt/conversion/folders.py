@@ -16,7 +16,7 @@ from mgraph.files.items import replacing
 from mgraph.files.json_text import read_json
 from mgraph.files.parameter_files import Path, load_parameters, save_parameters
 from mgraph.files.safetensors import read_safetensors, write_safetensors
-from nmt.conversion.checkpoint import Checkpoint, MarianModel, from_huggingface, to_huggingface
+from nmt.conversion.checkpoint import MarianModel, TorchCheckpoint, from_huggingface, to_huggingface
 from nmt.conversion.configuration import MAX_POSITIONS, ConversionError
 from nmt.conversion.model_files import report_unquantized
 from nmt.conversion.names import OUTPUT, SHARED, TABLES
@@ -78,7 +78,7 @@ def _dim_vocabs(model: Path) -> tuple[int, ...]:
     return parse_model_options(text or "{}", os.fspath(model)).dim_vocabs
 
 
-def _stored(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+def _stored(checkpoint: TorchCheckpoint) -> dict[str, np.ndarray]:
     """The arrays that the file keeps: as HuggingFace does, not those that it ties itself."""
     config, tensors = checkpoint
     tied: set[str] = set()

@@ -68,7 +68,7 @@ class Setup:
     marian_exact: bool = False
 
 
-class Part(ABC):
+class ModelPart(ABC):
     """An encoder or a decoder: parameters under ``prefix``, words from the stream number ``stream``."""
 
     def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
@@ -90,7 +90,7 @@ class Part(ABC):
         return Embedding(graph, name, size, options.dim_emb, dropout=self.word_dropout, time_axis=time_axis)
 
 
-class Encoder(Part):
+class EncoderPart(ModelPart):
     """Encodes the sentences of one source stream."""
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Encoder(Part):
         return self.setup.dropouts.src
 
 
-class Decoder(Part):
+class DecoderPart(ModelPart):
     """Predicts target words, over whole sentences or step by step; ``Model`` explains the arguments."""
 
     @property

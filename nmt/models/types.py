@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from nmt.model_options import Value
 from nmt.models.names import AMUN, AS_IN_GRAPHS, NEMATUS, FileNames
-from nmt.models.parts import Decoder, Encoder
+from nmt.models.parts import DecoderPart, EncoderPart
 from nmt.models.s2s import S2SDecoder, S2SEncoder
 from nmt.models.transformer import NewNames, TransformerDecoder, TransformerEncoder
 
@@ -21,8 +21,8 @@ class ModelType:
     names: how files name the parameters.
     """
 
-    encoders: tuple[tuple[type[Encoder], str], ...]
-    decoder: type[Decoder]
+    encoders: tuple[tuple[type[EncoderPart], str], ...]
+    decoder: type[DecoderPart]
     only: Mapping[str, Value] = field(default_factory=dict)
     names: FileNames = AS_IN_GRAPHS
 

@@ -31,7 +31,7 @@ UNUSED = "jax"
 """The derivatives of what is only run: those that are traced fastest."""
 
 
-class Stepper(Protocol):
+class StepFunctions(Protocol):
     """The decoder of a model for fixed shapes, as pure functions."""
 
     def start(self, params: Arrays, encoder_state: Arrays, /) -> Arrays: ...
@@ -71,7 +71,7 @@ class SearchModel(Protocol):
         attention: bool = False,
         candidates: int = 0,
         derivatives: str,
-    ) -> Stepper: ...
+    ) -> StepFunctions: ...
 
 
 @dataclass(frozen=True)

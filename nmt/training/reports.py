@@ -21,7 +21,7 @@ LINE_SECONDS = 10.0
 Figures = Mapping[str, float | int | str]
 
 
-class Report(Protocol):
+class UpdateReport(Protocol):
     """Takes figures as they come."""
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
@@ -146,7 +146,7 @@ class Reports:
 
     def __init__(self, values: Mapping[str, Any], total: int | None, done: int) -> None:
         self._stack = ExitStack()
-        self._reports: list[Report] = []
+        self._reports: list[UpdateReport] = []
         try:
             if values["log_json"]:
                 self._open(JsonLines(values["log_json"]))
@@ -158,7 +158,7 @@ class Reports:
             self._stack.close()
             raise
 
-    def _open(self, report: Report) -> None:
+    def _open(self, report: UpdateReport) -> None:
         self._reports.append(report)
         self._stack.callback(report.close)
 

@@ -45,7 +45,7 @@ class Translated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Output:
+class TranslationOutput:
     """How translations are printed.
 
     vocab: of the target. right_left: whether words come from right to left. n_best, word_scores: what to
@@ -89,7 +89,7 @@ class Evaluation:
         model: Model,
         search: BeamSearch,
         data: ValidationSet,
-        output: Output,
+        output: TranslationOutput,
         save_dev: Callable[[], None],
     ) -> None:
         self.model, self.search, self.data, self.output = model, search, data, output
@@ -110,7 +110,7 @@ class Evaluation:
     def translated(self) -> Iterator[Translated]:
         """The sentences with their translations, in the order of the batches.
 
-        They are logged while they are made, unless ``Output.quiet``.
+        They are logged while they are made, unless ``TranslationOutput.quiet``.
         """
         if self._translated is not None:
             yield from self._translated

@@ -20,7 +20,7 @@ from nmt.training.schedule.state import TrainingState
 from nmt.training.update import Tensors
 from nmt.validation.creation import is_wanted, metrics_of
 from nmt.validation.data import ValidationSet
-from nmt.validation.evaluation import Evaluation, Output
+from nmt.validation.evaluation import Evaluation, TranslationOutput
 from nmt.validation.log import valid_log
 from nmt.validation.metric import Metric, Record
 from nmt.validation.script import ScriptMetric
@@ -49,7 +49,7 @@ class Validation:
         metrics: Sequence[Metric],
         data: ValidationSet,
         *,
-        output: Output | None = None,
+        output: TranslationOutput | None = None,
         early_stopping_on: str = "first",
         reset_stalled: bool = False,
         reset_all: bool = False,
@@ -61,7 +61,7 @@ class Validation:
         if early_stopping_on not in STOPS:
             raise OptionError(f"--early-stopping-on is one of {', '.join(STOPS)}, got {early_stopping_on}")
         self.options, self.vocabs, self.metrics, self.data = options, tuple(vocabs), tuple(metrics), data
-        self.output = output or Output(self.vocabs[-1], options.right_left)
+        self.output = output or TranslationOutput(self.vocabs[-1], options.right_left)
         self.early_stopping_on = early_stopping_on
         self.reset_stalled, self.reset_all, self.keep_best = reset_stalled, reset_all, keep_best
         self.latest: dict[str, float] = {}
@@ -97,7 +97,7 @@ class Validation:
             vocabs,
             metrics,
             data,
-            output=Output(
+            output=TranslationOutput(
                 vocabs[-1],
                 model_options.right_left,
                 values["n_best"],

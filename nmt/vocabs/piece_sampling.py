@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from .base import VocabError
-from .pieces import Kind, ModelType, PieceModel, read_piece_model
+from .pieces import PieceKind, PieceModel, SplitterType, read_piece_model
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -43,7 +43,7 @@ class PieceSampler:
 
     def __init__(self, processor: SentencePieceProcessor, path: str) -> None:
         model = read_piece_model(processor.serialized_model_proto(), path)
-        if model.model_type not in (ModelType.UNIGRAM, ModelType.BPE):
+        if model.model_type not in (SplitterType.UNIGRAM, SplitterType.BPE):
             raise VocabError(
                 f"{path}: --sentencepiece-alphas is for unigram and bpe models, this is a "
                 f"{model.model_type.name.lower()} model"
@@ -55,9 +55,9 @@ class PieceSampler:
         self._by_words = not any(
             SPACE in piece.text[1:]
             for piece in model.pieces
-            if piece.kind in (Kind.NORMAL, Kind.USER_DEFINED)
+            if piece.kind in (PieceKind.NORMAL, PieceKind.USER_DEFINED)
         )
-        splitter = _Unigram if model.model_type is ModelType.UNIGRAM else _Merges
+        splitter = _Unigram if model.model_type is SplitterType.UNIGRAM else _Merges
         self._splitter: _Unigram | _Merges = splitter(model, self._unknown)
 
     def sample(self, line: bytes, alpha: float, seed: int) -> list[Part]:
@@ -91,13 +91,13 @@ class _Unigram:
     """Splits by a model of independent pieces: forward filtering, backward sampling."""
 
     def __init__(self, model: PieceModel, unknown: int) -> None:
-        normal = [piece.score for piece in model.pieces if piece.kind is Kind.NORMAL]
+        normal = [piece.score for piece in model.pieces if piece.kind is PieceKind.NORMAL]
         lowest = min(normal, default=0.0)
         self._pieces: dict[str, tuple[int, float]] = {}
         for number, piece in enumerate(model.pieces):
-            if piece.kind is Kind.NORMAL:
+            if piece.kind is PieceKind.NORMAL:
                 self._pieces[piece.text] = number, piece.score
-            elif piece.kind is Kind.USER_DEFINED:
+            elif piece.kind is PieceKind.USER_DEFINED:
                 self._pieces[piece.text] = number, USER_DEFINED_SCORE
         self._unknown = unknown, lowest - UNKNOWN_PENALTY
         self._longest = max(map(len, self._pieces), default=1)
@@ -139,10 +139,12 @@ class _Merges:
     """Splits by merging neighbours, those with the highest score first; a merge may be left out."""
 
     def __init__(self, model: PieceModel, unknown: int) -> None:
-        kinds = (Kind.NORMAL, Kind.USER_DEFINED, Kind.UNUSED)
+        kinds = (PieceKind.NORMAL, PieceKind.USER_DEFINED, PieceKind.UNUSED)
         self._pieces = {piece.text: (i, piece) for i, piece in enumerate(model.pieces) if piece.kind in kinds}
         self._whole = sorted(
-            (piece.text for piece in model.pieces if piece.kind is Kind.USER_DEFINED), key=len, reverse=True
+            (piece.text for piece in model.pieces if piece.kind is PieceKind.USER_DEFINED),
+            key=len,
+            reverse=True,
         )
         self._unknown = unknown
 
@@ -160,7 +162,7 @@ class _Merges:
             if text in self._pieces:
                 piece = self._pieces[text][1]
                 heapq.heappush(agenda, (-piece.score, left, right, len(text)))
-                if piece.kind is Kind.UNUSED:
+                if piece.kind is PieceKind.UNUSED:
                     made_of[text] = symbols[left], symbols[right]
 
         for left in range(len(symbols) - 1):
@@ -216,5 +218,5 @@ def _byte_ids(model: PieceModel) -> dict[int, int]:
     return {
         int(piece.text[3:5], 16): number
         for number, piece in enumerate(model.pieces)
-        if piece.kind is Kind.BYTE
+        if piece.kind is PieceKind.BYTE
     }

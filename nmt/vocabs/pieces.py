@@ -19,7 +19,7 @@ _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 _MOST_BITS = 63
 
 
-class Kind(IntEnum):
+class PieceKind(IntEnum):
     """Kinds of pieces."""
 
     NORMAL = 1
@@ -30,7 +30,7 @@ class Kind(IntEnum):
     BYTE = 6
 
 
-class ModelType(IntEnum):
+class SplitterType(IntEnum):
     """How a model splits text."""
 
     UNIGRAM = 1
@@ -45,7 +45,7 @@ class Piece:
 
     text: str
     score: float
-    kind: Kind
+    kind: PieceKind
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class PieceModel:
     """
 
     pieces: tuple[Piece, ...]
-    model_type: ModelType
+    model_type: SplitterType
     byte_fallback: bool
 
 
@@ -65,14 +65,14 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
 
     SentencePiece's Python functions do not tell the type of a model, nor which pieces its user defined.
     """
-    pieces, model_type, byte_fallback = [], ModelType.UNIGRAM, False
+    pieces, model_type, byte_fallback = [], SplitterType.UNIGRAM, False
     try:
         for number, value in _fields(data):
             if number == _PIECES:
                 pieces.append(_piece(value))
             elif number == _TRAINER:
                 options = dict(_fields(value))
-                model_type = ModelType(options.get(_MODEL_TYPE, ModelType.UNIGRAM))
+                model_type = SplitterType(options.get(_MODEL_TYPE, SplitterType.UNIGRAM))
                 byte_fallback = bool(options.get(_BYTE_FALLBACK, False))
     except (IndexError, KeyError, ValueError, TypeError, struct.error) as error:
         raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
@@ -107,7 +107,9 @@ def _piece(data: bytes) -> Piece:
     fields = dict(_fields(data))
     score = struct.unpack("<f", fields.get(_SCORE, bytes(4)))[0]
     return Piece(
-        fields.get(_TEXT, b"").decode("utf-8", "replace"), score, Kind(fields.get(_KIND, Kind.NORMAL))
+        fields.get(_TEXT, b"").decode("utf-8", "replace"),
+        score,
+        PieceKind(fields.get(_KIND, PieceKind.NORMAL)),
     )
 
 

@@ -98,13 +98,13 @@ def _flow(text: str, start: int, path: str) -> dict[str, int]:
         while not text.startswith("}", at):
             match = _FLOW_ENTRY.match(text, at)
             if match is None:
-                raise _Unreadable(
+                raise _UnreadableEntry(
                     f'expected "word": id and then a comma or a closing brace, got {text[at : at + 40]!r}'
                 )
             double, single, plain, value, end = match.groups()
             words.setdefault(_word(double, single, plain), _id(value))
             at = _skip(text, match.end()) if end == "," else match.end() - 1
-    except _Unreadable as error:
+    except _UnreadableEntry as error:
         raise VocabError(f"{path}:{_line_number(text, at)}: {error}") from None
     after = _skip(text, at + 1)
     if after < len(text) and not text.startswith("...", after):
@@ -124,7 +124,7 @@ def _line_number(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-class _Unreadable(ValueError):
+class _UnreadableEntry(ValueError):
     """What is wrong with an entry; where it stands is for the caller to say."""
 
 
@@ -165,7 +165,7 @@ class _Block:
                     break
             if self._awaited is not _Awaited.ENTRY:
                 raise self._unexpected("the end of the file")
-        except _Unreadable as error:
+        except _UnreadableEntry as error:
             raise VocabError(f"{self._path}:{number}: {error}") from None
         return words
 
@@ -175,7 +175,7 @@ class _Block:
         if not bare or bare[0] == "#":
             return True
         if len(line) > MAX_LINE:
-            raise _Unreadable(f"a line of {len(line)} characters (at most {MAX_LINE} are read)")
+            raise _UnreadableEntry(f"a line of {len(line)} characters (at most {MAX_LINE} are read)")
         if line[0] == "%" or _is_marker(line, "---") or _is_marker(line, "..."):
             return self._marker(line)
         if self._awaited is _Awaited.ENTRY:
@@ -235,8 +235,8 @@ class _Block:
         self._words.setdefault(self._key, _id(text))
         self._awaited = _Awaited.ENTRY
 
-    def _unexpected(self, line: str) -> _Unreadable:
-        return _Unreadable(f"expected {self._awaited.value}, got {line[:80]!r}")
+    def _unexpected(self, line: str) -> _UnreadableEntry:
+        return _UnreadableEntry(f"expected {self._awaited.value}, got {line[:80]!r}")
 
 
 def _is_marker(line: str, mark: str) -> bool:
@@ -251,11 +251,11 @@ def _word(double: str | None, single: str | None, plain: str | None) -> str:
     word = (plain or "").rstrip(" ")
     spaced = " " in word or "\t" in word
     if (spaced and (word[0] in "&*!" or _COMMENT.search(word))) or word.startswith("!<"):
-        raise _Unreadable(
+        raise _UnreadableEntry(
             f"an anchor, tag, alias or comment before the colon, in {word[:80]!r}; put the word in quotes"
         )
     if ": " in word:
-        raise _Unreadable(f"two colons in {word[:80]!r}; put the word in quotes")
+        raise _UnreadableEntry(f"two colons in {word[:80]!r}; put the word in quotes")
     return word
 
 
@@ -264,13 +264,13 @@ def _unescaped(text: str) -> str:
         high, low, *codes, simple = match.groups()
         if simple is not None:
             if simple not in _SIMPLE_ESCAPES:
-                raise _Unreadable(f'\\{simple} is no escape, in "{text[:80]}"')
+                raise _UnreadableEntry(f'\\{simple} is no escape, in "{text[:80]}"')
             return _SIMPLE_ESCAPES[simple]
         if high is not None:
             return chr(0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00)
         code = int(next(c for c in codes if c is not None), 16)
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise _Unreadable(f'{match[0]} is no Unicode character, in "{text[:80]}"')
+            raise _UnreadableEntry(f'{match[0]} is no Unicode character, in "{text[:80]}"')
         return chr(code)
 
     return _ESCAPE.sub(character, text) if "\\" in text else text
@@ -280,9 +280,9 @@ def _id(text: str) -> int:
     """An id as C++ reads one: decimal, hexadecimal after 0x, octal after 0, in quotes or not."""
     match = _ID.fullmatch(text)
     if match is None:
-        raise _Unreadable(f"expected an id (a number from 0 to {MAX_ID}), got {text[:80]!r}")
+        raise _UnreadableEntry(f"expected an id (a number from 0 to {MAX_ID}), got {text[:80]!r}")
     digits = match[2].lower()
     value = int(digits, 16 if digits.startswith("0x") else 8 if digits[0] == "0" else 10)
     if value > MAX_ID:
-        raise _Unreadable(f"id {value} is over {MAX_ID}")
+        raise _UnreadableEntry(f"id {value} is over {MAX_ID}")
     return value

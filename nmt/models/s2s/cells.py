@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from layers import Cell, StackedCell, find_cell
 from mgraph import ExpressionGraph
-from nmt.models.parts import Part
+from nmt.models.parts import ModelPart
 
 
 def cell(
-    part: Part, graph: ExpressionGraph, option: str, prefix: str, dim_input: int, *, final: bool = False
+    part: ModelPart, graph: ExpressionGraph, option: str, prefix: str, dim_input: int, *, final: bool = False
 ) -> Cell:
     """The cell that ``option`` (``enc-cell`` or ``dec-cell``) names, with ``dim-rnn`` features."""
     options = part.options
@@ -26,7 +26,7 @@ def cell(
 
 
 def deep_cell(
-    part: Part, graph: ExpressionGraph, option: str, prefixes: Sequence[str], dim_input: int
+    part: ModelPart, graph: ExpressionGraph, option: str, prefixes: Sequence[str], dim_input: int
 ) -> StackedCell:
     """Cells one after another of which only the first has an input."""
     first, *rest = prefixes

@@ -25,11 +25,11 @@ from mgraph import (
     transpose,
     weighted_average,
 )
-from nmt.models.parts import Decoded, Decoder, Encoded, Nodes, Step
+from nmt.models.parts import Decoded, DecoderPart, Encoded, Nodes, Step
 from nmt.models.s2s.cells import cell, deep_cell
 
 
-class S2SDecoder(Decoder):
+class S2SDecoder(DecoderPart):
     """Recurrent cells with an attention to each source (Bahdanau et al. 2015, Sennrich et al. 2017).
 
     Parameters: ``{prefix}_ff_state_*`` from the mean contexts to the first state; ``{prefix}_cell1_*``, the

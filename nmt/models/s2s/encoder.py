@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from layers import RNN, choose
 from mgraph import ExpressionGraph, Node, concatenate, reshape, transpose
-from nmt.models.parts import Encoded, Encoder, Source
+from nmt.models.parts import Encoded, EncoderPart, Source
 from nmt.models.s2s.cells import deep_cell
 
 
-class S2SEncoder(Encoder):
+class S2SEncoder(EncoderPart):
     """Recurrent cells over the source in both directions (Bahdanau et al. 2015).
 
     Parameters: ``{prefix}_bi_*`` forward, ``{prefix}_bi_r_*`` backward, ``{prefix}_bi_l2_cell1_*`` and so on

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from layers import Context, DecoderLayer, UnsupportedOptionError, log_mask
 from mgraph import ArgumentError, ExpressionGraph, Node, inits, le, narrow, reshape, shift
-from nmt.models.parts import Decoded, Decoder, Encoded, Nodes, Setup, Step
+from nmt.models.parts import Decoded, DecoderPart, Encoded, Nodes, Setup, Step
 from nmt.models.transformer.config import decoder_config, layer_numbers
 from nmt.models.transformer.stack import Stack
 
 
-class TransformerDecoder(Decoder):
+class TransformerDecoder(DecoderPart):
     """Layers of autoregression, attention to each source, and feed-forward (Vaswani et al. 2017).
 
     Parameters: ``{prefix}_l1_self_*`` (``{prefix}_l1_aan_*``, ``{prefix}_l1_rnn_*``),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from layers import EncoderLayer, log_mask
 from mgraph import ExpressionGraph, reshape
-from nmt.models.parts import Encoded, Encoder, Setup, Source
+from nmt.models.parts import Encoded, EncoderPart, Setup, Source
 from nmt.models.transformer.config import encoder_config
 from nmt.models.transformer.stack import Stack
 
 
-class TransformerEncoder(Encoder):
+class TransformerEncoder(EncoderPart):
     """Layers of self-attention and feed-forward (Vaswani et al. 2017).
 
     Parameters: ``{prefix}_l1_self_*``, ``{prefix}_l1_ffn_*``, ... and embeddings.

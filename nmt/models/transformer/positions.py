@@ -7,14 +7,14 @@ import math
 from layers import NoPositionEmbedding, PositionEmbedding, Positions, TrainedPositionEmbedding
 from mgraph import ExpressionGraph
 from nmt.model_options import ModelOptions
-from nmt.models.parts import Part
+from nmt.models.parts import ModelPart
 from nmt.models.transformer.new import is_new
 
 MAX_LENGTH = 50
 """The default of Marian's option ``max-length`` in training, which is the size of a new table."""
 
 
-def positions(graph: ExpressionGraph, part: Part) -> Positions:
+def positions(graph: ExpressionGraph, part: ModelPart) -> Positions:
     """Positions by sinusoids, by a table, or none, as the options of the model say.
 
     The type ``transformer`` reads ``transformer-train-positions``, which no option of Marian's command line

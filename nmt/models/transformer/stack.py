@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from layers import PostProcess, PreProcess, TransformerConfig
 from mgraph import ExpressionGraph
-from nmt.models.parts import Part
+from nmt.models.parts import ModelPart
 from nmt.models.transformer.positions import positions
 
 
 class Stack:
     """Embeddings with positions, what comes before the first of ``depth`` layers and after the last."""
 
-    def __init__(self, graph: ExpressionGraph, part: Part, config: TransformerConfig, depth: int) -> None:
+    def __init__(
+        self, graph: ExpressionGraph, part: ModelPart, config: TransformerConfig, depth: int
+    ) -> None:
         options = part.options
         self.positions = positions(graph, part)
         self.bottom = PreProcess(

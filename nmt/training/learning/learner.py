@@ -22,7 +22,7 @@ from nmt.training.learning.objective import Arrays, Differentiated, Objective, s
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.learning.settings import normalization_of, objective_of, step_of
 from nmt.training.learning.smoothing import decay_of_update
-from nmt.training.learning.step import DeviceState, Scalars, Step
+from nmt.training.learning.step import DeviceState, Scalars, UpdateStep
 from nmt.training.update import LearnerState, Tensors, UpdateResult
 
 
@@ -44,7 +44,7 @@ class Learner:
     def __init__(
         self,
         objective: Objective,
-        step: Step,
+        step: UpdateStep,
         *,
         seed: int,
         smoothing: float = 0.0,
@@ -247,7 +247,7 @@ class BatchGradientPlan(Plan):
 class LearnerUpdatePlan(Plan):
     """Everything that changes, updated by a gradient."""
 
-    step: Step
+    step: UpdateStep
     placement: Placement
     smoothed: bool
     specs: tuple[tuple[str, tuple[int, ...]], ...]

@@ -18,7 +18,7 @@ from nmt.training.learning.cost_scaling import CostScaling
 from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.quantization import Quantization
-from nmt.training.learning.step import Step
+from nmt.training.learning.step import UpdateStep
 
 OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
 """By the value of ``optimizer``."""
@@ -106,10 +106,10 @@ def precision_of(types: tuple[str, ...]) -> Type:
     return choose("precision", compute, PRECISIONS)
 
 
-def step_of(values: Mapping[str, Any], objective: Objective) -> Step:
+def step_of(values: Mapping[str, Any], objective: Objective) -> UpdateStep:
     """What is done with the gradient."""
     dynamic = values["dynamic_gradient_scaling"]
-    return Step(
+    return UpdateStep(
         optimizer_of(values),
         normalize_gradient=values["normalize_gradient"],
         check_gradient=values["check_gradient_nan"],

@@ -62,7 +62,7 @@ class Reported(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class UpdateStep:
     """From gradients to new parameters.
 
     optimizer: which moves them, and clips. normalize_gradient: whether the reported norm is one per word
