@@ -13,6 +13,8 @@ from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, ShapeError,
 from nmt.data.samples import LineEncoder, load_vocabs
 from nmt.scoring import score
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 KEEPING = ("gru", "gru-nematus", "mgru")
 """Cells that keep the old state where the mask is 0; all but ``lstm`` and ``mlstm`` erase it."""
 

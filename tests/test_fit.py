@@ -114,6 +114,7 @@ assert fitting(learner, values | {"mini_batch_fit": False}) is None
 """
 
 
+@pytest.mark.slow
 def test_compiled_programs_take_no_more_than_the_workspace() -> None:
     environment = os.environ | {"XLA_FLAGS": QUICK, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(

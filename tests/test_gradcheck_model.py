@@ -97,6 +97,7 @@ def test_models_of_europarl(fixtures: Path, name: str) -> None:
     assert report.worst("float32").float32 < 2e-6
 
 
+@pytest.mark.slow
 def test_a_small_recurrent_model() -> None:
     assert check_model_gradients(varied(S2S), PAIRS, label_smoothing=0.1).ok
 

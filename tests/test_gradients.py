@@ -8,6 +8,7 @@ from mgraph import NaryNodeOp
 from mgraph.gradcheck.survey import check_operator, own_operators
 
 
+@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("operator", own_operators(), ids=lambda c: c.__name__)
 def test_gradient(operator: type[NaryNodeOp]) -> None:
     row = check_operator(operator)

@@ -512,6 +512,7 @@ def test_debug_prints_value_and_gradient_in_marians_layout(capfd) -> None:
     assert "[[   2.58385324 ]]" in text
 
 
+@pytest.mark.slow
 def test_two_thousand_nodes_build_and_run_with_one_compile() -> None:
     def chain(graph: ExpressionGraph) -> mgraph.Node:
         graph.clear()

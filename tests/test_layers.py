@@ -465,6 +465,7 @@ def test_nothing_drops_in_inference() -> None:
     assert layers.GRU(graph, "c", 4, 5, dropout=0.5).input_mask is None
 
 
+@pytest.mark.slow
 def test_gradients_of_a_conditional_gru_over_time() -> None:
     graph = ExpressionGraph()
     context = graph.param("context", (2, 3, 4), inits.normal())
@@ -480,6 +481,7 @@ def test_gradients_of_a_conditional_gru_over_time() -> None:
     assert len(report.checks) == 18
 
 
+@pytest.mark.slow
 def test_gradients_of_a_decoder_layer_of_the_transformer() -> None:
     graph = ExpressionGraph()
     config = layers.TransformerConfig(4, heads=2, dim_ffn=3, preprocess="n", postprocess="ha")

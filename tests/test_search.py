@@ -304,7 +304,7 @@ def test_an_empty_source_ends_at_once_with_score_0():
         assert hypothesis.finished
 
 
-@pytest.mark.parametrize("normalize", [0.0, 0.6])
+@pytest.mark.parametrize("normalize", [pytest.param(0.0, marks=pytest.mark.slow), 0.6])
 def test_long_sentences_go_on_while_the_others_are_done(normalize):
     """There are several stages; each has fewer sentences or larger caches than the one before."""
     model = ToyModel(11, 11, eos=-5.0)
