@@ -68,6 +68,7 @@ class Optimizer(ABC):
         wide = any(node.value_type.is_wide for node in nodes.values())
         specs = tuple((name, node.spec) for name, node in nodes.items())
         plan = OptimizerUpdatePlan(type(self), self.hyperparameters(), specs, transformation)
+        update = compiled(plan, device=graph.device, wide=wide)
         with jax.enable_x64(wide):
             if self._state is None:
                 # A copy: each update gives the buffers of the state to the next one.
@@ -80,7 +81,6 @@ class Optimizer(ABC):
                     "call reset() to start with fresh moments"
                 )
             rate = jnp.asarray(self.learn_rate, jnp.float64 if wide else jnp.float32)
-        update = compiled(plan, device=graph.device, wide=wide)
         updated, self._state, norm = update(params, gradients, self._state, rate)
         for name, value in updated.items():
             nodes[name].set_value(value)
