@@ -94,12 +94,12 @@ from nmt.training.learning.fit import blank, fitting
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import SharedPlacement
-from nmt.training.learning.step import Step
+from nmt.training.learning.step import UpdateStep
 
 two = devices.start_all(1, cpu_devices=2)
 options = ModelOptions(type="s2s", dim_vocabs=(50, 50), dim_emb=8, dim_rnn=12, dec_cell_base_depth=1)
 objective = Objective(create_model(options, seed=1), LossOptions(0.1))
-learner = Learner(objective, Step(Sgd(0.1)), seed=1, placement=SharedPlacement(two))
+learner = Learner(objective, UpdateStep(Sgd(0.1)), seed=1, placement=SharedPlacement(two))
 values = {
     "mini_batch_fit": True, "mini_batch_fit_step": 8, "workspace": 4, "optimizer_delay": 1.0,
     "mini_batch_warmup": "0", "data_weighting": "", "guided_alignment": "none", "max_length": 16,
