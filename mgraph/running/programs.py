@@ -104,10 +104,10 @@ class _Tally:
 
 
 class _Compilations(NamedTuple):
-    """What JAX has compiled in a thread, and how many of these it read from its cache in a folder."""
+    """What JAX has compiled in a thread; another object after each compilation."""
 
-    number: int = 0
     reads: int = 0
+    """How many of the programs it read from its cache in a folder."""
     seconds: float = 0.0
 
 
@@ -124,14 +124,14 @@ _NOT_TRACED = get_opaque_trace_state()
 
 def _note(event: str, duration_secs: float, **_: Any) -> None:
     if event.endswith("/backend_compile_duration"):
-        number, reads, seconds = _THREAD.compilations
-        _THREAD.compilations = _Compilations(number + 1, reads, seconds + duration_secs)
+        reads, seconds = _THREAD.compilations
+        _THREAD.compilations = _Compilations(reads, seconds + duration_secs)
 
 
 def _note_read(event: str, **_: Any) -> None:
     if event == "/jax/compilation_cache/cache_hits":
-        number, reads, seconds = _THREAD.compilations
-        _THREAD.compilations = _Compilations(number, reads + 1, seconds)
+        reads, seconds = _THREAD.compilations
+        _THREAD.compilations = _Compilations(reads + 1, seconds)
 
 
 jax.monitoring.register_event_duration_secs_listener(_note)
