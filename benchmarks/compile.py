@@ -20,8 +20,8 @@ from typing import Any
 from benchmarks.measuring import Finished, Table, finished, positive, print_machine
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
 from mgraph import compile_stats
-from nmt import devices
-from nmt.options import TRAIN
+from nmt.runtime import devices
+from nmt.settings import TRAIN
 from nmt.training.learning.fit import blank
 from nmt.training.learning.learner import Learner
 from nmt.training.setup import load_or_create_vocabs, new_model

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Table, positive, print_machine
-from nmt.corpus import Corpus
-from nmt.options.training import TRAIN
-from nmt.vocab import Vocab, load_vocab
-from nmt.vocabs.creation import word_vocab
+from nmt.settings.training import TRAIN
+from nmt.text.corpus import Corpus
+from nmt.text.vocab import Vocab, load_vocab
+from nmt.text.vocabs.creation import word_vocab
 
 WORDS = 20_000
 SMALL = 3_000

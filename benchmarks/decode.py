@@ -40,8 +40,8 @@ from benchmarks.peers.programs import Programs, add_programs, add_threads, find_
 from benchmarks.peers.pymarian_decoding import PymarianDecoder
 from benchmarks.training.models import MODELS, NO_CACHE, command_line
 from benchmarks.training.text import write_text
-from nmt.models.saving import save_model
-from nmt.options import TRAIN
+from nmt.files.saving import save_model
+from nmt.settings import TRAIN
 from nmt.training.setup import load_or_create_vocabs, new_model
 
 OURS, MARIAN, CTRANSLATE2 = "mgraph", "pymarian", "CTranslate2"

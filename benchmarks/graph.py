@@ -23,9 +23,10 @@ import layers
 import mgraph
 from benchmarks.measuring import Table, alternate, positive, print_machine
 from mgraph import ExpressionGraph, Node, inits
-from nmt import devices
-from nmt.model_options import parse_model_options
-from nmt.models import Source, create_model
+from nmt.files import create_model
+from nmt.models import Source
+from nmt.runtime import devices
+from nmt.settings.model_options import parse_model_options
 
 BATCH, DIM, WEIGHTS = 32, 64, 8
 US, MS = 1e6, 1e3

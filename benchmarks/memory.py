@@ -26,8 +26,8 @@ from benchmarks.measuring import Child, Table, finished, positive, print_machine
 from benchmarks.peers import ctranslate2_decoding, pymarian_training
 from benchmarks.peers.programs import Programs, add_programs, find_programs
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
-from nmt.models.saving import save_model
-from nmt.options import TRAIN
+from nmt.files.saving import save_model
+from nmt.settings import TRAIN
 from nmt.training.setup import load_or_create_vocabs, new_model
 
 MIB = 1 << 20

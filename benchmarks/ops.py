@@ -18,7 +18,7 @@ from benchmarks.measuring import Samples, Table, alternate, positive, print_mach
 from benchmarks.operators import elementwise, reductions, shapes
 from benchmarks.operators.twin import Pair, Twin, backward, forward
 from mgraph import catalogue
-from nmt import devices
+from nmt.runtime import devices
 
 TWINS = [*elementwise.TWINS, *shapes.TWINS, *reductions.TWINS]
 COMPUTE_NOTHING = ("callback", "checkpoint", "choose", "constant_like", "debug", "get", "remove_as_root")

@@ -26,18 +26,18 @@ import numpy as np
 
 from benchmarks.measuring import Table, alternate, positive, print_machine
 from mgraph import Adam
-from nmt import devices
-from nmt.corpus import TrainingBatch
-from nmt.loss import LossOptions
-from nmt.model_options import ModelOptions
-from nmt.models import create_model
+from nmt.files import create_model
+from nmt.runtime import devices
 from nmt.search.beam_search import BeamSearch
+from nmt.settings.model_options import ModelOptions
+from nmt.text.corpus import TrainingBatch
+from nmt.text.vocab import Vocab, load_vocab
+from nmt.text.vocabs.creation import word_vocab
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
 from nmt.training.learning.step import UpdateStep
-from nmt.vocab import Vocab, load_vocab
-from nmt.vocabs.creation import word_vocab
+from nmt.training.loss import LossOptions
 
 MIB = 1 << 20
 MS = 1e3

@@ -11,7 +11,7 @@ import mgraph
 from mgraph import ExpressionGraph, inits
 from mgraph.bridges import export_onnx, from_jax, import_onnx
 from nmt import Translator, numbers
-from nmt.export import OnnxModel, export_model
+from nmt.files.export import OnnxModel, export_model
 
 
 def network(p, x):

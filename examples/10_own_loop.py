@@ -10,10 +10,11 @@ import optax
 
 from mgraph import ExpressionGraph
 from nmt import load_vocab, numbers
-from nmt.loss import LossOptions, Target, training_loss
-from nmt.model_options import ModelOptions
-from nmt.models import Source, create_model
+from nmt.files import create_model
+from nmt.models import Source
 from nmt.numbers import corpus
+from nmt.settings.model_options import ModelOptions
+from nmt.training.loss import LossOptions, Target, training_loss
 
 ROWS, LENGTH, UPDATES = 64, 16, 150
 vocab = load_vocab(str(numbers.model_dir() / "vocab.spm"))

@@ -9,26 +9,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.models import load_model as load_model
-    from nmt.options import OptionError as OptionError
-    from nmt.scorer import Score as Score
-    from nmt.scorer import Scorer as Scorer
+    from nmt.files import load_model as load_model
     from nmt.search.hypothesis import Hypothesis as Hypothesis
-    from nmt.trainer import Trainer as Trainer
-    from nmt.translation import Translation as Translation
-    from nmt.translator import Translator as Translator
-    from nmt.vocab import load_vocab as load_vocab
+    from nmt.search.scorer import Score as Score
+    from nmt.search.scorer import Scorer as Scorer
+    from nmt.search.translation import Translation as Translation
+    from nmt.search.translator import Translator as Translator
+    from nmt.settings import OptionError as OptionError
+    from nmt.text.vocab import load_vocab as load_vocab
+    from nmt.training.trainer import Trainer as Trainer
 
 HOMES = {
     "Hypothesis": "nmt.search.hypothesis",
-    "OptionError": "nmt.options",
-    "Score": "nmt.scorer",
-    "Scorer": "nmt.scorer",
-    "Trainer": "nmt.trainer",
-    "Translation": "nmt.translation",
-    "Translator": "nmt.translator",
-    "load_model": "nmt.models",
-    "load_vocab": "nmt.vocab",
+    "OptionError": "nmt.settings",
+    "Score": "nmt.search.scorer",
+    "Scorer": "nmt.search.scorer",
+    "Trainer": "nmt.training.trainer",
+    "Translation": "nmt.search.translation",
+    "Translator": "nmt.search.translator",
+    "load_model": "nmt.files",
+    "load_vocab": "nmt.text.vocab",
 }
 __all__ = sorted(HOMES)
 

@@ -11,15 +11,9 @@ import pytest
 from hypothesis import settings
 
 import mgraph
+from tests.helpers.quick import QUICK
 
 os.environ.setdefault("MGRAPH_COMPILATION_CACHE", "none")  # tests leave nothing outside their folders
-
-QUICK = """
-assignment bridges_jax checkpointing cli dynamic element_types engine_edges expression finite function fusion
-golden gradcheck graph house inits layers learner matrix numbers operators optimizers plain_jax platforms
-programs scan scorer search_marian session traces translator translator_marian
-""".split()
-"""Files of which all but the slow tests are quick ones: what a version of Python or JAX can break."""
 
 settings.register_profile("mgraph", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("mgraph")

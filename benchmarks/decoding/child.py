@@ -61,7 +61,9 @@ class Translating:
 
 
 def main() -> None:
-    logging.getLogger("nmt.devices").setLevel(logging.ERROR)  # each translator would limit the threads anew
+    logging.getLogger("nmt.runtime.devices").setLevel(
+        logging.ERROR
+    )  # each translator would limit the threads anew
     translating = Translating(**json.loads(sys.argv[1]))
     answering({name: getattr(translating, name) for name in ("decode", "latency")})
 

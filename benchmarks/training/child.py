@@ -22,9 +22,9 @@ import jax
 from benchmarks.measuring import answering
 from benchmarks.measuring.launcher import UNIT
 from benchmarks.peers.plain_jax import adam
-from nmt import compilation_cache, devices
-from nmt.corpus import TrainingBatch
-from nmt.options import TRAIN
+from nmt.runtime import compilation_cache, devices
+from nmt.settings import TRAIN
+from nmt.text.corpus import TrainingBatch
 from nmt.training.session import Session
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from nmt.vocabs.creation import word_vocab
+from nmt.text.vocabs.creation import word_vocab
 
 PAIRS = 3_000
 WORDS = 2_000

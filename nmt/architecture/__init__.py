@@ -10,8 +10,6 @@ from __future__ import annotations
 from .checking import check_parameters as check_parameters
 from .checking import completed as completed
 from .creation import initial_values as initial_values
-from .options import OPTIONS as OPTIONS
-from .options import check_values as check_values
 from .table import Parameter as Parameter
 from .table import parameters as parameters
 from .types import TYPES as TYPES

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mgraph import ParameterError
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 
 from .hints import explanations, told_sizes, with_sizes
 from .scope import TRAINING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mgraph import ExpressionGraph
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 
 from .table import parameters
 

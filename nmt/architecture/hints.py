@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 
 from .notation import Each, Part, Row
 from .scope import TRAINING, Scope, joined

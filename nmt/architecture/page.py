@@ -5,11 +5,11 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator
 
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
+from nmt.settings.model_values import OPTIONS
 
 from .conditions import Condition
 from .notation import Block, Either, Part, Row
-from .options import OPTIONS
 from .scope import Scope, Size
 from .types import TYPES
 

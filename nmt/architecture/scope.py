@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 
 Size = int | str
 """A number, or a product of numbers, names, and elements of lists of names: ``2 * dim-rnn``."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from layers import UnsupportedOptionError, choose
 from mgraph import ParameterError
 from mgraph.inits import Initializer
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 
 from .conditions import Condition
 from .notation import Init, Part, Row

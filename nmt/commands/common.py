@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 from mgraph import CompileStats, __version__, compile_stats
-from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT
-from nmt.options import Command, Option, OptionError
-from nmt.options.about import about
-from nmt.options.config import notices
-from nmt.options.help import help_text
+from nmt.settings import Command, Option, OptionError
+from nmt.settings.about import about
+from nmt.settings.config import notices
+from nmt.settings.help import help_text
+from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 logger = logging.getLogger("nmt")
 
@@ -33,7 +33,7 @@ def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
 
 def started(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
     """Start the device, and give back the options that are left for the Python class."""
-    from nmt import devices
+    from nmt.runtime import devices
 
     devices.start(values["cpu_threads"], values["devices"])
     left = command.python_options().keys() - {"cpu_threads", "devices"}

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nmt.commands.common import asks_for_help, greet
-from nmt.log import logging_as
-from nmt.options import (
+from nmt.runtime.log import logging_as
+from nmt.settings import (
     Command,
     Option,
     OptionError,
@@ -18,8 +18,8 @@ from nmt.options import (
     require_readable,
     require_writable,
 )
-from nmt.options.config import parse
-from nmt.options.shared import LOGGING
+from nmt.settings.config import parse
+from nmt.settings.shared import LOGGING
 
 logger = logging.getLogger(__name__)
 
@@ -123,21 +123,21 @@ def _check(values: Mapping[str, Any]) -> None:
 
 
 def _convert_model(values: Mapping[str, Any]) -> None:
-    from nmt import conversion
+    from nmt.files import huggingface
 
     source, target, gemm_type = values["from"], values["to"], values["gemm_type"]
     logger.info("Outputting %s, precision: %s", target, gemm_type)
     if values["export_as"] == HUGGINGFACE:
-        conversion.export_huggingface(source, target, values["vocabs"])
+        huggingface.export_huggingface(source, target, values["vocabs"])
     elif os.path.isdir(source):
-        conversion.import_huggingface(source, target, gemm_type=gemm_type, zero_start=values["zero_start"])
+        huggingface.import_huggingface(source, target, gemm_type=gemm_type, zero_start=values["zero_start"])
     else:
-        conversion.convert_model(source, target, gemm_type=gemm_type)
+        huggingface.convert_model(source, target, gemm_type=gemm_type)
 
 
 def _convert_shortlist(values: Mapping[str, Any]) -> None:
     from nmt.search.shortlist import convert_shortlist
-    from nmt.vocab import load_vocab
+    from nmt.text.vocab import load_vocab
 
     source, target = (load_vocab(path) for path in values["vocabs"])
     convert_shortlist(values["shortlist"], source, target, values["dump_shortlist"])

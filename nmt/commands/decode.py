@@ -9,10 +9,10 @@ from contextlib import ExitStack
 
 from mgraph import compile_stats
 from nmt.commands.common import asks_for_help, greet, report_programs, require_distinct, started, write
-from nmt.data.lines import open_input, open_output
-from nmt.log import logging_as
-from nmt.options import DECODE, require_files, require_readable, require_writable
-from nmt.options.config import parse
+from nmt.runtime.log import logging_as
+from nmt.settings import DECODE, require_files, require_readable, require_writable
+from nmt.settings.config import parse
+from nmt.text.lines import open_input, open_output
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def run(argv: Sequence[str]) -> int | None:
     require_writable("--output", values["output"])
     with logging_as(values), ExitStack() as files:
         greet(DECODE, argv, values)
-        from nmt.translator import Translator, check_decoding
+        from nmt.search.translator import Translator, check_decoding
 
         check_decoding(values)
         began, programs = time.perf_counter(), compile_stats()

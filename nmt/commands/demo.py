@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmt.commands.common import asks_for_help
-from nmt.options import Command, Option
-from nmt.options.config import parse
+from nmt.settings import Command, Option
+from nmt.settings.config import parse
 
 COMMAND = Command(
     "demo",
@@ -20,6 +20,6 @@ def run(argv: Sequence[str]) -> int | None:
     if asks_for_help(COMMAND, argv):
         return None
     values = parse(COMMAND, argv)
-    from nmt import demo
+    from nmt.numbers import demo
 
     return None if demo.run(values["sentences"]) else 1

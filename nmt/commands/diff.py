@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nmt.commands.common import asks_for_help
-from nmt.options import Command, Option, OptionError, require_readable
-from nmt.options.config import parse
+from nmt.settings import Command, Option, OptionError, require_readable
+from nmt.settings.config import parse
 
 COMMAND = Command(
     "diff",

@@ -11,8 +11,8 @@ from jax.errors import JaxRuntimeError
 
 from mgraph import MGraphError, __version__
 from nmt.commands import NAMES
-from nmt.data.lines import silence_standard_output
-from nmt.options import OptionError, nearest
+from nmt.settings import OptionError, nearest
+from nmt.text.lines import silence_standard_output
 
 USAGE_ERROR = 2
 RUN_TIME_ERROR = 1

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 
 from nmt.commands.common import asks_for_help, greet
-from nmt.log import logging_as
-from nmt.options import Command, Option, require_folder, require_readable
-from nmt.options.config import parse
-from nmt.options.shared import LOGGING
+from nmt.runtime.log import logging_as
+from nmt.settings import Command, Option, require_folder, require_readable
+from nmt.settings.config import parse
+from nmt.settings.shared import LOGGING
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +38,8 @@ def run(argv: Sequence[str]) -> int | None:
     require_folder("--to", values["to"])
     with logging_as(values):
         greet(COMMAND, argv, values)
-        from nmt.export import DECODER, ENCODER, check_export, export_model
-        from nmt.models import load_model
+        from nmt.files import load_model
+        from nmt.files.export import DECODER, ENCODER, check_export, export_model
 
         check_export(values["to"], values["beam_size"], values["opset"])
         export_model(

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from nmt.commands.common import JSON, asks_for_help, greet, require_distinct
-from nmt.data.lines import STANDARD_OUTPUT, open_input
-from nmt.log import logging_as
-from nmt.options import Command, Option, OptionError, require_files, require_readable, require_readable_files
-from nmt.options.config import parse
-from nmt.options.shared import DEVICES, LOGGING
+from nmt.runtime.log import logging_as
+from nmt.settings import Command, Option, OptionError, require_files, require_readable, require_readable_files
+from nmt.settings.config import parse
+from nmt.settings.shared import DEVICES, LOGGING
+from nmt.text.lines import STANDARD_OUTPUT, open_input
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int | None:
     of_model = bool(values["model"])
     _check_combination(values, of_model)
     with logging_as(values):
-        from nmt import devices
+        from nmt.runtime import devices
 
         greet(COMMAND, argv, values)
         names = () if of_model else _operators(values)
@@ -142,9 +142,9 @@ def _operator_gradients(values: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _model_gradients(values: Mapping[str, Any]) -> Any:
-    from nmt.data.samples import LineEncoder, load_vocabs
-    from nmt.gradients import check_model_gradients, read_samples
-    from nmt.models import load_model
+    from nmt.files import load_model
+    from nmt.text.samples import LineEncoder, load_vocabs
+    from nmt.training.gradients import check_model_gradients, read_samples
 
     model = load_model(values["model"])
     vocabs = load_vocabs(values["vocabs"], model.dim_vocabs, owner=values["model"])

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from nmt.commands.common import JSON, asks_for_help
-from nmt.options import Command
-from nmt.options.config import parse
+from nmt.settings import Command
+from nmt.settings.config import parse
 
 COMMAND = Command(
     "operators",

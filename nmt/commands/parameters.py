@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nmt.commands.common import JSON, asks_for_help
-from nmt.options import Command, Option, OptionError
-from nmt.options.config import parse
+from nmt.settings import Command, Option, OptionError
+from nmt.settings.config import parse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int | None:
         print(markdown(), end="")
         return None
     from nmt.architecture import parameters
-    from nmt.models.loading import read_parameters
+    from nmt.files.loading import read_parameters
 
     options, params = read_parameters(values["model"])
     rows = _rows(params, parameters(options, params))

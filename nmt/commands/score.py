@@ -9,10 +9,10 @@ from contextlib import ExitStack
 
 from mgraph import compile_stats
 from nmt.commands.common import asks_for_help, greet, report_programs, require_distinct, started, write
-from nmt.data.lines import open_input, open_output
-from nmt.log import logging_as
-from nmt.options import SCORE, OptionError, require_files, require_readable, require_writable
-from nmt.options.config import parse
+from nmt.runtime.log import logging_as
+from nmt.settings import SCORE, OptionError, require_files, require_readable, require_writable
+from nmt.settings.config import parse
+from nmt.text.lines import open_input, open_output
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def run(argv: Sequence[str]) -> int | None:
     require_writable("--output", values["output"])
     with logging_as(values):
         greet(SCORE, argv, values)
-        from nmt.scorer import Scorer, Total, check_scoring
+        from nmt.search.scorer import Scorer, Total, check_scoring
 
         check_scoring(values)
         began, programs = time.perf_counter(), compile_stats()

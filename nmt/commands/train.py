@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from mgraph import compile_stats
 from nmt.commands.common import asks_for_help, greet, report_programs
-from nmt.log import logging_as
-from nmt.options import TRAIN
-from nmt.options.config import parse
+from nmt.runtime.log import logging_as
+from nmt.settings import TRAIN
+from nmt.settings.config import parse
 
 COMMAND = TRAIN
 UNHEARD = {"quiet": True, "log": "", "valid_log": ""}  # of several processes the first logs
@@ -23,7 +23,7 @@ def run(argv: Sequence[str]) -> int | None:
     values = parse(TRAIN, argv)
     with logging_as({**values, **UNHEARD} if values["process_id"] else values):
         greet(TRAIN, argv, values)
-        from nmt.trainer import Trainer
+        from nmt.training.trainer import Trainer
 
         trainer, programs = Trainer(values), compile_stats()
         if values["sigterm"] == "save-and-exit":

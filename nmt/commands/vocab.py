@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 
 from nmt.commands.common import asks_for_help, greet
-from nmt.data.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_output
-from nmt.log import logging_as
-from nmt.options import Command, Option, require_readable, require_writable
-from nmt.options.config import parse
-from nmt.options.shared import LOGGING
-from nmt.vocabs.creation import check_new_vocab, create_vocab, word_vocab
+from nmt.runtime.log import logging_as
+from nmt.settings import Command, Option, require_readable, require_writable
+from nmt.settings.config import parse
+from nmt.settings.shared import LOGGING
+from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_output
+from nmt.text.vocabs.creation import check_new_vocab, create_vocab, word_vocab
 
 COMMAND = Command(
     "vocab",

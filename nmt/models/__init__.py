@@ -6,11 +6,8 @@ from nmt.models.dropouts import Dropouts as Dropouts
 from nmt.models.functions import Encoder as Encoder
 from nmt.models.functions import PairScorer as PairScorer
 from nmt.models.functions import Stepper as Stepper
-from nmt.models.loading import create_model as create_model
-from nmt.models.loading import load_model as load_model
 from nmt.models.model import Model as Model
 from nmt.models.parts import Decoded as Decoded
 from nmt.models.parts import Source as Source
 from nmt.models.parts import Step as Step
-from nmt.models.saving import save_model as save_model
 from nmt.models.types import TYPES as TYPES

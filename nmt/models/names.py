@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mgraph import ArgumentError, ExpressionGraph, Node
-from nmt.model_options import ModelOptions
 from nmt.models.dropouts import Dropouts
 from nmt.models.parts import Decoded, Encoded, Nodes, Setup, Source, Step
 from nmt.models.support import find_type
+from nmt.settings.model_options import ModelOptions
 
 
 class Network:

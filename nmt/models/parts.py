@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from layers import Embedding, Output
 from mgraph import ExpressionGraph, Node, cast, gt
-from nmt.model_options import ModelOptions
 from nmt.models.dropouts import Dropouts
+from nmt.settings.model_options import ModelOptions
 
 Nodes = dict[str, Node]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nmt.model_options import Value
 from nmt.models.names import AMUN, AS_IN_GRAPHS, NEMATUS, FileNames
 from nmt.models.parts import DecoderPart, EncoderPart
 from nmt.models.s2s import S2SDecoder, S2SEncoder
 from nmt.models.transformer import NewNames, TransformerDecoder, TransformerEncoder
+from nmt.settings.model_options import Value
 
 
 @dataclass(frozen=True)

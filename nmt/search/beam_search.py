@@ -12,8 +12,6 @@ import jax
 import numpy as np
 
 from mgraph import Plan, compiled
-from nmt.data.batches import length_bucket, pad
-from nmt.options import OptionError
 from nmt.search.beam import BeamLoop, BeamShape, SearchModel
 from nmt.search.choice import Rules
 from nmt.search.history import Ranking, best_hypotheses, join
@@ -21,7 +19,9 @@ from nmt.search.hypothesis import Hypothesis
 from nmt.search.sampling import Sampling
 from nmt.search.shortlist import MULTIPLE, Shortlist
 from nmt.search.trellis import FREE, Sentences, Trellis
-from nmt.vocabs.base import Vocab
+from nmt.settings import OptionError
+from nmt.text.batches import length_bucket, pad
+from nmt.text.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps
 FIRST_REORDERED = 24  # where hypotheses change places, and their caches with them

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from nmt.options import OptionError
+from nmt.settings import OptionError
 
 FULL, TOPK, NUCLEUS, EPSILON = "full", "topk", "nucleus", "epsilon"
 DEFAULTS = {TOPK: 10.0, NUCLEUS: 0.9, EPSILON: 0.02}

@@ -17,9 +17,9 @@ from itertools import chain, islice, zip_longest
 import numpy as np
 
 from mgraph.errors import MGraphError
-from nmt.data.lines import read_whole
-from nmt.options import OptionError
-from nmt.vocabs.base import Vocab
+from nmt.settings import OptionError
+from nmt.text.lines import read_whole
+from nmt.text.vocabs.base import Vocab
 
 MAGIC = 0xF11A48D5013417F5
 QUICKSAND_MAGIC = 1234567890

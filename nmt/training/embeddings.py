@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, MGraphError, inits
-from nmt.data.lines import open_input
-from nmt.model_options import ModelOptions
 from nmt.models.support import find_type
-from nmt.options import require_readable
+from nmt.settings import require_readable
+from nmt.settings.model_options import ModelOptions
+from nmt.text.lines import open_input
 
 logger = logging.getLogger(__name__)
 

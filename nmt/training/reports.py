@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
-from nmt.log import ROOMS
-from nmt.options import OptionError, require_folder, require_writable
+from nmt.runtime.log import ROOMS
+from nmt.settings import OptionError, require_folder, require_writable
 
 LINE_SECONDS = 10.0
 """Between bars in a file."""

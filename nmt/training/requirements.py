@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmt.architecture import parameters
-from nmt.corpus.batching import Batching
-from nmt.corpus.fields import Fields
-from nmt.corpus.rows import Rows
-from nmt.corpus.sentences import check_alphas
 from nmt.models.support import check_options
-from nmt.options import require_readable
-from nmt.options.checks import extra_fields, text_streams
-from nmt.options.dump import new_model_options
+from nmt.settings import require_readable
+from nmt.settings.checks import extra_fields, text_streams
+from nmt.settings.dump import new_model_options
+from nmt.text.corpus.batching import Batching
+from nmt.text.corpus.fields import Fields
+from nmt.text.corpus.rows import Rows
+from nmt.text.corpus.sentences import check_alphas
 from nmt.training.embeddings import check_vectors
 from nmt.training.learning.settings import check_settings
 from nmt.training.reports import check_reports
 from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import TrainingState
+from nmt.training.validation.creation import check_validation
 from nmt.training.vocabularies import check_vocabs, require_streams
-from nmt.validation.creation import check_validation
 
 
 def check_training(values: Mapping[str, Any]) -> None:

@@ -9,8 +9,9 @@ from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
-from nmt.corpus.corpus import Corpus
-from nmt.corpus.fingerprint import Fingerprint, changes, from_text, to_text
+from nmt.text.corpus.corpus import Corpus
+from nmt.text.corpus.fingerprint import Fingerprint, changes, from_text, to_text
+from nmt.text.vocab import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.progress_file import TrainingStateError
 from nmt.training.grouping import Group, Grouping
@@ -24,8 +25,7 @@ from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Unit, progress
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
-from nmt.validation import Validation
-from nmt.vocab import ASKED
+from nmt.training.validation import Validation
 
 logger = logging.getLogger(__name__)
 

@@ -14,15 +14,15 @@ from mgraph import ParameterError
 from mgraph.files.parameter_files import read_items
 from nmt.architecture import initial_values
 from nmt.architecture.scope import TRAINING
-from nmt.model_options import ModelOptions
 from nmt.models import Dropouts, Model
 from nmt.models.support import check_options, find_type
-from nmt.options.dump import new_model_options
-from nmt.options.option import shown
+from nmt.settings.dump import new_model_options
+from nmt.settings.model_options import ModelOptions
+from nmt.settings.option import shown
+from nmt.text.vocab import VocabError
 from nmt.training.checkpoints.checkpoint import Checkpoint
 from nmt.training.embeddings import word_vectors
 from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs
-from nmt.vocab import VocabError
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from nmt.data.lines import STANDARD_INPUT, open_input
 from nmt.models.support import find_type
-from nmt.options import OptionError, require_readable, require_writable
-from nmt.options.checks import extra_fields, text_streams
-from nmt.vocab import ASKED, INPUT_TYPES, Vocab, VocabError, load_vocab
-from nmt.vocabs.creation import YAML_ENDINGS, check_new_vocab, create_vocab
+from nmt.settings import OptionError, require_readable, require_writable
+from nmt.settings.checks import extra_fields, text_streams
+from nmt.text.lines import STANDARD_INPUT, open_input
+from nmt.text.vocab import ASKED, INPUT_TYPES, Vocab, VocabError, load_vocab
+from nmt.text.vocabs.creation import YAML_ENDINGS, check_new_vocab, create_vocab
 
 logger = logging.getLogger(__name__)
 

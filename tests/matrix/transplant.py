@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from mgraph.files.items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
-from nmt.model_options import parse_model_options
-from nmt.models import create_model
+from nmt.files import create_model
+from nmt.settings.model_options import parse_model_options
 
 UNTRAINED_CELLS = ("sru", "ssru")
 PROCESSING = (

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from mgraph.files.items import read_npz
-from nmt.options import TRAIN
-from nmt.options.config import parse
-from nmt.trainer import Trainer
+from nmt.settings import TRAIN
+from nmt.settings.config import parse
+from nmt.training.trainer import Trainer
 
 from .trace import kept
 

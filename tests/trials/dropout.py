@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmt import Trainer
-from nmt.options import TRAIN
-from nmt.options.config import parse
+from nmt.settings import TRAIN
+from nmt.settings.config import parse
 
 from ..traces.make import marian
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 
 from .adam import Arrays, Batch
 

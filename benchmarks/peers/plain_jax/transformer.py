@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 
 from .adam import Arrays, Batch
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from layers import NormConfig, TransformerConfig, UnsupportedOptionError
-from nmt.model_options import ModelOptions
 from nmt.models.parts import Setup
 from nmt.models.transformer.new import check_new, is_new
+from nmt.settings.model_options import ModelOptions
 
 _ACTIVATIONS = ("relu", "swish", "gelu", "sigmoid")
 _ONLY_OLD, _ONLY_NEW = "", "tanh"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from layers import UnsupportedOptionError
-from nmt.model_options import ModelOptions
 from nmt.models.names import Arrays, FileNames
+from nmt.settings.model_options import ModelOptions
 
 _ENCODER, _DECODER = "TransformerBatchEncoder->encoder", "TransformerBatchDecoder->decoder"
 _ENCODER_LAYER = "TransformerEncoderLayer"

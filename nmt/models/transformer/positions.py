@@ -6,9 +6,9 @@ import math
 
 from layers import NoPositionEmbedding, PositionEmbedding, Positions, TrainedPositionEmbedding
 from mgraph import ExpressionGraph
-from nmt.model_options import ModelOptions
 from nmt.models.parts import ModelPart
 from nmt.models.transformer.new import is_new
+from nmt.settings.model_options import ModelOptions
 
 MAX_LENGTH = 50
 """The default of Marian's option ``max-length`` in training, which is the size of a new table."""

@@ -17,17 +17,17 @@ import numpy as np
 
 from mgraph.files.items import read_npz, replacing, write_npz
 from mgraph.files.parameter_files import write_items
-from nmt.model_options import ModelOptions
-from nmt.models import load_model
-from nmt.models.saving import marian_order, model_items
-from nmt.options.dump import decoder_config, new_model_options, training_config
+from nmt.files import load_model
+from nmt.files.saving import marian_order, model_items
+from nmt.settings.dump import decoder_config, new_model_options, training_config
+from nmt.settings.model_options import ModelOptions
+from nmt.settings.yaml_text import MAX_CHARACTERS
 from nmt.training.checkpoints.file_set import replacing_set, settle
 from nmt.training.checkpoints.finite import may_replace
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.checkpoints.progress_file import read_state, state_text
 from nmt.training.schedule.state import TrainingState
 from nmt.training.update import LearnerState, Tensors
-from nmt.yaml_text import MAX_CHARACTERS
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import numpy as np
 import yaml
 
 from mgraph.errors import MGraphError
-from nmt import yaml_text
-from nmt.options.option import OptionError
+from nmt.settings import yaml_text
+from nmt.settings.option import OptionError
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Progress, progress
 

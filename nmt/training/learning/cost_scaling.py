@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from mgraph import ArgumentError
-from nmt.options.option import number
+from nmt.settings.option import number
 from nmt.training.update import Tensors
 
 

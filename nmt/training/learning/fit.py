@@ -12,9 +12,9 @@ import numpy as np
 
 from mgraph import ArgumentError
 from mgraph.device import memory_of
-from nmt.corpus.batch import TrainingBatch
-from nmt.data.batches import length_bucket
-from nmt.options.checks import extra_fields
+from nmt.settings.checks import extra_fields
+from nmt.text.batches import length_bucket
+from nmt.text.corpus.batch import TrainingBatch
 from nmt.training.learning.learner import Learner
 from nmt.training.schedule.units import progress
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from nmt.options.checks import check_bits
+from nmt.settings.checks import check_bits
 from nmt.training.update import Tensors
 
 LOG_MIDDLE = math.log(4 / 3)

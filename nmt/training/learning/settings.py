@@ -9,16 +9,16 @@ import jax.numpy as jnp
 
 from layers import UnsupportedOptionError, choose
 from mgraph import Adagrad, Adam, ArgumentError, Optimizer, Sgd, Type
-from nmt.loss import COMBINATIONS, LossOptions
 from nmt.models import Dropouts, Model
-from nmt.options.checks import NOTHING
-from nmt.options.option import OptionError, number
+from nmt.settings.checks import NOTHING
+from nmt.settings.option import OptionError, number
 from nmt.training.embeddings import embedding_tables
 from nmt.training.learning.cost_scaling import CostScaling
 from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.quantization import Quantization
 from nmt.training.learning.step import UpdateStep
+from nmt.training.loss import COMBINATIONS, LossOptions
 
 OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
 """By the value of ``optimizer``."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.options.option import OptionError
+from nmt.settings.option import OptionError
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Unit, progress
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mgraph.errors import MGraphError
-from nmt.options.option import OptionError
+from nmt.settings.option import OptionError
 from nmt.training.schedule.averages import moved, moved_variance, weight
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import NEVER, Progress, period

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nmt.options.checks import check_decay
-from nmt.options.option import OptionError
+from nmt.settings.checks import check_decay
+from nmt.settings.option import OptionError
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Progress, period, progress
 

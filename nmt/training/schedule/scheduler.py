@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from nmt.data.lines import STANDARD_INPUT
+from nmt.text.lines import STANDARD_INPUT
 from nmt.training.schedule.averages import GradientNorms
 from nmt.training.schedule.display import Display, DisplayRecord, LogicalEpoch
 from nmt.training.schedule.divergence import Divergence

@@ -6,7 +6,7 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from nmt.options.option import OptionError
+from nmt.settings.option import OptionError
 
 _AMOUNT = re.compile(r"\+?([0-9.,]+(?:[eE][+-]?[0-9]+)?)([kKMGT]?)([tue]?)")
 _FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}

@@ -17,7 +17,7 @@ import numpy as np
 import yaml
 
 from mgraph.files.items import model_yml, read_npz
-from nmt.model_options import ModelOptions
+from nmt.settings.model_options import ModelOptions
 from tests.matrix import marian
 from tests.matrix.rows import ROWS, Row, merged
 

@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent.parent))
+sys.path.insert(0, str(HERE.parents[2]))
 
-from cell_models import ROWS, TEXTS, VOCABS, make  # noqa: E402
+from tests.helpers.cell_models import ROWS, TEXTS, VOCABS, make  # noqa: E402
 
 SCORE = "--word-scores --mini-batch 1 --maxi-batch 1 --cpu-threads 1 -w 200 --quiet".split()
 

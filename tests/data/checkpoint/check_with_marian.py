@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from nmt.options import TRAIN
-from nmt.options.config import parse
+from nmt.settings import TRAIN
+from nmt.settings.config import parse
 from nmt.training.checkpoints.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 HERE = Path(__file__).parent

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from mgraph.files.items import read_npz, write_npz
-from nmt.models import load_model
-from nmt.models.saving import marian_order
+from nmt.files import load_model
+from nmt.files.saving import marian_order
 from nmt.training.checkpoints.moments import flat
 
 HERE = Path(__file__).parent

@@ -22,12 +22,11 @@ import torch
 import transformers
 from transformers import MarianConfig, MarianMTModel
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
-
-from nmt.conversion import export_huggingface, import_huggingface
-from nmt.vocab import load_vocab
+from nmt.files.huggingface import export_huggingface, import_huggingface
+from nmt.text.vocab import load_vocab
+from tests.helpers.checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
 
 HERE = Path(__file__).parent
 EPSILON = 1e-6

@@ -1,0 +1,7 @@
+"""Models in files, both ways: Marian's own, directories of them, and HuggingFace's."""
+
+from __future__ import annotations
+
+from nmt.files.loading import create_model as create_model
+from nmt.files.loading import load_model as load_model
+from nmt.files.saving import save_model as save_model

@@ -1,0 +1,192 @@
+"""Directories of models as they are published: OPUS-MT's, Firefox Translations', Marian's own.
+
+- OPUS-MT: ``decoder.yml``, ``*.npz``, ``*.vocab.yml`` (or ``*.src.vocab*`` and ``*.trg.vocab*``), and
+  ``source.spm``, ``target.spm``, which split and join raw text.
+- Firefox Translations and Bergamot's students: ``model*.bin``, ``vocab*.spm`` (or ``srcvocab*.spm`` and
+  ``trgvocab*.spm``), ``lex*.s2t.bin``, with or without ``config*.yml``.
+- Marian: ``model.npz`` with ``model.npz.decoder.yml``, which training writes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from typing import Any
+
+from nmt.settings import DECODE, Command, OptionError
+from nmt.settings.config import read_config
+
+# A configuration of the decoder names models and vocabularies; one of training has `model:`.
+_CONFIG = re.compile(rb"^models:[ \t]*(?:\r?$|\[)", re.MULTILINE)
+_CONFIG_BYTES = 1 << 16
+_PIECES = ("source.spm", "target.spm")
+_SOURCE_VOCABS = ("srcvocab*", "*src.vocab*", "vocab.src.*")
+_TARGET_VOCABS = ("trgvocab*", "*trg.vocab*", "vocab.trg.*")
+_VOCAB_ENDINGS = (".spm", ".yml", ".yaml", ".json", ".txt", ".vocab")
+_NO_MODELS = ("*.optimizer.npz", "*.orig.npz", "lex*", "*.s2t.bin")
+
+# What Bergamot's programs give these models, whose directories do not say it.
+FIREFOX_OPTIONS: dict[str, Any] = {
+    "beam_size": 1,
+    "normalize": 1.0,
+    "max_length_factor": 2.0,
+    "mini_batch": 64,
+    "maxi_batch": 1000,
+    "maxi_batch_sort": "src",
+}
+
+
+class DirectoryError(OptionError):
+    """A directory does not hold one model with its vocabularies; the message lists what it holds."""
+
+
+def read_directory(path: str | os.PathLike[str], config: str = "", **options: Any) -> dict[str, Any]:
+    """The arguments of ``Translator`` for the model in the directory ``path``.
+
+    They are ``models``, ``vocabs``, ``pieces`` for OPUS-MT, ``shortlist`` if there is one, and what
+    the configuration says of search and batches; ``options`` override what is found.
+
+    config: the name of the configuration in the directory to take, where there are several.
+
+    A path in a configuration that leads nowhere, as when the directory was moved, is taken for the
+    file of that name in the directory; so is a name alone.
+
+    Raises DirectoryError for several or no candidates, OptionError for a configuration that says
+    what cannot be done, OSError for what cannot be read.
+    """
+    return _Directory(os.fspath(path)).arguments(config, options)
+
+
+class _Directory:
+    """The names in a directory, and what they stand for."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        if not os.path.isdir(path):
+            raise DirectoryError(f"{path}: expected the directory of a model")
+        self.names = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
+
+    def arguments(self, config: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        config = self._config(config)
+        found = (self._configured(config) if config else {}) | dict(options)
+        if not found.get("models"):
+            found["models"] = self._models()
+        if not found.get("vocabs"):
+            found["vocabs"] = self._vocabs()
+        if not config and str(found["models"][0]).endswith(".bin"):
+            table = {} if "shortlist" in found else self._shortlist()
+            found = FIREFOX_OPTIONS | table | found
+        return found if "pieces" in found else found | self._pieces(found["vocabs"])
+
+    def _config(self, name: str) -> str:
+        """The name of the configuration to read; empty if there is none."""
+        if name and name not in self.names:
+            raise self._error(f"there is no {name}")
+        candidates = [name] if name else [other for other in self.names if self._is_config(other)]
+        usable = [other for other in candidates if self._has_models(other)] or candidates
+        if len(usable) > 1:
+            raise self._error(f"several configurations: {', '.join(usable)}; choose one with config=...")
+        return usable[0] if usable else ""
+
+    def _is_config(self, name: str) -> bool:
+        if not name.endswith((".yml", ".yaml")):
+            return False
+        with open(self._at(name), "rb") as stream:
+            return _CONFIG.search(stream.read(_CONFIG_BYTES)) is not None
+
+    def _has_models(self, name: str) -> bool:
+        try:
+            return all(map(os.path.exists, self._configured(name)["models"]))
+        except OptionError:
+            return False
+
+    def _configured(self, name: str) -> dict[str, Any]:
+        """What a configuration says, its files where they are now: beside it, if nowhere else."""
+        command: Command = DECODE
+        python = command.python_options()
+        read = read_config(command, self._at(name)).items()
+        found = {command.options[key].attribute: value for key, value in read}
+        found = {key: value for key, value in found.items() if key in python}
+        for key in ("models", "vocabs"):
+            found[key] = tuple(map(self._present, filter(None, found.get(key, ()))))
+        if found.get("shortlist"):
+            table, *numbers = found["shortlist"]
+            found["shortlist"] = (self._present(table), *map(_as_number, numbers))
+        return found
+
+    def _present(self, path: str) -> str:
+        """``path``; the file of that name in the directory if ``path`` is a bare name or leads nowhere."""
+        name = os.path.basename(path)
+        return self._at(name) if name in self.names and (name == path or not os.path.exists(path)) else path
+
+    def _models(self) -> tuple[str, ...]:
+        found = [
+            name
+            for name in self.names
+            if name.endswith((".npz", ".bin")) and not any(fnmatch(name, p) for p in _NO_MODELS)
+        ]
+        if len(found) != 1:
+            raise self._error(
+                f"several models: {', '.join(found)}; choose with models=[...]"
+                if found
+                else "no model (.npz or .bin)"
+            )
+        return (self._at(found[0]),)
+
+    def _vocabs(self) -> tuple[str, str]:
+        names = [name for name in self._of(("*vocab*",)) if name.endswith(_VOCAB_ENDINGS)]
+        sources, targets = (
+            [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
+            for patterns in (_SOURCE_VOCABS, _TARGET_VOCABS)
+        )
+        if len(sources) == len(targets) == 1:
+            return self._at(sources[0]), self._at(targets[0])
+        if len(names) != 1:
+            raise self._error(
+                f"several vocabularies: {', '.join(names)}; choose with vocabs=[source, target]"
+                if names
+                else "no vocabulary (vocab*.spm, *.vocab.yml)"
+            )
+        return self._at(names[0]), self._at(names[0])
+
+    def _shortlist(self) -> dict[str, Any]:
+        tables = self._of(("lex*.s2t.bin", "lex*.bin")) or self._of(("lex*.s2t", "lex*.gz"))
+        if len(tables) > 1:
+            raise self._error(f"several shortlists: {', '.join(tables)}; choose with shortlist=[...]")
+        return {"shortlist": (self._at(tables[0]),)} if tables else {}
+
+    def _pieces(self, vocabs: Sequence[str]) -> dict[str, Any]:
+        """The models that split and join raw text, where vocabularies list pieces (OPUS-MT)."""
+        if any(str(path).endswith(".spm") for path in vocabs):
+            return {}
+        if "source.bpe" in self.names:
+            raise self._error(
+                "source.bpe: text must be tokenized and split by subword-nmt for this model, which cannot be "
+                "done here; do it before, and use Translator.from_config(decoder.yml)"
+            )
+        present = [name for name in _PIECES if name in self.names]
+        if len(present) == 1:
+            raise self._error(f"{present[0]} without {' or '.join(set(_PIECES) - set(present))}")
+        return {"pieces": tuple(map(self._at, present))} if present else {}
+
+    def _of(self, patterns: Sequence[str]) -> list[str]:
+        return [name for name in self.names if any(fnmatch(name, pattern) for pattern in patterns)]
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def _error(self, problem: str) -> DirectoryError:
+        return DirectoryError(f"{self.path}: {problem}\n" + "\n".join(self._listing()))
+
+    def _listing(self) -> Iterator[str]:
+        packed = [name for name in self.names if name.endswith((".bin.gz", ".npz.gz", ".spm.gz"))]
+        if packed:
+            yield f"packed files must be unpacked first (gunzip): {', '.join(packed)}"
+        yield f"the directory holds {len(self.names)} files: {', '.join(self.names) or 'none'}"
+
+
+def _as_number(word: str) -> str:
+    """``false`` and ``true``, as Bergamot's configurations say it, for Marian's 0 and 1."""
+    return {"false": "0", "true": "1"}.get(word, word)

@@ -1,0 +1,258 @@
+"""Checkpoints of HuggingFace's MarianMT, a configuration and named arrays, from Marian's models and back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mgraph import Type
+from mgraph.files.parameter_files import Path, load_parameters
+from mgraph.inits import sinusoidal_position_embeddings
+from nmt.files.huggingface.configuration import (
+    MAX_POSITIONS,
+    MODEL_YML_KEY,
+    ConversionError,
+    Sizes,
+    config_of,
+    options_of,
+    says_the_same,
+    size,
+    tying,
+)
+from nmt.files.huggingface.names import (
+    BIAS,
+    MARIAN_BIAS,
+    MARIAN_OLD_OUTPUT,
+    MARIAN_OUTPUT,
+    MARIAN_SHARED,
+    MARIAN_TABLES,
+    OUTPUT,
+    POSITIONS,
+    SHARED,
+    TABLES,
+    Kind,
+    Name,
+    layer_names,
+)
+from nmt.files.loading import check_parameters
+from nmt.models.model import Model
+from nmt.settings.model_options import ModelOptions, parse_model_options, yaml_of
+
+logger = logging.getLogger(__name__)
+
+PAD_LOGIT = -1e4
+"""The bias of ids that are no words: so small that probabilities are Marian's, yet a float16."""
+# Above what bfloat16 makes of numbers up to 1, far below what the two kinds of positions differ by.
+_SAME_POSITIONS = 3e-3
+
+
+class TorchCheckpoint(NamedTuple):
+    """``config.json`` as a dictionary, and arrays by the names of ``MarianMTModel.state_dict()``."""
+
+    config: dict[str, Any]
+    tensors: dict[str, np.ndarray]
+
+
+class MarianModel(NamedTuple):
+    """Parameters under Marian's names, and the text of ``special:model.yml``."""
+
+    parameters: dict[str, np.ndarray]
+    text: str
+
+
+def to_huggingface(path: Path, *, eos_id: int = 0) -> TorchCheckpoint:
+    """The Marian model in the file ``path`` as a checkpoint that ``MarianMTModel`` loads.
+
+    ``eos_id`` is the id of ``</s>``. Tables get rows of zeros up to ``<pad>``, the id behind both
+    vocabularies, with which the decoder starts as Marian starts with zeros; its logit is so low that
+    HuggingFace's probabilities are Marian's. Positions are in it, too, as Marian computes them:
+    HuggingFace's own differ a little. ``UnsupportedOptionError`` for what HuggingFace cannot represent.
+    """
+    params, text = load_parameters(path, Type.float32)
+    if text is None:
+        raise ConversionError(f"{path}: no special:model.yml; expected a model that carries its options")
+    options = parse_model_options(text, str(path))
+    config = config_of(options, eos_id)
+    check_parameters(Model(options, params))
+    rows = config["vocab_size"]
+    tied_source, tied_output = tying(options)
+    source, target = (params[MARIAN_SHARED if tied_source else name] for name in MARIAN_TABLES)
+    tables = [_padded(table, rows) for table in (source, target)]
+    tensors = dict(zip(TABLES, tables, strict=True))
+    if tied_source:
+        tensors[SHARED] = tensors[TABLES[1]] = tables[0]
+    tensors[OUTPUT] = tensors[TABLES[1]] if tied_output else _padded(_output_table(params), rows)
+    bias = params.get(MARIAN_BIAS, np.zeros((1, options.dim_vocabs[1]), np.float32))
+    tensors[BIAS] = _padded(bias.T, rows, PAD_LOGIT).T
+    tensors.update(dict.fromkeys(POSITIONS, marian_positions(MAX_POSITIONS, options.dim_emb)))
+    for name in _layers(options):
+        tensors[name.huggingface] = name.kind.to_huggingface(params[name.marian])
+    return TorchCheckpoint(config, tensors)
+
+
+def from_huggingface(
+    config: Mapping[str, Any], tensors: Mapping[str, Any], *, zero_start: bool = False
+) -> MarianModel:
+    """The Marian model of a checkpoint: ``model.config.to_dict()`` and ``model.state_dict()``.
+
+    ``tensors`` are arrays or PyTorch tensors. ``<pad>`` is dropped where it is the last row and starts the
+    decoder; elsewhere it stays a word, so that no id changes. The configuration that came from Marian comes
+    back as it was while it still fits.
+
+    Marian starts its decoder with zeros; a checkpoint whose start row is something else, as after training
+    with HuggingFace, is refused unless ``zero_start`` says to do without it. Marian computes positions in
+    its own way; a warning says so where HuggingFace's differ. ``ConversionError`` names what is missing or
+    cannot be said in Marian.
+    """
+    arrays = _Arrays(tensors)
+    source, target = (arrays.table(name) for name in TABLES)
+    tied_source = _are_tied(config, "share_encoder_decoder_embeddings", source, target)
+    output = arrays.found.get(OUTPUT, target)
+    tied_output = _are_tied(config, "tie_word_embeddings", target, output)
+    _check_start(config, target, zero_start)
+    _check_positions(arrays)
+    options = _options(config, source, target, Sizes((0, 0), tied_source, tied_output))
+    rows, target_rows = options.dim_vocabs
+    params: dict[str, np.ndarray] = {}
+    if tied_source:
+        params[MARIAN_SHARED] = source[:rows]
+    else:
+        params |= dict(zip(MARIAN_TABLES, (source[:rows], target[:target_rows]), strict=True))
+    if not tied_output:
+        params[MARIAN_OUTPUT] = output[:target_rows]
+    if not options.output_omit_bias:
+        bias = arrays.found.get(BIAS, np.zeros((1, len(target)), np.float32))
+        params[MARIAN_BIAS] = bias.reshape(1, -1)[:, :target_rows]
+    for name in _layers(options):
+        params[name.marian] = name.kind.to_marian(arrays[name.huggingface])
+    check_parameters(Model(options, params))
+    return MarianModel(params, options.text)
+
+
+def marian_positions(count: int, dim: int) -> np.ndarray:
+    """The table of positions ``(count, dim)`` as Marian computes it, without end."""
+    return sinusoidal_position_embeddings().value((count, dim), Type.float32)
+
+
+class _Arrays:
+    """The arrays of a checkpoint as float32, by name."""
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        self.found = {name: _as_array(name, value) for name, value in tensors.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.found:
+            raise ConversionError(
+                f"the checkpoint has no {name}; expected the state_dict of a MarianMTModel, it has "
+                f"{len(self.found)} arrays: {', '.join(sorted(self.found))[:200]}"
+            )
+        return self.found[name]
+
+    def table(self, name: str) -> np.ndarray:
+        """A table of embeddings, which is left out of files where it is the shared one."""
+        table = self.found[name] if name in self.found else self[SHARED]
+        if table.ndim != 2:
+            raise ConversionError(f"{name}: expected a table of two axes, got shape {table.shape}")
+        return table
+
+
+def _as_array(name: str, value: Any) -> np.ndarray:
+    if hasattr(value, "detach"):  # a tensor of PyTorch's, wherever it lies
+        value = value.detach().cpu().float().numpy()
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise ConversionError(f"{name}: expected numbers, got {array.dtype}")
+    return array.astype(np.float32, copy=False)
+
+
+def _are_tied(config: Mapping[str, Any], key: str, first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two tables are one; ``ConversionError`` where ``key`` says that they are, and they differ."""
+    tied = bool(config.get(key, True))
+    if tied and config.get("tie_word_embeddings", True) and not np.array_equal(first, second):
+        raise ConversionError(f"config.json: {key}: true, but the tables that it speaks of differ")
+    return tied and np.array_equal(first, second)
+
+
+def _check_start(config: Mapping[str, Any], target: np.ndarray, zero_start: bool) -> None:
+    start = config.get("decoder_start_token_id", config.get("pad_token_id"))
+    if type(start) is not int or not 0 <= start < len(target):
+        raise ConversionError(
+            f"config.json: decoder_start_token_id: expected an id from 0 to {len(target) - 1}, got {start!r}"
+        )
+    greatest = np.abs(target[start]).max(initial=0)
+    if greatest and not zero_start:
+        raise ConversionError(
+            f"the decoder starts with the row {start} of its embeddings, which holds numbers up to "
+            f"{greatest:.3g}, as after training with HuggingFace; Marian starts with zeros. To convert it "
+            "without that row, with slightly other results: --zero-start, zero_start=True"
+        )
+    if greatest:
+        logger.warning("the decoder's first input becomes zeros; it was up to %.3g (--zero-start)", greatest)
+
+
+def _check_positions(arrays: _Arrays) -> None:
+    """A warning for positions that are not Marian's, ``ConversionError`` for ones that are no sinusoids."""
+    for name in POSITIONS:
+        table = arrays.found.get(name)
+        if table is not None and table.ndim == 2:
+            if np.abs(table - marian_positions(*table.shape)).max(initial=0) < _SAME_POSITIONS:
+                continue
+            if np.abs(table - huggingface_positions(*table.shape)).max(initial=0) > _SAME_POSITIONS:
+                raise ConversionError(
+                    f"{name}: expected sinusoids, as Marian computes them; these are others"
+                )
+        logger.warning(
+            "%s: HuggingFace's positions become Marian's, whose wavelengths differ a little; so do results",
+            name,
+        )
+
+
+def huggingface_positions(count: int, dim: int) -> np.ndarray:
+    """The table of positions ``(count, dim)`` as HuggingFace computes it:
+    ``pos * 10000 ** (-2 i / dim)``, where Marian has ``-i / (dim / 2 - 1)``; sines, then cosines."""
+    angles = np.arange(count)[:, None] / 10000.0 ** (2 * (np.arange(dim) // 2) / dim)
+    return np.concatenate([np.sin(angles[:, ::2]), np.cos(angles[:, 1::2])], axis=1).astype(np.float32)
+
+
+def _options(config: Mapping[str, Any], source: np.ndarray, target: np.ndarray, sizes: Sizes) -> ModelOptions:
+    """The options of the model: those that it left Marian with, if they still fit, else new ones."""
+    rows = (len(source), len(target))
+    for key, count in zip(("vocab_size", "decoder_vocab_size"), rows, strict=True):
+        default = count if config.get(key, count) is None else size(config, key, count)
+        if default != count:
+            raise ConversionError(f"config.json: {key}: {default}, but the table has {count} rows")
+    text = config.get(MODEL_YML_KEY)
+    if isinstance(text, str) and text:
+        options = parse_model_options(text, "config.json")
+        fitting = max(options.dim_vocabs) + 1 == rows[0] == rows[1]
+        if fitting and says_the_same(options, options_of(config, sizes._replace(dim_vocabs=_two(options)))):
+            return options
+        logger.warning("config.json: %s no longer fits and is left out", MODEL_YML_KEY)
+    pad, start = config.get("pad_token_id"), config.get("decoder_start_token_id")
+    dropped = 1 if pad == start == rows[0] - 1 == rows[1] - 1 else 0
+    options = options_of(config, sizes._replace(dim_vocabs=(rows[0] - dropped, rows[1] - dropped)))
+    return parse_model_options(yaml_of(options), "config.json")
+
+
+def _two(options: ModelOptions) -> tuple[int, int]:
+    source, target = options.dim_vocabs
+    return source, target
+
+
+def _layers(options: ModelOptions) -> Iterator[Name]:
+    yield from layer_names("encoder", options.enc_depth)
+    yield from layer_names("decoder", options.dec_depth)
+
+
+def _output_table(params: Mapping[str, np.ndarray]) -> np.ndarray:
+    if MARIAN_OUTPUT in params:
+        return params[MARIAN_OUTPUT]
+    return Kind.MATRIX.to_huggingface(params[MARIAN_OLD_OUTPUT])
+
+
+def _padded(table: np.ndarray, rows: int, value: float = 0.0) -> np.ndarray:
+    """``table`` with rows of ``value`` after it, ``rows`` in all."""
+    return np.pad(table, ((0, rows - len(table)), (0, 0)), constant_values=value)

@@ -1,0 +1,95 @@
+"""Model files into models, strictly: everything that a model needs is there, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mgraph import MGraphError, ModelFileError
+from mgraph.files.items import MODEL_YML
+from mgraph.files.parameter_files import read_items
+from nmt import architecture
+from nmt.architecture import completed, initial_values
+from nmt.models.model import Model
+from nmt.models.support import check_options, find_type
+from nmt.settings.model_options import ModelOptions, model_options
+from nmt.settings.model_values import check_values
+
+
+def load_model(
+    path: str | os.PathLike[str],
+    *,
+    options: ModelOptions | None = None,
+    ignore_config: bool = False,
+    marian_exact: bool = False,
+) -> Model:
+    """The model in the file ``path``, an ``.npz`` or ``.bin`` that Marian made, or a ``.safetensors``.
+
+    The configuration comes from the file (``special:model.yml``); ``options`` are those of a file that has
+    none, as old ones do; with ``ignore_config`` they count for any file (``--ignore-model-config``). Sizes
+    that are not said are told by the parameters. ``marian_exact`` repeats Marian's decoder where it departs
+    from the model that was trained. ``ModelFileError`` if the file is damaged or has no configuration,
+    ``ParameterError`` if its parameters are not just those that the configuration needs, in the same shapes;
+    it lists every one. ``UnsupportedOptionError`` for a type or an option that is unknown or not supported
+    yet. ``OSError`` if the file cannot be read. Every message names the file.
+    """
+    name = os.fspath(path)
+    options, params = read_parameters(path, options, ignore_config)
+    try:
+        check_options(options)
+        model = Model(options, params, marian_exact=marian_exact)
+        check_parameters(model)
+    except MGraphError as error:
+        raise type(error)(f"{name}: {error}") from None
+    return model
+
+
+def read_parameters(
+    path: str | os.PathLike[str], options: ModelOptions | None = None, ignore_config: bool = False
+) -> tuple[ModelOptions, dict[str, np.ndarray]]:
+    """The options and the parameters in a model file, under the names that graphs have for them; whether they
+    fit together is not checked. Arguments and errors are those of ``load_model``."""
+    name = os.fspath(path)
+    items = read_items(path)
+    if options is None or (MODEL_YML in items and not ignore_config):
+        options = model_options(items, name)
+    items = {item: array for item, array in items.items() if not _is_extra(item)}
+    try:
+        kind = find_type(options.type)
+        check_values(options)
+        params = _parameters(kind.names.in_graph(items, options))
+        return completed(options, _shapes(params)), params
+    except MGraphError as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def create_model(options: ModelOptions, *, seed: int = 1) -> Model:
+    """A model with the parameters that ``options`` ask for, drawn as Marian initializes them."""
+    check_options(options)
+    return Model(options, initial_values(options, seed))
+
+
+def check_parameters(model: Model) -> None:
+    """``ParameterError`` that lists all parameters that are missing, unknown or wrongly shaped."""
+    architecture.check_parameters(model.options, _shapes(model.params))
+
+
+def _shapes(params: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in params.items()}
+
+
+def _is_extra(item: str) -> bool:
+    """Whether an item of a model file is no parameter: the configuration, or the factors by which Bergamot's
+    Marian quantizes activations."""
+    return item.startswith("special:") or item.endswith("_QuantMultA")
+
+
+def _parameters(items: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters as float32."""
+    odd = [f"{name} {array.dtype}" for name, array in items.items() if array.dtype.kind != "f"]
+    if odd:
+        raise ModelFileError(f"parameters of floating point are expected, got {', '.join(odd)}")
+    return {name: array.astype(np.float32, copy=False) for name, array in items.items()}

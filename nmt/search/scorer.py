@@ -1,0 +1,179 @@
+"""Log-probabilities of given translations under a Marian model, as ``mgraph score`` prints them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nmt.files import load_model
+from nmt.runtime import compilation_cache, devices
+from nmt.search.scoring import score_streams
+from nmt.settings import SCORE, OptionError, require_files, require_readable_files
+from nmt.text.alignment import alignment_field, read_alignment
+from nmt.text.batches import BATCH_OPTIONS, Sample, batches
+from nmt.text.nbest import NBestRows, with_feature
+from nmt.text.output import InOrder, score_line, significant, word_scores_field
+from nmt.text.parallel import ParallelLines, source_names
+from nmt.text.samples import LineEncoder, load_vocabs
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The score of one sentence and its translation, in natural logarithms.
+
+    line: its number, from 0.
+    log_prob: the log-probability of the target given the sources, ``</s>`` included; not a number
+        if it was not scored.
+    word_scores: the log-probability of each target word; they sum to ``log_prob``.
+    problem: why it was not scored, or empty.
+    attention: float32 ``[target word, word of the first source]``, with ``alignment`` only.
+    entry: the line of the n-best list, with ``n_best`` only.
+    """
+
+    line: int
+    log_prob: float
+    word_scores: tuple[float, ...]
+    problem: str = ""
+    attention: np.ndarray | None = None
+    entry: bytes = b""
+
+
+@dataclass(slots=True)
+class Total:
+    """Sums over the pairs that were scored, for ``--summary``."""
+
+    log_prob: float = 0.0
+    sentences: int = 0
+    words: int = 0
+
+    def add(self, result: Score) -> None:
+        """Count one pair, unless it has a problem."""
+        if not result.problem:
+            self.log_prob += result.log_prob
+            self.sentences += 1
+            self.words += len(result.word_scores)
+
+    def summary(self, kind: str) -> str:
+        """The cost as Marian prints it: a positive number with six significant digits.
+
+        ``ce-sum``: the sum of -log p. ``ce-mean`` (``cross-entropy``): per sentence.
+        ``ce-mean-words``: per target word, ``</s>`` counted. ``perplexity``: exp of that.
+        """
+        cost = -self.log_prob
+        if kind == "ce-sum":
+            return significant(cost)
+        per_word = cost / self.words if self.words else math.nan
+        if kind == "ce-mean-words":
+            return significant(per_word)
+        if kind == "perplexity":
+            return significant(math.exp(per_word))
+        return significant(cost / self.sentences if self.sentences else math.nan)
+
+
+class Scorer:
+    """Scores translations with one model; what it returns is what ``mgraph score`` prints.
+
+    model: path of the model file. vocabs: paths of the vocabularies of each source and the target.
+    options: Marian's scoring options in snake_case with Marian's defaults: ``normalize, word_scores,
+    alignment="", n_best, n_best_feature="Score", tsv, tsv_fields=0, max_length=1000, max_length_crop,
+    mini_batch=64, mini_batch_words=0, maxi_batch=100, maxi_batch_sort="trg"``, and, before JAX has started,
+    ``cpu_threads``, ``devices`` and ``compilation_cache``.
+
+    Texts are given as the lines of each source, then of the target: ``score(source, target)``, or for a
+    language model ``score(target)``. With ``n_best`` the target is an n-best list, with ``tsv`` there is one
+    text with all fields.
+
+    Raises as ``Translator`` does; ParallelTextError if the texts differ in length, NBestListError for a line
+    that is none of an n-best list, after the scores of what is before that.
+    """
+
+    def __init__(self, model: Any, vocabs: Any, **options: Any) -> None:
+        self.options = SCORE.python_values({"model": model, "vocabs": vocabs, **options})
+        options = self.options
+        check_scoring(options)
+        self.alignment = read_alignment(options["alignment"])
+        compilation_cache.use(options["compilation_cache"])
+        if options["cpu_threads"] or options["devices"] != ("0",):
+            devices.start(options["cpu_threads"], options["devices"])
+        self.model = load_model(options["model"])
+        self.streams = self.model.sources + 1
+        if options["tsv"] and options["tsv_fields"] not in (0, self.streams):
+            raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options['tsv_fields']}")
+        self.encoder = LineEncoder(
+            load_vocabs(options["vocabs"], self.model.dim_vocabs, owner=options["model"]),
+            options["max_length"],
+            options["max_length_crop"],
+            self.model.options.right_left,
+            options["tsv"],
+        )
+
+    def score(self, *texts: Iterable[str | bytes]) -> list[float]:
+        """The score of each line, as ``mgraph score`` prints it: per word with ``normalize``."""
+        return [self.value(result) for result in self.scores(*texts)]
+
+    def scores(self, *texts: Iterable[str | bytes]) -> Iterator[Score]:
+        """The scores of streams of lines, in order, each as soon as it can be had."""
+        finished: InOrder[Score] = InOrder()
+        batching = {name: self.options[name] for name in BATCH_OPTIONS}
+        rows = self._rows(texts)
+        samples = (self.encoder.sample(number, lines) for number, lines in enumerate(rows))
+        for batch in batches(samples, **batching):
+            for result in self._score_batch(batch):
+                entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""
+                finished.add(result.line, replace(result, entry=entry))
+            yield from finished.take()
+        rows.check()
+
+    def value(self, result: Score) -> float:
+        """``result`` as one number: the log-probability, per word if ``normalize`` is set."""
+        divide = self.options["normalize"] and result.word_scores
+        return result.log_prob / len(result.word_scores) if divide else result.log_prob
+
+    def format(self, result: Score) -> str:
+        """The text that ``mgraph score`` prints for a score, in Marian's format."""
+        fields = []
+        if self.alignment is not None and result.attention is not None:
+            fields.append(alignment_field(self.alignment, result.attention.tolist()))
+        if self.options["word_scores"] and result.word_scores:
+            fields.append(word_scores_field(result.word_scores))
+        value = self.value(result)
+        if self.options["n_best"]:
+            return with_feature(
+                result.entry, f"{self.options['n_best_feature']}= {significant(value)}", fields
+            )
+        return score_line(value, fields)
+
+    def _rows(self, texts: tuple[Iterable[str | bytes], ...]) -> ParallelLines | NBestRows:
+        """The lines of all streams side by side."""
+        tsv = self.options["tsv"]
+        wanted = 1 if tsv else self.streams
+        if len(texts) != wanted:
+            needed = "one text is needed with --tsv" if tsv else f"this model needs {wanted} texts"
+            raise OptionError(f"--train-sets: {needed}, got {len(texts)}")
+        names = ["text"] if tsv else [*source_names(self.model.sources), "target"]
+        if self.options["n_best"]:
+            return NBestRows(texts[:-1], texts[-1])
+        return ParallelLines(texts, names)
+
+    def _score_batch(self, batch: list[Sample]) -> Iterator[Score]:
+        if batch[0].problem:
+            yield Score(batch[0].line, math.nan, (), batch[0].problem)
+            return
+        streams = [sample.sequences for sample in batch]
+        found = score_streams(self.model, streams, attention=self.alignment is not None)
+        for sample, (total, words, attention) in zip(batch, found, strict=True):
+            yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)
+
+
+def check_scoring(options: Mapping[str, Any]) -> None:
+    """The errors of scoring's options, by attribute name, that are known before a device is started or the
+    model is loaded: OptionError for invalid values, OSError for a file that cannot be read."""
+    require_files(options)
+    read_alignment(options["alignment"])
+    if options["n_best"] and options["tsv"]:
+        raise OptionError("--n-best cannot go with --tsv")
+    require_readable_files(options)

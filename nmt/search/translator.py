@@ -1,0 +1,359 @@
+"""Translation of lines of text with Marian models, as ``mgraph decode`` does it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from mgraph.device import platform_of
+from mgraph.running.forks import check_process
+from mgraph.running.programs import callers_settings
+from nmt.files import load_model
+from nmt.files.directories import read_directory
+from nmt.models import Model
+from nmt.runtime import compilation_cache, devices
+from nmt.search.beam_search import BeamSearch, check_weights
+from nmt.search.encoding import States, encode_sentences
+from nmt.search.hypothesis import Hypothesis
+from nmt.search.sampling import read_sampling
+from nmt.search.shortlist import load_shortlist
+from nmt.search.translation import Attention, Translation
+from nmt.settings import DECODE, OptionError, require_files, require_readable, require_readable_files
+from nmt.settings.config import read_config
+from nmt.text.alignment import read_alignment
+from nmt.text.batches import BATCH_OPTIONS, Sample, maxi_batches
+from nmt.text.lines import read_lines
+from nmt.text.output import InOrder, best_line, n_best_line
+from nmt.text.parallel import ParallelLines, source_names
+from nmt.text.samples import LineEncoder, load_vocabs
+
+logger = logging.getLogger(__name__)
+
+Lines = Iterable[str | bytes]
+
+MOST_WORKERS = 8
+"""So many batches are searched at once at most."""
+
+SEARCH_OPTIONS = (
+    "beam_size",
+    "normalize",
+    "word_penalty",
+    "allow_unk",
+    "allow_special",
+    "max_length_factor",
+    "skip_cost",
+    "n_best",
+    "seed",
+)
+
+
+class Translator:
+    """Translates lines with one or several models; what it returns is what ``mgraph decode`` prints.
+
+    models: path of the model file, or paths of several with the same target vocabulary (an ensemble).
+    vocabs: paths of the vocabularies of the sources and, last, of the target.
+    pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary,
+    where vocabularies are lists of pieces (OPUS-MT).
+    options: Marian's decoding options in snake_case with Marian's defaults: ``beam_size=12,
+    normalize=0, word_penalty=0, allow_unk, allow_special, skip_cost, n_best, word_scores, alignment="",
+    weights, force_decode, shortlist=[path, first, best, threshold], output_sampling=[method, ...], seed=0,
+    no_spm_encode, no_spm_decode, tsv, tsv_fields, max_length=1000, max_length_crop, max_length_factor=3,
+    mini_batch=1, mini_batch_words=0, maxi_batch=1, maxi_batch_sort="none"``; ``marian_exact``; and, before
+    JAX has started, ``cpu_threads``, ``devices`` and ``compilation_cache``.
+
+    Wherever lines are taken, that is one text for each source of the models (one for a language model, too:
+    only the number of its words counts), and with ``force_decode`` one more, of the first words of the
+    translations. With ``tsv`` it is one text whose lines hold all that, separated by tabs.
+
+    On a CPU up to ``cpu_threads`` batches, at most 8, are searched at once, each in memory of its own; the
+    size of a batch is ``mini_batch``.
+
+    Files are read once, here; a second call reads none, and compiles nothing for lengths and
+    batch sizes of a bucket that it has seen.
+
+    Raises OptionError for a wrong value, TypeError for an unknown option, ModelFileError and
+    others derived from MGraphError for files that cannot be used, OSError for missing ones.
+    A process that was forked from one in which JAX ran cannot translate: DeviceError.
+    """
+
+    def __init__(self, models: Any, vocabs: Any, *, pieces: Sequence[str] = (), **options: Any) -> None:
+        self.options = DECODE.python_values({"models": models, "vocabs": vocabs, **options})
+        options = self.options
+        check_decoding(options)
+        require_readable("--pieces", map(os.fspath, pieces))
+        self.alignment = read_alignment(options["alignment"])
+        compilation_cache.use(options["compilation_cache"])
+        if options["cpu_threads"] or options["devices"] != ("0",):
+            devices.start(options["cpu_threads"], options["devices"])
+        self.models = [load_model(path, marian_exact=options["marian_exact"]) for path in options["models"]]
+        dims = _dims(self.models)
+        *self.source_vocabs, self.target_vocab = load_vocabs(
+            options["vocabs"],
+            dims,
+            owner=", ".join(options["models"]),
+            pieces=pieces,
+            no_spm_encode=options["no_spm_encode"],
+            no_spm_decode=options["no_spm_decode"],
+        )
+        self.right_left = _right_left(self.models)
+        forced = [self.target_vocab] if options["force_decode"] else []
+        self.encoder = LineEncoder(
+            [*self.source_vocabs, *forced],
+            options["max_length"],
+            options["max_length_crop"],
+            self.right_left,
+            options["tsv"],
+        )
+        self.search = self._search(dims[-1])
+        self._check_combinations()
+        self._seen = 0
+
+    @classmethod
+    def from_config(cls, path: str, **options: Any) -> Translator:
+        """The translator of a ``decoder.yml``, with ``options`` overriding what it says."""
+        table = DECODE.options
+        found = {table[name].attribute: value for name, value in read_config(DECODE, path).items()}
+        kept = {name: found[name] for name in DECODE.python_options() if name in found}
+        return cls(**(kept | options))
+
+    @classmethod
+    def from_dir(cls, path: str, config: str = "", **options: Any) -> Translator:
+        """The translator of a directory as OPUS-MT, Firefox Translations or Marian's training make it.
+
+        config: its configuration to take, where there are several; ``options`` override what it says.
+        See ``nmt.files.directories`` for the layouts, and for the errors ``read_directory``.
+        """
+        return cls(**read_directory(path, config, **options))
+
+    def translate(
+        self,
+        *texts: Lines,
+        return_attention: bool = False,
+        return_scores: bool = False,
+        n_best: int | None = None,
+    ) -> list[Any]:
+        """What ``mgraph decode`` prints for each line: as many strings as lines, in their order.
+
+        That is the best translation, with alignment and word scores if ``alignment`` and ``word_scores``
+        are set; or, if ``n_best`` is set, the whole list as one string with a line for each entry.
+
+        With any of the arguments it returns a ``Translation`` for each line instead: with its scores, the
+        ``n_best`` best translations (at most ``beam_size``; else those of the option), and if
+        ``return_attention`` the attention that they paid to the words of the first source.
+        """
+        found = self._translations(texts, return_attention, n_best, at_once=True)
+        if return_attention or return_scores or n_best is not None:
+            return list(found)
+        return [self.format(translation) for translation in found]
+
+    def translations(
+        self, *texts: Lines, return_attention: bool = False, n_best: int | None = None
+    ) -> Iterator[Translation]:
+        """The translations of a stream of lines, in order, each as soon as it can be had.
+
+        Lines are read until ``mini_batch * maxi_batch`` are there. On a CPU the batches that these make are
+        searched several at once, by as many threads as there are for computing.
+
+        The arguments are those of ``translate``. ParallelTextError if one text has fewer lines than another,
+        after the lines before that.
+        """
+        return self._translations(texts, return_attention, n_best)
+
+    def encode(self, lines: Lines, *, source: int = 0, model: int = 0) -> States:
+        """The states that the encoder gives the words of lines, and their mask.
+
+        source: the number of the source stream that the lines belong to. model: of the ensemble.
+        Returns ``states [line, word, dim]`` and ``mask [line, word]``, float32, padded with zeros.
+        OptionError for a model that there is not or has no such source, and for lines that are too long.
+        """
+        if not 0 <= model < len(self.models):
+            raise OptionError(f"there are {len(self.models)} model(s), so none of number {model}")
+        chosen = self.models[model]
+        if not 0 <= source < chosen.sources:
+            raise OptionError(f"the model has {chosen.sources} source(s), so none of number {source}")
+        encoder = replace(self.encoder, vocabs=[self.source_vocabs[source]], tsv=False)
+        samples = [encoder.sample(number, [line]) for number, line in enumerate(read_lines(lines))]
+        for sample in samples:
+            if sample.problem:
+                raise OptionError(f"line {sample.line + 1}: {sample.problem}")
+        if not samples:
+            raise OptionError("encode needs at least one line")
+        return encode_sentences(chosen, [sample.sequences[0] for sample in samples], source)
+
+    def format(self, translation: Translation) -> str:
+        """The text that ``mgraph decode`` prints for a translation, in Marian's format."""
+        if not self.options["n_best"]:
+            return self.format_best(translation)
+        word_scores = self.options["word_scores"]
+        return "\n".join(
+            n_best_line(translation.line, text, hypothesis, alignment=self.alignment, word_scores=word_scores)
+            for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True)
+        )
+
+    def format_best(self, translation: Translation) -> str:
+        """The text for the best translation alone, which is also what the log says."""
+        return best_line(
+            translation.text,
+            translation.hypotheses[0],
+            alignment=self.alignment,
+            word_scores=self.options["word_scores"],
+        )
+
+    def require_inputs(self, number: int) -> None:
+        """OptionError unless lines come in so many texts."""
+        names = self._names()
+        needed = 1 if self.options["tsv"] else len(names)
+        if number != needed:
+            what = "fields separated by tabs" if self.options["tsv"] else ", ".join(names)
+            raise OptionError(f"--input: {needed} text(s) are needed ({what}), got {number}")
+
+    def _names(self) -> list[str]:
+        """What the texts, or the fields of a line, are."""
+        names = source_names(len(self.source_vocabs))
+        return [*names, "prefix"] if self.options["force_decode"] else names
+
+    def _search(self, dim: int) -> BeamSearch:
+        options = self.options
+        shortlist = None
+        if options["shortlist"]:
+            shared = options["vocabs"][0] == options["vocabs"][-1]
+            vocabs = self.source_vocabs[0], self.target_vocab
+            shortlist = load_shortlist(options["shortlist"], *vocabs, size=dim, shared=shared)
+        return BeamSearch(
+            self.models,
+            options["weights"] or None,
+            source_vocab=self.source_vocabs[0],
+            target_vocab=self.target_vocab,
+            shortlist=shortlist,
+            sampling=read_sampling(options["output_sampling"]),
+            **{name: options[name] for name in SEARCH_OPTIONS},
+        )
+
+    def _check_combinations(self) -> None:
+        options = self.options
+        fields = options["tsv_fields"]
+        if options["tsv"] and fields not in (0, len(self._names())):
+            raise OptionError(f"--tsv-fields: {len(self._names())} are needed, got {fields}")
+        if self.alignment is not None:
+            self.search.require_attention()
+        if options["force_decode"]:
+            self.search.require_prefixes()
+        if self.search.rules.sampling is not None and options["beam_size"] > 1:
+            logger.warning(
+                "--output-sampling with --beam-size %d is a stochastic beam search; 1 draws translations",
+                options["beam_size"],
+            )
+
+    def _translations(
+        self, texts: Sequence[Lines], attention: bool, n_best: int | None, *, at_once: bool = False
+    ) -> Iterator[Translation]:
+        """The translations; ``at_once`` says that no line is waited for, however far lines are read ahead."""
+        self.require_inputs(len(texts))
+        if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options["beam_size"]):
+            raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best!r}")
+        finished: InOrder[Translation] = InOrder()
+        rows = ParallelLines(texts, self._names()[: len(texts)])
+        samples = (self.encoder.sample(number, row) for number, row in enumerate(rows))
+        groups: Iterable[Iterable[list[Sample]]]
+        groups = maxi_batches(samples, **{name: self.options[name] for name in BATCH_OPTIONS})
+        if at_once:
+            groups = [chain.from_iterable(groups)]
+        before = self._seen
+        settings = callers_settings()
+
+        def search(batch: list[Sample]) -> list[Translation]:
+            numbers = [before + sample.line for sample in batch]
+            with settings():
+                return self._translate_batch(batch, numbers, attention, n_best)
+
+        with ThreadPoolExecutor(self._workers()) as pool:
+            for group in groups:
+                check_process()  # or a fork would wait for the threads of the pool
+                for translations in pool.map(search, list(group)):
+                    for translation in translations:
+                        self._seen = max(self._seen, before + translation.line + 1)
+                        finished.add(translation.line, translation)
+                    yield from finished.take()
+        rows.check()
+
+    def _workers(self) -> int:
+        """How many batches are searched at once: few kernels of a search keep several cores busy."""
+        if platform_of(None) != "cpu":
+            return 1
+        return min(self.options["cpu_threads"] or devices.cores(), MOST_WORKERS)
+
+    def _translate_batch(
+        self, batch: list[Sample], numbers: list[int], attention: bool, n_best: int | None
+    ) -> list[Translation]:
+        """The translations of a batch; ``numbers`` tell its lines from all others ever translated."""
+        if batch[0].problem:
+            return [Translation(batch[0].line, ("",), (self._no_hypothesis(),), batch[0].problem)]
+        streams = list(zip(*(sample.sequences for sample in batch), strict=True))
+        prefixes = streams.pop() if self.options["force_decode"] else None
+        found = self.search.search(
+            *streams,
+            prefixes=prefixes,
+            numbers=numbers,
+            attention=attention or self.alignment is not None,
+            count=n_best,
+        )
+        translations = []
+        for sample, hypotheses in zip(batch, found, strict=True):
+            texts = tuple(self._text(hypothesis) for hypothesis in hypotheses)
+            attentions = tuple(self._attention(sample, h) for h in hypotheses) if attention else ()
+            translations.append(Translation(sample.line, texts, tuple(hypotheses), "", attentions))
+        return translations
+
+    def _text(self, hypothesis: Hypothesis) -> str:
+        words = hypothesis.words
+        return self.target_vocab.decode(words[::-1] if self.right_left else words)
+
+    def _attention(self, sample: Sample, hypothesis: Hypothesis) -> Attention:
+        return Attention(
+            np.array(hypothesis.alignment, np.float32),
+            tuple(self.source_vocabs[0][word] for word in sample.sequences[0]),
+            tuple(self.target_vocab[word] for word in hypothesis.words),
+        )
+
+    def _no_hypothesis(self) -> Hypothesis:
+        unknown = float("nan")
+        return Hypothesis((), (), unknown, unknown, (unknown,) * len(self.models), finished=False)
+
+
+def check_decoding(options: Mapping[str, Any]) -> None:
+    """The errors of decoding's options, by attribute name, that are known before a device is started or a
+    model is loaded: OptionError for invalid values, OSError for a file that cannot be read."""
+    require_files(options)
+    read_alignment(options["alignment"])
+    read_sampling(options["output_sampling"])
+    check_weights(options["weights"], len(options["models"]))
+    require_readable_files(options)
+    require_readable("--shortlist", options["shortlist"][:1])
+
+
+def _dims(models: Sequence[Model]) -> list[int]:
+    """The sizes of the vocabularies of the sources and the target; 0 for a source that no model reads."""
+    dims = []
+    for stream in range(max(1, *(model.sources for model in models))):
+        sizes = {model.dim_vocabs[stream] for model in models if model.sources > stream}
+        if len(sizes) > 1:
+            raise OptionError(
+                f"--models: those of an ensemble need the same source vocabulary, got {sorted(sizes)} words"
+            )
+        dims.append(sizes.pop() if sizes else 0)
+    return [*dims, models[0].dim_vocabs[-1]]
+
+
+def _right_left(models: Sequence[Model]) -> bool:
+    """Whether the models read and write from right to left."""
+    directions = {bool(model.options.right_left) for model in models}
+    if len(directions) > 1:
+        raise OptionError("--models: left-to-right and right-to-left models cannot go together")
+    return directions.pop()

@@ -1,0 +1,212 @@
+"""A command's configuration: defaults, then configuration files, then the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import yaml
+
+from mgraph.errors import ArgumentError
+from mgraph.files.paths import path_text
+from nmt.settings import yaml_text
+from nmt.settings.aliases import Given, Source
+from nmt.settings.option import Command, Option, OptionError, Support, nearest
+from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
+
+PATHS = """
+model models pretrained-model train-sets vocabs embedding-vectors valid-sets valid-script-path valid-log
+valid-translation-output input output data-weighting log sqlite log-json tensorboard
+""".split()
+TEMPORARY = "temporary"  # is no path: what --sqlite is without one
+# In files of older versions of Marian: how devices and processes shared the work, and the like.
+OBSOLETE = """
+version special-vocab num-devices clip-gemm multi-node multi-node-overlap grad-dropping-momentum
+grad-dropping-warmup
+""".split()
+OBSOLETE_DEFAULTS = {"grad-dropping-rate": "0", "mini-batch-overstuff": "1", "mini-batch-understuff": "1"}
+# Of the Marian that Bergamot forked; they change speed, rounding and what splits text into lines.
+BERGAMOTS = """
+bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thresholds quality
+source-language ssplit-mode ssplit-prefix-file target-language
+""".split()
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(message)
+
+
+def parse(command: Command, argv: Sequence[str]) -> dict[str, Any]:
+    """The values of all options of ``command``, by attribute name, and its ``operands``.
+
+    Raises OptionError for a usage error, naming the option (and the file that it came from).
+    """
+    given, operands = read(command, argv)
+    return command.values(given) | {"operands": operands}
+
+
+def read(command: Command, argv: Sequence[str]) -> tuple[dict[str, Given], tuple[str, ...]]:
+    """What the command line and its configuration files give, by option name, and the operands."""
+    words, operands = read_command_line(command, argv)
+    interpolate = words.get("interpolate-env-vars", False)
+    from_files: dict[str, Any] = {}
+    for path in _configurations(command, words):
+        from_files |= read_config(command, path, interpolate=interpolate)
+    if interpolate or from_files.get("interpolate-env-vars", False):
+        words = with_paths(words, _interpolated)
+        from_files = with_paths(from_files, _interpolated)
+    given = {name: Given(value, Source.FILE) for name, value in from_files.items()}
+    given |= {name: Given(value, Source.COMMAND_LINE) for name, value in words.items()}
+    return command.complete(given), operands
+
+
+def _configurations(command: Command, words: Mapping[str, Any]) -> Sequence[str]:
+    """The configuration files to read; without ``--config`` that of the training that goes on."""
+    changed = _interpolated if words.get("interpolate-env-vars", False) else str
+    if words.get("config") or not command.goes_on:
+        return [changed(path) for path in words.get("config", ())]
+    path = changed(words.get("model", command.options["model"].default)) + ".yml"
+    return [path] if os.path.exists(path) and not words.get("no-reload", False) else []
+
+
+def read_config(command: Command, path: str, interpolate: bool = False) -> dict[str, Any]:
+    """The options in a YAML file such as ``decoder.yml``, by option name.
+
+    With ``relative-paths: true`` its paths are taken relative to the file, after variables of the environment
+    in them are replaced, if the file wants that or ``interpolate`` does. Every scalar is read
+    as the option wants it, so that ``no``, ``1e-1`` and ``none`` mean what they mean to Marian.
+    """
+    try:
+        with open(path_text(path), encoding="utf-8") as stream:
+            content = yaml_text.read(stream.read(yaml_text.MAX_CHARACTERS + 1)) or {}
+    except ArgumentError as error:
+        raise OptionError(f"configuration file: {error}") from None
+    except OSError as error:
+        raise OptionError(f"cannot read configuration file {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise OptionError(f"configuration file {path} is not valid YAML: {reason}") from None
+    if not isinstance(content, dict):
+        raise OptionError(f"configuration file {path} does not hold options (name: value)")
+    values = {}
+    for name, value in content.items():
+        if name in OBSOLETE or name in BERGAMOTS or value == OBSOLETE_DEFAULTS.get(name, ()):
+            continue
+        option = command.option(name, where=f"{path}: ")
+        words = value if isinstance(value, list) else [value]
+        if option.kind is dict:  # YAML again, of which the option reads the words
+            words = [word if isinstance(word, str) else json.dumps(word) for word in words]
+        if not all(isinstance(word, str) for word in words):
+            raise OptionError(f"{path}: --{name} takes a value or a list of values")
+        try:
+            values[name] = option.read(words)
+        except OptionError as error:
+            raise OptionError(f"{path}: {error}") from None
+    if values.get("relative-paths", False):
+        del values["relative-paths"]  # it is of this file alone
+        folder = os.path.dirname(path)
+        if interpolate or values.get("interpolate-env-vars", False):
+            values = with_paths(values, _interpolated)
+        values = with_paths(values, lambda name: os.path.join(folder, name))
+    return values
+
+
+def notices(command: Command, values: Mapping[str, Any]) -> Iterator[str]:
+    """What to tell the user about options that were given and change nothing."""
+    ignored: dict[str, list[str]] = {}
+    for option in command.options.values():
+        given = values.get(option.attribute, option.default)
+        if option.support is Support.IGNORED and given != option.default:
+            ignored.setdefault(option.help, []).append(f"--{option.name}")
+    for reason, names in ignored.items():
+        yield f"ignored, because {reason}: {' '.join(names)}"
+    if values.get("relative_paths") and not command.goes_on:
+        yield "--relative-paths counts inside configuration files only, as in Marian"
+
+
+def read_command_line(command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the words of a command line give, by option name, and the operands."""
+    parser = _Parser(prog=f"mgraph {command.name}", allow_abbrev=False, add_help=False)
+    for option in command.options.values():
+        names = [f"--{option.name}"] + ([f"-{option.short}"] if option.short else [])
+        bare = "true" if option.kind is bool else option.implicit
+        if option.kind is bool and command.operands:  # the word after it is an operand, not its value
+            parser.add_argument(*names, dest=option.name, action="append_const", const="true")
+        elif option.many:
+            parser.add_argument(
+                *names, dest=option.name, action="extend", nargs="*" if option.implicit else "+"
+            )
+        elif bare is not None:
+            parser.add_argument(*names, dest=option.name, action="append", nargs="?", const=bare)
+        else:
+            parser.add_argument(*names, dest=option.name, action="append")
+    namespace, rest = parser.parse_known_args(_with_options_as_values(argv))
+    operands = tuple(word for word in rest if not word.startswith("-")) if command.operands else ()
+    if len(operands) < len(rest):
+        raise OptionError(_unexpected(command, rest))
+    given = {command.options[name]: words for name, words in vars(namespace).items() if words is not None}
+    values = {option.name: option.read(words or _implicit(option)) for option, words in given.items()}
+    return values, operands
+
+
+def _implicit(option: Option) -> list[str]:
+    return (option.implicit or "").split() if option.many else [option.implicit or ""]
+
+
+def _with_options_as_values(argv: Sequence[str]) -> list[str]:
+    """``argv`` where ``--sentencepiece-options --name=value`` is one word: its value looks like an option."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] == "--sentencepiece-options":
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
+
+
+def _unexpected(command: Command, words: Sequence[str]) -> str:
+    for word in words:
+        if word.startswith("--"):
+            return f"unknown option {nearest(word[2:].partition('=')[0], command.options)}"
+        if word.startswith("-") and word != "-":
+            return f"unknown option {word}"
+    return f"unexpected argument '{words[0]}'"
+
+
+def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Values by option name, in which each path is changed."""
+    changed = dict(values)
+    for name, value in values.items():
+        if name == "shortlist" and value:  # a path and numbers
+            changed[name] = (_changed(value[0], change), *value[1:])
+        elif name == "valid-script-args":  # not all of them are paths
+            changed[name] = tuple(change(word) if _has_path(word) else word for word in value)
+        elif name in PATHS and isinstance(value, tuple):
+            changed[name] = tuple(_changed(path, change) for path in value)
+        elif name in PATHS:
+            changed[name] = _changed(value, change)
+    return changed
+
+
+def _has_path(word: str) -> bool:
+    return "${" in word or ("/" in word and not word.startswith("-"))
+
+
+def _changed(path: str, change: Callable[[str], str]) -> str:
+    special = (*STANDARD_INPUT, *STANDARD_OUTPUT, TEMPORARY)
+    return path if not path or path in special else change(path)
+
+
+def _interpolated(path: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in os.environ:
+            raise OptionError(f"there is no environment variable {name}, wanted by path '{path}'")
+        return os.environ[name]
+
+    return re.sub(r"\$\{([^}]*)\}", value, path)

@@ -1,0 +1,96 @@
+"""Options as YAML: read, and written, laid out and quoted as Marian's library does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from nmt.text.vocabs.yaml_words import yaml_word
+
+# A configuration fills some thousand characters, with lists in maps; a million take PyYAML half a minute.
+MAX_CHARACTERS = 1 << 16
+MAX_DEPTH = 16
+
+
+def read(text: str) -> Any:
+    """What the only document in ``text`` says: maps and lists of words, as they stand there; None if empty.
+
+    Aliases count as what they stand for: with them, as without, there are at most ``MAX_CHARACTERS`` and at
+    most ``MAX_DEPTH`` maps and lists in one another. ``yaml.YAMLError`` for more, and for what is not YAML.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise yaml.YAMLError(f"{len(text)} characters (at most {MAX_CHARACTERS} are read)")
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    except (ValueError, OverflowError) as error:  # of numbers in directives and escapes
+        raise yaml.YAMLError(f"{str(error)[:80]}") from None
+    finally:
+        loader.dispose()
+
+
+class _Loader(yaml.BaseLoader):
+    """Counts what it reads, and what it would be without aliases."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._size = 0
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self._depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"more than {MAX_DEPTH} maps and lists in one another")
+        is_alias, before = self.check_event(yaml.AliasEvent), self._size
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if is_alias:
+            if id(node) not in self._sizes:
+                raise yaml.YAMLError("an alias within what it stands for")
+            self._size += self._sizes[id(node)]
+        else:
+            self._size += 1 + len(node.value) if isinstance(node, yaml.ScalarNode) else 1
+            self._sizes[id(node)] = self._size - before
+        if self._size > 2 * MAX_CHARACTERS:
+            raise yaml.YAMLError(f"with its aliases it is longer than {MAX_CHARACTERS} characters")
+        return node
+
+
+def entry(name: str, value: Any) -> str:
+    """``name: value``; a list has a line for each element, a map in a list its names in order."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return f"{name}: {scalar(value)}"
+    return "\n  ".join([f"{name}:", *(f"- {_element(element)}" for element in value)] + ["[]"] * (not value))
+
+
+def scalar(value: bool | int | float | str | None) -> str:
+    """A value that is no list. Numbers have as few digits, from seven, as give the same number back."""
+    if value is None:
+        return "~"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        texts = (f"{value:.{digits}g}" for digits in range(7, 18))
+        return next(text for text in texts if float(text) == value)
+    if isinstance(value, int):
+        return str(value)
+    return yaml_word(value.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+
+def _element(value: Any) -> str:
+    """What a list has: maps over several lines, other lists within one."""
+    if isinstance(value, Mapping):
+        return "\n".join(entry(name, value[name]) for name in sorted(value)).replace("\n", "\n    ")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(_in_line, value))}]"
+    return scalar(value)
+
+
+def _in_line(value: Any) -> str:
+    """An element of a list within a line, where more characters have a meaning."""
+    text = _element(value)
+    quoted = isinstance(value, str) and not text.startswith('"') and any(sign in text for sign in ",?[]{}")
+    return json.dumps(value, ensure_ascii=False) if quoted else text

@@ -1,0 +1,263 @@
+"""The training corpus: what is trained on, in which order, in which batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+from nmt.text.corpus.background import Background, Stopped
+from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.corpus.batching import Batching
+from nmt.text.corpus.errors import CorpusError
+from nmt.text.corpus.fields import Fields
+from nmt.text.corpus.generator import MersenneTwister
+from nmt.text.corpus.padding import padded
+from nmt.text.corpus.report import EpochReport
+from nmt.text.corpus.rows import Numbered, Rows
+from nmt.text.corpus.sentence import Sentence
+from nmt.text.corpus.sentences import SentenceReader
+from nmt.text.corpus.shapes import Shape, Shapes, Sizes, choose, worth_compiling
+from nmt.text.vocab import Vocab
+
+SAMPLE = 1 << 15
+"""Rows that are looked at to choose the shapes of batches."""
+
+
+class _Prepared(NamedTuple):
+    """A batch, and the state of the generator of batches after its maxi-batch."""
+
+    batch: TrainingBatch
+    generator: str
+
+
+class Corpus:
+    """Training data from files to batches, epoch by epoch.
+
+    For each epoch ``begin_epoch``, then iterate. With Marian's options and seed it gives Marian's batches in
+    Marian's order. They are prepared in a thread while others are trained on.
+
+    rows: of the text, in the order of an epoch. reader: makes sentences of them.
+    batching: how sentences become batches. shuffle_batches: whether those of a maxi-batch are shuffled.
+    count_left_out: sentences that are left out take room in their maxi-batch, as in Marian with several
+        ``--data-threads``.
+    seed: of both orders. stopped: see ``from_options``.
+
+    Attributes:
+        seed_batch, seed_corpus: the states from which the present epoch can be repeated (``restore``), of the
+            generators of the order of batches and of sentences.
+        epoch: which epoch it is, from 1.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        reader: SentenceReader,
+        batching: Batching,
+        *,
+        seed: int,
+        shuffle_batches: bool = True,
+        count_left_out: bool = True,
+        stopped: Callable[[], bool] | None = None,
+    ) -> None:
+        self._rows, self._reader, self._batching = rows, reader, batching
+        self._shuffle_batches, self._count_left_out = shuffle_batches, count_left_out
+        self._seed, self._stopped = seed, stopped
+        self._batch_generator, self._row_generator = MersenneTwister(seed), MersenneTwister(seed)
+        self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
+        self.epoch = 0
+        self._shapes: Shapes | None = None
+        self._typical: dict[Shape, float] = {}
+        self._report = EpochReport()
+        self._prepared: Background[_Prepared] | None = None
+        self._after_taken = self.seed_batch
+
+    @classmethod
+    def from_options(
+        cls,
+        values: Mapping[str, Any],
+        vocabs: Sequence[Vocab],
+        *,
+        seed: int,
+        sizes: Sizes | None = None,
+        stopped: Callable[[], bool] | None = None,
+    ) -> Corpus:
+        """The corpus that the options of ``mgraph train`` describe.
+
+        vocabs: of each stream, sources first. seed: that of ``--seed``, or what was drawn for 0.
+        sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
+        stopped: once it returns True (after a signal), the batches end soon, even while a long text is
+            shuffled.
+
+        OptionError for options that contradict each other or the vocabularies.
+        """
+        fields = Fields.from_options(values, len(vocabs))
+        return cls(
+            Rows.from_options(values, fields, stopped),
+            SentenceReader.from_options(values, vocabs, fields, seed),
+            Batching.from_options(values, sizes),
+            seed=seed,
+            shuffle_batches=values["shuffle"] != "none",
+            count_left_out=values["data_threads"] > 1,
+            stopped=stopped,
+        )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its files."""
+        return self._rows.paths
+
+    def begin_epoch(self) -> None:
+        """Begin the next epoch: shuffle anew, and remember the states from which it can be repeated.
+
+        An epoch that is under way is left; the generators go on from its last maxi-batch that was taken from.
+        """
+        self.close()
+        self.epoch += 1
+        self._begin(0)
+
+    def end_epoch(self) -> None:
+        """Leave the epoch: ``seed_batch`` and ``seed_corpus`` become those of the epoch to come."""
+        self.close()
+        self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
+
+    def restore(self, seed_batch: str, seed_corpus: str, batches: int, *, epoch: int = 1) -> None:
+        """Go to where so many ``batches`` of an epoch have been taken.
+
+        seed_batch, seed_corpus: the generators as the epoch began; empty, as Marian writes them in its first
+            epoch, for those of the seed. epoch: which one it is, from 1.
+        What comes then is what would have come without the interruption.
+
+        CorpusError for a state that is none.
+        """
+        self.close()
+        first = MersenneTwister(self._seed).text
+        self._batch_generator.restore(seed_batch or first)
+        self._row_generator.restore(seed_corpus or first)
+        self.epoch = epoch
+        self._begin(batches)
+
+    def __iter__(self) -> Iterator[TrainingBatch]:
+        """The batches of the epoch that have not been taken yet. CorpusError if none has been begun."""
+        if self._prepared is None:
+            raise CorpusError("begin_epoch or restore comes before the batches of an epoch")
+        for prepared in self._prepared:
+            self._after_taken = prepared.generator
+            yield prepared.batch
+        self._after_taken = self._batch_generator.text  # the thread is at its end
+
+    def report(self) -> EpochReport:
+        """What became of the sentences of this epoch; complete when it has ended."""
+        return self._report
+
+    def close(self) -> None:
+        """End the thread that prepares batches, and remove the files that it made."""
+        if self._prepared is not None:
+            self._prepared.close()
+            self._prepared = None
+            self._batch_generator.restore(self._after_taken)
+
+    def _begin(self, skip: int) -> None:
+        self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
+        self._after_taken = self.seed_batch
+        self._report = EpochReport()
+        batches: Iterator[_Prepared] = iter(())
+        with suppress(Stopped):
+            if self._shapes is None:
+                self._shapes = self._choose_shapes()
+            rows = self._rows.epoch(self._row_generator)
+            batches = self._prepare(rows, self._shapes_of_epoch(self._shapes), self._report, skip)
+        self._prepared = Background(batches, stopped=self._stopped)
+
+    def _prepare(
+        self, rows: Iterator[Numbered], shapes: Shapes, report: EpochReport, skip: int
+    ) -> Iterator[_Prepared]:
+        """The batches of an epoch but for the first ``skip``, which are counted all the same."""
+        batching = replace(self._batching, sizes=self._batching.sizes and shapes.rows)
+        number = 0
+        for maxi_batch in self._maxi_batches(rows, self.epoch, report):
+            batches = batching.cut(maxi_batch)
+            if self._shuffle_batches:
+                self._batch_generator.shuffle(batches)
+            generator = self._batch_generator.text
+            for batch in batches:
+                number += 1
+                size = _size(batch)
+                shape, known = shapes.of(size)
+                words = sum(len(words) for sentence in batch for words in sentence.streams)
+                report.add(size, words, shape, not known)
+                if number > skip:
+                    yield _Prepared(padded(batch, shape), generator)
+        if not number:
+            raise CorpusError(f"nothing to train on: {'; '.join(report.lines()[1:])}")
+        if number < skip:
+            raise CorpusError(
+                f"training goes on after {skip} batches of this epoch, but the corpus has only {number}: it "
+                "or the options have changed; --no-restore-corpus begins at the first line"
+            )
+
+    def _maxi_batches(
+        self, rows: Iterable[Numbered], epoch: int, report: EpochReport
+    ) -> Iterator[list[Sentence]]:
+        """The sentences of the rows, as many at a time as are read ahead."""
+        sentences: list[Sentence] = []
+        room = self._batching.capacity
+        for number, row in rows:
+            sentence = self._reader.read(number, row, epoch, report)
+            if sentence is not None:
+                sentences.append(sentence)
+            elif not self._count_left_out:
+                continue
+            room -= 1
+            if not room:
+                yield sentences
+                sentences, room = [], self._batching.capacity
+        if sentences:
+            yield sentences
+
+    def _choose_shapes(self) -> Shapes:
+        """Shapes for the batches that a sample of the rows gives."""
+        sizes: Counter[Shape] = Counter()
+        epochs, maxi_batches = self._sample()
+        for maxi_batch in maxi_batches:
+            for batch in self._batching.cut(maxi_batch):
+                rows, *lengths = _size(batch)
+                if self._batching.sizes:
+                    sizes[(1, *lengths)] += rows
+                else:
+                    sizes[(rows, *lengths)] += 1
+        self._typical = {shape: count / epochs for shape, count in sizes.items()} if epochs else {}
+        return Shapes(choose(sizes), self._batching.sizes)
+
+    def _shapes_of_epoch(self, shapes: Shapes) -> Shapes:
+        """The shapes of this epoch; all of them where they say how many sentences fit into memory."""
+        if self._batching.sizes or not self._typical:
+            return shapes
+        return Shapes(worth_compiling(shapes.chosen, self._typical, self.epoch))
+
+    def _sample(self) -> tuple[int, Iterable[list[Sentence]]]:
+        """Maxi-batches such as will come, in many orders if rows are shuffled, and of how many epochs; 0 if
+        one is larger than a sample."""
+        rows = self._rows.sample(SAMPLE)
+        maxi_batches = list(self._maxi_batches(rows, 0, EpochReport()))
+        whole = len(rows) < SAMPLE
+        if not self._rows.shuffled:
+            return int(whole), maxi_batches
+        sentences = list(chain.from_iterable(maxi_batches))
+        epochs = -(-SAMPLE // max(1, len(sentences)))
+        return epochs if whole else 0, self._shuffled(sentences, epochs)
+
+    def _shuffled(self, sentences: list[Sentence], epochs: int) -> Iterator[list[Sentence]]:
+        dice, size = MersenneTwister(0), self._batching.capacity
+        for _ in range(epochs):
+            dice.shuffle(sentences)
+            yield from (sentences[first : first + size] for first in range(0, len(sentences), size))
+
+
+def _size(batch: Sequence[Sentence]) -> Shape:
+    """Its rows, and the longest of each stream."""
+    lengths = (map(len, sentence.streams) for sentence in batch)
+    return (len(batch), *map(max, zip(*lengths, strict=True)))

@@ -1,0 +1,169 @@
+"""Few shapes for many batches: a program is compiled for each shape, so batches are padded to few."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from nmt.text.batches import batch_bucket, length_bucket
+
+MOST_SHAPES = 12
+MORE_SHAPES = 16
+"""Allowed where ``MOST_SHAPES`` waste more than ``WASTE``."""
+WASTE = 0.15
+"""A share of all positions."""
+PROGRAM = 10_000
+"""Positions that are trained on in about the time in which a program is compiled: 20,000 for a transformer of
+256 on two cores, 5,000 for one of 512."""
+MOST_CANDIDATES = 600
+"""Shapes to begin merging with; merging takes time quadratic in their number."""
+
+Shape = tuple[int, ...]
+"""Rows, then the length of each stream."""
+
+
+Sizes = Callable[[tuple[int, ...]], int]
+"""How many sentences fit into memory, given the longest of each stream (``--mini-batch-fit``)."""
+
+
+def area(shape: Shape) -> int:
+    """Positions of all streams together."""
+    return shape[0] * sum(shape[1:])
+
+
+class Shapes:
+    """Shapes that batches are padded to, each to the smallest that it fits into.
+
+    What a batch is padded to depends on nothing but the batch and the shapes that were chosen, so that a run
+    that is taken up again pads as one that was never interrupted.
+
+    chosen: the shapes. sizes: with ``--mini-batch-fit``, how many rows fit into memory; then the rows of the
+        shapes that were chosen do not matter, and a batch is padded to as many as fit.
+    """
+
+    def __init__(self, chosen: Iterable[Shape], sizes: Sizes | None = None) -> None:
+        ones = {(1, *shape[1:]) for shape in chosen} if sizes else set(chosen)
+        self.chosen = tuple(sorted(ones, key=lambda shape: (area(shape), shape)))
+        self._sizes = sizes
+
+    def of(self, batch: Shape) -> tuple[Shape, bool]:
+        """The shape for a batch, and whether it was chosen before.
+
+        One that fits into none gets its own, with its lengths rounded up to ``length_bucket`` and its rows to
+        ``batch_bucket``, so that such batches too have few.
+        """
+        if self._sizes:
+            batch = (1, *batch[1:])
+        fitting = (shape for shape in self.chosen if all(map(int.__le__, batch, shape)))
+        shape = next(fitting, None)
+        known = shape is not None
+        if shape is None:
+            shape = (batch_bucket(batch[0]), *map(length_bucket, batch[1:]))
+        return ((max(1, self._sizes(shape[1:])), *shape[1:]) if self._sizes else shape), known
+
+    def rows(self, lengths: tuple[int, ...]) -> int:
+        """How many rows a batch of such lengths has when it is full (``--mini-batch-fit``)."""
+        return self.of((1, *lengths))[0][0]
+
+
+def choose(batches: Mapping[Shape, int]) -> list[Shape]:
+    """At most 12 shapes that all of ``batches`` fit into, with little padding.
+
+    Up to 16 where 12 waste more than 15 % of the positions, as they do if the rows of a batch depend on its
+    words.
+
+    batches: how many there are of each shape. Each begins with a shape of its own; the two shapes whose
+    merging adds the fewest positions are merged, until few are left. Then each batch goes to the smallest
+    shape that it fits into, and shapes shrink to the batches that they are left with.
+    """
+    if not batches:
+        return []
+    real = sum(area(batch) * count for batch, count in batches.items())
+    chosen = _merged(*_candidates(batches), real / (1 - WASTE))
+    while True:
+        needs: dict[Shape, Shape] = {}
+        shapes = Shapes(chosen)
+        for batch in batches:
+            shape, _ = shapes.of(batch)
+            needs[shape] = tuple(map(max, needs.get(shape, batch), batch))
+        if sorted(needs.values()) == sorted(chosen):
+            return chosen
+        chosen = sorted(needs.values())
+
+
+def worth_compiling(chosen: Iterable[Shape], epoch: Mapping[Shape, float], number: int) -> list[Shape]:
+    """Those of the chosen shapes that are worth a program in the epoch ``number``, from 1.
+
+    A shape is left out, and its batches are padded to others, until that has added as many positions in the
+    epochs so far as its program is worth (``PROGRAM``); but at most 15 % of the positions are wasted for it.
+    So a short training compiles few programs, and a long one all of them, none in vain.
+
+    epoch: how many batches of each shape an epoch has.
+    """
+    shapes = sorted(chosen, key=lambda shape: (area(shape), shape))
+    counts, areas = np.array([*epoch.values()]), np.array([*map(area, shapes)])
+    needs = np.array([*epoch])[:, None, :]
+    fits = np.all(needs <= np.array(shapes), axis=-1)
+    enough = sum(area(batch) * count for batch, count in epoch.items()) / (1 - WASTE)
+
+    def positions(left: list[int]) -> float:
+        own = fits[:, left]
+        return float((areas[left][own.argmax(1)] * counts).sum()) if own.any(1).all() else np.inf
+
+    left = [*range(len(shapes))]
+    now = positions(left)
+    while len(left) > 1:
+        fewer = [[other for other in left if other != one] for one in left]
+        least = min(fewer, key=positions)
+        after = positions(least)
+        if after > enough or (after - now) * number >= PROGRAM:
+            break
+        left, now = least, after
+    return [shapes[i] for i in left]
+
+
+def _candidates(batches: Mapping[Shape, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The shapes and their numbers, as arrays; rounded up if they would be too many."""
+    step = 1
+    while True:
+        rounded: Counter[Shape] = Counter()
+        for batch, count in batches.items():
+            rounded[tuple(-(-size // step) * step for size in batch)] += count
+        if len(rounded) <= MOST_CANDIDATES:
+            table = sorted(rounded.items())
+            shapes = np.array([shape for shape, _ in table], np.int64)
+            return shapes, np.array([count for _, count in table], np.int64)
+        step += 1
+
+
+def _merged(shapes: np.ndarray, counts: np.ndarray, enough: float) -> list[Shape]:
+    """Shapes merged greedily until 12 are left, or 16 if fewer had more than ``enough`` positions."""
+
+    def areas(table: np.ndarray) -> np.ndarray:
+        return np.asarray(table[..., 0] * table[..., 1:].sum(-1))
+
+    def added(one: int) -> np.ndarray:
+        """Positions that merging ``one`` with each of the others would add."""
+        merged = areas(np.maximum(shapes[one], shapes)) * (counts[one] + counts)
+        return np.asarray(merged - areas(shapes) * counts - areas(shapes[one]) * counts[one])
+
+    never = np.iinfo(np.int64).max
+    costs = np.stack([added(one) for one in range(len(shapes))])
+    np.fill_diagonal(costs, never)
+    left, positions = len(shapes), int((areas(shapes) * counts).sum())
+    while left > MOST_SHAPES:
+        one, other = np.unravel_index(int(costs.argmin()), costs.shape)
+        positions += int(costs[one, other])
+        if left <= MORE_SHAPES and positions > enough:
+            break
+        shapes[one] = np.maximum(shapes[one], shapes[other])
+        counts[one] += counts[other]
+        alive = costs[one] < never
+        alive[other] = False
+        costs[other] = costs[:, other] = never
+        costs[one, alive] = costs[alive, one] = added(int(one))[alive]
+        left -= 1
+    alive = (costs < never).any(axis=1) if len(shapes) > 1 else [True]
+    return sorted(tuple(shape) for shape in shapes[alive].tolist())

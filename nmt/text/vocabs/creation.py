@@ -1,0 +1,183 @@
+"""New vocabularies from text: words by how often they come, or pieces that SentencePiece learns."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import random
+import shlex
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from mgraph.files.items import replacing
+from nmt.text.lines import as_bytes
+
+from .base import EOS_WORD, UNK_WORD, VocabError
+from .yaml_words import word_ids_yaml
+
+logger = logging.getLogger(__name__)
+
+YAML_ENDINGS = (".yml", ".yaml", ".json")
+DEFAULT_PIECES = 32000
+MAX_LINE = 2048  # bytes; longer lines teach SentencePiece nothing, as in Marian
+SPECIAL_IDS = {"bos_id": "-1", "eos_id": "0", "unk_id": "1"}
+QUIET = {"minloglevel": "1"}
+FILES = ("input", "model_prefix", "sentence_iterator", "model_writer")
+
+
+def counted_words(lines: Iterable[bytes]) -> list[bytes]:
+    """The words of ``lines``, most frequent first; those that come equally often by their bytes.
+
+    Words are separated by U+0020 only; a line ends at its line feed, and only there.
+    """
+    counts: Counter[bytes] = Counter()
+    for line in lines:
+        counts.update(word for word in line.removesuffix(b"\n").split(b" ") if word)
+    return sorted(counts, key=lambda word: (-counts[word], word))
+
+
+def word_vocab(lines: Iterable[bytes], max_size: int = 0) -> bytes:
+    """A vocabulary of words as YAML, byte for byte as ``marian-vocab`` prints it.
+
+    ``</s>`` is 0, ``<unk>`` is 1, then come the words of ``counted_words``; one that is called
+    ``</s>`` or ``<unk>`` is written again, and the first one counts where the file is read.
+
+    max_size: ids in all; the rarest words are left out. 0 and 1 are no limit, as in Marian.
+    """
+    words = counted_words(lines)
+    if max_size > 1:
+        words = words[: max_size - 2]
+    return word_ids_yaml([EOS_WORD.encode(), UNK_WORD.encode(), *words])
+
+
+def class_vocab(lines: Iterable[bytes], path: str, max_size: int = 0) -> bytes:
+    """The same for class labels, without the special words; VocabError if they are not ``max_size``."""
+    words = counted_words(lines)
+    if max_size and len(words) != max_size:
+        raise VocabError(f"{path}: {len(words)} classes in the text, expected {max_size} (dim-vocabs)")
+    return word_ids_yaml(words)
+
+
+def piece_vocab(
+    lines: Iterable[bytes],
+    path: str,
+    max_size: int = 0,
+    *,
+    options: str = "",
+    max_lines: int = 2_000_000,
+    seed: int = 1,
+) -> bytes:
+    """A serialized SentencePiece model with ``</s>`` as 0, ``<unk>`` as 1, learnt from ``lines``.
+
+    path: for messages. max_size: how many pieces; 0 for 32000.
+    options: more options of ``spm_train`` (``--sentencepiece-options``): ``--byte_fallback=true``.
+    max_lines: learn from a random sample of this size at most (``--sentencepiece-max-lines``); 0
+        for all lines. Empty ones and those of 2048 bytes or more are passed over.
+    seed: of the sample.
+
+    The pieces are those of the SentencePiece library that is installed; Marian has an older one
+    built in, which learns others. Raises VocabError with what SentencePiece has against it.
+    """
+    from sentencepiece import SentencePieceTrainer
+
+    text = _sample((line.removesuffix(b"\n") for line in lines), max_lines, seed)
+    arguments: dict[str, Any] = {
+        **SPECIAL_IDS,
+        "vocab_size": max_size or DEFAULT_PIECES,
+        "max_sentence_length": MAX_LINE,
+        **QUIET,
+        **_trainer_options(options, path),
+    }
+    model = io.BytesIO()
+    logger.info("%s: learning %s pieces from %d lines", path, arguments["vocab_size"], len(text))
+    try:
+        SentencePieceTrainer.Train(sentence_iterator=iter(text), model_writer=model, **arguments)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise VocabError(
+            f"{path}: SentencePiece learns no pieces from these {len(text)} lines: {error}"
+        ) from None
+    return model.getvalue()
+
+
+def create_vocab(
+    path: str | os.PathLike[str],
+    lines: Iterable[str | bytes],
+    max_size: int = 0,
+    *,
+    input_type: str = "sequence",
+    options: str = "",
+    max_lines: int = 2_000_000,
+    seed: int = 1,
+) -> None:
+    """Write the vocabulary ``path`` that ``lines`` give: pieces if it ends in ``.spm``, else words in YAML.
+
+    The file appears whole or not at all, and one that is there is never overwritten.
+    input_type: ``class`` for labels without special words; the other arguments are ``piece_vocab``'s.
+
+    Raises VocabError for a file that exists, or one whose name says that it holds something else.
+    """
+    name = os.fspath(path)
+    _require_none(name)
+    check_new_vocab(name, options)
+    text = (as_bytes(line) for line in lines)
+    if name.endswith(".spm"):
+        data = piece_vocab(text, name, max_size, options=options, max_lines=max_lines, seed=seed)
+    elif input_type == "class":
+        data = class_vocab(text, name, max_size)
+    else:
+        data = word_vocab(text, max_size)
+    _require_none(name)  # reading the text may take long, and another process may make the same file
+    with replacing(name) as stream:
+        stream.write(data)
+
+
+def _require_none(path: str) -> None:
+    if os.path.exists(path):
+        raise VocabError(f"{path}: exists, and a vocabulary is never overwritten")
+
+
+def check_new_vocab(path: str, options: str = "") -> None:
+    """VocabError for a name, or options of SentencePiece, that no new vocabulary can have."""
+    if not path.endswith((".spm", *YAML_ENDINGS)):
+        raise VocabError(f"{path}: a new vocabulary is .yml, .yaml, .json (words) or .spm (pieces)")
+    if path.endswith(".spm"):
+        _trainer_options(options, path)
+
+
+def _sample(lines: Iterable[bytes], size: int, seed: int) -> list[bytes]:
+    """``size`` of the lines, each as likely as the others (Vitter's algorithm R); 0 for all of them."""
+    sample: list[bytes] = []
+    seen = 0
+    dice = random.Random(seed)
+    for line in lines:
+        if not 0 < len(line) < MAX_LINE:
+            continue
+        seen += 1
+        if not size or len(sample) < size:
+            sample.append(line)
+        elif (place := dice.randrange(seen)) < size:
+            sample[place] = line
+    return sample
+
+
+def _trainer_options(options: str, path: str) -> dict[str, str]:
+    """``--name=value`` options as a dictionary; without a value they are true."""
+    arguments = {}
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise VocabError(f"{path}: --sentencepiece-options: {error}: {options}") from None
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or not name:
+            raise VocabError(f"{path}: --sentencepiece-options takes --name=value options, got {word!r}")
+        if name in SPECIAL_IDS:
+            raise VocabError(f"{path}: --sentencepiece-options cannot set --{name}: Marian's ids are fixed")
+        if name in FILES:
+            raise VocabError(
+                f"{path}: --sentencepiece-options cannot set --{name}: the text and the file are given"
+            )
+        arguments[name] = value if equals else "true"
+    return arguments

@@ -1,0 +1,186 @@
+"""Vocabularies of whole words: text is split at spaces, each word has one id."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterable, Mapping
+
+from nmt.text.lines import without_end
+
+from .base import ASKED, EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
+from .word_ids import parse_word_ids
+
+logger = logging.getLogger(__name__)
+
+MAX_SIZE = 1 << 24
+# Names and ids that Nematus gave the special words.
+NEMATUS_WORDS = {EOS_WORD: ("eos", 0), UNK_WORD: ("UNK", 1)}
+
+
+class DefaultVocab(Vocab):
+    """A list of words, from a ``word: id`` file or one word per line (Marian: ``DefaultVocab``).
+
+    Words are separated by U+0020, one or several, and by nothing else: a tab, a no-break space,
+    U+2028 or a byte-order mark belongs to its word. A word that is not in the list, or whose id is
+    ``dim`` or above, is ``unk_id``.
+
+    Args:
+        words: the ids of the words.
+        path: where they come from.
+        dim: how many ids the model has (``dim-vocabs``); 0 for as many as the file. A file with more ids or
+            fewer gets a warning: either the model was trained with it so, which Marian allows, or it is
+            another model's, and nothing in the files tells which.
+        nematus: accept ``eos`` and ``UNK``, or an id without a word, for ids 0 and 1.
+        owner: whose number ``dim`` is, for messages; no warning for ``ASKED``.
+    """
+
+    def __init__(
+        self,
+        words: Mapping[str, int],
+        path: str,
+        dim: int = 0,
+        nematus: bool = False,
+        owner: str = "the model",
+    ):
+        self.path = path
+        highest = max(words.values(), default=-1)
+        self._ids = {word: i for word, i in words.items() if not dim or i < dim}
+        if not self._ids:
+            raise VocabError(
+                f"{path}: {len(words)} words, none with an id below {dim}"
+                if words
+                else f"{path}: a vocabulary without words"
+            )
+        self._words = _words_by_id(self._ids)
+        self._size = max(self._words) + 1
+        if self._size > MAX_SIZE:
+            last = self._words[self._size - 1]
+            raise VocabError(
+                f"{path}: {last[:80]!r} has the id {self._size - 1}; a vocabulary has at most {MAX_SIZE} ids"
+            )
+        if dim and dim != highest + 1:
+            _report_size(path, highest + 1, dim, owner)
+        self.control_ids = tuple(
+            self._ids[piece] for i in range(32) if (piece := f"<0x{i:02X}>") in self._ids
+        )
+        self.eos_id = self._special_id(EOS_WORD, nematus, dim)
+        self.unk_id = self._special_id(UNK_WORD, nematus, dim)
+
+    def _special_id(self, word: str, nematus: bool, dim: int) -> int:
+        alias, alias_id = NEMATUS_WORDS[word]
+        if nematus and alias_id < self._size and self._words.get(alias_id, "") in ("", alias):
+            return alias_id
+        if word not in self._ids:
+            below = f" with an id below {dim} (dim-vocabs)" if dim else ""
+            also = f" (or {alias!r} as id {alias_id})" if nematus else ""
+            raise VocabError(
+                f"{self.path}: a vocabulary needs the word {word}{also}{below}, and "
+                f"these {len(self._ids)} words are without it; the first is "
+                f"{next(iter(self._ids))[:80]!r}"
+            )
+        return self._ids[word]
+
+    def words(self) -> Iterable[str]:
+        """The words that ids have. There may be far fewer than ids."""
+        return self._words.values()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _id_of(self, word: str | bytes) -> int:
+        return self._ids.get(as_text(word), self.unk_id)
+
+    def _word_of(self, number: int) -> str:
+        return self._words.get(number, "")
+
+    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+        ids, unk_id = self._ids, self.unk_id
+        sentence = [ids.get(word, unk_id) for word in as_text(line).split(" ") if word]
+        if add_eos:
+            sentence.append(self.eos_id)
+        return sentence
+
+    def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
+        """The words of ``ids`` with a space between; an id without a word gives an empty word."""
+        words = self._words
+        return " ".join(words.get(i, "") for i in ids if not (ignore_eos and i == self.eos_id))
+
+
+class ClassVocab(DefaultVocab):
+    """Labels of a classifier's stream (Marian: ``ClassVocab``, ``--input-types class``).
+
+    There are no special words: ``eos_id`` and ``unk_id`` are -1, no end is added to a line, and a
+    label that is not in the list is an error.
+    """
+
+    def _special_id(self, word: str, nematus: bool, dim: int) -> int:
+        return -1
+
+    def _id_of(self, word: str | bytes) -> int:
+        text = as_text(word)
+        if text not in self._ids:
+            known = ", ".join(list(self._ids)[:10])
+            raise VocabError(f"{self.path}: {text!r} is none of the {len(self._ids)} classes ({known})")
+        return self._ids[text]
+
+    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+        return [self._id_of(word) for word in as_text(line).split(" ") if word]
+
+
+def read_default(
+    data: bytes, path: str, dim: int = 0, *, input_type: str = "sequence", owner: str = "the model"
+) -> DefaultVocab:
+    """The vocabulary in ``data``: ``word: id`` if ``path`` says .yml, .yaml or .json, else a list.
+
+    input_type: ``class`` for a ``ClassVocab``. owner: of ``dim``, see ``DefaultVocab``.
+    """
+    kind = ClassVocab if input_type == "class" else DefaultVocab
+    if path.endswith((".yml", ".yaml", ".json")):
+        return kind(parse_word_ids(data, path), path, dim, nematus=True, owner=owner)
+    return kind(_listed_words(data, path), path, dim, owner=owner)
+
+
+def _report_size(path: str, size: int, dim: int, owner: str) -> None:
+    """Say that a vocabulary has ``size`` ids, where ``dim`` are expected."""
+    effect = f"words with ids from {dim:,} on are unknown"
+    if size < dim:
+        effect = f"the ids from {size:,} on have no words and are never chosen"
+    if owner == ASKED:
+        logger.info("[data] %s has %s ids, %s is %s: %s", path, f"{size:,}", owner, f"{dim:,}", effect)
+        return
+    logger.warning(
+        "[data] WRONG VOCABULARY? %s has %s ids, but %s has %s (dim-vocabs): %s. Unless the model was "
+        "trained with this vocabulary and --dim-vocabs %d, what comes out is nonsense; give --vocabs the "
+        "files that it was trained with",
+        path,
+        f"{size:,}",
+        owner,
+        f"{dim:,}",
+        effect,
+        dim,
+    )
+
+
+def _listed_words(data: bytes, path: str) -> dict[str, int]:
+    """One word per line, the first has id 0. A carriage return before the line's end is dropped."""
+    words: dict[str, int] = {}
+    for number, line in enumerate(io.BytesIO(data), 1):
+        word = as_text(without_end(line))
+        if not word:
+            raise VocabError(f"{path}:{number}: an empty line; expected one word on each")
+        if word in words:
+            raise VocabError(
+                f"{path}:{number}: {word[:80]!r} for the second time, it is already in line {words[word] + 1}"
+            )
+        words[word] = len(words)
+    return words
+
+
+def _words_by_id(ids: Mapping[str, int]) -> dict[int, str]:
+    """The word of each id; of several words for one, the last in the order of their bytes (Marian)."""
+    words = {i: word for word, i in ids.items()}
+    if len(words) < len(ids):
+        for word in sorted(ids, key=lambda word: word.encode("utf-8", "surrogateescape")):
+            words[ids[word]] = word
+    return words

@@ -1,0 +1,97 @@
+"""Training of translation models, as ``mgraph train`` does it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from nmt.runtime import compilation_cache, devices
+from nmt.settings import TRAIN
+from nmt.settings.config import notices
+from nmt.settings.option import shown
+
+if TYPE_CHECKING:
+    from nmt.training.learning.placement import Placement
+
+logger = logging.getLogger(__name__)
+
+
+class Trainer:
+    """Trains a model as Marian does: the same options, costs and files.
+
+    options: those of ``mgraph train`` in snake_case with Marian's defaults, for example ``model="model.npz",
+    type="transformer", train_sets=["train.de", "train.en"], vocabs=["vocab.spm", "vocab.spm"],
+    after="10e"``; lists may be lists or tuples. ``task="transformer-base"`` and the like stand for options of
+    their own.
+
+    values: in place of ``options`` those of all options by name, as the command line is read.
+
+    If the model exists, training goes on where its last checkpoint was written, bit by bit as if it had never
+    been interrupted, on the same machine with the same jaxlib and number of threads.
+
+    Raises OptionError for a wrong value, TypeError for an unknown option, ModelFileError and others derived
+    from MGraphError for files that cannot be used, OSError for missing ones.
+    """
+
+    def __init__(self, values: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+        self.options = TRAIN.from_python(options) if values is None else values
+        self._stopped = False
+        if values is None:
+            for notice in notices(TRAIN, self.options):
+                logger.warning("%s", notice)
+
+    def train(self) -> None:
+        """Train until the options say that it is enough, or ``stop`` was called; the model is saved then.
+
+        What is known to be wrong is said before anything is made or started. ``ModelLockedError`` if another
+        process trains this model.
+        """
+        from nmt.training.checkpoints.lock import training_lock
+        from nmt.training.requirements import check_training
+
+        check_training(self.options)
+        writes = self.options["process_id"] == 0  # of several processes the first does
+        with training_lock(self.options["model"]) if writes else nullcontext():
+            self._start()
+
+    def _start(self) -> None:
+        """Start the devices, and train on them."""
+        values = self.options
+        compilation_cache.use(values["compilation_cache"])
+        devices.join_processes(values["coordinator"], values["num_processes"], values["process_id"])
+        used = devices.start_all(values["cpu_threads"], values["devices"], values["cpu_devices"])
+        from nmt.training.learning.placement import placement_on
+
+        self._train(values, placement_on(used, shard_state=values["shard_state"]))
+
+    def _train(self, values: Mapping[str, Any], placement: Placement) -> None:
+        """Train; after a divergence go on from the last checkpoint with the options of the next fallback."""
+        from nmt.training.schedule.divergence import DivergenceError
+        from nmt.training.session import Session
+
+        fallbacks = list(values["custom_fallbacks"])
+        while True:
+            session = Session(values, lambda: self._stopped, placement)
+            try:
+                return session.run()
+            except DivergenceError as error:
+                if not fallbacks:
+                    raise
+                fallback = fallbacks.pop(0)
+                said = ", ".join(f"--{name.replace('_', '-')} {shown(v)}" for name, v in fallback.items())
+                anew = values["no_reload"] and not session.saved
+                how = "beginning anew" if anew else "going on from the last checkpoint"
+                logger.warning("%s; %s with %s", error, how, said)
+                values = {**self.options, **fallback, "no_reload": anew}
+
+    def stop(self) -> None:
+        """Let ``train`` end after the update that is under way; may be called from a signal handler or
+        another thread."""
+        self._stopped = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopped

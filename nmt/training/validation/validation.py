@@ -1,0 +1,206 @@
+"""``Validation``: measures the model in training by every metric, and says when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from mgraph import ArgumentError
+from nmt.models import Model
+from nmt.search.beam_search import BeamSearch
+from nmt.settings import OptionError
+from nmt.settings.model_options import ModelOptions
+from nmt.text.output import significant
+from nmt.text.vocab import Vocab
+from nmt.training.schedule.display import LogicalEpoch
+from nmt.training.schedule.state import TrainingState
+from nmt.training.update import Tensors
+from nmt.training.validation.creation import is_wanted, metrics_of
+from nmt.training.validation.data import ValidationSet
+from nmt.training.validation.evaluation import Evaluation, TranslationOutput
+from nmt.training.validation.log import valid_log
+from nmt.training.validation.metric import Metric, Record
+from nmt.training.validation.script import ScriptMetric
+
+SEARCH_OPTIONS = ("beam_size", "normalize", "word_penalty", "allow_unk", "max_length_factor", "n_best")
+STOPS = ("first", "all", "any")
+
+
+class Validation:
+    """Marian's validators: all metrics of ``--valid-metrics``, in their order.
+
+    options: of the model. vocabs: of its sources and its target. metrics: what to measure.
+    data: the validation set; of no sentences if no metric needs one.
+    early_stopping_on: whose stalled validations count: ``first``, ``all`` (the fewest), ``any`` (the most).
+    reset_stalled, reset_all: what to forget when training goes on. keep_best: whether to save the best.
+    search: options of ``BeamSearch``. marian_exact: see ``Model``. epoch: how the log counts epochs.
+
+    Parameters change from run to run, programs do not: they are compiled once for each shape.
+    """
+
+    def __init__(
+        self,
+        options: ModelOptions,
+        vocabs: Sequence[Vocab],
+        metrics: Sequence[Metric],
+        data: ValidationSet,
+        *,
+        output: TranslationOutput | None = None,
+        early_stopping_on: str = "first",
+        reset_stalled: bool = False,
+        reset_all: bool = False,
+        keep_best: bool = False,
+        search: Mapping[str, Any] | None = None,
+        marian_exact: bool = False,
+        epoch: LogicalEpoch | None = None,
+    ) -> None:
+        if early_stopping_on not in STOPS:
+            raise OptionError(f"--early-stopping-on is one of {', '.join(STOPS)}, got {early_stopping_on}")
+        self.options, self.vocabs, self.metrics, self.data = options, tuple(vocabs), tuple(metrics), data
+        self.output = output or TranslationOutput(self.vocabs[-1], options.right_left)
+        self.early_stopping_on = early_stopping_on
+        self.reset_stalled, self.reset_all, self.keep_best = reset_stalled, reset_all, keep_best
+        self.latest: dict[str, float] = {}
+        """The values of the last run by kind, float32; those that there were."""
+        self._search_options = dict(search or {})
+        self._marian_exact, self._epoch = marian_exact, epoch or LogicalEpoch()
+        self._model: Model | None = None
+
+    @classmethod
+    def from_options(
+        cls, values: Mapping[str, Any], model_options: ModelOptions, vocabs: Sequence[Vocab]
+    ) -> Validation | None:
+        """Validation as the options of ``marian train`` ask for it; None if they ask for none.
+
+        They do with ``valid-sets`` or ``valid-script-path``, and a ``valid-freq`` that is not 0.
+        OptionError for a value that an option cannot have, and all errors of ``ValidationSet.read``.
+        """
+        if not is_wanted(values):
+            return None
+        metrics = metrics_of(values, vocabs[-1])
+        data = ValidationSet(())
+        if any(not isinstance(metric, ScriptMetric) for metric in metrics):
+            data = ValidationSet.read(
+                values["valid_sets"],
+                vocabs,
+                max_length=values["valid_max_length"],
+                right_left=model_options.right_left,
+                tsv=values["tsv"],
+                mini_batch=values["valid_mini_batch"],
+            )
+        return cls(
+            model_options,
+            vocabs,
+            metrics,
+            data,
+            output=TranslationOutput(
+                vocabs[-1],
+                model_options.right_left,
+                values["n_best"],
+                values["word_scores"],
+                values["quiet_translation"],
+            ),
+            early_stopping_on=values["early_stopping_on"],
+            reset_stalled=values["valid_reset_stalled"],
+            reset_all=values["valid_reset_all"],
+            keep_best=values["keep_best"],
+            search={name: values[name] for name in SEARCH_OPTIONS},
+            marian_exact=values["marian_exact"],
+            epoch=LogicalEpoch(values["logical_epoch"]),
+        )
+
+    def register(self, state: TrainingState) -> None:
+        """Give each metric an entry in ``state``, unless it has one from before, and reset what is to be."""
+        if not state.validator:
+            state.validator = self.metrics[0].kind
+        if self.reset_stalled or self.reset_all:
+            state.stalled = state.stalled_max = 0
+        for metric in self.metrics:
+            entry = state.validators.get(metric.kind)
+            record = metric.start if entry is None or self.reset_all else Record.of(entry)
+            if self.reset_stalled:
+                record = Record(record.best)
+            state.validators[metric.kind] = record.entry
+
+    def run(
+        self,
+        params: Tensors,
+        state: TrainingState,
+        save_best: Callable[[str], None],
+        save_dev: Callable[[], None] | None = None,
+    ) -> int:
+        """Measure ``params`` by every metric, log the values, and note them in ``state.validators``.
+
+        params: those to validate: the smoothed ones, if parameters are smoothed.
+        save_best: saves them as the best by the metric of that kind; called with ``keep_best`` when a value
+            is the best so far, before ``state`` has it.
+        save_dev: saves them for the script of the metric ``valid-script``, as ``<model>.dev.npz``;
+            ArgumentError if that is missing where it is needed.
+
+        Returns the stalled validations that count, see ``stalled``.
+        """
+        self.latest = {}
+        with self._evaluation(params, save_dev) as evaluation:
+            for metric in self.metrics:
+                self._measure(metric, evaluation, state, save_best)
+        return self.stalled(state)
+
+    def stalled(self, state: TrainingState) -> int:
+        """How many validations in a row brought nothing: of the first metric, or the fewest of all metrics,
+        or the most, as ``early_stopping_on`` says."""
+        stalled = [Record.of(state.validators[metric.kind]).stalled for metric in self.metrics]
+        return {"first": stalled[0], "all": min(stalled), "any": max(stalled)}[self.early_stopping_on]
+
+    def _measure(
+        self,
+        metric: Metric,
+        evaluation: Evaluation,
+        state: TrainingState,
+        save_best: Callable[[str], None],
+    ) -> None:
+        record = Record.of(state.validators[metric.kind])
+        measured = metric.measure(evaluation, state)
+        value = 0.0
+        if measured is not None:
+            with np.errstate(over="ignore"):
+                self.latest[metric.kind] = value = float(np.float32(measured))
+            if self.keep_best and metric.improves(record, value):
+                save_best(metric.kind)
+            record = metric.next_record(record, value)
+        self._log(metric.kind, value, record, state)
+        state.validators[metric.kind] = record.entry
+
+    @contextmanager
+    def _evaluation(self, params: Tensors, save_dev: Callable[[], None] | None) -> Iterator[Evaluation]:
+        """The evaluation of ``params``, which are held no longer than it lasts: they may be large."""
+        if save_dev is None:
+            if any(isinstance(metric, ScriptMetric) for metric in self.metrics):
+                raise ArgumentError("the metric valid-script needs save_dev, which saves the model for it")
+            save_dev = _nothing
+        placed = {name: jax.device_put(params[name], jax.local_devices()[0]) for name in sorted(params)}
+        if self._model is None:
+            self._model = Model(self.options, placed, marian_exact=self._marian_exact)
+        model = self._model
+        model.params = placed
+        search = BeamSearch(
+            [model], source_vocab=self.vocabs[0], target_vocab=self.vocabs[-1], **self._search_options
+        )
+        try:
+            yield Evaluation(model, search, self.data, self.output, save_dev)
+        finally:
+            model.params = {}
+
+    def _log(self, kind: str, value: float, record: Record, state: TrainingState) -> None:
+        what = "new best"
+        if record.stalled:
+            what = f"stalled {record.stalled} times (last best: {significant(record.best)})"
+        epoch = self._epoch.text(state)
+        valid_log.info("Ep. %s : Up. %d : %s : %s : %s", epoch, state.batches, kind, significant(value), what)
+
+
+def _nothing() -> None:
+    """There is no script to save a model for."""

@@ -1,1 +1,0 @@
-"""The kinds of vocabulary; ``nmt.vocab.load_vocab`` chooses among them."""

@@ -1,0 +1,100 @@
+"""Updates of small models on one device and on several; prints as JSON what each said and where it ended.
+
+A process of its own, since the CPU is divided into devices before JAX starts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from mgraph import Adagrad
+from nmt.files import create_model
+from nmt.models import Dropouts, Model
+from nmt.runtime import devices
+from nmt.settings.model_options import ModelOptions
+from nmt.text.corpus import TrainingBatch
+from nmt.training.learning.learner import Learner
+from nmt.training.learning.objective import Objective
+from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
+from nmt.training.learning.step import UpdateStep
+from nmt.training.loss import LossOptions
+
+VOCABS = (24, 28)
+LENGTHS = (4, 5)
+TRANSFORMER = ModelOptions(
+    type="transformer",
+    dim_vocabs=VOCABS,
+    dim_emb=8,
+    enc_depth=1,
+    dec_depth=1,
+    transformer_heads=2,
+    transformer_dim_ffn=12,
+    transformer_guided_alignment_layer="1",
+)
+S2S = ModelOptions(type="s2s", dim_vocabs=VOCABS, dim_emb=8, dim_rnn=8)
+DROPPED = Dropouts(0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
+
+
+def batch(rows: int, seed: int) -> TrainingBatch:
+    """Sentences of different lengths, with weights and alignments; the last is as short as can be."""
+    rng = np.random.default_rng(seed)
+    sizes = [rng.integers(1, length + 1, rows) for length in LENGTHS]
+    sizes[1][-1] = 1
+    masks = [np.float32(np.arange(n) < size[:, None]) for n, size in zip(LENGTHS, sizes, strict=True)]
+    ids = [np.int32(rng.integers(2, v, m.shape) * m) for v, m in zip(VOCABS, masks, strict=True)]
+    links = np.float32(rng.random((rows, LENGTHS[1], LENGTHS[0])) < 0.3) / 2
+    weights = rng.random((rows, LENGTHS[1]), np.float32)
+    return TrainingBatch(tuple(ids), tuple(masks), rows, weights, links)
+
+
+def run(options: ModelOptions, placement: Placement, updates: list[list[TrainingBatch]]) -> dict:
+    created = create_model(options, seed=4)
+    model = Model(created.options, created.params, DROPPED)
+    objective = Objective(model, LossOptions(0.1, alignment_weight=0.3))
+    learner = Learner(
+        objective, UpdateStep(Adagrad(0.05, clip_norm=1.0)), seed=7, smoothing=0.2, placement=placement
+    )
+    said = [learner.update(group, learn_rate=0.05, number=i + 1) for i, group in enumerate(updates)]
+    memory = learner.memory(updates[0][-1], last_of_several=len(updates[0]) > 1)
+    state = learner.state()
+    moments = state.moments["adagrad_gt"]
+    learner.restore(replace(state, moments={"adagrad_gt": moments}))
+    restored = learner.state()
+    return {
+        "costs": [float(result.cost) for result in said],
+        "labels": [float(result.labels) for result in said],
+        "norms": [float(result.gradient_norm) for result in said],
+        "held": learner.held,
+        "memory": memory,
+        "params": {name: np.ravel(value).tolist() for name, value in state.params.items()},
+        "moments": {name: np.ravel(value).tolist() for name, value in moments.items()},
+        "average": {name: np.ravel(value).tolist() for name, value in learner.params(smoothed=True).items()},
+        "restored": all(
+            np.array_equal(one[name], other[name])
+            for one, other in (
+                (state.params, restored.params),
+                (moments, restored.moments["adagrad_gt"]),
+                (state.average, restored.average),
+            )
+            for name in state.params
+        ),
+    }
+
+
+def main() -> None:
+    four = devices.start_all(1, cpu_devices=4)
+    delayed, alone = [[batch(5, 0), batch(5, 1)]] * 2, [[batch(6, 2)]] * 2
+    found = {
+        "transformer": run(TRANSFORMER, ONE_DEVICE, delayed),
+        "transformer divided": run(TRANSFORMER, SharedPlacement(four, shard_state=True), delayed),
+        "s2s": run(S2S, ONE_DEVICE, alone),
+        "s2s shared": run(S2S, SharedPlacement(four), alone),
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The benchmarks start, and measure what they say."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import benchmarks
+from benchmarks.measuring import Child, ProcessError, Samples, Table, alternate, finished
+from benchmarks.peers.pymarian_training import read_log
+from benchmarks.training.child import Timing
+from benchmarks.training.models import command_line
+from benchmarks.training.text import write_text
+from nmt.text.vocab import load_vocab
+
+ROOT = Path(__file__).parents[2]
+PATH = {"PYTHONPATH": str(ROOT)}
+NAMES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.ispkg]
+LOG = """\
+[2026-11-21 23:32:12] Training started
+[2026-11-21 23:32:14] Ep. 1 : Up. 1 : Sen. 64 : Cost 7.83 * 1,727 @ 1,727 after 1,727 : Time 2.06s : \
+863.50 words/s : gNorm 0.0000
+[2026-11-21 23:32:15] Ep. 1 : Up. 2 : Sen. 128 : Cost 7.79 * 2,502 @ 2,502 after 4,229 : Time 0.65s : \
+5004.00 words/s : gNorm 0.0000
+"""
+ECHO = """\
+from benchmarks.measuring import answering
+def twice(number):
+    print("not an answer")
+    return {"answer": 2 * number}
+answering({"twice": twice})
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "__main__"])
+def test_every_benchmark_has_help(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(f"benchmarks.{name}")
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 0
+    assert (module.__doc__ or "").split()[0] in capsys.readouterr().out
+
+
+def test_every_module_can_be_imported() -> None:
+    for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
+def test_samples() -> None:
+    times = Samples((2.0, 4.0, 3.0, 1.0, 5.0))
+    assert times.median == 3 and times.spread == pytest.approx(1 / 3)
+    assert times.over(Samples((1.0, 2.0, 2.0, 1.0, 5.0))).values == (2, 2, 1.5, 1, 1)
+    assert times.rates(20).values == (10, 5, 20 / 3, 20, 4)
+    assert Samples((7.0,)).spread == 0
+    with pytest.raises(ValueError):
+        times.over(Samples((1.0,)))
+
+
+def test_candidates_take_turns() -> None:
+    calls: list[str] = []
+
+    def candidate(name: str, result: Any) -> Any:
+        return lambda: calls.append(name) or result
+
+    found = alternate({"a": candidate("a", 0.5), "b": candidate("b", None)}, rounds=3, warm_up=2)
+    assert "".join(calls) == "aabb" + 3 * "ab"
+    assert found["a"].values == (0.5, 0.5, 0.5)  # its own
+    assert len(found["b"].values) == 3 and 0 < found["b"].median < 0.1
+
+
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
+    Table(["what", "how much"], width=6).row("it", Samples((1234.0, 1234.0)))
+    assert capsys.readouterr().out == "what        how much\nit         1,234 ±0%\n"
+
+
+def test_a_finished_process(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; print('one'); x = b'.' * 2**26; time.sleep(0.1); print(input(), file=sys.stderr)"
+    )
+    (tmp_path / "in").write_text("two\n")
+    found = finished([sys.executable, "-S", "-c", code], stdin=tmp_path / "in", stdout=tmp_path / "out")
+    assert [line for _, line in found.lines] == ["two"] and (tmp_path / "out").read_text() == "one\n"
+    assert 0.1 < found.lines[0][0] <= found.seconds and 2**26 < found.peak < 2**28
+    assert found.since("tw") == found.seconds - found.lines[0][0]
+    with pytest.raises(ProcessError, match="no line with 'three'"):
+        found.since("three")
+    with pytest.raises(ProcessError, match=r"ended with 1(.|\n)*NameError"):
+        finished([sys.executable, "-S", "-c", "unknown"])
+
+
+def test_a_child_answers(tmp_path: Path) -> None:
+    (tmp_path / "echo.py").write_text(ECHO)
+    child = Child("echo", environment={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    try:
+        assert child.ask("twice", number=21) == {"answer": 42}
+        assert child.ask("twice", number=4) == {"answer": 8}
+        with pytest.raises(ProcessError, match="echo ended when asked for 'thrice'"):
+            child.ask("thrice")
+    finally:
+        child.close()
+
+
+def test_the_log_of_marian() -> None:
+    first, second = read_log(LOG.splitlines())
+    assert first == (1, 1727, 2.0) and second == (2, 2502, 0.5)
+    options = {"dim_vocabs": (2, 3), "no_reload": True, "model": Path("m.npz")}
+    assert command_line(options) == ["--dim-vocabs", "2", "3", "--no-reload", "--model", "m.npz"]
+
+
+@pytest.mark.parametrize("trainer", ["mgraph", "plain JAX"])
+def test_updates_are_timed(trainer: str, tmp_path: Path, quick_compilation: None) -> None:
+    texts, vocabs = write_text(tmp_path, pairs=20)
+    assert len(load_vocab(vocabs[0])) == 2002
+    options = {
+        "type": "transformer",
+        "dim_emb": 8,
+        "transformer_heads": 2,
+        "transformer_dim_ffn": 8,
+        "enc_depth": 1,
+        "dec_depth": 1,
+        "train_sets": texts,
+        "vocabs": vocabs,
+        "mini_batch": 4,
+        "max_length": 100,
+        "seed": 1,
+        "model": str(tmp_path / "none.npz"),
+        "compilation_cache": "none",
+    }
+    timing = Timing(trainer, options, skipped=1, updates=1)
+    assert timing.prepare()["shapes"] == 1
+    one, two = timing.run(), timing.run()
+    assert one["words"] == two["words"] < timing.epoch()["words"]
+    assert 0 < one["seconds"] < 5
+    memory = timing.memory()
+    assert memory["held"] > 3 * 4 * 2 * 2002 * 8 and memory["more"] > 0 and memory["peak"] > memory["held"]
+    assert not list(tmp_path.glob("none*"))

@@ -1,0 +1,122 @@
+"""The house: direction of imports, no cycles, a cheap import, one test command."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.quick import QUICK
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("mgraph", "layers", "nmt")
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for room in ROOMS
+    for path in (ROOT / room).rglob("*.py")
+}
+
+
+def imports(module: str) -> set[str]:
+    """Modules of the house that a module imports: at its top, for types alone, and inside functions."""
+    path = MODULES[module]
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            name = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            for alias in node.names:
+                inner = f"{name}.{alias.name}"
+                found.add(inner if inner in MODULES else name)
+    return {name for name in found if name in MODULES}
+
+
+def all_imports(path: Path) -> set[str]:
+    """Every absolute module name that a file imports, inside functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module or "")
+    return found
+
+
+def test_imports_point_down_only() -> None:
+    for module, path in MODULES.items():
+        room = ROOMS.index(module.split(".")[0])
+        for name in all_imports(path):
+            top = name.split(".")[0]
+            assert top not in ("tests", "examples", "benchmarks"), f"{module} imports {name}"
+            assert top not in ROOMS[room + 1 :], f"{module} imports {name}"
+            assert not name.startswith("jax._src"), f"{module} imports {name}"
+
+
+def test_there_are_no_import_cycles() -> None:
+    graph = {module: imports(module) - {module} for module in MODULES}
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join([*path[path.index(module) :], module])
+        if module not in done:
+            for name in sorted(graph[module]):
+                visit(name, (*path, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_operators_do_not_import_what_runs_them() -> None:
+    above = ("mgraph.graph", "mgraph.function", "mgraph.running", "mgraph.gradcheck", "mgraph.rewriting")
+    for module in MODULES:
+        if module.startswith("mgraph.ops"):
+            assert not [name for name in imports(module) if name.startswith(above)], module
+
+
+def test_the_engine_needs_few_packages() -> None:
+    allowed = {"jax", "jaxlib", "numpy", "optax", *sys.stdlib_module_names, ""}
+    for path in (ROOT / "mgraph").rglob("*.py"):
+        for name in all_imports(path):
+            assert name.split(".")[0] in allowed, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("package", ["mgraph", "layers", "nmt"])
+def test_importing_starts_no_backend(package: str) -> None:
+    """Were a backend running already, choosing an unknown platform afterwards would go unnoticed."""
+    code = (
+        f"import {package}, jax\n"
+        "jax.config.update('jax_platforms', 'nowhere')\n"
+        "try:\n    jax.devices()\n"
+        "except RuntimeError:\n    print('untouched')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert run.stdout.strip() == "untouched"
+
+
+def test_ci_runs_the_two_commands_of_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    commands = re.findall(r'^run "(.*)"$', (ROOT / ".ci/run").read_text(), re.M)
+    for last in ("mgraph demo", "pytest"):
+        assert any(command.endswith(f"&& {last}") and command in readme for command in commands)
+
+
+def test_the_quick_tests_are_there() -> None:
+    assert {f"test_{name}.py" for name in QUICK} <= {
+        path.name for path in (ROOT / "tests").rglob("test_*.py")
+    }
+
+
+def test_nothing_is_left_behind() -> None:
+    marks = ("TO" + "DO", "FIX" + "ME", "XX" + "X")
+    for folder in (*ROOMS, "tests", "examples", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            text = path.read_text()
+            assert not any(mark in text for mark in marks), path

@@ -1,0 +1,20 @@
+"""The README's code runs and prints what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.pages import check_blocks
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_blocks_run_in_order(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = check_blocks(BLOCKS, "README.md")
+    assert len(BLOCKS) >= 4 and len(expected) >= 4
+    assert (tmp_path / "graph.dot").read_text().startswith("digraph")

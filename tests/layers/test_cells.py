@@ -1,0 +1,277 @@
+"""Every recurrent cell: Marian's scores, gradients by three witnesses, masks, dropout, names, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import layers
+import mgraph
+from layers.cells import CELLS, Cell, State
+from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, ShapeError, inits
+from nmt.search.scoring import score
+from nmt.text.samples import LineEncoder, load_vocabs
+from tests.helpers.cell_models import DATA, ROWS, TEXTS, VOCABS, make
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+KEEPING = ("gru", "gru-nematus", "mgru")
+"""Cells that keep the old state where the mask is 0; all but ``lstm`` and ``mlstm`` erase it."""
+
+
+def draw(*shape: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def constant(graph: ExpressionGraph, value: np.ndarray) -> Node:
+    return graph.constant(value.shape, inits.from_tensor(value))
+
+
+def param(graph: ExpressionGraph, name: str, *shape: int) -> Node:
+    return graph.param(name, shape, inits.from_tensor(draw(*shape, seed=len(name))))
+
+
+def vary(graph: ExpressionGraph) -> None:
+    """Move every parameter away from where it begins, biases and gains too."""
+    for i, node in enumerate(graph.params().values()):
+        node.set_value(np.asarray(node.val()) + 0.5 * draw(*node.shape, seed=i))
+
+
+def state_of(graph: ExpressionGraph, cell: Cell | layers.StackedCell, batch: int, dim: int) -> State:
+    return tuple(param(graph, "start" + i * "+", batch, dim) for i in range(cell.states))
+
+
+# ---------------------------------------------------------------- Marian's numbers
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_scores_are_marians(row: str) -> None:
+    """All pairs in one padded batch, which Marian has scored one by one."""
+    model = make(row)
+    encoder = LineEncoder(load_vocabs([str(path) for path in VOCABS], model.dim_vocabs), 100, False)
+    lines = zip(*(path.read_bytes().splitlines() for path in TEXTS), strict=True)
+    pairs = [encoder.sample(i, pair).sequences for i, pair in enumerate(lines)]
+    reference = (DATA / "cells" / f"{row}.txt").read_text().splitlines()
+    for (_, found), line in zip(score(model, pairs), reference, strict=True):
+        expected = [float(word) for word in line.split("WordScores=")[1].split()]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["bare", "full"])
+@pytest.mark.parametrize("name", CELLS)
+def test_gradients(name: str, full: bool) -> None:
+    """Over time; ``full`` backward with layer normalization, dropout and a mask."""
+    graph = ExpressionGraph()
+    cell = CELLS[name](graph, "encoder", 3, 3, layer_normalization=full, dropout=0.3 if full else 0.0)
+    rnn = layers.RNN(graph, [cell], direction="backward" if full else "forward")
+    mask = constant(graph, np.array([[1, 1], [1, 0]], np.float32).reshape(2, 2, 1)) if full else None
+    done = rnn(param(graph, "x", 2, 2, 3), mask, [state_of(graph, cell, 2, 3)])
+    vary(graph)
+    check(graph, (done.output, *done.states[0]))
+
+
+@pytest.mark.parametrize(
+    "name, prefix",
+    [("gru", "c"), ("gru-nematus", "encoder"), ("gru-nematus", "c"), ("lstm", "c"), ("relu", "c")],
+)
+def test_gradients_of_a_transition_cell(name: str, prefix: str) -> None:
+    graph = ExpressionGraph()
+    cell = CELLS[name](graph, prefix, 0, 3, layer_normalization=True, final=prefix == "c")
+    after = cell.apply_state((), state_of(graph, cell, 2, 3))
+    vary(graph)
+    check(graph, after)
+
+
+def check(graph: ExpressionGraph, nodes: tuple[Node, ...]) -> None:
+    report = mgraph.check_gradients(mgraph.concatenate([mgraph.flatten(node) for node in nodes]))
+    assert report.ok, report
+    assert len(report.checks) == len(graph.params())
+
+
+# ---------------------------------------------------------------- masks and padding
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_where_the_mask_is_0(name: str) -> None:
+    graph = ExpressionGraph(inference=True)
+    cell = CELLS[name](graph, "c", 4, 4)
+    states = state_of(graph, cell, 2, 4)
+    inputs = cell.apply_input(constant(graph, draw(2, 4)))
+    free = cell.apply_state(inputs, states)
+    masked = cell.apply_state(inputs, states, constant(graph, np.array([[1], [0]], np.float32)))
+    vary(graph)
+    graph.forward()
+    for before, after, now in zip(states, free, masked, strict=True):
+        np.testing.assert_allclose(now.val()[0], after.val()[0], rtol=1e-6)
+        if name in KEEPING:
+            np.testing.assert_array_equal(now.val()[1], before.val()[1])
+        elif "lstm" not in name:
+            np.testing.assert_array_equal(now.val()[1], np.zeros(4))
+    if "lstm" in name:
+        np.testing.assert_array_equal(masked[1].val()[1], states[1].val()[1])
+        assert (masked[0].val()[1] != free[0].val()[1]).all(), "the output is that of the old cell"
+
+
+def test_padding_changes_nothing() -> None:
+    """A shorter sequence gives the same alone and in a batch with a longer one, in both directions."""
+    graph = ExpressionGraph(inference=True)
+    x, mask = draw(5, 2, 4), np.ones((5, 2, 1), np.float32)
+    mask[3:, 1] = 0
+    pairs = []
+    for name, kind in CELLS.items():
+        rnn = layers.RNN(kind, graph, f"encoder_{name}", 4, 4, depth=2, direction="alternating-backward")
+        padded = rnn(constant(graph, x), constant(graph, mask)).output
+        pairs.append((padded, rnn(constant(graph, np.ascontiguousarray(x[:3, 1:]))).output))
+    vary(graph)
+    graph.forward()
+    for padded, alone in pairs:
+        np.testing.assert_allclose(padded.val()[:3, 1:], alone.val(), rtol=0, atol=1e-6)
+
+
+# ---------------------------------------------------------------- dropout
+
+
+def test_dropout_is_one_mask_for_all_steps() -> None:
+    graph = ExpressionGraph()
+    x = constant(graph, np.ascontiguousarray(np.broadcast_to(draw(1, 20), (3, 2, 20))))
+    pairs = {
+        name: [kind(graph, name, 20, 20, dropout=p).apply_input(x)[0] for p in (0.5, 0.0)]
+        for name, kind in CELLS.items()
+    }
+    graph.forward()
+    for name, (dropped, whole) in pairs.items():
+        assert (dropped.val() == dropped.val()[:1, :1]).all() and (dropped.val() != whole.val()).any(), name
+
+
+def test_what_is_never_dropped() -> None:
+    """The input that SRU's highway carries, and what multiplicative cells multiply."""
+    graph = ExpressionGraph()
+    x, s = constant(graph, draw(2, 5)), constant(graph, draw(2, 5, seed=2))
+    pairs = []
+    for name in ("sru", "mlstm", "mgru"):
+        cell, whole = (CELLS[name](graph, name, 5, 5, dropout=p) for p in (0.5, 0.0))
+        parts = [c.apply_input(x)[-1] for c in (cell, whole)]
+        if isinstance(cell, layers.MGRU | layers.MLSTM):
+            parts = [cell.multiplier(part, s) for part in parts]
+        pairs.append(parts)
+    graph.forward()
+    for dropped, never in pairs:
+        np.testing.assert_array_equal(dropped.val(), never.val())
+
+
+# ---------------------------------------------------------------- parameters, inputs, states
+
+
+def test_parameters() -> None:
+    graph = ExpressionGraph()
+    for kind in (layers.Tanh, layers.ReLU):
+        kind(graph, kind.__name__, 2, 4, layer_normalization=True)
+    params = graph.params()
+    assert params["Tanh_gamma1"].shape == params["Tanh_gamma2"].shape == (1, 12), "as Marian saves them"
+    assert params["ReLU_gamma1"].shape == params["ReLU_gamma2"].shape == (1, 4)
+    np.testing.assert_array_equal(params["ReLU_U"].val(), np.eye(4))
+
+
+def test_several_inputs_stand_side_by_side() -> None:
+    graph = ExpressionGraph(inference=True)
+    parts = [constant(graph, draw(2, n, seed=n)) for n in (1, 3)]
+    pairs = []
+    for name, kind in CELLS.items():
+        cell = kind(graph, name, 4, 4)
+        pairs += zip(cell.apply_input(*parts), cell.apply_input(mgraph.concatenate(parts, -1)), strict=True)
+    graph.forward()
+    for apart, together in pairs:
+        np.testing.assert_array_equal(apart.val(), together.val())
+
+
+def test_a_cell_of_a_stack_keeps_what_it_has_not() -> None:
+    graph = ExpressionGraph(inference=True)
+    stack = layers.StackedCell(layers.LSTM(graph, "a", 3, 4), [layers.GRU(graph, "b", 0, 4)])
+    assert stack.states == 2 and layers.StackedCell(layers.GRU(graph, "c", 3, 4)).states == 1
+    inputs, start = stack.apply_input(constant(graph, draw(2, 3))), stack.start(2)
+    alone = stack.first.apply_state(inputs, start)
+    (output, cell), _ = stack.step(inputs, start)
+    assert cell is alone[1] and output is not alone[0]
+
+
+def test_refusals() -> None:
+    graph = ExpressionGraph()
+    for name in ("mlstm", "mgru", "sru", "ssru"):
+        with pytest.raises(
+            GraphError, match=f"cell 'c': {CELLS[name].__name__} needs an input and cannot be"
+        ):
+            CELLS[name](graph, "c", 0, 4)
+    for kind in (layers.SRU, layers.SSRU):
+        with pytest.raises(ShapeError, match=r"'d': S?SRU needs an input with as many .* got 3 and 4"):
+            kind(graph, "d", 3, 4)
+    cell = layers.LSTM(graph, "e", 3, 4)
+    with pytest.raises(GraphError, match="'e' has an input of 3 features, got none"):
+        cell.apply_input()
+    with pytest.raises(ShapeError, match=r"'e': expected an input of 3 features, got \(2, 4\)"):
+        cell.apply_input(graph.ones((2, 4)))
+
+
+# ---------------------------------------------------------------- networks of one kind, attention
+
+
+def test_an_rnn_of_a_kind_is_the_rnn_of_its_layers() -> None:
+    graph = ExpressionGraph(inference=True)
+    x = constant(graph, draw(3, 2, 5))
+    rnn = layers.RNN(layers.LSTM, graph, "encoder_bi", 5, 4, depth=2, skip=True, layer_normalization=True)
+    names = set(graph.params())
+    stack = [
+        layers.LSTM(graph, prefix, size, 4, layer_normalization=True)
+        for prefix, size in (("encoder_bi", 5), ("encoder_bi_l2_cell1", 4))
+    ]
+    assert names == set(graph.params())
+    one, other = rnn(x).output, layers.RNN(graph, stack, skip=True)(x).output
+    graph.forward()
+    np.testing.assert_array_equal(one.val(), other.val())
+
+
+def test_an_rnn_of_something_else_is_refused() -> None:
+    graph = ExpressionGraph()
+    for wrong in ((layers.Dense, graph, "p", 2, 3), (graph,), ()):
+        with pytest.raises(ArgumentError, match=r"expected RNN\(cell, graph, prefix, dim_input, dim_state"):
+            layers.RNN(*wrong)
+    with pytest.raises(ArgumentError, match="needs at least one layer"):
+        layers.RNN(layers.GRU, graph, "p", 2, 3, depth=0)
+    with pytest.raises(layers.UnsupportedOptionError, match="direction: 'down' is unknown"):
+        layers.RNN(layers.GRU, graph, "p", 2, 3, direction="down")
+
+
+def test_states_of_the_wrong_number_are_refused() -> None:
+    graph = ExpressionGraph()
+    rnn, x = layers.RNN(layers.LSTM, graph, "p", 2, 3, depth=2), graph.ones((5, 1, 2))
+    output, _ = rnn.layers[0].start(1)
+    for wrong in ([(output,)] * 2, [(output, output)]):
+        with pytest.raises(ArgumentError, match=r"states of \[2, 2\] nodes got states of \[(1, 1|2)\] nodes"):
+            rnn(x, states=wrong)
+        with pytest.raises(ArgumentError, match=r"states of \[2, 2\] nodes got"):
+            rnn.step(x[0], wrong)
+
+
+def test_attention_normalised_as_in_nematus() -> None:
+    graph = ExpressionGraph(inference=True)
+    context, state = draw(2, 4, 5), draw(2, 3)
+    attention = layers.GlobalAttention(graph, "d", 3, 5, layer_normalization=True, nematus_normalization=True)
+    mapped = attention.map_context(constant(graph, context)), attention.map_state(constant(graph, state))
+    vary(graph)
+    graph.forward()
+    p = {name: np.asarray(node.val(), np.float64) for name, node in graph.params().items()}
+
+    def normed(x: np.ndarray, name: str) -> np.ndarray:
+        x = x - x.mean(-1, keepdims=True)
+        x /= np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
+        return p[f"d_{name}_lns"] * x + p[f"d_{name}_lnb"]
+
+    expected = (
+        normed(context @ p["d_Wc_att"] + p["d_b_att"], "Wc_att"),
+        normed(state @ p["d_W_comb_att"], "W_comb_att"),
+    )
+    for found, numbers in zip(mapped, expected, strict=True):
+        np.testing.assert_allclose(found.val(), numbers, rtol=2e-5, atol=2e-6)
+    assert not any("gamma" in name for name in p)

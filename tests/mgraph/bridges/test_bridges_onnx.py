@@ -1,0 +1,363 @@
+"""ONNX: every operator written, run by onnxruntime, read back; loops, open axes, what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import ArgumentError, ExpressionGraph, Node, inits
+from mgraph.bridges import BridgeError, UnsupportedOperatorError, export_onnx, from_jax, import_onnx
+from mgraph.bridges.onnx import exporting
+from mgraph.gradcheck.survey import own_operators
+from nmt import Translator, numbers
+from nmt.files import create_model, load_model
+from nmt.files.export import OnnxModel, export_model
+from nmt.models import Model, Source
+from nmt.settings.model_options import ModelOptions
+from nmt.text.lines import read_lines
+from nmt.text.samples import LineEncoder, load_vocabs
+
+onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
+ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+
+REFUSED = {"CSRDotNodeOp", "UnlikelihoodNodeOp"}
+"""Operators of mgraph that cannot be written."""
+OPERATORS = {cls.__name__: cls for cls in own_operators() if cls.cases}
+
+
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def run(path: Path, **inputs: Any) -> dict[str, np.ndarray]:
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs), strict=True))
+
+
+def children(graph: ExpressionGraph, arrays: list[np.ndarray], type_: str) -> list[Node]:
+    """Parameters of ``type_`` for real arrays, constants for the others."""
+    return [
+        graph.param(f"child {i}", a.shape, inits.from_tensor(a), type_)
+        if a.dtype == np.float64
+        else graph.constant(a.shape, inits.from_tensor(a), a.dtype, name=f"child {i}")
+        for i, a in enumerate(arrays)
+    ]
+
+
+def value_and_slopes(graph: ExpressionGraph, top: Node) -> tuple[Any, dict[str, Any]]:
+    """The value, and the gradients by all parameters of a sum that weighs every element differently."""
+    f = graph.function(top)
+    trained = {name: node.val() for name, node in graph.params().trainable().items()}
+
+    def total(p: dict[str, Any]) -> Any:
+        value = f.pure(p)
+        weights = jnp.sin(jnp.arange(value.size) + 1.0).reshape(value.shape)
+        return jnp.sum(weights * value), value
+
+    with jax.enable_x64(True):
+        slopes, value = jax.jit(jax.grad(total, has_aux=True))(trained)
+    return value, slopes
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATORS) - REFUSED))
+def test_an_operator_there_and_back(name: str, tmp_path: Path) -> None:
+    """On each of the cases that its gradient is checked on: the value of onnxruntime in float32, value and
+    gradients after import in float64."""
+    cls = OPERATORS[name]
+    for number, case in enumerate(cls.cases):
+        path = tmp_path / f"{number}.onnx"
+        for type_ in ("float32", "float64"):
+            graph = ExpressionGraph()
+            top = (case.through or cls)(*children(graph, case.values(number), type_), **dict(case.fields))
+            if isinstance(top.spec, tuple):
+                top = mgraph.get(top, 0)
+            export_onnx(graph, {"y": top}, [], path)
+            if type_ == "float32":
+                found = run(path)["y"]
+                assert found.dtype == top.value_type.dtype
+        back = ExpressionGraph()
+        again = import_onnx(back, path)["y"]
+        assert again.spec == top.spec
+        value, slopes = value_and_slopes(graph, top)
+        np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5)
+        value_again, slopes_again = value_and_slopes(back, again)
+        np.testing.assert_allclose(value_again, value, rtol=1e-6, atol=1e-7)
+        if top.trainable and cls.gradient_is_derivative:
+            for key, slope in slopes.items():
+                np.testing.assert_allclose(slopes_again[key], slope, rtol=1e-6, atol=1e-7)
+
+
+# ---------------------------------------------------------------- translation models
+
+DATA = Path(__file__).parents[2] / "data"
+SHIPPED = numbers.model_dir()
+MODELS = {
+    "shipped": (SHIPPED / "model.npz", SHIPPED / "vocab.spm", "numbers"),
+    "s2s": (DATA / "s2s-numbers" / "model.npz", SHIPPED / "vocab.spm", "s2s-numbers"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_greedy_search_by_onnxruntime_is_marians(name: str, tmp_path: Path) -> None:
+    """A full decode of the files, in batches of one size and another, against what Marian prints for beam 1,
+    as our own search does."""
+    path, vocab, folder = MODELS[name]
+    translator = Translator(str(path), [str(vocab), str(vocab)], beam_size=1)
+    export_model(translator.models[0], tmp_path)
+    exported = OnnxModel(tmp_path)
+    lines = list(read_lines((DATA / folder / "input.en").read_bytes().splitlines(keepends=True)))
+    search = translator.search
+    sources = [translator.encoder.sample(0, [line]).sequences[0] for line in lines]
+    found: list[str] = []
+    for batch in (sources[:1], sources[1:8], sources[8:]):
+        words = exported.greedy(batch, search.rules.eos, suppressed=search.rules.suppressed)
+        found += [translator.target_vocab.decode(ids) for ids in words]
+    assert found == (DATA / folder / "beam1.txt").read_text().split("\n")[:-1]
+
+
+@pytest.mark.parametrize("name", ["transformer-joint", "s2s-gru"])
+def test_models_of_europarl_give_marians_translations(name: str, fixtures: Path, tmp_path: Path) -> None:
+    folder = fixtures / "marian" / name
+    model = load_model(folder / "model.npz")
+    vocabs = json.loads((folder / "meta.json").read_text())["vocabs"]
+    source, target = load_vocabs([str(fixtures / "data" / v) for v in vocabs], model.dim_vocabs)
+    export_model(model, tmp_path)
+    encoder = LineEncoder([source], 1000, False)
+    lines = read_lines((fixtures / "data" / "test.de").read_bytes().splitlines(keepends=True))
+    sources = [encoder.sample(0, [line]).sequences[0] for line in lines]
+    hidden = {target.unk_id, *target.control_ids} & set(range(model.dim_vocabs[1]))
+    words = OnnxModel(tmp_path).greedy(sources, target.eos_id, suppressed=hidden)
+    assert [target.decode(ids) for ids in words] == (folder / "beam1.txt").read_text().split("\n")[:-1]
+
+
+@pytest.mark.parametrize(
+    "name", ["alternating", "bi-unidirectional", "deep", "highway", "prenorm", "tied-layers"]
+)
+def test_models_with_other_options(name: str, tmp_path: Path) -> None:
+    hold_steps(load_model(DATA / "options" / f"{name}.npz"), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["lm", "lm-transformer", "multi-s2s", "shared-multi-transformer"])
+def test_models_of_no_source_and_of_two(kind: str, tmp_path: Path) -> None:
+    streams = 1 if kind.startswith("lm") else 3
+    options = ModelOptions(type=kind, dim_vocabs=(11,) * streams, dim_emb=8, dim_rnn=6, transformer_heads=2)
+    exported = hold_steps(create_model(options), tmp_path)
+    with pytest.raises(ArgumentError, match=f"a model of {streams - 1} sources, got 1"):
+        exported.encode([Source(np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32))], 4)
+
+
+def hold_steps(model: Model, folder: Path) -> OnnxModel:
+    """Export a model, and compare logits of some steps, two hypotheses for each sentence, the states passed
+    on."""
+    export_model(model, folder, beam=2)
+    exported = OnnxModel(folder)
+    random = np.random.default_rng(0)
+    lengths = (5, 7)[: model.sources]
+    sources = [
+        Source(
+            random.integers(0, model.dim_vocabs[0], (3, n)).astype(np.int32),
+            (np.arange(n) < [[n], [3], [4]]).astype(np.float32),
+        )
+        for n in lengths
+    ]
+    stepper = model.stepper(3, 2, lengths, 4)
+    encoded = jax.jit(model.encoder(3, lengths))(model.params, sources)
+    state, theirs = stepper.start(model.params, encoded), exported.encode(sources, 4, batch=3)
+    step = jax.jit(stepper.step)
+    for position in range(3):
+        words = random.integers(0, model.dim_vocabs[-1], 6).astype(np.int32)
+        logits, state, _ = step(model.params, encoded, state, words, np.int32(position))
+        after = exported.step(theirs, words, position)
+        np.testing.assert_allclose(after.pop("logits"), logits, rtol=1e-4, atol=2e-5)
+        theirs.update(after)
+    return exported
+
+
+def test_a_model_comes_back(tmp_path: Path) -> None:
+    """Read again with sizes of one's own, the encoder has the same values, and the same gradients."""
+    model = load_model(DATA / "s2s-numbers" / "model.npz")
+    export_model(model, tmp_path)
+    ids = np.array([[5, 9, 4, 2], [7, 2, 0, 0]], np.int32)
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.float32)
+    results = []
+    for read in (False, True):
+        graph = ExpressionGraph() if read else model.new_graph(inference=False)
+        x = graph.constant(ids.shape, inits.from_tensor(ids), "int32")
+        m = graph.constant(mask.shape, inits.from_tensor(mask))
+        if read:
+            top = import_onnx(graph, tmp_path / "encoder.onnx", x, m)["encoder.mapped_context"]
+        else:
+            top = model.encode(graph, [Source(x, m)])["mapped_context"]
+        f = graph.function(top)
+        gradients = jax.jit(jax.grad(lambda p, f=f: jnp.sum(f.pure(p) ** 2)))(graph.params().vals())
+        graph.forward()
+        results.append((top.val(), {k: gradients[k] for k in f.parameters}))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), *results)
+
+
+# ---------------------------------------------------------------- JAX functions
+
+
+def test_a_jax_function_as_a_file(tmp_path: Path) -> None:
+    def f(x: Any, table: Any, ids: Any) -> Any:
+        y = jnp.where(x > 0, jnp.log1p(jnp.abs(x)), jnp.expm1(x)) + table[ids].sum(1)
+        y = jax.nn.softmax(jnp.clip(y, -1, 1), -1) + jax.lax.rsqrt(1 + x**2) + jax.scipy.special.erf(x)
+        return jnp.flip(y, 1), jnp.argmax(y, 1), jnp.sort(y, 0), jnp.pad(y, ((1, 0), (0, 2))), y.max(0)
+
+    arguments = drawn(3, 4).astype("f4"), drawn(6, 4).astype("f4"), np.array([[1, 5], [0, 2], [3, 3]], "i4")
+    graph = ExpressionGraph()
+    inputs = [graph.input(n, a.shape, a.dtype) for n, a in zip(("x", "table", "ids"), arguments, strict=True)]
+    export_onnx(graph, from_jax(graph, f, *inputs), inputs, tmp_path / "f.onnx")
+    found = run(tmp_path / "f.onnx", **dict(zip(("x", "table", "ids"), arguments, strict=True)))
+    for mine, theirs in zip(found.values(), f(*map(jnp.asarray, arguments)), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+class ScaledSquare(mgraph.UnaryNodeOp):
+    """An operator of a user's, of which no rule knows."""
+
+    type = "scaled_square"
+    c: float
+
+    def forward_ops(self, x: Any) -> Any:
+        return self.c * jnp.square(x) / (1 + jnp.exp(-x))
+
+
+@jax.custom_vjp
+def steep(x: Any) -> Any:
+    return jnp.tanh(x)
+
+
+steep.defvjp(lambda x: (jnp.tanh(x), None), lambda _, adj: (9 * adj,))
+
+
+def test_a_function_with_a_rule_of_its_own(tmp_path: Path) -> None:
+    graph = ExpressionGraph()
+    x = graph.input("x", (2, 3))
+    export_onnx(graph, {"y": from_jax(graph, steep, x)}, [x], tmp_path / "y.onnx")
+    value = drawn(2, 3).astype(np.float32)
+    np.testing.assert_allclose(run(tmp_path / "y.onnx", x=value)["y"], np.tanh(value), rtol=1e-5)
+
+
+def test_a_users_operator_is_written_by_its_forward(tmp_path: Path) -> None:
+    graph = ExpressionGraph()
+    x = graph.input("x", (211, 3))
+    export_onnx(graph, {"y": ScaledSquare(x, c=2.0)}, [x], tmp_path / "y.onnx", axes={"batch": 211})
+    value = drawn(4, 3).astype(np.float32)
+    np.testing.assert_allclose(
+        run(tmp_path / "y.onnx", x=value)["y"], 2 * value**2 / (1 + np.exp(-value)), rtol=1e-5
+    )
+
+
+# ---------------------------------------------------------------- open axes
+
+
+def test_open_axes(tmp_path: Path) -> None:
+    """Products of sizes, constants that are cut, a size that no input has."""
+    batch, time, room = 211, 223, 227
+    graph = ExpressionGraph()
+    x = graph.input("x", (batch, time, 3))
+    flat = mgraph.reshape(x, (batch * time, 3)) * graph.param("scale", (1, 3), inits.from_vector([1, 2, 3]))
+    places = graph.constant((time, 1), inits.range(0, time))
+    y = mgraph.reshape(flat, (batch, time, 3)) + places
+    wide = y + mgraph.sum(graph.ones((room, 1, 1, 1)), 0)
+    axes = {"batch": batch, "time": time, "room": room}
+    export_onnx(graph, {"y": wide, "flat": flat}, [x], tmp_path / "y.onnx", axes=axes)
+    for shape in ((2, 5, 3), (1, 223, 3), (4, 1, 3)):
+        value = drawn(*shape).astype(np.float32)
+        found = run(tmp_path / "y.onnx", x=value, room=np.array(7))
+        scaled = value * np.float32([1, 2, 3])
+        np.testing.assert_allclose(found["flat"], scaled.reshape(-1, 3), rtol=1e-6)
+        expected = scaled + np.arange(shape[1])[:, None] + 7
+        np.testing.assert_allclose(found["y"][0], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_sizes_that_cannot_be_open(tmp_path: Path) -> None:
+    graph = ExpressionGraph()
+    x = graph.input("x", (211, 3))
+    path = tmp_path / "y.onnx"
+    with pytest.raises(BridgeError, match="recorded with the size 211.*cannot be told from"):
+        export_onnx(graph, x * graph.param("w", (211, 1)), [x], path, axes={"batch": 211})
+    with pytest.raises(BridgeError, match="a size of 210 seems to be -1 from axis 'batch'"):
+        export_onnx(graph, mgraph.narrow(x, 0, 1, 210) * 2, [x], path, axes={"batch": 211})
+    assert not path.exists()
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    graph = ExpressionGraph()
+    x = graph.input("x", (2, 3))
+    with pytest.raises(UnsupportedOperatorError, match="random node made at .*test_bridges_onnx.py"):
+        export_onnx(graph, mgraph.dropout(x, 0.5), [x], tmp_path / "y.onnx")
+    top = from_jax(graph, lambda x: jax.lax.while_loop(lambda c: c[0, 0] < 3, lambda c: c + 1, x), x)
+    with pytest.raises(UnsupportedOperatorError, match="operator 'while', made at .*test_bridges_onnx.py"):
+        export_onnx(graph, top, [x], tmp_path / "y.onnx")
+    with pytest.raises(ArgumentError, match="operator set from 18"):
+        export_onnx(graph, x * 2, [x], tmp_path / "y.onnx", opset=9)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    graph = ExpressionGraph()
+    x = graph.input("x", (2, 3))
+    path = tmp_path / "y.onnx"
+    export_onnx(graph, {"y": x * graph.param("w", (1, 3))}, [x], path)
+    with pytest.raises(BridgeError, match=r"expected the inputs \['x'\]"):
+        import_onnx(graph, path)
+    with pytest.raises(BridgeError, match=r"input 'x' is float32\[2, 3\], got float32\[3, 3\]"):
+        import_onnx(graph, path, graph.input("z", (3, 3)))
+    for wrong in ({"x": x}, "x", 1.5, np.zeros((3, 3)), np.zeros((2, 3), complex)):
+        with pytest.raises(BridgeError, match=r"input 'x' is float32\[2, 3\], got"):
+            import_onnx(graph, path, wrong)
+    other = ExpressionGraph()
+    other.param("w", (1, 3), inits.ones())
+    with pytest.raises(BridgeError, match="parameter 'w' is in the graph already, with another"):
+        import_onnx(other, path, other.input("x", (2, 3)))
+    model = onnx.load(path)
+    for listed in "[" * 100_000, "[", "[[]]", "1":
+        onnx.helper.set_model_props(model, {"mgraph.parameters": listed})
+        onnx.save(model, path)
+        with pytest.raises(BridgeError, match=r"y\.onnx: mgraph\.parameters: no list of names"):
+            import_onnx(ExpressionGraph(), path, x)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(BridgeError, match="no valid ONNX model"):
+        import_onnx(graph, path, x)
+    info = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 3])
+    out = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 3])
+    hard = onnx.helper.make_node("Hardmax", ["x"], ["y"], name="last")
+    body = onnx.helper.make_graph([hard], "g", [info], [out])
+    onnx.save(onnx.helper.make_model(body, opset_imports=[onnx.helper.make_opsetid("", 18)]), path)
+    with pytest.raises(UnsupportedOperatorError, match="'Hardmax' .*'last'"):
+        import_onnx(graph, path, x)
+
+
+def test_large_models_keep_their_numbers_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "EXTERNAL", 1000)
+    graph = ExpressionGraph()
+    x = graph.input("x", (2, 300))
+    w = graph.param("w", (300, 5), inits.from_tensor(drawn(300, 5)))
+    export_onnx(graph, {"y": mgraph.dot(x, w)}, [x], tmp_path / "y.onnx")
+    assert (tmp_path / "y.onnx.data").stat().st_size >= 6000
+    value = drawn(2, 300).astype(np.float32)
+    np.testing.assert_allclose(run(tmp_path / "y.onnx", x=value)["y"], value @ w.val(), rtol=1e-4, atol=1e-4)
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    graph = ExpressionGraph()
+    x = graph.input("x", (2, 3))
+    with pytest.raises(BridgeError, match=r"pip install 'mgraph\[onnx\]'"):
+        export_onnx(graph, x * 2, [x], "y.onnx")

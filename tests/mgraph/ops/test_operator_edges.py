@@ -1,0 +1,289 @@
+"""Operators at the edges: numbers far out, half precision, indices that repeat or lie outside."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, ShapeError, TupleViewNodeOp
+from mgraph.ops.shape import SliceViewNodeOp
+from tests.helpers.leaves import constant, gradient, param, value
+
+
+@pytest.fixture
+def graph() -> ExpressionGraph:
+    return ExpressionGraph()
+
+
+# ---------------------------------------------------------------- matrices large enough to be copied
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize(
+    ("batch", "rows", "inner", "columns"),
+    [((), 256, 200, 256), ((), 70, 512, 600), ((), 90, 400, 370), ((), 20_000, 2, 1), ((3,), 130, 90, 140)],
+)
+def test_gradients_of_large_products(
+    graph: ExpressionGraph,
+    batch: tuple[int, ...],
+    rows: int,
+    inner: int,
+    columns: int,
+    trans_a: bool,
+    trans_b: bool,
+) -> None:
+    dice = np.random.default_rng(1)
+    a, b, adj = (
+        dice.normal(size=(*batch, *shape)) for shape in [(rows, inner), (inner, columns), (rows, columns)]
+    )
+    own = [
+        param(graph, v.swapaxes(-1, -2) if t else v, n) for v, t, n in ((a, trans_a, "a"), (b, trans_b, "b"))
+    ]
+    product = mgraph.bdot if batch else mgraph.dot
+    top = product(*own, trans_a=trans_a, trans_b=trans_b) * constant(graph, adj)
+    expected = adj @ b.swapaxes(-1, -2), a.swapaxes(-1, -2) @ adj
+    for leaf, turned, right in zip(own, (trans_a, trans_b), expected, strict=True):
+        found = gradient(top, leaf)
+        np.testing.assert_allclose(
+            found.swapaxes(-1, -2) if turned else found, right, atol=2e-5 * abs(right).max()
+        )
+
+
+# ---------------------------------------------------------------- edges of number ranges
+
+
+def test_softmax_family_far_out(graph: ExpressionGraph) -> None:
+    x = param(graph, [[1e4, -1e4, 0.0], [-1e4, -1e4, -1e4]])
+    labels = graph.indices([1, 2])
+    nodes = {
+        "softmax": mgraph.softmax(x),
+        "logsoftmax": mgraph.logsoftmax(x),
+        "logsumexp": mgraph.logsumexp(x, 1),
+        "x-ent": mgraph.cross_entropy(x, labels, 0.1),
+    }
+    graph.forward()
+    for name, node in nodes.items():
+        assert np.isfinite(np.asarray(node.val())).all(), name
+        assert np.isfinite(gradient(node, x)).all(), name
+    np.testing.assert_allclose(nodes["softmax"].val(), [[1, 0, 0], [1 / 3] * 3], rtol=1e-6)
+    np.testing.assert_allclose(nodes["logsumexp"].val(), [[1e4], [-1e4 + math.log(3)]])
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float16", "bfloat16"])
+def test_masked_softmax(element_type: str) -> None:
+    graph = ExpressionGraph()
+    x = param(graph, [[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]], type=element_type)
+    mask = constant(graph, [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]], element_type)
+    p = mgraph.softmax(x, mask)
+    found = value(p).astype(np.float32)
+    np.testing.assert_allclose(found[0], [0.269, 0.731, 0], atol=5e-3)
+    np.testing.assert_allclose(found[1], 1 / 3, atol=5e-3)
+    assert np.isfinite(gradient(p, x).astype(np.float32)).all()
+
+
+def test_all_is_impossible(graph: ExpressionGraph) -> None:
+    x = param(graph, [[-math.inf, -math.inf], [0.0, -math.inf]])
+    top = mgraph.logsumexp(x, 1)
+    assert value(top).tolist() == [[-math.inf], [0.0]]
+    assert gradient(top, x).tolist() == [[0, 0], [1, 0]]
+
+
+def test_losses_and_norms_of_half_precision_are_summed_in_float32(graph: ExpressionGraph) -> None:
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(2, 5000)).astype(np.float16)
+    x = constant(graph, logits, "float16")
+    loss = mgraph.cross_entropy(x, graph.indices([3, 4]))
+    normal = mgraph.layer_norm(constant(graph, np.full((1, 4), 300.0) + np.arange(4), "float16"))
+    graph.forward()
+    wide = logits.astype(np.float64)
+    expected = np.log(np.exp(wide).sum(1)) - wide[[0, 1], [3, 4]]
+    assert loss.value_type == "float32"
+    np.testing.assert_allclose(np.asarray(loss.val())[:, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(normal.val())[0], [-1.3416, -0.4472, 0.4472, 1.3416], rtol=2e-3)
+
+
+# ---------------------------------------------------------------- indices
+
+
+def test_repeated_indices_add_up(graph: ExpressionGraph) -> None:
+    x = param(graph, np.ones((3, 2)))
+    assert gradient(mgraph.rows(x, [2, 0, 2]), x).tolist() == [[1, 1], [0, 0], [2, 2]]
+    assert gradient(mgraph.cols(x, [1, 1]), x).tolist() == [[0, 2]] * 3
+    cube = param(graph, np.ones((2, 2, 2)), "cube")
+    picked = mgraph.index_select(cube, -2, [1, 1, 0])
+    assert picked.shape == (2, 3, 2) and picked.type == "gather"
+    assert gradient(picked, cube)[0].tolist() == [[1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize("element_type", ["float16", "bfloat16"])
+def test_repeated_indices_add_up_in_float32(graph: ExpressionGraph, element_type: str) -> None:
+    """Ones stop adding up at 256 in bfloat16 and at 2048 in float16."""
+    x = param(graph, np.ones((2, 2)), type=element_type)
+    often, both = np.zeros((4096, 1)), np.zeros((4096, 2))
+    nodes = (
+        mgraph.rows(x, constant(graph, often[:, 0], "uint32")),
+        mgraph.cols(x, constant(graph, often[:, 0], "uint32")),
+        mgraph.gather(x, 0, constant(graph, often, "uint32")),
+        mgraph.gather(x, 0, constant(graph, both, "uint32")),
+    )
+    for node, expected in zip(
+        nodes, ([[4096] * 2, [0] * 2], [[4096, 0]] * 2, *[[[4096] * 2, [0] * 2]] * 2), strict=True
+    ):
+        assert gradient(node, x).tolist() == expected, node
+
+
+def test_indices_outside(graph: ExpressionGraph) -> None:
+    x = param(graph, np.ones((3, 2)))
+    with pytest.raises(
+        ShapeError, match=r"index 3 is outside of axis 0 with size 3(.|\n)*test_operator_edges\.py"
+    ):
+        mgraph.rows(x, [0, 3])
+    with pytest.raises(ShapeError, match="index -1"):
+        mgraph.cols(x, [-1])
+    with pytest.raises(ElementTypeError, match="expected a node or a list of ints"):
+        mgraph.rows(x, [0.5])
+    with pytest.raises(ElementTypeError, match="holds indices"):
+        mgraph.rows(x, param(graph, [0.0, 1.0], "i"))
+    found = mgraph.rows(x, graph.indices([0, 7]))
+    loss = mgraph.cross_entropy(x, graph.indices([0, 1, 2]))
+    graph.forward()
+    assert np.isnan(np.asarray(found.val())).tolist() == [[False] * 2, [True] * 2]
+    assert np.isnan(np.asarray(loss.val())).ravel().tolist() == [False, False, True]
+
+
+def test_indices_beyond_the_ends_of_an_axis(graph: ExpressionGraph) -> None:
+    """Beyond the end nothing is written and NaN is read; signed indices count from the end below zero."""
+    x = param(graph, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    places = constant(graph, [[-1, 7, -9], [0, 1, 2]], "int32")
+    nodes = {
+        "gather": mgraph.gather(x, 1, places),
+        "the same in all rows": mgraph.gather(x, 1, constant(graph, [[-1, 7, -9]], "int32")),
+        "scatter": mgraph.scatter(x, 1, places, 0),
+        "rows": mgraph.rows(x, constant(graph, [-1, 2], "int32")),
+    }
+    graph.forward()
+    expected = {
+        "gather": [[3, math.nan, math.nan], [4, 5, 6]],
+        "the same in all rows": [[3, math.nan, math.nan], [6, math.nan, math.nan]],
+        "scatter": [[1, 2, 0], [0, 0, 0]],
+        "rows": [[4, 5, 6], [math.nan] * 3],
+    }
+    for name, node in nodes.items():
+        np.testing.assert_array_equal(node.val(), expected[name], name)
+    assert gradient(nodes["gather"], x).tolist() == [[0, 0, 1], [1, 1, 1]]
+    assert gradient(nodes["scatter"], x).tolist() == [[1, 1, 0], [0, 0, 0]]
+
+
+def test_order_of_equal_elements(graph: ExpressionGraph) -> None:
+    x = param(graph, [[2.0, 1.0, 2.0, 1.0]])
+    values, indices = mgraph.topk(x, 3, -1)
+    found = {
+        "topk": indices,
+        "smallest": mgraph.topk(x, 3, -1, descending=False)[1],
+        "sort": mgraph.sort(x, -1)[1],
+        "argmax": mgraph.argmax(x, -1)[1],
+        "argmin": mgraph.argmin(x, -1)[1],
+    }
+    graph.forward()
+    assert {name: np.asarray(node.val())[0].tolist() for name, node in found.items()} == {
+        "topk": [0, 2, 1], "smallest": [1, 3, 0], "sort": [0, 2, 1, 3], "argmax": [0], "argmin": [1],
+    }  # fmt: skip
+    assert indices.value_type == "uint32" and not indices.trainable and values.trainable
+    counts = mgraph.topk(graph.indices([5, 9, 0]), 2, 0, descending=False)[0]
+    assert value(counts).tolist() == [0, 5]
+
+
+def test_an_index_output_is_no_top(graph: ExpressionGraph) -> None:
+    x = param(graph, [[2.0, 1.0, 5.0]])
+    best, _ = mgraph.argmax(x, -1)
+    sorted_values, order = mgraph.sort(x, -1)
+    hits = mgraph.cast(order, "float32")
+    assert isinstance(best, TupleViewNodeOp) and not hits.trainable
+    top = mgraph.sum(best * sorted_values, -1)
+    graph.backprop()
+    np.testing.assert_allclose(x.grad(), [[5, 5, 13]])
+    np.testing.assert_allclose(best.grad(), [[8]])
+    assert sorted_values.children[0].grad()[0].tolist() == [[5, 5, 5]]
+    assert top.scalar() == 40
+
+
+def test_insert_writes_in_place_of_what_was_there(graph: ExpressionGraph) -> None:
+    buffer, part = param(graph, np.zeros((2, 4)), "buffer"), param(graph, np.ones((2, 2)), "part")
+    nodes = [mgraph.insert(buffer, part, graph.indices([i]), axis=1) for i in (1, 3)]
+    graph.forward()
+    assert np.asarray(nodes[0].val()).tolist() == [[0, 1, 1, 0]] * 2
+    assert np.asarray(nodes[1].val()).tolist() == [[0, 0, 1, 1]] * 2
+    assert gradient(nodes[0], buffer).tolist() == [[1, 0, 0, 1]] * 2
+    assert gradient(nodes[0] * 3, part).tolist() == [[3, 3]] * 2
+
+
+def test_both_impossible(graph: ExpressionGraph) -> None:
+    a = param(graph, [-math.inf, 0.0, -math.inf], "a")
+    b = param(graph, [-math.inf, -math.inf, 1.0], "b")
+    both = mgraph.logaddexp(a, b)
+    assert value(both).tolist() == [-math.inf, 0, 1]
+    assert gradient(both, a).tolist() == [0, 1, 0] and gradient(both, b).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("loss", [mgraph.cross_entropy, mgraph.unlikelihood])
+def test_negative_labels_are_no_classes(graph: ExpressionGraph, loss: Any) -> None:
+    x = param(graph, np.ones((2, 3)))
+    found = loss(x, constant(graph, [-1, 2], "int32"))
+    assert np.isnan(value(found)).ravel().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.5, math.nan])
+def test_label_smoothing_is_a_share(graph: ExpressionGraph, alpha: float) -> None:
+    x = param(graph, np.ones((2, 3)))
+    with pytest.raises(ArgumentError, match="smoothing from 0 to 1"):
+        mgraph.cross_entropy(x, graph.indices([0, 1]), alpha)
+
+
+def test_a_loss_is_no_integer(graph: ExpressionGraph) -> None:
+    x = param(graph, np.ones((2, 3)))
+    with pytest.raises(ElementTypeError, match="floating point type of the loss, got int32"):
+        mgraph.cross_entropy(x, graph.indices([0, 1]), output_type="int32")
+
+
+@pytest.mark.parametrize("axis", [None, (0, 1), 1.0])
+def test_an_axis_is_an_int(graph: ExpressionGraph, axis: Any) -> None:
+    x = param(graph, np.ones((2, 3)))
+    for operator in (mgraph.sum, mgraph.sort, lambda x, axis: mgraph.concatenate([x, x], axis)):
+        with pytest.raises(ArgumentError, match="expected one axis, an int"):
+            operator(x, axis)
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 0.5])
+def test_integers_are_not_divided(graph: ExpressionGraph, divisor: float) -> None:
+    """Not even by 1, where the result would be an integer by chance."""
+    with pytest.raises(ElementTypeError, match="/: expected a node of a floating point type, got int32"):
+        constant(graph, [2, 4], "int32") / divisor
+
+
+@pytest.mark.parametrize("operator", [lambda n: mgraph.pow(2, n), mgraph.debug, mgraph.checkpoint])
+def test_a_number_where_a_node_is_needed(operator: Any) -> None:
+    with pytest.raises(ElementTypeError, match="expected a node, got 3"):
+        operator(3)
+
+
+def test_a_power_beyond_int32(graph: ExpressionGraph) -> None:
+    x = param(graph, [1.0, 0.5])
+    y = x**2**40
+    assert value(y).tolist() == [1, 0] and gradient(y, x).tolist() == [2**40, 0]
+
+
+def test_a_scalar_has_no_classes(graph: ExpressionGraph) -> None:
+    for loss in (mgraph.cross_entropy, mgraph.unlikelihood):
+        with pytest.raises(ShapeError, match="an axis of classes"):
+            loss(param(graph, 1.0), graph.indices([0]))
+
+
+def test_an_empty_slice_has_a_gradient_of_zeros(graph: ExpressionGraph) -> None:
+    x = param(graph, np.ones((2, 5)))
+    nothing = SliceViewNodeOp(x, axis=1, begin=3, end=3, stride=2)
+    assert nothing.shape == (2, 0) and gradient(nothing, x).tolist() == [[0] * 5] * 2

@@ -1,0 +1,125 @@
+"""What XLA makes one kernel of; ``map`` and ``reduce``, which take any function of numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import ArgumentError, ExpressionGraph, Node, inits
+from mgraph.ops.arithmetic import PlusNodeOp
+from mgraph.ops.norm import NormalizationNodeOp
+from tests.helpers.leaves import param, value
+
+
+@pytest.fixture
+def graph() -> ExpressionGraph:
+    return ExpressionGraph()
+
+
+@pytest.mark.parametrize(
+    ("build", "kernels"),
+    [
+        (lambda a, b, c: 1 / (1 + mgraph.exp(-a)), [["negate", "exp", "scalar_add", "/"]]),
+        (
+            lambda a, b, c: mgraph.map(lambda x: 1 / (1 + jnp.exp(-x)), a * 2) + b,
+            [["scalar_mult", "map", "+"]],
+        ),
+        (lambda a, b, c: mgraph.sum(a + b, 1), [["+", "sum"]]),
+        (lambda a, b, c: mgraph.dot(a + b, c), [["+"], ["dot"]]),
+    ],
+)
+def test_chains_are_one_kernel(
+    graph: ExpressionGraph, build: Callable[..., Node], kernels: list[list[str]]
+) -> None:
+    # Some versions of XLA add up more than 32 elements in two kernels.
+    leaves = [graph.param(name, (64, 32), inits.normal()) for name in "ab"]
+    top = build(*leaves, graph.param("c", (32, 128), inits.normal()))
+    report = graph.fusion_report()
+    nodes = graph.tape.nodes
+    assert [[nodes[i].type for i in kernel.nodes] for kernel in report.kernels] == kernels
+    assert top.id in report.written
+    # Of a chain only the end is written to memory.
+    assert len(report.written) == len(kernels)
+    assert str(report).startswith(f"{len(kernels)} kernel")
+    assert report.clusters.keys() == {i for kernel in report.kernels for i in kernel.nodes}
+
+
+def test_a_step_with_loops_and_gradients_is_reported(graph: ExpressionGraph) -> None:
+    xs, w = graph.constant((5, 4, 8), inits.normal()), graph.param("w", (8, 8), inits.normal())
+    last, _ = mgraph.scan(lambda s, x: (mgraph.tanh(mgraph.dot(s, w) + x), ()), graph.zeros((4, 8)), xs)
+    top = mgraph.sum(mgraph.flatten(last * last))
+    forward, both = graph.fusion_report(), graph.fusion_report(backward=True)
+    assert len(both.kernels) > len(forward.kernels) > 2
+    scan = next(n for n in graph.tape.nodes if n.type == "scan")
+    assert scan.id in forward.clusters and top.id in forward.clusters
+    assert "scan" in str(forward) and "library" in str(forward)
+    before = mgraph.compile_stats()
+    graph.backprop()
+    assert (mgraph.compile_stats() - before).misses == 1
+
+
+def test_map_is_elementwise_and_broadcasts(graph: ExpressionGraph) -> None:
+    a, b = param(graph, [[1.0, 2.0], [3.0, 4.0]], "a"), param(graph, [10.0, 20.0], "b")
+    y = mgraph.map(lambda a, b: jnp.where(a > 2, a * b, b), a, b)
+    assert y.shape == (2, 2) and value(y).tolist() == [[10, 20], [30, 80]]
+    # A function that would look at its neighbours sees one number only.
+    assert value(mgraph.map(lambda a: a - jnp.max(a), a)).tolist() == [[0, 0], [0, 0]]
+    assert mgraph.check_gradients(mgraph.map(lambda a, b: jnp.sin(a) / b, a, b), thorough=True).ok
+    assert mgraph.map(jnp.sin, a) is mgraph.map(jnp.sin, a)
+    graph.clear()
+    a = param(graph, [[1.0, 2.0], [3.0, 4.0]], "a")
+    straight = mgraph.sum(mgraph.flatten(mgraph.map(jnp.round, a, backward=lambda adj, val, a: (adj,))))
+    graph.backprop()
+    assert a.grad().tolist() == [[1, 1], [1, 1]] and straight.scalar() == 10
+
+
+def test_reduce_keeps_the_order_and_the_axis(graph: ExpressionGraph) -> None:
+    x = param(graph, np.arange(1.0, 11.0).reshape(2, 5))
+    assert value(mgraph.reduce(lambda a, b: a + b, x, 1)).tolist() == [[15], [40]]
+    assert value(mgraph.reduce(lambda a, b: b, x, 1)).tolist() == [[5], [10]]
+    assert value(mgraph.reduce(lambda a, b: a, x, 1)).tolist() == [[1], [6]]
+    assert value(mgraph.reduce(jnp.maximum, x)).tolist() == [[6, 7, 8, 9, 10]]
+    one = param(graph, [[3.0]], "one")
+    assert mgraph.reduce(jnp.maximum, one, 1) is one
+    with pytest.raises(ArgumentError, match="reduce expects a function"):
+        mgraph.reduce(3, x)
+    with pytest.raises(mgraph.ShapeError, match="axis 2 does not exist"):
+        mgraph.reduce(jnp.maximum, x, 2)
+
+
+def test_an_analysis_sees_the_present_values_of_a_graph_that_went_on(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (3,), inits.ones())
+    top = mgraph.sum(mgraph.square(w))
+    graph.backprop()
+    graph.assign(w, mgraph.remove_as_root(w * 2))
+    assert len(graph.fusion_report().kernels) == 1 and graph.memory().needed > 0
+    assert top.scalar() == 3 and w.val().tolist() == [2, 2, 2]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="what XLA fuses depends on the platform")
+def test_values_along_residual_connections_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left alone, XLA fuses each layer's sum and norm, and those of all before, into all that read them."""
+
+    def additions() -> int:
+        mgraph.clear_programs()
+        graph = ExpressionGraph()
+        h = graph.param("x", (64, 128))
+        for i in range(6):
+            w = graph.param(f"w{i}", (128, 128))
+            scale, shift = (graph.param(f"{name}{i}", (1, 128)) for name in ("scale", "shift"))
+            h = mgraph.layer_norm(h + mgraph.relu(mgraph.dot(h, w)), scale, shift)
+        mgraph.sum(mgraph.flatten(h * h))
+        graph.backprop()
+        run = graph._run
+        return len(re.findall(r" add\(", run._analysed(run._joint(False)).as_text()))
+
+    barred = additions()
+    for cls in (PlusNodeOp, NormalizationNodeOp):
+        monkeypatch.setattr(cls, "computed_once", False)
+    assert 2 * barred < additions()

@@ -1,0 +1,338 @@
+"""HuggingFace's MarianMT and Marian: what each computes with the other's models; the way there and back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from layers import UnsupportedOptionError
+from mgraph import ModelFileError, ParameterError, Type
+from mgraph.files.parameter_files import load_parameters, save_parameters
+from mgraph.files.safetensors import read_safetensors, write_safetensors
+from nmt import Translator, load_model
+from nmt.cli import main
+from nmt.files.huggingface import (
+    ConversionError,
+    TorchCheckpoint,
+    export_huggingface,
+    from_huggingface,
+    import_huggingface,
+    to_huggingface,
+)
+from nmt.files.huggingface.checkpoint import huggingface_positions
+from nmt.files.huggingface.names import POSITIONS, markdown
+from nmt.search.scoring import score
+from nmt.settings.model_options import parse_model_options
+from tests.helpers.checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
+
+ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parents[2] / "data" / "conversion"
+NUMBERS = ROOT / "nmt" / "numbers" / "model"
+REFERENCES = json.loads((HERE / "references.json").read_text())
+MARIAN, HUGGINGFACE = REFERENCES["marian"], REFERENCES["huggingface"]
+
+
+def word_scores(path: Path) -> list[list[float]]:
+    """Marian's scores, with five decimals."""
+    lines = path.read_text().splitlines()
+    return [[float(word) for word in line.split("WordScores=")[1].split()] for line in lines]
+
+
+def compare(scores: Sequence[Any], others: Sequence[Sequence[float]], tolerance: float) -> None:
+    assert len(scores) == len(others)
+    for row, other in zip(scores, others, strict=True):
+        np.testing.assert_allclose(row, other, rtol=0, atol=tolerance)
+
+
+def checkpoint(name: str) -> TorchCheckpoint:
+    folder = HERE / name
+    return TorchCheckpoint(
+        json.loads((folder / "config.json").read_text()),
+        dict(read_safetensors(folder / "model.safetensors").arrays),
+    )
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_marian_model_computes_the_same_at_huggingface(name: str) -> None:
+    """The digest says that what HuggingFace loaded is what is exported; it computed what Marian prints."""
+    tensors = to_huggingface(HERE / f"{name}.npz").tensors
+    assert digest(tensors) == MARIAN[name]["digest"]
+    ours = [words for _, words in score(load_model(HERE / f"{name}.npz"), pairs_of(name))]
+    compare(ours, MARIAN[name]["scores"], 1e-5)
+    compare(ours, word_scores(HERE / f"{name}.txt"), 1.1e-5)
+    compare(ours, MARIAN[name]["scores as it is"], 1e-4)
+
+
+def test_greedy_translations_are_huggingfaces() -> None:
+    vocabs = [str(path) for path in vocabs_of("separate")]
+    translator = Translator(str(HERE / "separate.npz"), vocabs, beam_size=1, mini_batch=8)
+    source = (vocabs_of("separate")[0].parent / "source.txt").read_text().splitlines()
+    assert translator.translate(source) == MARIAN["separate"]["greedy"]
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_checkpoint_of_huggingface_computes_the_same_here(name: str, tmp_path: Path) -> None:
+    import_huggingface(HERE / name, tmp_path / "model.npz")
+    model = load_model(tmp_path / "model.npz")
+    assert model.dim_vocabs == RANDOM[name]
+    ours = [words for _, words in score(model, HUGGINGFACE[name]["pairs"])]
+    compare(ours, HUGGINGFACE[name]["scores"], 1e-5)
+    compare(ours, word_scores(HERE / f"{name}.txt"), 1.1e-5)
+    compare(ours, HUGGINGFACE[name]["scores as it is"], 1e-4)
+
+
+# ---------------------------------------------------------------- there and back
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_marian_model_comes_back_byte_for_byte(name: str, tmp_path: Path) -> None:
+    vocabs = [str(path) for path in vocabs_of(name)]
+    export_huggingface(HERE / f"{name}.npz", tmp_path / "folder", vocabs)
+    config = json.loads((tmp_path / "folder" / "config.json").read_text())
+    assert config["share_encoder_decoder_embeddings"] == (name in ("all", "source"))
+    assert config["tie_word_embeddings"] == (name in ("all", "target"))
+    import_huggingface(tmp_path / "folder", tmp_path / "model.npz")
+    assert (tmp_path / "model.npz").read_bytes() == (HERE / f"{name}.npz").read_bytes()
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_checkpoint_comes_back(name: str, tmp_path: Path) -> None:
+    config, tensors = checkpoint(name)
+    params, text = from_huggingface(config, tensors)
+    save_parameters(tmp_path / "model.npz", params, text)
+    again = to_huggingface(tmp_path / "model.npz").tensors
+    rows = RANDOM[name]
+    if name == "hf-source":  # without tie_word_embeddings HuggingFace shares nothing, and leaves this aside
+        del tensors["model.shared.weight"]
+    for key, array in tensors.items():
+        if "embed_tokens" in key or key in ("model.shared.weight", "lm_head.weight"):
+            count = rows[0] if "encoder" in key else rows[1]
+            assert np.array_equal(again[key][:count], array[:count]), key
+            assert not again[key][count:].any()
+        elif key == "final_logits_bias":
+            assert np.array_equal(again[key][:, : rows[1]], array[:, : rows[1]])
+            assert (again[key][:, rows[1] :] == -1e4).all()
+        else:
+            assert np.array_equal(again[key], array), key
+
+
+def test_the_shipped_model_with_its_tokenizer(tmp_path: Path) -> None:
+    """As ``mgraph convert`` does it; the pieces come back as one vocabulary, and the model translates."""
+    vocab, folder = str(NUMBERS / "vocab.spm"), tmp_path / "folder"
+    command = ["convert", "-f", str(NUMBERS / "model.npz"), "-t", str(folder)]
+    assert main([*command, "--export-as", "huggingface", "-V", vocab, vocab, "--quiet"]) == 0
+    words = json.loads((folder / "vocab.json").read_text())
+    assert len(words) == 201 and words["</s>"] == 0 and words["<pad>"] == 200
+    generation = json.loads((folder / "generation_config.json").read_text())
+    assert generation["bad_words_ids"] == [[200], [words["<unk>"]]]
+    assert not (folder / "target_vocab.json").exists()
+    assert (folder / "source.spm").read_bytes() == Path(vocab).read_bytes()
+    generation["num_beams"] = 4
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+
+    assert main(["convert", "-f", str(folder), "-t", str(tmp_path / "model.npz"), "--quiet"]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"folder", "model.npz", "model.npz.decoder.yml", "vocab.spm"}
+    translator = Translator.from_dir(tmp_path)
+    assert translator.options["beam_size"] == 4 and translator.options["normalize"] == 1
+    assert translator.translate(["seventy-two thousand"]) == ["zweiundsiebzigtausend"]
+
+
+def test_vocabularies_of_words(tmp_path: Path) -> None:
+    """Two vocabularies of unequal sizes; SentencePiece models split for them, as in OPUS-MT's folders."""
+    vocabs = [*map(str, vocabs_of("separate")), *[str(NUMBERS / "vocab.spm")] * 2]
+    folder, target = tmp_path / "folder", tmp_path / "out" / "model.npz"
+    export_huggingface(HERE / "separate.npz", folder, vocabs)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    assert settings["separate_vocabs"] is True
+    sides = [json.loads((folder / name).read_text()) for name in ("vocab.json", "target_vocab.json")]
+    assert sides[0]["<pad>"] == sides[1]["<pad>"] == max(load_model(HERE / "separate.npz").dim_vocabs)
+    target.parent.mkdir()
+    import_huggingface(folder, target)
+    names = {path.name for path in target.parent.iterdir()}
+    pieces = {"source.spm", "target.spm"}
+    assert names == {"model.npz", "model.npz.decoder.yml", "src.vocab.yml", "trg.vocab.yml"} | pieces
+    for name, path in zip(("src", "trg"), vocabs, strict=False):
+        written = (target.parent / f"{name}.vocab.yml").read_text().split("\n")
+        assert sorted(written) == sorted(Path(path).read_text().split("\n") + [""])
+    assert Translator.from_dir(target.parent).options["vocabs"]
+
+
+def test_another_vocabulary_is_not_overwritten(tmp_path: Path) -> None:
+    export_huggingface(HERE / "all.npz", tmp_path / "folder", [str(path) for path in vocabs_of("all")])
+    (tmp_path / "vocab.yml").write_text("mine: 0\n")
+    with pytest.raises(ConversionError, match="vocab.yml is there already, and is another"):
+        import_huggingface(tmp_path / "folder", tmp_path / "model.npz")
+    assert not (tmp_path / "model.npz").exists()
+
+
+# ---------------------------------------------------------------- what differs
+
+
+def test_positions_are_marians_or_a_warning_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    config, tensors = checkpoint("hf-all")
+    for name in POSITIONS:
+        tensors[name] = marian_positions(64, 16).astype(np.float16)
+    with caplog.at_level(logging.WARNING):
+        from_huggingface(config, tensors)
+        assert not caplog.messages
+        tensors[POSITIONS[0]] = huggingface_positions(64, 16)
+        from_huggingface(config, tensors)
+    assert len(caplog.messages) == 1 and "HuggingFace's positions become Marian's" in caplog.text
+    tensors[POSITIONS[0]] = np.zeros((64, 16), np.float32)
+    with pytest.raises(ConversionError, match=r"encoder.embed_positions.weight: expected sinusoids"):
+        from_huggingface(config, tensors)
+
+
+def test_a_start_that_is_not_zeros(caplog: pytest.LogCaptureFixture) -> None:
+    config, tensors = checkpoint("hf-all")
+    shared = tensors["model.shared.weight"].copy()
+    shared[23] = 0.5
+    tensors["model.shared.weight"] = shared
+    with pytest.raises(ConversionError, match="starts with the row 23 .* up to 0.5, .* --zero-start"):
+        from_huggingface(config, tensors)
+    params, _ = from_huggingface(config, tensors, zero_start=True)
+    assert np.array_equal(params["Wemb"], shared[:23]) and "--zero-start" in caplog.text
+
+
+def test_pad_within_the_words_stays(tmp_path: Path) -> None:
+    """Words that HuggingFace's users add come behind ``<pad>``."""
+    config, tensors = checkpoint("hf-all")
+    more = {
+        "model.shared.weight": np.ones((2, 16), np.float32),
+        "final_logits_bias": np.ones((2, 1), np.float32),
+    }
+    tensors["model.shared.weight"] = np.concatenate(
+        [tensors["model.shared.weight"], more["model.shared.weight"]]
+    )
+    bias = tensors["final_logits_bias"]
+    tensors["final_logits_bias"] = np.concatenate([bias.T, more["final_logits_bias"]]).T
+    config |= {"vocab_size": 26, "decoder_vocab_size": 26}
+    params, text = from_huggingface(config, tensors)
+    assert parse_model_options(text, "").dim_vocabs == (26, 26) and params["Wemb"].shape == (26, 16)
+
+
+def test_a_configuration_that_no_longer_fits(caplog: pytest.LogCaptureFixture) -> None:
+    config, tensors = to_huggingface(HERE / "all.npz")
+    text = config["marian_model_yml"]
+    assert from_huggingface(config, tensors).text == text
+    tensors = {name: array for name, array in tensors.items() if "decoder.layers.1" not in name}
+    config |= {"activation_function": "relu"}
+    found = from_huggingface(config, tensors)
+    assert "marian_model_yml no longer fits" in caplog.text
+    options = parse_model_options(found.text, "")
+    assert options.transformer_ffn_activation == "relu" and options.dim_vocabs == (35, 35)
+    assert options.tied_embeddings_all and options.version.startswith("mgraph ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("type: transformer", "type: s2s", "type: HuggingFace's MarianMT has only 'transformer'"),
+        ("postprocess: dan", "postprocess: da", "transformer-postprocess: .* only 'dan', the model has 'da'"),
+        ('preprocess: ""', "preprocess: n", "transformer-preprocess: .* only '' or 'd', the model has 'n'"),
+        ("autoreg: self-attention", "autoreg: rnn", "transformer-decoder-autoreg: .* the model has 'rnn'"),
+        ("ffn-activation: swish", "ffn-activation: prelu", "transformer-ffn-activation: .* or 'sigmoid'"),
+        ("tied-layers:\n  []", "tied-layers: [1]", r"transformer-tied-layers: .* only \[\], .* has \[1\]"),
+        ("right-left: false", "right-left: true", "right-left: .* only False, the model has True"),
+        ("ffn-depth: 2\n", "ffn-depth: 3\n", "transformer-ffn-depth: .* only 2, the model has 3"),
+    ],
+)
+def test_what_huggingface_cannot_say(old: str, new: str, message: str, tmp_path: Path) -> None:
+    params, text = load_parameters(HERE / "all.npz", Type.float32)
+    assert text and old in text
+    save_parameters(tmp_path / "model.npz", params, text.replace(old, new))
+    with pytest.raises(UnsupportedOptionError, match=message):
+        export_huggingface(tmp_path / "model.npz", tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "bart"}, "model_type: expected 'marian'; got 'bart'"),
+        ({"scale_embedding": False}, "scale_embedding: expected true"),
+        ({"activation_function": "quick_gelu"}, "activation_function: expected one of swish, relu, gelu"),
+        ({"decoder_attention_heads": 4}, "decoder_attention_heads: expected 2, as in the encoder"),
+        ({"encoder_layers": "2"}, "encoder_layers: expected a whole number from 1; got '2'"),
+        ({"encoder_layers": 3}, "the checkpoint has no model.encoder.layers.1.self_attn.q_proj.weight"),
+        ({"vocab_size": 20}, "vocab_size: 20, but the table has 24 rows"),
+        ({"decoder_start_token_id": 99}, "decoder_start_token_id: expected an id from 0 to 23, got 99"),
+        ({"decoder_start_token_id": 3}, "starts with the row 3"),
+    ],
+)
+def test_what_marian_cannot_say(change: dict[str, Any], message: str) -> None:
+    config, tensors = checkpoint("hf-all")
+    with pytest.raises(ConversionError, match=message):
+        from_huggingface(config | change, tensors)
+
+
+def test_arrays_that_do_not_fit() -> None:
+    config, tensors = checkpoint("hf-all")
+    with pytest.raises(ParameterError, match=r"decoder_l2_ffn_W2 \(24, 16\), expected \(12, 16\)"):
+        from_huggingface(config | {"decoder_ffn_dim": 12}, tensors)
+    with pytest.raises(ConversionError, match="the tables that it speaks of differ"):
+        from_huggingface(config, tensors | {"lm_head.weight": tensors["model.shared.weight"] + 1})
+    with pytest.raises(ConversionError, match=r"the checkpoint has no model.shared.weight.*it has 1 arrays"):
+        from_huggingface(config, {"weight": np.zeros(3)})
+
+
+def test_folders(tmp_path: Path) -> None:
+    """Parts of a model, files of PyTorch, and what is none of either."""
+    shutil.copytree(HERE / "hf-all", tmp_path / "a")
+    whole = tmp_path / "a" / "model.safetensors"
+    arrays = read_safetensors(whole).arrays
+    names = sorted(arrays)
+    parts = {"x.safetensors": names[:9], "y.safetensors": names[9:]}
+    for part, held in parts.items():
+        write_safetensors(tmp_path / "a" / part, {name: arrays[name] for name in held})
+    whole.unlink()
+    index = tmp_path / "a" / "model.safetensors.index.json"
+    index.write_text(
+        json.dumps({"weight_map": {name: part for part, held in parts.items() for name in held}})
+    )
+    import_huggingface(tmp_path / "a", tmp_path / "a.npz")
+    import_huggingface(HERE / "hf-all", tmp_path / "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+    index.write_text('{"weight_map": {"a": "../x.safetensors"}}')
+    with pytest.raises(ConversionError, match="expected a weight_map from names to files"):
+        import_huggingface(tmp_path / "a", tmp_path / "c.npz")
+    index.unlink()
+    with pytest.raises(ConversionError, match=r"expected model.safetensors or pytorch_model.bin; it holds"):
+        import_huggingface(tmp_path / "a", tmp_path / "c.npz")
+    shutil.copy(HERE / "torch.bin", tmp_path / "a" / "pytorch_model.bin")
+    with pytest.raises(ConversionError, match="the checkpoint has no model.shared.weight"):
+        import_huggingface(tmp_path / "a", tmp_path / "c.npz")
+    (tmp_path / "a" / "config.json").write_text("[]")
+    with pytest.raises(ConversionError, match="config.json: expected an object, got list"):
+        import_huggingface(tmp_path / "a", tmp_path / "c.npz")
+    whole.write_bytes(b"")
+    (tmp_path / "a" / "config.json").write_text("{}")
+    with pytest.raises(ModelFileError, match="not a safetensors file"):
+        import_huggingface(tmp_path / "a", tmp_path / "c.npz")
+    assert not (tmp_path / "c.npz").exists()
+
+
+def test_tokenizers_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match="--vocabs: expected the vocabularies of source and target"):
+        export_huggingface(HERE / "all.npz", tmp_path / "folder", ["one.yml"])
+    (tmp_path / "a.yml").write_text("eos: 0\nUNK: 1\n")
+    with pytest.raises(ConversionError, match="one name for </s> and <unk> on both sides"):
+        vocabs = [str(tmp_path / "a.yml"), str(vocabs_of("all")[1])]
+        export_huggingface(HERE / "all.npz", tmp_path / "folder", vocabs)
+    assert not (tmp_path / "folder").exists()
+
+
+def test_the_table_of_names_is_in_the_docs() -> None:
+    assert (ROOT / "docs" / "huggingface.md").read_text().endswith(markdown())

@@ -1,0 +1,361 @@
+"""The table of parameters: it says what Marian's models have, and what ours ask for."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from layers import UnsupportedOptionError
+from mgraph import ExpressionGraph, ParameterError, Type
+from mgraph.files.items import write_npz
+from nmt.architecture import (
+    TYPES,
+    Parameter,
+    check_parameters,
+    completed,
+    initial_values,
+    parameters,
+)
+from nmt.architecture.hints import explanations
+from nmt.architecture.notation import Block
+from nmt.architecture.page import markdown
+from nmt.cli import main
+from nmt.files import create_model, load_model
+from nmt.files.saving import save_model
+from nmt.models import Model, Source
+from nmt.models.support import check_options, find_type
+from nmt.settings.model_options import ModelOptions
+from nmt.settings.model_values import OPTIONS, check_values
+
+ROOT = Path(__file__).parents[3]
+DATA = Path(__file__).parents[2] / "data" / "architecture"
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def model_options(said: dict[str, Any]) -> ModelOptions:
+    """Options by Marian's names."""
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in said.items()}
+    known = {n.replace("-", "_"): values.pop(n) for n in said if n in ModelOptions()}
+    return ModelOptions(**known, extra=MappingProxyType(values))
+
+
+def numbers(text: str) -> Iterator[int]:
+    """The numbers in "0-3 5"."""
+    for part in text.split():
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def in_graph(options: ModelOptions, params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return find_type(options.type).names.in_graph(params, options)
+
+
+def read_models() -> dict[str, tuple[ModelOptions, Shapes]]:
+    """The options of Marian's models, and the shapes of their parameters under the names in graphs."""
+    data = json.loads((DATA / "parameters.json").read_text())
+    models = {}
+    for name, model in data["models"].items():
+        options = model_options(model["options"])
+        entries = (data["parameters"][place].rsplit(" ", 1) for place in numbers(model["parameters"]))
+        items = {n: np.empty(tuple(map(int, shape.split("x"))), np.float32) for n, shape in entries}
+        models[name] = options, {n: a.shape for n, a in in_graph(options, items).items()}
+    return models
+
+
+MODELS = read_models()
+
+
+# ---------------------------------------------------------------- what Marian's models have
+
+
+def shapes_of(table: dict[str, Parameter]) -> Shapes:
+    return {name: parameter.shape for name, parameter in table.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_table_has_the_parameters_of_marians_models(name: str) -> None:
+    options, shapes = MODELS[name]
+    assert shapes_of(parameters(options)) == shapes
+    check_parameters(options, shapes)
+
+
+def test_the_models_have_every_type_and_every_row_of_the_table() -> None:
+    found = {(p.block, p.name) for options, _ in MODELS.values() for p in parameters(options).values()}
+    missing = {
+        (block.name, row.name)
+        for block in every_block()
+        for row in block.rows
+        if not any(b == block.name and re.search(f"(^|_){row.name}(_pre|[0-9qkvoif])?$", n) for b, n in found)
+    }
+    assert missing == {("output", "W")}, "of old versions, which cannot be trained any more"
+    assert {options.type for options, _ in MODELS.values()} == set(TYPES)
+
+
+def every_block() -> list[Block]:
+    found: dict[str, Block] = {}
+
+    def visit(block: Block) -> None:
+        found[block.name] = block
+        for part in block.parts:
+            visit(part.block)
+
+    for block in TYPES.values():
+        visit(block)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("name", json.loads((DATA / "initial.json").read_text()))
+def test_parameters_begin_as_marians_do(name: str) -> None:
+    options, _ = MODELS[name]
+    extremes = json.loads((DATA / "initial.json").read_text())[name]
+    items = {n: np.array(extreme, np.float32).reshape(1, -1) for n, extreme in extremes.items()}
+    marian = in_graph(options, items)
+    for parameter_name, parameter in parameters(options).items():
+        values = marian[parameter_name].ravel()
+        if parameter.init.kind == "glorot_uniform":
+            (magnitude,) = values
+            bound = uniform_bound(parameter)
+            assert magnitude <= bound * (1 + 1e-4), parameter_name
+            # The largest of n numbers is below this once in 10^5 times.
+            assert magnitude >= bound * 1e-5 ** (1 / math.prod(parameter.shape)), parameter_name
+        else:
+            expected = {"zeros": [0, 0], "ones": [1, 1], "eye": [0, 1]}[parameter.init.kind]
+            assert list(values) == expected, parameter_name
+
+
+def uniform_bound(parameter: Parameter) -> float:
+    """What a uniform initializer draws up to, by its definition."""
+    rows, columns = parameter.shape
+    init = parameter.init
+    if init.fan_in == init.fan_out:
+        return parameter.scale * math.sqrt(6 / (rows + columns))
+    return parameter.scale * math.sqrt(3 / (rows if init.fan_in else columns))
+
+
+# ---------------------------------------------------------------- what our models ask for
+
+
+def recorded(options: ModelOptions, seed: int) -> ExpressionGraph:
+    """A graph with all parameters that a model asks for."""
+    model = Model(options, {})
+    graph = ExpressionGraph(inference=True, seed=seed)
+    ids = graph.input("ids", (1, 2), Type.int32)
+    source = Source(ids, graph.input("mask", (1, 2)))
+    model.logits(graph, model.encode(graph, [source] * model.sources), ids)
+    return graph
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_our_models_ask_for_what_the_table_has(name: str) -> None:
+    options, _ = MODELS[name]
+    try:
+        check_options(options)
+        graph = recorded(options, seed=3)
+    except UnsupportedOptionError as refused:
+        pytest.skip(str(refused))
+    asked = graph.params().vals()
+    values = initial_values(options, seed=3)
+    assert shapes_of(parameters(options)) == {n: v.shape for n, v in asked.items()}
+    for parameter, value in values.items():
+        np.testing.assert_array_equal(value, asked[parameter], err_msg=parameter)
+
+
+def test_old_files_have_the_output_matrix_untransposed() -> None:
+    options = ModelOptions(type="lm", dim_vocabs=(7,), dim_emb=3, dim_rnn=4)
+    table = parameters(options, ["decoder_ff_logit_l2_W"])
+    assert table["decoder_ff_logit_l2_W"].shape == (3, 7)
+    assert "decoder_ff_logit_l2_Wt" not in table
+
+
+# ---------------------------------------------------------------- the check, and its hints
+
+TRANSFORMER = ModelOptions(
+    type="transformer",
+    dim_vocabs=(11, 13),
+    dim_emb=4,
+    transformer_heads=2,
+    transformer_dim_ffn=6,
+    enc_depth=2,
+)
+S2S = ModelOptions(type="s2s", dim_vocabs=(11, 13), dim_emb=5, dim_rnn=6)
+
+
+@pytest.mark.parametrize(
+    "options, name, hint",
+    [
+        (TRANSFORMER, "decoder_l1_rnn_W", "transformer-decoder-autoreg rnn"),
+        (TRANSFORMER, "decoder_l1_aan_Wi", "transformer-decoder-autoreg average-attention"),
+        (TRANSFORMER, "decoder_l7_self_Wq", "dec-depth of at least 7"),
+        (TRANSFORMER, "encoder_l3_ffn_W3", "enc-depth of at least 3, transformer-ffn-depth of at least 3"),
+        (TRANSFORMER, "encoder_l1_self_Wo_ln_scale_pre", "n in transformer-preprocess"),
+        (TRANSFORMER, "decoder_top_Wh", "h in transformer-postprocess-top"),
+        (TRANSFORMER, "Wemb", "tied-embeddings-all or tied-embeddings-src"),
+        (
+            TRANSFORMER,
+            "decoder_l1_context_enc2_bq",
+            "type multi-transformer, or with type shared-multi-transformer",
+        ),
+        (S2S, "encoder_bi_l3_cell2_bx", "enc-depth of at least 3, enc-cell-depth of at least 2"),
+        (S2S, "encoder_l2_cell1_W", "enc-depth of at least 2, enc-type bi-unidirectional"),
+        (S2S, "encoder_bi_gamma2", "layer-normalization"),
+        (S2S, "encoder_bi_Ux_lns", "enc-cell gru-nematus, layer-normalization"),
+        (S2S, "decoder_cell1_Um", "dec-cell mlstm, or with dec-cell mgru"),
+        (S2S, "decoder_ff_state_W1", "type multi-s2s, or with type shared-multi-s2s"),
+    ],
+)
+def test_an_option_explains_a_parameter(options: ModelOptions, name: str, hint: str) -> None:
+    assert explanations([name], options) == {name: f"exists with {hint}"}
+
+
+def test_nothing_explains_a_name_of_no_model() -> None:
+    names = ["decoder_l1_self_Wz", "decoder_cell3_W", "encoder_bi_l1_cell1_U", "encoder_bi_l09_cell1_U"]
+    assert explanations(names, S2S) == dict.fromkeys(names, "")
+
+
+@pytest.mark.parametrize("name", ["rnn-ssru", "nematus-deep", "transformer-new-positions", "multi-s2s-deep"])
+def test_what_a_hint_says_makes_the_parameter(name: str) -> None:
+    """Of every model's parameters, those that the plain model of its type has not."""
+    options, shapes = MODELS[name]
+    plain = ModelOptions(type=options.type, dim_vocabs=options.dim_vocabs)
+    hints = explanations([n for n in shapes if n not in parameters(plain)], plain)
+    assert hints and all(hints.values())
+
+
+def test_everything_that_does_not_fit_is_listed() -> None:
+    shapes = shapes_of(parameters(dataclasses.replace(S2S, dim_rnn=8, dec_depth=2)))
+    shapes["decoder_cell1_U"] = (8,)
+    del shapes["decoder_cell1_Ux"]
+    with pytest.raises(ParameterError) as error:
+        check_parameters(S2S, shapes)
+    lines = str(error.value).splitlines()
+    assert "    decoder_cell1_Ux (6, 6): needed with dec-cell gru" in lines
+    assert "    decoder_l2_cell1_U (8, 16): exists with dec-depth of at least 2" in lines
+    assert "    decoder_cell1_U (8,), expected (6, 12): dim-rnn x 2 * dim-rnn" in lines
+    assert lines[-2:] == ["  1 told otherwise by the shapes:", "    dim-rnn 8"]
+
+
+def test_sizes_that_no_option_says_are_told_by_the_parameters(tmp_path: Path) -> None:
+    expected = ModelOptions(type="multi-s2s", dim_vocabs=(7, 8, 9), dim_emb=3, dim_rnn=5)
+    assert completed(ModelOptions(type="multi-s2s"), shapes_of(parameters(expected))) == expected
+    said = dataclasses.replace(S2S, given=frozenset({"dim-rnn", "dim-vocabs"}), dim_vocabs=(0, 13), dim_emb=1)
+    assert completed(said, shapes_of(parameters(dataclasses.replace(S2S, dim_rnn=7)))) == S2S
+    path = tmp_path / "old.npz"
+    write_npz(path, {name: np.asarray(value) for name, value in create_model(S2S).params.items()})
+    assert load_model(path, options=ModelOptions(type="s2s")).options == S2S
+
+
+def test_positions_are_as_many_as_the_file_has() -> None:
+    extra = MappingProxyType({"transformer-train-positions": True, "max-length": 7})
+    options = dataclasses.replace(TRANSFORMER, extra=extra)
+    check_parameters(options, shapes_of(parameters(options)) | {"Wpos": (9, 4)})
+    with pytest.raises(ParameterError, match=r"Wpos \(9, 5\), expected \(9, 4\): max-length x dim-emb"):
+        check_parameters(options, shapes_of(parameters(options)) | {"Wpos": (9, 5)})
+
+
+# ---------------------------------------------------------------- values
+
+
+def test_every_option_has_a_meaning_and_a_default_that_it_allows() -> None:
+    fields = [f.name.replace("_", "-") for f in dataclasses.fields(ModelOptions)]
+    assert list(OPTIONS) == [name for name in fields if name not in ("extra", "text", "given")]
+    check_values(ModelOptions())
+
+
+@pytest.mark.parametrize(
+    "values, problem",
+    [
+        ({"dec_depth": 10**9}, "dec-depth: expected a number from 1 to 256, got 1000000000"),
+        ({"dim_emb": "5"}, "dim-emb: expected a number from 1 to 1048576, got '5'"),
+        ({"enc_cell": "slow"}, "enc-cell: 'slow' is unknown; there is 'gru', 'gru-nematus', "),
+        ({"transformer_postprocess": "dax"}, "transformer-postprocess: 'dax' has the unknown operation 'x'"),
+        ({"transformer_preprocess": "a"}, "transformer-preprocess: 'a' has the unknown operation 'a'"),
+    ],
+)
+def test_values_that_an_option_cannot_have_are_refused(values: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UnsupportedOptionError, match=problem):
+        check_values(ModelOptions(**values))
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        (
+            dataclasses.replace(TRANSFORMER, transformer_heads=3),
+            "transformer-heads to divide dim-emb, got 3 and 4",
+        ),
+        (dataclasses.replace(S2S, enc_cell="ssru"), "ssru needs dim-emb the same as dim-rnn, got 5 and 6"),
+        (
+            dataclasses.replace(S2S, dec_cell="mlstm", dec_cell_base_depth=3),
+            "cell3: mlstm needs input, got 0",
+        ),
+        (dataclasses.replace(TRANSFORMER, transformer_tied_layers=(1, 1)), "a number for each of 1 layers"),
+        (dataclasses.replace(S2S, type="bert"), "type: 'bert' is unknown"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: ModelOptions, problem: str) -> None:
+    with pytest.raises(UnsupportedOptionError, match=problem):
+        parameters(options)
+
+
+def test_shared_parameters_have_one_shape() -> None:
+    with pytest.raises(ParameterError, match=r"encoder_Wemb: shared, but \(11, 5\) and \(12, 5\)"):
+        parameters(dataclasses.replace(S2S, type="shared-multi-s2s", dim_vocabs=(11, 12, 13)))
+
+
+# ---------------------------------------------------------------- the page and the command
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = (ROOT / "docs" / "model-parameters.md").read_text()
+    assert page == markdown(), "mgraph parameters --markdown > docs/model-parameters.md"
+
+
+def test_the_page_has_every_block_and_no_broken_link() -> None:
+    page = markdown()
+    heads = {
+        line[4:].replace(" ", "-").replace(",", "") for line in page.splitlines() if line.startswith("### ")
+    }
+    links = {text.partition(")")[0] for text in page.split("](#")[1:]}
+    assert links <= heads and len(heads) == len(every_block())
+
+
+def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["parameters", "--markdown"]) == 0
+    assert capsys.readouterr().out == markdown()
+    assert main(["parameters"]) == 2
+    assert "either --model or --markdown is needed" in capsys.readouterr().err
+
+
+def test_the_command_lists_the_parameters_of_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.npz"
+    model = create_model(TRANSFORMER)
+    save_model(Model(TRANSFORMER, {**model.params, "odd": np.zeros((2, 3), np.float32)}), path)
+    assert main(["parameters", "--model", str(path)]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "decoder_l1_self_Wq 4x4 16 square affine transformer-decoder-autoreg self-attention" in lines
+    assert "odd 2x3 6 unknown" in lines
+    total = sum(value.size for value in model.params.values()) + 6
+    assert lines[-1] == f"transformer: {len(model.params) + 1} parameters, {total:,} numbers"
+    assert main(["parameters", "--model", str(path), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["name"] for row in rows} == {*model.params, "odd"}
+    bias = next(row for row in rows if row["name"] == "encoder_l1_self_bq")
+    assert bias == {
+        "name": "encoder_l1_self_bq",
+        "shape": [1, 4],
+        "size": 4,
+        "block": "square affine",
+        "options": [],
+    }

@@ -1,0 +1,29 @@
+"""Memory that a program needs again and again is not mapped anew each time."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import resource
+from nmt.runtime.allocator import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    bytearray(2**27)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(keep_freed_memory(), faults(), faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left as they are")
+def test_freed_memory_is_used_again() -> None:
+    ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    kept, first, second = ran.stdout.split()
+    assert kept == "True"
+    assert int(second) < int(first) / 10

@@ -1,0 +1,138 @@
+"""The device is chosen before JAX starts; each case needs a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ONE = "--devices takes the number of one GPU, got '{}'; several devices are for training"
+CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+
+
+def run(code: str) -> str:
+    """What a fresh Python prints; its log goes to stdout, too."""
+    setup = "import logging, sys\nlogging.basicConfig(level=20, stream=sys.stdout, format='%(message)s')\n"
+    done = subprocess.run(
+        [sys.executable, "-c", setup + code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        check=True,
+    )
+    return done.stdout
+
+
+def test_importing_starts_nothing_and_start_starts_the_cpu() -> None:
+    assert run(
+        "import nmt, mgraph\n"
+        "from nmt import devices\n"
+        "print(devices.started())\n"
+        "print(devices.start(cpu_threads=2).platform, devices.started())\n"
+    ).splitlines() == ["False", "[device] using the CPU, threads: at most 2", "cpu True"]
+
+
+def test_without_a_gpu_the_cpu_is_taken_and_named() -> None:
+    assert run("from nmt import devices\ndevices.start()\n") == (
+        f"[device] no GPU found, using the CPU, threads: {CORES}\n"
+    )
+
+
+def refusals(first: str, calls: list[str]) -> list[str]:
+    """What calls of nmt.runtime.devices say, all in one process."""
+    code = f"from nmt import devices\nfrom mgraph import DeviceError\n{first}\n"
+    for call in calls:
+        code += f"try:\n    devices.{call}\nexcept DeviceError as error:\n    print(error)\n"
+    return run(code).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("call", "devices"),
+    [
+        ("start(devices=['3'])", "3"),
+        ("start_all(devices=['0', '1'])", "0 1"),
+        ("start_all(0, ['all'])", "all"),
+    ],
+)
+def test_a_gpu_that_is_not_there(call: str, devices: str) -> None:
+    assert refusals("", [call]) == [f"--devices {devices}: JAX finds no such GPU on this machine"]
+
+
+def test_what_makes_no_sense_is_refused_before_jax_starts() -> None:
+    calls = {
+        "start(devices=['0', '1'])": ONE.format("0 1"),
+        "start(devices=['all'])": ONE.format("all"),
+        "start_all(0, ['1', 'x'])": "--devices takes different numbers of GPUs, or 'all', got '1 x'",
+        "start_all(0, ['1', '1'])": "--devices takes different numbers of GPUs, or 'all', got '1 1'",
+        "join_processes('', 2, 0)": "--num-processes 2 needs --coordinator HOST:PORT",
+        "join_processes('a:1', 2, 2)": "--process-id: expected a number below --num-processes 2, got 2",
+        "join_processes('here', 2, 1)": "--coordinator: expected HOST:PORT, got 'here'",
+    }
+    said = refusals("", [*calls, "join_processes('', 1, 0) or print(devices.started())"])
+    assert said == [*calls.values(), "False"]
+
+
+def test_what_comes_too_late_is_refused() -> None:
+    calls = {
+        "start(devices=['1'])": "--devices 1: JAX runs already, with the devices it has",
+        "start_all(cpu_devices=3)": "--cpu-devices 3: JAX runs already, with 1 of them",
+        "join_processes('a:1', 2, 0)": "--coordinator: JAX runs already, for one process",
+    }
+    assert refusals("devices.start()", list(calls))[1:] == [*calls.values()]
+
+
+def test_the_cpu_is_divided_into_devices() -> None:
+    assert run(
+        "from nmt import devices\n"
+        "print(len(devices.start_all(cpu_threads=1, cpu_devices=3)))\n"
+        "print(len(devices.start_all(cpu_devices=2)), len(devices.start_all()))\n"
+        "import jax, numpy as np\n"
+        "from jax.sharding import Mesh, NamedSharding, PartitionSpec as P\n"
+        "rows = NamedSharding(Mesh(np.array(jax.devices()), ('d',)), P('d'))\n"
+        "total = jax.jit(lambda x: x.sum(), in_shardings=rows)\n"
+        "print(sum(float(total(np.arange(6.0))) for _ in range(50)))\n"
+    ).splitlines() == [
+        "[device] using the CPU as 3 devices, threads: at most 1",
+        "3",
+        f"[device] no GPU found, using the CPU, threads: {CORES}",
+        "2 1",
+        "750.0",
+    ]
+
+
+def test_threads_cannot_be_limited_once_jax_runs() -> None:
+    said = run("import jax\njax.devices()\nfrom nmt import devices\ndevices.start(cpu_threads=1)")
+    assert said == "[device] JAX runs already: its threads cannot be limited to 1\n"
+
+
+# How many threads want to run, on average, while a product is computed: the time that each spends
+# running or waiting for a core, so that other work on the machine does not change it.
+MEASURE = """
+import os, time
+
+from nmt.runtime import devices
+
+devices.start(cpu_threads={threads})
+import jax
+import jax.numpy as jnp
+
+def wanted():
+    stats = [open(f"/proc/self/task/{{task}}/schedstat").read() for task in os.listdir("/proc/self/task")]
+    return sum(sum(map(int, stat.split()[:2])) for stat in stats) / 1e9
+
+product = jax.jit(lambda x: jnp.tanh(x @ x) @ x)
+x = jnp.ones((1500, 1500))
+product(x).block_until_ready()
+before, began = wanted(), time.perf_counter()
+for _ in range(6):
+    product(x).block_until_ready()
+print((wanted() - before) / (time.perf_counter() - began))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="needs Linux' scheduler statistics")
+@pytest.mark.parametrize(("threads", "least", "most"), [(1, 0.5, 1.2), (3, 1.8, 3.3)])
+def test_no_more_threads_compute_than_asked_for(threads: int, least: float, most: float) -> None:
+    assert least < float(run(MEASURE.format(threads=threads)).splitlines()[-1]) < most

@@ -1,0 +1,180 @@
+"""Output sampling: what may be drawn, how often it is, and on what a draw depends."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from nmt.models import Step
+from nmt.search.beam_search import BeamSearch
+from nmt.search.sampling import Sampling, read_sampling
+from nmt.settings import OptionError
+from tests.helpers.toy_vocab import ToyVocab
+
+PROBS = np.array([0.30, 0.05, 0.02, 0.25, 0.01, 0.20, 0.17])
+EOS, UNK = 0, 1
+VOCAB = ToyVocab(EOS, UNK)
+DRAWS = 6000
+
+
+class OneDistribution:
+    """A model that gives the same distribution at every step."""
+
+    key = "one distribution"
+    sources = 1
+    dim_vocabs = (10, len(PROBS))
+    params = {"log_probs": jnp.log(jnp.asarray(PROBS, jnp.float32))}  # noqa: RUF012 (nothing changes it)
+
+    def encoder(self, batch, lengths, *, derivatives):
+        return lambda params, sources: {"ids": sources[0][0]}
+
+    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0, *, derivatives):
+        def step(params, encoded, state, words, position, shortlist=None):
+            logits = jnp.broadcast_to(params["log_probs"], (batch, beam, len(PROBS)))
+            if shortlist is not None:
+                logits = jnp.take_along_axis(logits, shortlist[:, None, :], axis=-1)
+            return Step(logits.reshape(batch * beam, -1), state)
+
+        return SimpleNamespace(start=lambda params, encoded: {}, step=step)
+
+
+def search_with(sampling: Sampling | None, **options) -> BeamSearch:
+    options = {"beam_size": 1, "seed": 3, "allow_unk": True, "max_length_factor": 0.1} | options
+    return BeamSearch(
+        [OneDistribution()], source_vocab=VOCAB, target_vocab=VOCAB, sampling=sampling, **options
+    )
+
+
+def kept(places: list[int]) -> np.ndarray:
+    """The distribution with only these words."""
+    probs = np.zeros_like(PROBS)
+    probs[places] = PROBS[places]
+    return probs / probs.sum()
+
+
+@pytest.mark.parametrize(
+    ("sampling", "probs"),
+    [
+        (Sampling(), PROBS),
+        (Sampling("topk", 3), kept([0, 3, 5])),
+        (Sampling("topk", 99), PROBS),
+        (Sampling("nucleus", 0.5), kept([0, 3])),  # 0.30 + 0.25 is over it
+        (Sampling("nucleus", 0.56), kept([0, 3, 5])),
+        (Sampling("nucleus", 1e-6), kept([0])),
+        (Sampling("epsilon", 0.03), kept([0, 1, 3, 5, 6])),
+        (Sampling("epsilon", 0.9), kept([0])),  # the most probable one in any case
+    ],
+)
+def test_what_may_be_drawn(sampling: Sampling, probs: np.ndarray) -> None:
+    logits = jnp.log(jnp.asarray(PROBS, jnp.float32))[None] + 5  # need not be normalized
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(sampling.pruned(logits)[0], np.log(probs), rtol=1e-5)
+
+
+def draws(sampling: Sampling, **options) -> np.ndarray:
+    """How often each word is drawn."""
+    found = search_with(sampling, **options).search([[5, EOS]] * DRAWS)
+    return np.bincount([h.words[0] for [h] in found], minlength=len(PROBS))
+
+
+def unlikely(counts: np.ndarray, probs: np.ndarray) -> bool:
+    """Whether Pearson's statistic is one of the highest 0.1% for draws from ``probs``."""
+    assert not counts[probs == 0].any()
+    expected = probs[probs > 0] * DRAWS
+    statistic = np.sum((counts[probs > 0] - expected) ** 2 / expected)
+    limits = {1: 10.8, 2: 13.8, 4: 18.5, 5: 20.5, 6: 22.5}  # of chi-square with so many degrees of freedom
+    return bool(statistic > limits[len(expected) - 1])
+
+
+def heated(probs: np.ndarray, temperature: float) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        scaled = np.exp(np.log(probs) / temperature)
+    return scaled / scaled.sum()
+
+
+@pytest.mark.parametrize(
+    ("sampling", "options", "probs"),
+    [
+        (Sampling(), {}, PROBS),
+        (Sampling(), {"allow_unk": False}, kept([0, 2, 3, 4, 5, 6])),
+        (Sampling("full", 0, 2.0), {}, heated(PROBS, 2.0)),
+        (Sampling("topk", 3, 0.5), {}, heated(kept([0, 3, 5]), 0.5)),
+    ],
+)
+def test_words_are_drawn_as_often_as_they_are_probable(sampling, options, probs) -> None:
+    counts = draws(sampling, **options)
+    assert not unlikely(counts, probs)
+    assert unlikely(counts, heated(probs, 1.3)), "the test can tell a distribution from one like it"
+
+
+def test_a_draw_depends_on_seed_and_number_alone() -> None:
+    sources = [[5, 6, EOS], [7, EOS], [5, 5, 5, 5, EOS], [EOS], [8, EOS]] * 3
+    options = {"max_length_factor": 4.0}
+
+    def words(seed: int, numbers: list[int], size: int) -> list[tuple[int, ...]]:
+        search = search_with(Sampling(), seed=seed, **options)
+        found = []
+        for first in range(0, len(sources), size):
+            part = slice(first, first + size)
+            found += search.search(sources[part], numbers=numbers[part])
+        return [h.words for [h] in found]
+
+    numbers = list(range(len(sources)))
+    drawn = words(3, numbers, 15)
+    assert drawn == words(3, numbers, 4)
+    assert drawn != words(4, numbers, 15)
+    later = words(3, [number + 15 for number in numbers], 15)
+    assert drawn != later and drawn[3] == later[3] == (EOS,)
+    assert len(set(drawn)) > 5
+
+
+def test_scores_are_of_the_noisy_distribution_and_those_of_the_model_are_not() -> None:
+    for [hypothesis] in search_with(Sampling()).search([[5, EOS]] * 4):
+        expected = np.log(PROBS[hypothesis.words[0]])
+        np.testing.assert_allclose(hypothesis.scorer_scores, [expected], rtol=1e-5)
+        assert hypothesis.path_score < 0 and hypothesis.path_score != hypothesis.scorer_scores[0]
+
+
+def test_a_beam_keeps_its_width_where_fewer_words_may_be_drawn() -> None:
+    search = search_with(Sampling("topk", 2), beam_size=4, n_best=True, max_length_factor=2.0)
+    for hypotheses in search.search([[5, EOS], [6, 7, EOS]]):
+        assert len(hypotheses) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "sampling"),
+    [
+        ([], None),
+        (["0"], None),
+        (["1"], Sampling()),
+        (["full 1.0"], Sampling()),
+        (["full", "0.5"], Sampling("full", 0, 0.5)),
+        (["topk"], Sampling("topk", 10)),
+        (["topk", "100", "0.1"], Sampling("topk", 100, 0.1)),
+        (["nucleus"], Sampling("nucleus", 0.9)),
+        (["epsilon", "0.1"], Sampling("epsilon", 0.1)),
+    ],
+)
+def test_values_of_the_option(words: list[str], sampling: Sampling | None) -> None:
+    assert read_sampling(words) == sampling
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["best"], "is full, topk, nucleus or epsilon, got 'best'"),
+        (["topk", "2.5"], "a whole number from 1, got 2.5"),
+        (["topk", "inf"], "a whole number from 1, got inf"),
+        (["topk", "nan"], "a whole number from 1, got nan"),
+        (["topk", "x"], "numbers after the method, got 'x'"),
+        (["nucleus", "0"], "a probability above 0, got 0"),
+        (["full", "0"], "temperature is a number above 0, got 0"),
+        (["full", "1", "2"], "too many numbers: 1 2"),
+    ],
+)
+def test_wrong_values_are_named(words: list[str], message: str) -> None:
+    with pytest.raises(OptionError, match=f"--output-sampling.*{message}"):
+        read_sampling(words)

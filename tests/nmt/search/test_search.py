@@ -1,0 +1,409 @@
+"""Beam search against Marian's algorithm, written down plainly for one sentence at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mgraph
+from nmt.models import Step
+from nmt.search import beam_search as search_module
+from nmt.search.beam_search import BeamSearch
+from nmt.search.choice import best_candidates
+from nmt.search.history import best_hypotheses
+from nmt.search.hypothesis import Hypothesis
+from nmt.search.sampling import Sampling
+from nmt.search.shortlist import Lexicon, Shortlist
+from tests.helpers.toy_vocab import ToyVocab
+
+EOS, UNK, CONTROL = 2, 4, 1
+VOCAB = ToyVocab(EOS, UNK, (CONTROL,))
+LOWEST = np.finfo(np.float32).min
+
+
+class ToyModel:
+    """A random table of logits; which row of it is used depends on every word so far.
+
+    That is the source, the prefix as a cache with an axis for steps, and a running value for
+    each hypothesis: a search that mixes up hypotheses, caches or steps finds something else.
+    """
+
+    rows = 257
+    sources = 1
+
+    def __init__(self, seed: int, dim: int, eos: float = 0.0) -> None:
+        table = np.random.default_rng(seed).normal(size=(self.rows, dim)).astype(np.float32) * 2
+        table[:, EOS] += eos
+        self.key = ("toy", dim)
+        self.dim_vocabs = (100, dim)
+        self.params = {"table": jnp.asarray(table)}
+        self.log_probs = np.asarray(jax.nn.log_softmax(self.params["table"]))
+
+    def encoder(self, batch, lengths, *, derivatives):
+        (length,) = lengths
+
+        def encode(params, sources):
+            ((ids, mask),) = sources
+            code = jnp.sum((ids + 1) * mask.astype(jnp.int32) * (2 * jnp.arange(length) + 1), 1)
+            return {"code": code.astype(jnp.int32)}
+
+        return encode
+
+    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0, *, derivatives):
+        hypotheses = batch * beam
+
+        def start(params, encoded):
+            prefix = jnp.zeros((hypotheses, max_length), jnp.int32)
+            return {"prefix": prefix, "running": jnp.repeat(encoded["code"], beam)}
+
+        def step(params, encoded, state, words, position, shortlist=None):
+            words = jnp.where(position == 0, 0, words + 1)
+            prefix = state["prefix"].at[:, position].set(words)
+            running = (state["running"] * 5 + words) % 1009
+            weights = 2 * jnp.arange(max_length) + 3
+            code = jnp.sum(prefix * weights, 1) + running + jnp.repeat(encoded["code"], beam)
+            logits = params["table"][code % self.rows]
+            if shortlist is not None:
+                logits = jnp.take_along_axis(logits, jnp.repeat(shortlist, beam, axis=0), axis=1)
+            return Step(logits, {"prefix": prefix, "running": running})
+
+        return SimpleNamespace(start=start, step=step)
+
+    def next_log_probs(self, source: list[int], prefix: list[int]) -> np.ndarray:
+        """The same for one hypothesis, in plain numbers."""
+        code = sum((word + 1) * (2 * i + 1) for i, word in enumerate(source))
+        running = code * 5 % 1009
+        for word in prefix:
+            running = (running * 5 + word + 1) % 1009
+        total = code + running + sum((word + 1) * (2 * i + 5) for i, word in enumerate(prefix))
+        return self.log_probs[total % self.rows]
+
+
+@dataclass
+class Path:
+    """One hypothesis of the plain search."""
+
+    words: list[int]
+    paths: list[np.float32]
+    scores: list[np.float32]
+
+
+def among(log_probs, listed):
+    """Log-probabilities normalized over some of the words."""
+    return log_probs if listed is None else log_probs - np.logaddexp.reduce(log_probs[listed])
+
+
+def plain_search(
+    models,
+    weights,
+    source,
+    *,
+    beam_size=12,
+    normalize=0.0,
+    word_penalty=0.0,
+    allow_unk=False,
+    allow_special=False,
+    max_length_factor=3.0,
+    n_best=False,
+    prefix=(),
+    listed=None,
+):
+    """Marian's ``BeamSearch::search`` and ``History::nBest`` for a batch of one sentence."""
+    suppressed = {word for word, kept in ((UNK, allow_unk), (CONTROL, allow_special)) if not kept}
+    beam = [Path([], [], [np.float32(0)] * len(models))]
+    slots, found, step = beam_size, [], 0
+    while beam:
+        step += 1
+        forced = prefix[step - 1] if step <= len(prefix) and (step > 1 or source[0] != EOS) else EOS
+        candidates = []
+        for path in beam:
+            log_probs = [among(model.next_log_probs(source, path.words), listed) for model in models]
+            total = sum(np.float32(w) * lp for w, lp in zip(weights, log_probs, strict=True))
+            extended = (path.paths[-1] if path.paths else np.float32(0)) + total
+            for word in range(len(total)) if listed is None else listed:
+                if forced in (EOS, word):
+                    score = LOWEST if word in suppressed and forced == EOS else extended[word]
+                    candidates.append((path, word, score, log_probs))
+        candidates.sort(key=lambda candidate: -candidate[2])
+        extended_beam = []
+        for path, word, score, log_probs in candidates[:slots]:
+            if source[0] == EOS and step == 1:
+                word, score = EOS, np.float32(0)
+            scores = [old + lp[word] for old, lp in zip(path.scores, log_probs, strict=True)]
+            extended_beam.append(Path([*path.words, word], [*path.paths, score], scores))
+        last = step >= np.float32(max_length_factor) * np.float32(len(source))
+        for path in extended_beam:
+            if path.words[-1] == EOS or last:
+                length = np.float32(step)
+                score = path.paths[-1] - np.float32(word_penalty) * length
+                found.append((path, score / length ** np.float32(normalize)))
+        beam = [] if last else [path for path in extended_beam if path.words[-1] != EOS]
+        slots -= len(extended_beam) - len(beam)
+    found.sort(key=lambda result: -result[1])
+    return [
+        Hypothesis(
+            words=tuple(path.words),
+            word_scores=tuple(
+                float(b - a) for a, b in zip([np.float32(0), *path.paths], path.paths, strict=False)
+            ),
+            path_score=float(path.paths[-1]),
+            score=float(score),
+            scorer_scores=tuple(map(float, path.scores)),
+            finished=path.words[-1] == EOS,
+        )
+        for path, score in found[: beam_size if n_best else 1]
+    ]
+
+
+def beam_search(models, weights=None, **options):
+    return BeamSearch(models, weights, **{"source_vocab": VOCAB, "target_vocab": VOCAB} | options)
+
+
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.words for h in found] == [h.words for h in expected]
+    assert [h.finished for h in found] == [h.finished for h in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        for name in ("word_scores", "path_score", "score", "scorer_scores"):
+            np.testing.assert_allclose(
+                getattr(ours, name), getattr(theirs, name), rtol=1e-5, atol=1e-5, err_msg=name
+            )
+
+
+words = st.integers(0, 20)
+sentences = st.lists(words, max_size=7).map(lambda line: [*line, EOS])
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    eos=st.sampled_from([-4.0, 0.0, 2.0]),
+    sources=st.lists(sentences, min_size=3, max_size=4),
+    beam_size=st.sampled_from([1, 5]),
+    normalize=st.sampled_from([0.0, 0.6, 1.0]),
+    word_penalty=st.sampled_from([0.0, 0.3, -0.5]),
+    allow=st.booleans(),
+    n_best=st.booleans(),
+)
+@settings(max_examples=60)
+def test_finds_what_the_plain_search_finds(seed, eos, sources, allow, **options):
+    options |= {"allow_unk": allow, "allow_special": allow}
+    model = ToyModel(seed, 11, eos)
+    found = beam_search([model], **options).search(sources)
+    assert len(found) == len(sources)
+    for source, hypotheses in zip(sources, found, strict=True):
+        assert_same(hypotheses, plain_search([model], [1.0], source, **options))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    sources=st.lists(sentences, min_size=3, max_size=4),
+    prefixes=st.lists(st.lists(st.integers(0, 10), max_size=5), min_size=4, max_size=4),
+    allow=st.booleans(),
+    n_best=st.booleans(),
+)
+def test_forced_words_narrow_a_beam_only_while_they_last(seed, sources, prefixes, allow, n_best):
+    """Words in a prefix may be suppressed ones; ``</s>`` in it leaves the word free."""
+    options = {"beam_size": 4, "n_best": n_best, "allow_unk": allow, "allow_special": allow}
+    model, prefixes = ToyModel(seed, 11), prefixes[: len(sources)]
+    found = beam_search([model], **options).search(sources, prefixes=[[*words, EOS] for words in prefixes])
+    for source, words, hypotheses in zip(sources, prefixes, found, strict=True):
+        assert_same(hypotheses, plain_search([model], [1.0], source, prefix=words, **options))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    sources=st.lists(sentences, min_size=3, max_size=4),
+    first=st.sampled_from([0, 3, 9]),
+    n_best=st.booleans(),
+)
+def test_only_what_is_listed_is_found(seed, sources, first, n_best):
+    random = np.random.default_rng(seed)
+    lexicon = Lexicon(np.arange(21), random.integers(0, 21, 20).astype(np.int32), first, 1)
+    shortlist, model = Shortlist(lexicon, 21), ToyModel(seed, 21, 2.0)
+    options = {"beam_size": 4, "n_best": n_best}
+    found = beam_search([model], shortlist=shortlist, **options).search(sources)
+    for source, hypotheses in zip(sources, found, strict=True):
+        listed = shortlist.candidates(source)
+        assert_same(hypotheses, plain_search([model], [1.0], source, listed=listed, **options))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    source=sentences,
+    weights=st.tuples(st.floats(0.1, 2), st.floats(-0.5, 2)),
+    n_best=st.booleans(),
+)
+def test_an_ensemble_adds_weighted_log_probabilities(seed, source, weights, n_best):
+    models = [ToyModel(seed, 11), ToyModel(seed + 1, 11)]
+    source = [7, *source]
+    [found] = beam_search(models, weights, beam_size=3, n_best=n_best).search([source])
+    assert_same(found, plain_search(models, weights, source, beam_size=3, n_best=n_best))
+    for hypothesis in found:
+        total = np.dot(weights, hypothesis.scorer_scores)
+        np.testing.assert_allclose(hypothesis.path_score, total, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.1, 0.4, 1.01, 1.1, 7.3])
+def test_each_sentence_is_cut_at_its_own_length(factor):
+    model = ToyModel(3, 11, eos=-30.0)
+    sources = [[5, EOS], [5, 6, 7, 8, 9, 10, 11, 12, 13, EOS], [EOS], [7, 8, EOS]]
+    options = {"beam_size": 2, "max_length_factor": factor, "n_best": True}
+    found = beam_search([model], **options).search(sources)
+    for source, hypotheses in zip(sources, found, strict=True):
+        assert_same(hypotheses, plain_search([model], [1.0], source, **options))
+        if source != [EOS]:
+            assert not any(hypothesis.finished for hypothesis in hypotheses)
+            assert len(hypotheses[0].words) == max(1, math.ceil(factor * len(source)))
+
+
+def test_more_hypotheses_than_words():
+    """All words are in the first beam, the suppressed ones with the lowest score there is."""
+    model, source = ToyModel(5, 6), [8, EOS]
+    options = {"beam_size": 6, "n_best": True}
+    [found] = beam_search([model], **options).search([source])
+    assert_same(found, plain_search([model], [1.0], source, **options))
+    wider = beam_search([model], beam_size=9, n_best=True).search([source])[0]
+    assert 0 < len(wider) <= 9
+
+
+def test_suppressed_words_are_never_chosen():
+    sources = [[i, EOS] for i in range(4)]
+    words = {allow: set() for allow in (False, True)}
+    for allow, used in words.items():
+        search = beam_search(
+            [ToyModel(1, 11)], beam_size=4, n_best=True, allow_unk=allow, allow_special=allow
+        )
+        for hypotheses in search.search(sources):
+            used.update(word for h in hypotheses for word in h.words)
+    assert words[False].isdisjoint({UNK, CONTROL})
+    assert words[True] >= {UNK, CONTROL}
+
+
+def test_an_empty_source_ends_at_once_with_score_0():
+    model = ToyModel(2, 11)
+    [found] = beam_search(
+        [model],
+        beam_size=3,
+        n_best=True,
+        word_penalty=0.5,
+        normalize=0.6,
+    ).search([[EOS]])
+    assert len(found) == 3
+    for hypothesis in found:
+        assert (hypothesis.words, hypothesis.word_scores) == ((EOS,), (0.0,))
+        assert (hypothesis.path_score, hypothesis.score) == (0.0, -0.5)
+        expected = model.next_log_probs([EOS], [])[EOS]
+        np.testing.assert_allclose(hypothesis.scorer_scores, [expected], rtol=1e-5)
+        assert hypothesis.finished
+
+
+@pytest.mark.parametrize("normalize", [pytest.param(0.0, marks=pytest.mark.slow), 0.6])
+def test_long_sentences_go_on_while_the_others_are_done(normalize):
+    """There are several stages; each has fewer sentences or larger caches than the one before."""
+    model = ToyModel(11, 11, eos=-5.0)
+    sources = [[word, EOS] for word in range(13)]
+    sources[3], sources[0], sources[11] = ([*range(5, 5 + n), EOS] for n in (4, 14, 13))
+    options = {"beam_size": 3, "normalize": normalize, "max_length_factor": 16.0}
+    for n_best in (False, True):
+        found = beam_search([model], n_best=n_best, **options).search(sources)
+        for source, hypotheses in zip(sources, found, strict=True):
+            assert_same(hypotheses, plain_search([model], [1.0], source, n_best=n_best, **options))
+    lengths = [max(len(h.words) for h in hypotheses) for hypotheses in found]
+    assert sorted(lengths)[-4] < 48 < lengths[3] < 96 < min(lengths[0], lengths[11])
+
+
+def test_a_search_for_the_best_ends_when_no_other_can_become_it(monkeypatch):
+    steps = []
+
+    def counting(trellis, *arguments):
+        steps.append(len(trellis.words))
+        return best_hypotheses(trellis, *arguments)
+
+    monkeypatch.setattr(search_module, "best_hypotheses", counting)
+    model, sources = ToyModel(7, 11, eos=1.0), [[5, 6, 7, EOS], [8, 9, EOS]]
+    options = {"beam_size": 6, "max_length_factor": 16.0}
+    drawn = {"sampling": Sampling("full"), "seed": 1}
+    for further in ({}, {"n_best": True}, {"word_penalty": -0.1}, {"skip_cost": True}, drawn):
+        beam_search([model], **options, **further).search(sources)
+    beam_search([model, model], [2.0, -1.0], **options).search(sources)
+    best, *others = steps
+    assert all(2 * best < other for other in others), steps
+
+
+def test_a_model_that_gives_no_numbers_loses_no_sentence():
+    model = ToyModel(4, 11)
+    model.params = {"table": model.params["table"].at[::2].set(jnp.nan)}
+    sources = [[5, EOS], [6, 7, EOS], [EOS]]
+    found = beam_search([model], beam_size=3, n_best=True).search(sources)
+    assert [len(hypotheses) for hypotheses in found] == [3, 3, 3]
+
+
+def test_a_seen_bucket_compiles_nothing():
+    search = beam_search([ToyModel(1, 11)], beam_size=2)
+    search.search([[5, 6, EOS], [7, EOS]])
+    before = mgraph.compile_stats()
+    beam_search([ToyModel(2, 11)], beam_size=2, normalize=1.0).search([[9, 7, 5, EOS], [8, EOS]])
+    assert (mgraph.compile_stats() - before).misses == 0
+
+
+@given(
+    rows=st.integers(1, 3),
+    candidates=st.integers(1, 20_000),
+    count=st.integers(1, 12),
+    seed=st.integers(0, 99),
+    distinct=st.booleans(),
+)
+@settings(max_examples=20)
+def test_best_candidates_are_the_highest(rows, candidates, count, seed, distinct):
+    random = np.random.default_rng(seed)
+    scores = random.normal(size=(rows, candidates)).astype(np.float32)
+    if not distinct:
+        scores = np.round(scores)
+    best, places = map(np.asarray, best_candidates(jnp.asarray(scores), count))
+    expected = -np.sort(-scores, axis=1)[:, :count]
+    found = min(count, candidates)
+    np.testing.assert_array_equal(best[:, :found], expected)
+    assert np.all(best[:, found:] == -np.inf)
+    for row in range(rows):
+        np.testing.assert_array_equal(scores[row, places[row, :found]], expected[row])
+        assert len(set(places[row].tolist())) == count
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam_size": 0}, "beam_size"),
+        ({"max_length_factor": -1.0}, "max_length_factor"),
+        ({"max_length_factor": math.inf}, "max_length_factor"),
+        ({"weights": [1.0, 2.0]}, "1 model.* 2"),
+        ({"models": []}, "at least one model"),
+        ({"models": [ToyModel(0, 6), ToyModel(0, 11)]}, "6, 11"),
+    ],
+)
+def test_impossible_options_are_errors(options, message):
+    options = {"models": [ToyModel(0, 6)], **options}
+    with pytest.raises(ValueError, match=message):
+        beam_search(**options)
+
+
+def test_a_source_without_ids_is_an_error_and_no_sources_are_not():
+    search = beam_search([ToyModel(0, 6)])
+    assert search.search([]) == []
+    with pytest.raises(ValueError, match="source 1"):
+        search.search([[EOS], []])
+
+
+def test_words_that_the_vocabulary_does_not_have_are_never_chosen() -> None:
+    model, size = ToyModel(3, 40), 12
+    sources = [[5, 6, EOS], [7, EOS]]
+    known = beam_search([model], None, target_vocab=ToyVocab(EOS, UNK, (CONTROL,), size)).search(sources)
+    every = beam_search([model], None).search(sources)
+    assert all(word < size for hypotheses in known for h in hypotheses for word in h.words)
+    assert any(word >= size for hypotheses in every for h in hypotheses for word in h.words)

@@ -1,0 +1,161 @@
+"""Lexical shortlists: Marian's rules for candidates, and its binary files byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nmt.numbers
+from nmt.search import shortlist
+from nmt.search.shortlist import (
+    HEADER,
+    Lexicon,
+    Shortlist,
+    ShortlistError,
+    load_shortlist,
+    read_binary,
+    read_text,
+    write_binary,
+)
+from nmt.settings import OptionError
+from nmt.text.vocab import load_vocab
+
+SEARCH = Path(__file__).parents[2] / "data" / "search"
+PIECES = load_vocab(Path(nmt.numbers.__file__).parent / "model" / "vocab.spm")
+
+
+class Numbers:
+    """A vocabulary whose words are the numerals of their ids; 1 is the unknown word."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, word: bytes) -> int:
+        return int(word) if word.isdigit() and int(word) < self.size else 1
+
+
+def lexicon_of(text: str, *limits: float, **options: bool) -> Lexicon:
+    return read_text(text.encode(), "lex", Numbers(9), Numbers(40), *limits, **options)
+
+
+def words_of(lexicon: Lexicon) -> dict[int, list[int]]:
+    found = {word: lexicon.of(word).tolist() for word in range(9)}
+    return {word: words for word, words in found.items() if words}
+
+
+TEXT = "30 5 0.5\n31 5 0.25\n32 5 0.5 33 5 0\n9 x 0.1\n8 NULL 0.5\nNULL 5 0.9\n31 5 0.3\n"
+
+
+def test_the_most_probable_words_are_kept() -> None:
+    assert words_of(lexicon_of(TEXT)) == {1: [9], 5: [30, 31, 32]}
+    assert words_of(lexicon_of(TEXT, 100, 1)) == {1: [9], 5: [32]}, "of equals the higher id"
+    assert words_of(lexicon_of(TEXT, 100, 100, 0.3)) == {5: [30, 32]}, "above, not at, the threshold"
+    assert words_of(lexicon_of(TEXT, 100, 0)) == {}
+
+
+def test_of_repeated_pairs_the_last_counts_and_for_the_converter_the_highest() -> None:
+    text = "7 2 0.5\n8 2 0.4\n7 2 0.1\n"
+    assert words_of(lexicon_of(text, 0, 1)) == {2: [8]}
+    assert words_of(lexicon_of(text, 0, 1, converting=True)) == {2: [7]}
+    assert words_of(lexicon_of("7 2 0.5\n8 2 0\n", 0, 9, 0.5, converting=True)) == {2: [7]}
+    assert words_of(lexicon_of("7 2 0.5\n8 2 0\n", 0, 9, converting=True)) == {2: [7, 8]}
+
+
+@pytest.mark.parametrize(
+    ("first", "size", "shared", "source", "candidates"),
+    [
+        (8, 40, False, [1], [*range(8), *range(8, 15), 20][:16]),
+        (2, 40, False, [3, 0], [0, 1, *range(2, 8)]),
+        (2, 40, False, [1, 2, 1], [0, 1, 2, 3, 4, 5, 20, 21]),
+        (2, 40, True, [1, 30], [0, 1, 2, 3, 4, 5, 20, 30]),
+        (0, 40, False, [1], [0, 1, 2, 3, 4, 5, 6, 20]),
+        (21, 24, False, [2], [*range(24)]),
+        (100, 22, True, [2, 50], [*range(22)]),  # there are not more words than the vocabulary has
+        (2, 22, False, [2], [0, 1, 2, 3, 4, 5, 6, 21]),
+    ],
+)
+def test_candidates(first: int, size: int, shared: bool, source: list[int], candidates: list[int]) -> None:
+    lexicon = Lexicon(np.array([0, 0, 1, 2]), np.array([20, 21]), first, 5)
+    found = Shortlist(lexicon, size, shared).candidates(source)
+    assert found.tolist() == candidates and found.dtype == np.int32
+
+
+def test_the_binary_file_is_marians(tmp_path: Path) -> None:
+    text, binary = ((SEARCH / f"lexicon.{end}").read_bytes() for end in ("txt", "bin"))
+    converted = read_text(text, "txt", PIECES, PIECES, 20, 5, 0, converting=True)
+    write_binary(tmp_path / "ours.bin", converted)
+    assert (tmp_path / "ours.bin").read_bytes() == binary
+    sizes = {"size": 200, "shared": True}
+    one = load_shortlist([str(SEARCH / "lexicon.bin"), "1"], PIECES, PIECES, **sizes)
+    other = load_shortlist([str(SEARCH / "lexicon.txt"), "20", "5", "0"], PIECES, PIECES, **sizes)
+    assert (one.lexicon.first, one.lexicon.best) == (20, 5)
+    for line in "three hundred eight", "☃", "":
+        source = PIECES.encode(line)
+        assert one.candidates(source).tolist() == other.candidates(source).tolist()
+
+
+@pytest.mark.parametrize(
+    ("at", "by", "end", "message"),
+    [
+        (None, b"", 40, "header of 48 bytes is expected, got 40"),
+        (0, b"x", None, "magic number"),
+        (None, b"", 2000, "2320 bytes are expected, got 2000"),
+        (50, b"\1", None, "checksum does not match"),
+        (HEADER.size, b"\xff" * 8, None, "offsets are not in order"),
+        (16, (2**63).to_bytes(8, "little"), None, "first 9223372036854775808 and the best 5 words"),
+        (24, b"\xff" * 8, None, "first 20 and the best 18446744073709551615 words"),
+        (2000, b"\xff\xff\0\0", None, "holds target word 65535, the model has 200"),
+    ],
+)
+def test_damaged_files_are_named(at: int | None, by: bytes, end: int | None, message: str) -> None:
+    data = bytearray((SEARCH / "lexicon.bin").read_bytes())
+    if at is not None:
+        data[at : at + len(by)] = by
+    with pytest.raises(ShortlistError, match=f"lex.bin: .*{message}"):
+        read_binary(bytes(data[:end]), "lex.bin", 200, check=at == 50)
+
+
+@pytest.mark.parametrize(
+    ("content", "values", "error", "message"),
+    [
+        (b"7 2 0.5 8", [], ShortlistError, "the last is cut off"),
+        (b"7 2 much", [], ShortlistError, "line 1: 'target source .* got '7 2 much'"),
+        (b"7 2 0.5", ["many"], OptionError, "first and best are whole numbers"),
+        (b"7 2 0.5", ["-1"], OptionError, "at least 0, .* got -1 100"),
+        (b"7 2 0.5", ["9223372036854775808"], OptionError, "at most 2147483647, got 9223372036854775808 100"),
+        (b"7 2 0.5", ["1", "18446744073709551616"], OptionError, "at most 2147483647"),
+        (b"7 2 0.5", ["1", "2", "nan"], OptionError, "threshold is a number, got nan"),
+        (b"7 2 0.5\n\n7 2\n nan 7 2 1\n", [], ShortlistError, "lex: line 4: .* got '7 2 nan'"),
+        (b"7 2 0.5\r\n7 2 inf", [], ShortlistError, "line 2: .* got '7 2 inf'"),
+        (b"7 2 1e39", [], ShortlistError, "line 1: .* got '7 2 1e39'"),
+        (b"7 2 -0.5", [], ShortlistError, "probability from 0, got '7 2 -0.5'"),
+        (b"7 2 0.5", ["1", "2", "3", "4"], OptionError, r"got also \['4'\]"),
+    ],
+)
+def test_wrong_texts_and_values_are_named(tmp_path, content, values, error, message) -> None:
+    path = tmp_path / "lex"
+    path.write_bytes(content)
+    with pytest.raises(error, match=message):
+        load_shortlist([str(path), *values], Numbers(9), Numbers(40), size=40, shared=False)
+
+
+def test_other_binary_files_are_refused(tmp_path) -> None:
+    path = tmp_path / "lex.bin"
+    kinds = {(1234567890).to_bytes(4, "little"): "Quicksand", b"7 2 0.5": "no shortlist of Marian's"}
+    for data, what in kinds.items():
+        path.write_bytes(data)
+        with pytest.raises(ShortlistError, match=what):
+            load_shortlist([str(path)], Numbers(9), Numbers(40), size=40, shared=False)
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_a_text_is_read_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of which ends within a word, however they fall."""
+    text = "7 3 0.25\n11 3 0.5\t \r\n23 4\n0.125 39 8 1"
+    monkeypatch.setattr(shortlist, "PART_BYTES", size)
+    assert words_of(lexicon_of(text)) == {3: [7, 11], 4: [23], 8: [39]}

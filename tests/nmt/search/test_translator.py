@@ -1,0 +1,164 @@
+"""``Translator`` beyond single lines by single models: several texts, scores, attention, states, errors."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nmt.numbers
+from nmt import OptionError, Translator
+from nmt.cli import main
+from nmt.search.translation import AttentionError
+from nmt.text.parallel import ParallelTextError
+
+DATA = Path(__file__).parents[2] / "data"
+SEARCH, OPTIONS = DATA / "search", DATA / "options"
+PIECES = str(Path(nmt.numbers.__file__).parent / "model" / "vocab.spm")
+SOURCE, TARGET = str(OPTIONS / "source.yml"), str(OPTIONS / "target.yml")
+LINES = ["the cat sees the red house", "", "a zebra sleeps", "the dog and the cat"]
+REVERSED = [" ".join(line.split()[::-1]) for line in LINES]
+
+
+def translator(*models: str, sources: int = 1, **options) -> Translator:
+    options = {"beam_size": 2, "mini_batch": 4} | options
+    paths = [str(SEARCH / f"{model}.npz") for model in models]
+    return Translator(paths, [*[SOURCE] * sources, TARGET], **options)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Translator:
+    return translator("left-right")
+
+
+def test_results_with_scores_and_attention(plain) -> None:
+    strings = plain.translate(LINES)
+    found = plain.translate(LINES, return_scores=True)
+    assert [result.text for result in found] == strings and not found[0].attentions
+    assert found[0].score == found[0].hypotheses[0].score and found[0].scores == (found[0].score,)
+    with pytest.raises(AttentionError, match="line 1 has no attention"):
+        found[0].plot()
+    found = plain.translate(LINES, return_attention=True, n_best=2)
+    assert [result.text for result in found] == strings and len(found[0].texts) == 2
+    for line, result in zip(LINES, found, strict=True):
+        for hypothesis, attention in zip(result.hypotheses, result.attentions, strict=True):
+            assert len(attention.source) == len(line.split()) + 1 and attention.source[-1] == "</s>"
+            assert attention.weights.shape == (len(hypothesis.words), len(attention.source))
+            assert attention.weights.shape[0] == len(attention.target)
+            np.testing.assert_allclose(attention.weights.sum(axis=1), 1, rtol=1e-5)
+    assert found[2].attention.source == ("a", "<unk>", "sleeps", "</s>")
+    assert found[0].scores[0] >= found[0].scores[1]
+    for count in 3, 0, True, 2.0:
+        with pytest.raises(OptionError, match=f"n_best is from 1 to beam_size=2, got {count}"):
+            plain.translate(LINES, n_best=count)
+
+
+def test_states_of_the_encoder_do_not_depend_on_the_batch(plain) -> None:
+    states, mask = plain.encode(LINES)
+    assert states.shape == (4, 7, 16) and mask.sum(axis=1).tolist() == [7, 1, 4, 6]
+    assert not states[1, 1:].any() and states[1, 0].any()
+    alone, _ = plain.encode([LINES[2]])
+    np.testing.assert_allclose(alone[0], states[2, :4], atol=1e-6)
+    with pytest.raises(OptionError, match="the model has 1 source.s., so none of number 1"):
+        plain.encode(LINES, source=1)
+    with pytest.raises(OptionError, match="there are 1 model.s., so none of number 1"):
+        plain.encode(LINES, model=1)
+
+
+def test_several_texts_and_fields_of_one_are_the_same() -> None:
+    two = translator("multi", sources=2)
+    found = two.translate(LINES, REVERSED)
+    assert len(set(found)) == 4
+    rows = ["\t".join(row) for row in zip(LINES, REVERSED, strict=True)]
+    fields = translator("multi", sources=2, tsv=True)
+    problems = list(fields.translations([*rows, "the cat", "a\tb\tc"]))
+    assert [result.text for result in problems[:4]] == found
+    assert not problems[4].problem, "a missing field is empty"
+    assert problems[5].problem == "3 fields separated by tabs, 2 are expected" and problems[5].text == ""
+    with pytest.raises(OptionError, match="--tsv-fields: 2 are needed, got 3"):
+        translator("multi", sources=2, tsv=True, tsv_fields=3)
+    with pytest.raises(OptionError, match=r"2 text\(s\) are needed \(source 1, source 2\), got 1"):
+        two.translate(LINES)
+    with pytest.raises(OptionError, match=r"1 text\(s\) are needed \(fields separated by tabs\), got 2"):
+        fields.translate(LINES, REVERSED)
+
+
+def test_what_stands_before_a_missing_line_is_translated() -> None:
+    forced = translator("left-right", force_decode=True)
+    found = forced.translations(LINES, ["das", "", "rot"])
+    assert [next(found).text.split()[:1] for _ in range(3)][::2] == [["das"], ["rot"]]
+    with pytest.raises(ParallelTextError, match="the prefix ends after 3 lines, the other goes on"):
+        next(found)
+
+
+def test_prefixes_may_hold_unknown_words_and_be_cut() -> None:
+    forced = translator("left-right", force_decode=True, max_length_factor=0.5, n_best=True)
+    [result] = forced.translate(["the cat sees"], ["zebra der hund sieht"], return_scores=True)
+    words = result.hypotheses[0].words
+    assert words == (1, *forced.target_vocab.encode("der")[:1]) and len(result.texts) == 1
+    assert not result.hypotheses[0].finished
+
+
+def test_translations_do_not_depend_on_the_batch() -> None:
+    lines, prefixes = LINES * 3, ["das", "ein", "", "der hund", "", "rot"] * 2
+    options = {"force_decode": True, "output_sampling": ["topk", 5], "seed": 9, "alignment": "hard"}
+    printed = []
+    for batching in {"mini_batch": 12}, {"mini_batch": 6, "maxi_batch": 2, "maxi_batch_sort": "src"}:
+        printed.append(translator("left-right", **options, **batching).translate(lines, prefixes))
+    assert printed[0] == printed[1]
+
+
+def test_a_seed_gives_the_same_draws_once_in_a_translator() -> None:
+    options = {"beam_size": 1, "output_sampling": "full", "seed": 9}
+    one, other = (translator("left-right", **options) for _ in range(2))
+    first, second = one.translate(LINES[:1] * 8), one.translate(LINES[:1] * 8)
+    assert first == other.translate(LINES[:1] * 8) != second
+    assert len(set(first)) > 1
+
+
+def test_sampling_with_a_beam_warns(caplog) -> None:
+    with caplog.at_level(logging.WARNING):
+        translator("left-right", output_sampling=["full"])
+        assert "--output-sampling with --beam-size 2 is a stochastic beam search" in caplog.text
+        caplog.clear()
+        translator("left-right", output_sampling=["0"])
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "message"),
+    [
+        (["left-right", "right-left"], {}, "left-to-right and right-to-left models cannot go together"),
+        (["left-right", "lm"], {"weights": [1.0]}, "2 model.s. need as many weights, got 1"),
+        (["lm"], {"alignment": "hard"}, "--alignment: the first model has no source"),
+        (["left-right"], {"alignment": "strong"}, "--alignment is soft, hard or a number"),
+        (["left-right"], {"output_approx_knn": ["100"]}, "--output-approx-knn is Marian's, and not"),
+        (["multi"], {}, "--vocabs: this model has 3 vocabularies, got 2"),
+        (["left-right", "../options/highway"], {}, "same source vocabulary, got .* words"),
+    ],
+)
+def test_what_cannot_go_together_is_named(models, options, message) -> None:
+    with pytest.raises(OptionError, match=message):
+        translator(*models, **options)
+
+
+def test_prefixes_and_shortlists_cannot_go_together() -> None:
+    options = {"force_decode": True, "shortlist": [str(SEARCH / "lexicon.txt")]}
+    with pytest.raises(OptionError, match="--force-decode cannot go with --shortlist, as in Marian"):
+        Translator(str(DATA / "s2s-numbers" / "model.npz"), [PIECES, PIECES], **options)
+
+
+def test_the_command_takes_several_files_and_logs_what_is_best(tmp_path, capfd) -> None:
+    for name, lines in ("first", LINES), ("second", REVERSED):
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    model, output = str(SEARCH / "multi.npz"), tmp_path / "out"
+    inputs = [str(tmp_path / name) for name in ("first", "second")]
+    options = ["-b", "2", "--mini-batch", "4", "--n-best", "--alignment"]
+    words = ["decode", "-m", model, "-v", SOURCE, SOURCE, TARGET, "-i", *inputs, "-o", str(output), *options]
+    assert main(words) == 0
+    printed = output.read_text().splitlines()
+    assert len(printed) == 8 and printed[2] == printed[3] and printed[2].startswith("1 |||  ||| 0-0 ||| F0= ")
+    number, text, links, *_ = printed[0].split(" ||| ")
+    assert f"Best translation {number} : {text} ||| {links}\n" in capfd.readouterr().err

@@ -1,0 +1,275 @@
+"""Options: Marian's names, defaults and rules, from the command line, files and Python."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mgraph import ArgumentError, ExpressionGraph
+from nmt import load_model, load_vocab
+from nmt.settings import DECODE, SCORE, TRAIN, OptionError, Support
+from nmt.settings.config import notices, parse, read_config
+from nmt.settings.help import help_text
+
+# Marian v1.12.42, decode --help and score --help: the defaults it shows.
+DECODE_DEFAULTS = {
+    "beam-size": 12,
+    "normalize": 0.0,
+    "max-length-factor": 3.0,
+    "word-penalty": 0.0,
+    "max-length": 1000,
+    "mini-batch": 1,
+    "maxi-batch": 1,
+    "maxi-batch-sort": "none",
+    "cpu-threads": 0,
+    "devices": ("0",),
+    "input": ("stdin",),
+    "output": "stdout",
+    "workspace": 512,
+    "log-level": "info",
+    "data-threads": 8,
+    "precision": ("float32",),
+    "gemm-type": "float32",
+    "stat-freq": "0",
+}
+SCORE_DEFAULTS = {
+    "model": "model.npz",
+    "mini-batch": 64,
+    "maxi-batch": 100,
+    "maxi-batch-sort": "trg",
+    "n-best-feature": "Score",
+    "normalize": False,
+    "max-length": 1000,
+    "output": "stdout",
+}
+SHORT_NAMES = {
+    "m": "models",
+    "v": "vocabs",
+    "i": "input",
+    "o": "output",
+    "b": "beam-size",
+    "n": "normalize",
+    "c": "config",
+    "w": "workspace",
+    "d": "devices",
+    "g": "gemm-type",
+}
+
+
+def decode(words: str) -> dict:
+    return parse(DECODE, words.split())
+
+
+@pytest.mark.parametrize(("command", "defaults"), [(DECODE, DECODE_DEFAULTS), (SCORE, SCORE_DEFAULTS)])
+def test_defaults_are_marians(command, defaults) -> None:
+    values = parse(command, [])
+    assert {name: values[name.replace("-", "_")] for name in defaults} == defaults
+
+
+def test_short_names_are_marians() -> None:
+    found = {option.short: name for name, option in DECODE.options.items() if option.short}
+    assert found == SHORT_NAMES
+
+
+def test_values() -> None:
+    values = decode("-m a.npz -v s.yml t.yml -b4 --normalize=0.6 --n-best --word-scores off")
+    assert values["models"] == ("a.npz",) and values["vocabs"] == ("s.yml", "t.yml")
+    assert values["beam_size"] == 4 and values["normalize"] == 0.6
+    assert values["n_best"] is True and values["word_scores"] is False
+
+
+def test_bare_options_have_implicit_values() -> None:
+    values = decode("--cpu-threads -n -b 2")
+    assert values["normalize"] == 1.0 and values["cpu_threads"] == 1
+    assert parse(SCORE, ["--summary"])["summary"] == "cross-entropy"
+
+
+def test_lists_grow_when_repeated() -> None:
+    assert decode("-m a.npz -m b.npz c.npz")["models"] == ("a.npz", "b.npz", "c.npz")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("--beam 4", "unknown option --beam; did you mean --beam-size?"),
+        ("--nbest", "unknown option --nbest; did you mean --n-best?"),
+        ("-x 3", "unknown option -x"),
+        ("text.de", "unexpected argument 'text.de'"),
+        ("-b x", "--beam-size takes a whole number, got 'x'"),
+        ("-b 2.5", "--beam-size takes a whole number, got '2.5'"),
+        ("-b 0", "--beam-size must be at least 1, got 0"),
+        ("-b 2 -b 4", "--beam-size takes one value, got 2"),
+        ("-b", "expected one argument"),
+        ("--n-best maybe", "--n-best is true or false, got 'maybe'"),
+        ("--normalize abc", "--normalize takes a number, got 'abc'"),
+        ("--normalize nan", "--normalize takes a number, got 'nan'"),
+        ("--max-length-factor inf", "--max-length-factor takes a number, got 'inf'"),
+        ("--maxi-batch-sort length", "--maxi-batch-sort must be one of none, src, trg; got"),
+        ("--log-level loud", "--log-level must be one of trace, debug,"),
+        ("--cpu-threads -1", "--cpu-threads must be at least 0, got -1"),
+        ("--shortlist -b 2", "expected at least one argument"),
+        ("--output-approx-knn", "--output-approx-knn is Marian's, and not supported yet"),
+        ("--output-approx-knn 10 100 -b 2", "--output-approx-knn is Marian's, and not supported yet"),
+        ("-m -b 2", "expected at least one argument"),
+        ("--fp16", "--fp16 is Marian's, and not supported yet"),
+        ("-c no-such.yml", "cannot read configuration file no-such.yml: No such file"),
+    ],
+)
+def test_usage_errors_say_what_is_wrong(words: str, reason: str) -> None:
+    with pytest.raises(OptionError) as error:
+        decode(words)
+    assert reason in str(error.value)
+
+
+def test_an_unsupported_option_at_its_default_is_no_error() -> None:
+    assert decode("--fp16=false --stat-freq 0 --precision float32")["fp16"] is False
+
+
+def test_what_is_ignored_is_said() -> None:
+    values = decode("-w 4000 --type s2s --skip --relative-paths --data-threads 8")
+    assert list(notices(DECODE, values)) == [
+        "ignored, because JAX manages the memory: --workspace",
+        "ignored, because the model file's own value counts: --type --skip",
+        "--relative-paths counts inside configuration files only, as in Marian",
+    ]
+
+
+CONFIG = """\
+# as written by Marian
+relative-paths: true
+models:
+  - model.npz
+vocabs: [v.de.yml, /shared/v.en.yml]
+beam-size: 6
+normalize: 1e-1
+n-best: yes
+maxi-batch-sort: src
+alignment: ""
+version: v1.9.0
+input:
+  - stdin
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "model.npz.decoder.yml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_options_of_the_search() -> None:
+    values = decode("--alignment --output-sampling -b 2 --shortlist lex.s2t 50 --weights 1 0.5 --seed 3")
+    assert values["alignment"] == "1" and values["output_sampling"] == ("full", "1.0")
+    assert values["shortlist"] == ("lex.s2t", "50") and values["weights"] == (1.0, 0.5)
+    assert values["seed"] == 3 and not values["force_decode"]
+
+
+def test_of_a_shortlist_the_first_word_is_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "decoder.yml"
+    path.write_text("relative-paths: true\nshortlist:\n  - lex.s2t.bin\n  - 0\n")
+    assert decode(f"-c {path}")["shortlist"] == (str(tmp_path / "lex.s2t.bin"), "0")
+
+
+def test_a_configuration_file(config: Path) -> None:
+    values = decode(f"-c {config}")
+    folder = str(config.parent)
+    assert values["models"] == (os.path.join(folder, "model.npz"),)
+    assert values["vocabs"] == (os.path.join(folder, "v.de.yml"), "/shared/v.en.yml")
+    assert values["input"] == ("stdin",)
+    assert values["beam_size"] == 6 and values["normalize"] == 0.1 and values["n_best"] is True
+    assert values["maxi_batch_sort"] == "src"
+    assert values["relative_paths"] is False
+
+
+def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) -> None:
+    second = config.with_name("second.yml")
+    second.write_text("beam-size: 3\nmini-batch: 5\nmodels: other.npz\n")
+    values = decode(f"-b 2 -c {config} {second}")
+    assert values["beam_size"] == 2 and values["mini_batch"] == 5
+    assert values["models"] == ("other.npz",)  # relative paths are the first file's matter
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("beam-sise: 3", "unknown option --beam-sise; did you mean --beam-size?"),
+        ("beam-size: [2, 3]", "--beam-size takes one value, got 2"),
+        ("beam-size: {a: 1}", "--beam-size takes a value or a list of values"),
+        ("beam-size: x", "--beam-size takes a whole number, got 'x'"),
+        ("output-approx-knn: [10, 100]", "--output-approx-knn is Marian's, and not supported yet"),
+        ("- a\n- b", "does not hold options"),
+        ("models: [a", "is not valid YAML"),
+        ("beam-size: " + "[" * 5000, "is not valid YAML: more than 16 maps and lists in one another"),
+        ('models: ["a\\0.npz"]', "--models: expected text without a NUL character, got 'a\\x00.npz'"),
+        ('vocabs: ["a\\ud800"]', "bad.yml: --vocabs: expected text without half a surrogate pair"),
+        (f"mini-batch: {2**64}", f"bad.yml: --mini-batch takes a whole number of 64 bits, got {2**64}"),
+        ("normalize: 1e39", "bad.yml: --normalize takes a number, got '1e39'"),
+        ("!!python/object/apply:os.system ['exit 1']", "does not hold options"),
+    ],
+)
+def test_errors_in_a_configuration_file(tmp_path: Path, content: str, reason: str) -> None:
+    path = tmp_path / "bad.yml"
+    path.write_text(content)
+    with pytest.raises(OptionError) as error:
+        decode(f"-c {path}")
+    assert reason in str(error.value)
+
+
+def test_text_that_no_system_takes_is_refused_wherever_it_comes_from() -> None:
+    deep = "{a: " + "[" * 5000
+    with pytest.raises(OptionError, match="--custom-fallbacks takes options as"):
+        parse(TRAIN, ["-t", "a", "b", "--custom-fallbacks", deep])
+    with pytest.raises(OptionError, match="configuration file: expected text without a NUL character"):
+        read_config(DECODE, "a\0b")
+    with pytest.raises(OptionError, match="--models: expected text without a NUL character"):
+        DECODE.python_values({"models": "a\0b", "vocabs": ["s", "t"]})
+    for read in load_model, load_vocab, ExpressionGraph().load, ExpressionGraph().save:
+        with pytest.raises(ArgumentError, match=r"without a NUL character, got 'a\\x00b\.npz'"):
+            read("a\0b.npz")
+
+
+def test_an_empty_configuration_file(tmp_path: Path) -> None:
+    (tmp_path / "empty.yml").write_text("# nothing\n")
+    assert decode(f"-c {tmp_path / 'empty.yml'}")["beam_size"] == 12
+
+
+def test_environment_variables_in_paths(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MODELS", "/data")
+    values = decode("--interpolate-env-vars -m ${MODELS}/a.npz -o stdout")
+    assert values["models"] == ("/data/a.npz",) and values["output"] == "stdout"
+    with pytest.raises(OptionError, match="no environment variable NOWHERE"):
+        decode("--interpolate-env-vars -m ${NOWHERE}/a.npz")
+    path = tmp_path / "c.yml"
+    path.write_text("relative-paths: true\ninterpolate-env-vars: true\nmodels: ${MODELS}/b.npz\n")
+    assert decode(f"-c {path}")["models"] == ("/data/b.npz",)
+    path.write_text("relative-paths: true\nmodels: ${MODELS}/b.npz\n")
+    assert decode(f"-c {path} --interpolate-env-vars")["models"] == ("/data/b.npz",)
+
+
+def test_python_values_follow_the_same_rules() -> None:
+    values = DECODE.python_values(
+        {"models": Path("a.npz"), "vocabs": ["s", "t"], "normalize": 1, "n_best": True}
+    )
+    assert values["models"] == ("a.npz",) and values["normalize"] == 1.0
+    assert values["n_best"] is True and values["beam_size"] == 12
+    assert "quiet" not in values and "input" not in values
+    with pytest.raises(TypeError, match="unknown option beam; did you mean beam_size"):
+        DECODE.python_values({"beam": 3})
+    with pytest.raises(OptionError, match="--beam-size must be at least 1"):
+        DECODE.python_values({"beam_size": 0})
+    with pytest.raises(OptionError, match="--fp16 is Marian's"):
+        DECODE.python_values({"fp16": True})
+
+
+@pytest.mark.parametrize("command", [DECODE, SCORE])
+def test_help_names_every_option_that_works(command) -> None:
+    text = help_text(command)
+    for option in command.options.values():
+        if option.support is not Support.IGNORED:
+            assert f"--{option.name}" in text
+        if option.support is Support.YES:
+            assert option.help
+    assert max(map(len, text.splitlines())) <= 100

@@ -1,0 +1,458 @@
+"""The command line: Marian's results in Marian's formats, N lines in and N lines out."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import pytest
+
+import mgraph as mgraph_ops
+import nmt
+import nmt.numbers
+from mgraph import ExpressionGraph, __version__, compile_stats, inits
+from nmt.cli import main
+from nmt.commands import NAMES
+
+DATA = Path(__file__).parents[1] / "data"
+SHIPPED = Path(nmt.numbers.__file__).parent / "model"
+VOCAB = str(SHIPPED / "vocab.spm")
+MODELS = {"numbers": str(SHIPPED / "model.npz"), "s2s-numbers": str(DATA / "s2s-numbers" / "model.npz")}
+EUROPARL = {
+    "s2s-gru": ["v.de.yml", "v.en.yml"],
+    "transformer-joint": ["v.joint.yml", "v.joint.yml"],
+}
+SMALL = ["-m", MODELS["numbers"], "-v", VOCAB, VOCAB]
+BATCHED = ["--mini-batch", "20", "--maxi-batch", "3", "--maxi-batch-sort", "src"]
+TIE = 1e-4
+
+
+class Files(NamedTuple):
+    """A model, a text, and the folder with what Marian made of them."""
+
+    model: str
+    vocabs: list[str]
+    source: str
+    target: str
+    folder: Path
+
+
+def reference_files(name: str, request: pytest.FixtureRequest) -> Files:
+    if name in MODELS:
+        folder = DATA / name
+        return Files(MODELS[name], [VOCAB, VOCAB], f"{folder}/input.en", f"{folder}/input.de", folder)
+    fixtures = request.getfixturevalue("fixtures")
+    data, folder = fixtures / "data", fixtures / "marian" / name
+    vocabs = [str(data / vocab) for vocab in EUROPARL[name]]
+    return Files(f"{folder}/model.npz", vocabs, f"{data}/test.de", f"{data}/test.en", folder)
+
+
+class Result(NamedTuple):
+    code: int
+    out: bytes
+    err: str
+
+
+@pytest.fixture
+def mgraph(capsysbinary, monkeypatch):
+    """Run the command in this process, so that programs are compiled once for all tests."""
+
+    def run(*words: str, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main(words)
+        out, err = capsysbinary.readouterr()
+        return Result(code, out, err.decode())
+
+    return run
+
+
+def near(found: str, expected: str, decimals: int | None = None) -> bool:
+    """Within 1e-3, or within two units of the last printed digit."""
+    places = len(expected.partition(".")[2]) if decimals is None else decimals
+    limit = max(1e-3, 2 * 10.0**-places) * (1 + 1e-6)
+    return abs(float(found) - float(expected)) <= limit
+
+
+def fields(line: str) -> tuple[list[str], list[str]]:
+    """What a line says in words, and the numbers that it ends with."""
+    words, numbers = [], []
+    for place, part in enumerate(line.split(" ||| ")):
+        match = re.fullmatch(r"(?:WordScores=|F0=|)((?: ?-?\d[\d.]*(?:e[+-]\d+)?)*)", part)
+        if match and (place or re.fullmatch(r"-?\d+\.\d{6}", part)):
+            numbers += match.group(1).split()
+        else:
+            words.append(part)
+    return words, numbers
+
+
+def same_line(found: str, expected: str) -> bool:
+    (words, numbers), (wanted, values) = fields(found), fields(expected)
+    return (
+        words == wanted
+        and len(numbers) == len(values)
+        and all(near(a, b) for a, b in zip(numbers, values, strict=True))
+    )
+
+
+def check_lines(found: bytes, path: Path) -> None:
+    """Line by line the same as Marian's; entries whose scores tie may change places."""
+    lines, expected = found.decode("utf-8", "surrogateescape").split("\n"), path.read_text().split("\n")
+    assert len(lines) == len(expected)
+    for place, (line, wanted) in enumerate(zip(lines, expected, strict=True)):
+        tied = [
+            other
+            for other in expected[max(0, place - 1) : place + 2]
+            if other.partition(" ")[0] == wanted.partition(" ")[0]
+            and other.count(" ||| ") > 2
+            and abs(float(other.split()[-1]) - float(wanted.split()[-1])) <= TIE
+        ]
+        assert any(same_line(line, other) for other in [wanted, *tied]), (line, wanted)
+
+
+@pytest.mark.parametrize("name", [*MODELS, *EUROPARL])
+@pytest.mark.parametrize(
+    ("reference", "options"),
+    [
+        ("beam1.txt", ["-b", "1", *BATCHED]),
+        ("beam4.txt", ["-b", "4", "--normalize", "0.6"]),
+        ("beam4.nbest", ["-b", "4", "--normalize", "0.6", "--n-best", "--word-scores", *BATCHED]),
+        ("beam12.txt", BATCHED),
+    ],
+    ids=["greedy", "beam", "n-best", "defaults"],
+)
+def test_decode_prints_what_marian_prints(mgraph, request, name, reference, options) -> None:
+    files = reference_files(name, request)
+    if not (files.folder / reference).exists():
+        pytest.skip(f"Marian made no {reference} of this model")
+    words = ["-m", files.model, "-v", *files.vocabs, "-i", files.source]
+    result = mgraph("decode", *words, "--quiet", *options)
+    assert (result.code, result.err) == (0, "")
+    check_lines(result.out, files.folder / reference)
+
+
+@pytest.mark.parametrize("name", [*MODELS, *EUROPARL])
+@pytest.mark.parametrize(
+    ("reference", "options"), [("scores.txt", []), ("word-scores.txt", ["--word-scores"])]
+)
+def test_score_prints_what_marian_prints(mgraph, request, name, reference, options) -> None:
+    files = reference_files(name, request)
+    words = ["-m", files.model, "-v", *files.vocabs, "-t", files.source, files.target]
+    result = mgraph("score", *words, "--quiet", *options)
+    assert (result.code, result.err) == (0, "")
+    check_lines(result.out, files.folder / reference)
+
+
+def test_score_per_word_and_summaries(mgraph) -> None:
+    texts = [str(DATA / "numbers" / file) for file in ("input.en", "input.de")]
+    command = ["score", *SMALL, "-t", *texts, "--quiet"]
+    lines = (DATA / "numbers" / "word-scores.txt").read_text().splitlines()
+    words = [len(line.split("WordScores=")[1].split()) for line in lines]
+    scores = [float(line.split()[0]) for line in lines]
+    per_word = [float(line) for line in mgraph(*command, "--normalize").out.split()]
+    assert per_word == pytest.approx([s / n for s, n in zip(scores, words, strict=True)], abs=1e-4)
+    costs = {
+        "ce-sum": -sum(scores),
+        "ce-mean": -sum(scores) / len(scores),
+        "ce-mean-words": -sum(scores) / sum(words),
+        "perplexity": math.exp(-sum(scores) / sum(words)),
+    }
+    for kind, cost in costs.items():
+        assert float(mgraph(*command, "--summary", kind).out) == pytest.approx(cost, rel=1e-4)
+
+
+def test_invalid_utf8_is_translated_with_a_warning(mgraph) -> None:
+    source = DATA / "numbers" / "invalid-utf8.en"
+    result = mgraph("decode", *SMALL, "-i", str(source), "-b", "4", "-n", "0.6", "--quiet-translation")
+    check_lines(result.out, DATA / "numbers" / "invalid-utf8.beam4.txt")
+    assert "[warn] line 1 is not valid UTF-8" in result.err
+
+
+LONG = b"six\none two three four five six seven eight nine ten\n\nseven"
+
+
+def test_a_line_that_is_too_long_is_left_empty(mgraph) -> None:
+    result = mgraph("decode", *SMALL, "-b", "4", "--max-length", "9", stdin=LONG)
+    assert result.code == 0
+    assert result.out.decode().split("\n") == ["sechs", "", "", "sieben", ""]
+    assert re.search(r"\[warn\] line 2 is left out: \d+ words with </s>, --max-length is 9", result.err)
+    listed = mgraph("decode", *SMALL, "-b", "2", "--n-best", "--max-length", "9", stdin=LONG)
+    lines = listed.out.decode().splitlines()
+    assert [line.split(" ||| ")[0] for line in lines] == ["0", "0", "1", "2", "2", "3", "3"]
+    assert lines[2] == "1 |||  ||| F0= nan ||| nan"
+
+
+def test_a_line_that_is_too_long_is_not_scored(mgraph, tmp_path) -> None:
+    (tmp_path / "en").write_bytes(LONG)
+    (tmp_path / "de").write_text("sechs\nzehn\n\nsieben\n")
+    command = ["score", *SMALL, "-t", str(tmp_path / "en"), str(tmp_path / "de"), "--max-length", "9"]
+    result = mgraph(*command, "--word-scores")
+    lines = result.out.decode().splitlines()
+    assert result.code == 0 and len(lines) == 4
+    assert lines[1] == "nan" and "nan" not in lines[0] + lines[2] + lines[3]
+    assert "[warn] line 2 is left out" in result.err
+    assert "Total sentences 3" in result.err
+    assert math.isfinite(float(mgraph(*command, "--summary").out))
+
+
+def test_a_line_that_is_too_long_can_be_cut(mgraph) -> None:
+    cut = mgraph("decode", *SMALL, "--max-length", "9", "--max-length-crop", stdin=LONG)
+    assert [bool(line) for line in cut.out.decode().split("\n")] == [True, True, False, True, False]
+    assert "left out" not in cut.err
+
+
+def test_the_length_counts_the_end_of_sentence(mgraph, request) -> None:
+    files = reference_files("s2s-gru", request)
+    text = b"wir haben dem nicht .\nwir haben nicht .\n"
+    command = ["decode", "-m", files.model, "-v", *files.vocabs, "-b", "1", "--max-length", "5"]
+    assert [bool(line) for line in mgraph(*command, stdin=text).out.split(b"\n")] == [False, True, False]
+
+
+@pytest.mark.parametrize("name", EUROPARL)
+@pytest.mark.parametrize(
+    ("reference", "options"),
+    [
+        ("nbest", ["-b", "4", "--n-best", "--word-scores"]),
+        ("penalty.nbest", ["-b", "3", "-n", "0.6", "--word-penalty", "0.3", "--n-best"]),
+        ("words.txt", ["-b", "1", "--word-scores"]),
+        ("crop.txt", ["-b", "2", "--max-length", "4", "--max-length-crop"]),
+    ],
+)
+def test_odd_lines_become_what_marian_makes_of_them(mgraph, request, name, reference, options) -> None:
+    files = reference_files(name, request)
+    text = (DATA / "edges" / "edges.de").read_bytes().removesuffix(b"\n")  # an unended last line counts
+    command = ["decode", "-m", files.model, "-v", *files.vocabs, *options, "--quiet"]
+    for batching in [], BATCHED:
+        found = mgraph(*command, *batching, stdin=text).out
+        check_lines(found, DATA / "edges" / f"{name}.{reference}")
+
+
+def test_a_configuration_file_as_marian_writes_it(mgraph, tmp_path) -> None:
+    config = str(SHIPPED / "decoder.yml")
+    output = tmp_path / "out.de"
+    source = str(DATA / "numbers" / "input.en")
+    result = mgraph("decode", "-c", config, "-i", source, "-o", str(output), "--quiet")
+    assert result == Result(0, b"", "")
+    check_lines(output.read_bytes(), DATA / "numbers" / "beam4.txt")
+    translator = nmt.Translator.from_config(config)
+    assert translator.translate(["forty-two"]) == ["zweiundvierzig"]
+
+
+def test_python_gives_what_the_command_line_gives(mgraph) -> None:
+    source = (DATA / "numbers" / "input.en").read_bytes()
+    options = {"beam_size": 4, "normalize": 0.6, "n_best": True, "word_scores": True}
+    words = ["-b", "4", "-n", "0.6", "--n-best", "--word-scores"]
+    translator = nmt.Translator(models=MODELS["numbers"], vocabs=[VOCAB, VOCAB], **options)
+    printed = mgraph("decode", *SMALL, *words, "--quiet", stdin=source).out
+    assert "\n".join(translator.translate(source.split(b"\n")[:-1])) + "\n" == printed.decode()
+
+
+def test_a_second_call_reads_nothing_and_compiles_nothing(monkeypatch) -> None:
+    translator = nmt.Translator([MODELS["numbers"]], [VOCAB, VOCAB], beam_size=4, mini_batch=4)
+    scorer = nmt.Scorer(MODELS["numbers"], [VOCAB, VOCAB])
+    lines = ["forty-two", "six", "", "eleven"]
+    translated, scored = translator.translate(lines), scorer.score(lines, lines)
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError(f"a file was opened: {arguments}")
+
+    compiled: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compiled.append(event) if "backend_compile" in event else None
+    )
+    before = compile_stats().misses
+    monkeypatch.setattr("builtins.open", refuse)
+    assert translator.translate(["seven", "twelve", "ten", "forty-one"])
+    assert translator.translate(lines) == translated
+    assert scorer.score(lines, lines) == scored
+    assert compiled == [] and compile_stats().misses == before
+    jax.jit(lambda x: x + 3)(1.0)
+    assert compiled, "the listener hears of compilations"
+
+
+def test_translations_carry_scores_and_problems() -> None:
+    translator = nmt.Translator([MODELS["numbers"]], [VOCAB, VOCAB], beam_size=2, n_best=True, max_length=9)
+    first, second = translator.translations(["six", "one " * 20])
+    assert first.text == "sechs" and not first.problem and len(first.texts) == 2
+    best = first.hypotheses[0]
+    assert best.finished and best.score == best.path_score
+    assert math.isclose(sum(best.word_scores), best.path_score, rel_tol=1e-5)
+    assert second.texts == ("",) and math.isnan(second.hypotheses[0].score)
+    assert "--max-length is 9" in second.problem
+
+
+def test_the_log_says_what_marian_says(mgraph, tmp_path) -> None:
+    log = tmp_path / "log"
+    result = mgraph("decode", *SMALL, "-w", "99", "--log", str(log), stdin=b"six\n")
+    stamp = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] "
+    assert re.search(stamp + "Best translation 0 : sechs\n", result.err)
+    assert re.search(stamp + r"\[device\] (no GPU found, using the CPU|using GPU 0)", result.err)
+    assert re.search(stamp + r"\[warn\] ignored, because JAX manages the memory: --workspace\n", result.err)
+    assert log.read_text() == result.err
+    quiet = mgraph("decode", *SMALL, "--quiet-translation", stdin=b"six\n")
+    assert "Best translation" not in quiet.err and "Total time" in quiet.err
+    assert mgraph("decode", *SMALL, "--log-level", "warn", stdin=b"six\n").err == ""
+
+
+def test_one_line_of_the_log_says_what_was_compiled(mgraph, tmp_path: Path) -> None:
+    mgraph_ops.clear_programs()
+    (tmp_path / "en").write_text("six\n")
+    (tmp_path / "de").write_text("sechs\n")
+    runs = {
+        "decode": (*SMALL, "-b", "3"),
+        "score": (*SMALL, "-t", str(tmp_path / "en"), str(tmp_path / "de")),
+    }
+    for command, words in runs.items():
+        for count in r"[1-9]\d*", "0":
+            lines = mgraph(command, *words, stdin=b"six\n").err.splitlines()
+            summary = rf"\] \[programs\] Compiled {count}, read 0 from the compilation cache, in \d+\.\d\ds$"
+            assert re.search(summary, lines[-2]) and "Total time" in lines[-1]
+            assert sum("ompiled" in line for line in lines) == 1
+        assert "rograms" not in mgraph(command, *words, "--quiet", stdin=b"six\n").err
+
+
+def test_training_says_what_was_compiled_too(mgraph, monkeypatch, tmp_path: Path) -> None:
+    def train(trainer: nmt.Trainer) -> None:
+        """In place of minutes of training: one program."""
+        graph = ExpressionGraph()
+        graph.param("x", (2, 17, 3), inits.ones()) * 2
+        graph.backprop()
+
+    mgraph_ops.clear_programs()
+    monkeypatch.setattr(nmt.Trainer, "train", train)
+    words = ("train", "-m", str(tmp_path / "m.npz"), "-t", "en", "de", "-v", VOCAB, VOCAB)
+    *_, last = mgraph(*words).err.splitlines()
+    assert re.search(r"\] \[programs\] Compiled 1, read 0 from the compilation cache, in \d+\.\d\ds$", last)
+    assert "programs" not in mgraph(*words, "--quiet").err
+
+
+def test_programs_are_named_for_people(mgraph) -> None:
+    mgraph_ops.clear_programs()
+    said = mgraph("decode", *SMALL, "-b", "3", "--log-level", "debug", stdin=b"six\n").err
+    assert re.search(
+        r"\] beam search \(advance\): 1 sentence x 3 beams, 8 words, \d+ steps: traced in ", said
+    )
+    assert "BeamShape(" not in said
+
+
+def test_no_lines_in_no_lines_out(mgraph, tmp_path) -> None:
+    (tmp_path / "empty").touch()
+    assert mgraph("decode", *SMALL, "-i", str(tmp_path / "empty"), "--quiet") == Result(0, b"", "")
+
+
+def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
+    (tmp_path / "en").write_text("six\nseven\neight\n")
+    (tmp_path / "de").write_text("sechs\nsieben\n")
+    result = mgraph("score", *SMALL, "-t", str(tmp_path / "en"), str(tmp_path / "de"), "--quiet")
+    assert result.code == 1 and len(result.out.splitlines()) == 2
+    assert result.err == "mgraph score: error: the target ends after 2 lines, the other goes on\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "reason"),
+    [
+        ([], 2, f"mgraph: error: which command? (commands: {', '.join(NAMES)})"),
+        (["decoed"], 2, "mgraph: error: unknown command decoed; did you mean decode?"),
+        (["decode", "--beam", "3"], 2, "mgraph decode: error: unknown option --beam; did you mean"),
+        (["decode"], 2, "mgraph decode: error: --models: at least one model is needed, got 0"),
+        (["decode", "-m", "", "-v", VOCAB, VOCAB], 2, "error: --models: at least one model is needed, got 0"),
+        (["score", "-m", "", "-v", VOCAB, VOCAB], 2, "error: --model: at least one model is needed, got 0"),
+        (["decode", *SMALL, "-m", "b.npz"], 1, "error: b.npz: No such file or directory"),
+        (["decode", *SMALL[:-1]], 2, "error: --vocabs: this model has 2 vocabularies, got 1 path(s)"),
+        (["decode", *SMALL, "-i", VOCAB, VOCAB], 2, "error: --input: 1 text(s) are needed (source), got 2"),
+        (["decode", *SMALL, "-i", "-", "stdin"], 2, "error: --input: standard input can be read once only"),
+        (["decode", *SMALL, "--alignment", "strong"], 2, "error: --alignment is soft, hard or a number"),
+        (["decode", *SMALL, "-i", "no-such-file"], 1, "error: no-such-file: No such file or directory"),
+        (["decode", *SMALL, "-o", "no/such/folder"], 1, "error: no/such/folder: No such file"),
+        (["decode", "-m", "no.npz", "-v", VOCAB, VOCAB], 1, "error: no.npz: No such file or directory"),
+        (["decode", "-m", VOCAB, "-v", VOCAB, VOCAB], 1, "mgraph decode: error: "),
+        (
+            ["score", *SMALL],
+            2,
+            "error: --train-sets: the sources and the target are needed, got none",
+        ),
+        (
+            ["score", *SMALL, "--summary", "-n", "-t", "a", "b"],
+            2,
+            "error: --normalize cannot go with --summary",
+        ),
+        (
+            ["score", *SMALL, "--summary", "--alignment", "-t", "a", "b"],
+            2,
+            "error: --alignment cannot go with --summary",
+        ),
+        (["score", *SMALL, "-t", "-", "-"], 2, "error: --train-sets: standard input can be read once only"),
+    ],
+)
+def test_errors_are_one_line(mgraph, words, code, reason) -> None:
+    result = mgraph(*words, *(["--quiet"] if words[1:] else []))
+    assert result.code == code
+    assert reason in result.err and result.err.count("\n") == 1
+    assert result.out == b""
+
+
+def test_what_is_read_is_not_written_over(mgraph, tmp_path) -> None:
+    text = tmp_path / "text"
+    text.write_bytes(b"six\n")
+    commands = {"--input": ["decode", "-i", str(text)], "--train-sets": ["score", "-t", str(text), str(text)]}
+    for option, command in commands.items():
+        result = mgraph(*command, *SMALL, "-o", f"{tmp_path}/../{tmp_path.name}/text")
+        assert result.code == 2 and f"text is read by {option}" in result.err
+    assert text.read_bytes() == b"six\n"
+
+
+def test_diff_names_the_first_node_that_differs(mgraph, tmp_path) -> None:
+    graph = ExpressionGraph()
+    x = graph.param("x", (2,), inits.ones())
+    middle = mgraph_ops.exp(x).set_name("middle")
+    top = mgraph_ops.sum(middle * 2).set_name("top")
+    for name, value in (("a.npz", [1, 1]), ("b.npz", [1, 1 + 1e-3]), ("c.npz", [1, 1])):
+        x.set_value(value)
+        graph.backprop()
+        graph.dump(tmp_path / name)
+    assert middle.name in graph.values() and top.name in graph.values()
+    files = [str(tmp_path / name) for name in ("a.npz", "b.npz", "c.npz")]
+    assert mgraph("diff", files[0], files[2]).code == 0
+    found = mgraph("diff", files[0], files[1])
+    assert found.code == 1 and found.out.startswith(b"the first node that differs is 'x': by 0.001")
+    assert mgraph("diff", *files[:2], "--rtol", "0.01").code == 0
+    error = "mgraph diff: error: two files are needed, got 1\n"
+    assert mgraph("diff", files[0]) == Result(2, b"", error)
+    assert mgraph("diff", files[0], "no.npz") == Result(
+        1, b"", "mgraph diff: error: no.npz: No such file or directory (FILE)\n"
+    )
+
+
+def test_help_and_version(mgraph) -> None:
+    assert mgraph("--version").out.decode() == f"mgraph {__version__}\n"
+    assert mgraph("--help").code == mgraph("decode", "--help").code == 0
+    assert b"decode" in mgraph("--help").out and b"--beam-size" in mgraph("decode", "--help").out
+
+
+def module(*words: str, **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "nmt", *words],
+        **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        **options,
+    )
+
+
+def test_a_pipe_is_answered_line_by_line_and_may_close() -> None:
+    with module("decode", *SMALL, "-b", "1", "--quiet", "--cpu-threads", "1") as process:
+        assert process.stdin and process.stdout and process.stderr
+        for line, answer in [(b"six\n", b"sechs\n"), (b"\n", b"\n"), (b"seven\n", b"sieben\n")]:
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline() == answer
+        process.stdout.close()
+        process.stdin.write(b"six\n")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

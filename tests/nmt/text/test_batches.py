@@ -1,0 +1,117 @@
+"""Batches: every sample once, few shapes, no reading ahead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.text.batches import Sample, batch_bucket, batches, length_bucket, maxi_batches, pad
+
+
+def samples(*lengths: int) -> list[Sample]:
+    return [Sample(line, ([1] * length,)) for line, length in enumerate(lengths)]
+
+
+def lines(found: list[list[Sample]]) -> list[list[int]]:
+    return [[sample.line for sample in batch] for batch in found]
+
+
+def test_length_buckets() -> None:
+    found = sorted({length_bucket(n) for n in range(1, 1001)})
+    assert found == [8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
+
+
+@given(st.integers(1, 100_000))
+def test_a_length_bucket_is_tight_and_its_own_bucket(length: int) -> None:
+    bucket = length_bucket(length)
+    assert bucket >= length
+    assert length_bucket(bucket) == bucket
+    assert bucket <= max(16, 1.5 * length)
+
+
+def test_batch_buckets() -> None:
+    assert [batch_bucket(n) for n in (1, 2, 3, 4, 5, 9, 60)] == [1, 2, 4, 4, 8, 16, 64]
+    assert [batch_bucket(n, 60) for n in (1, 3, 33, 60)] == [1, 4, 60, 60]
+    assert batch_bucket(70, 60) == 128
+
+
+def test_padding_repeats_the_first_row() -> None:
+    batch = pad([[5, 6, 0], [7, 0], [8, 9, 4, 0]])
+    assert batch.size == 3
+    assert batch.ids.shape == batch.mask.shape == (4, 8)
+    assert batch.ids.dtype == np.int32 and batch.mask.dtype == np.float32
+    assert batch.mask.sum(axis=1).tolist() == [3, 2, 4, 3]
+    assert batch.ids[1].tolist() == [7, 0, 0, 0, 0, 0, 0, 0]
+    assert batch.mask[1].tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert (batch.ids[3] == batch.ids[0]).all() and (batch.mask[3] == batch.mask[0]).all()
+
+
+def test_mini_batches_in_order() -> None:
+    found = list(batches(samples(3, 1, 2, 5, 4), mini_batch=2, maxi_batch=10))
+    assert lines(found) == [[0, 1], [2, 3], [4]]
+
+
+def test_maxi_batches_are_sorted_longest_first_and_stably() -> None:
+    found = batches(samples(3, 1, 3, 5, 4, 9), mini_batch=2, maxi_batch=2, maxi_batch_sort="src")
+    assert lines(list(found)) == [[3, 0], [2, 1], [5, 4]]
+
+
+@pytest.mark.parametrize(("order", "first"), [("src", 1), ("trg", 0)])
+def test_the_stream_that_is_sorted_by(order: str, first: int) -> None:
+    pairs = [Sample(0, ([1], [1] * 5)), Sample(1, ([1] * 3, [1]))]
+    found = batches(pairs, mini_batch=1, maxi_batch=2, maxi_batch_sort=order)
+    assert next(found)[0].line == first
+
+
+def test_batches_that_were_cut_at_once_come_together() -> None:
+    found = maxi_batches(samples(3, 1, 2, 5, 4), mini_batch=2, maxi_batch=2, maxi_batch_sort="src")
+    assert [lines(group) for group in found] == [[[3, 0], [2, 1]], [[4]]]
+    assert not list(maxi_batches([], mini_batch=2))
+
+
+def test_mini_batch_words_closes_a_batch_above_the_limit() -> None:
+    found = batches(samples(3, 3, 4, 2, 9, 1), mini_batch=6, mini_batch_words=6)
+    assert lines(list(found)) == [[0, 1, 2], [3, 4], [5]]
+
+
+def test_a_problem_is_passed_on_at_once_and_alone() -> None:
+    bad = Sample(1, (), "too long")
+    good, *rest = samples(3, 1, 2)
+    assert lines(list(batches([good, bad, *rest[1:]], mini_batch=2))) == [[1], [0, 2]]
+
+
+def test_nothing_is_read_beyond_a_full_batch() -> None:
+    read = []
+
+    def source():
+        for sample in samples(1, 1, 1):
+            read.append(sample.line)
+            yield sample
+
+    next(batches(source(), mini_batch=1))
+    assert read == [0]
+
+
+def test_batches_without_bound() -> None:
+    assert lines(list(batches(samples(3, 4), mini_batch=2**64 - 1))) == [[0, 1]]
+
+
+@given(
+    st.lists(st.integers(1, 30)),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.sampled_from(["none", "src", "trg"]),
+    st.integers(0, 40),
+)
+def test_every_sample_comes_once(lengths: list[int], mini: int, maxi: int, order: str, words: int) -> None:
+    found = list(
+        batches(
+            samples(*lengths), mini_batch=mini, maxi_batch=maxi, maxi_batch_sort=order, mini_batch_words=words
+        )
+    )
+    assert sorted(line for batch in lines(found) for line in batch) == list(range(len(lengths)))
+    assert all(found)
+    if not words:
+        assert all(len(batch) <= mini for batch in found)

@@ -1,0 +1,115 @@
+"""The parts that a corpus is put into order with: the generator, shuffling by way of files, the thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nmt.text.corpus import CorpusError
+from nmt.text.corpus.background import Background, Stopped
+from nmt.text.corpus.generator import MersenneTwister
+from nmt.text.corpus.shuffling import shuffled
+from nmt.text.corpus.text import TextSize
+
+# ---------------------------------------------------------------- the generator
+
+
+def test_the_generator_is_that_of_c() -> None:
+    """The C++ standard has the 10000th number that mt19937 draws from its default seed."""
+    generator = MersenneTwister(5489)
+    state = generator.text.split()
+    assert (len(state), state[-1]) == (625, "624")
+    drawn = [generator.below((1 << 32) - 1) for _ in range(10000)]
+    assert drawn[-1] == 4123659995
+    again = MersenneTwister(0)
+    again.restore(generator.text)
+    assert [again.below(1000) for _ in range(5)] == [generator.below(1000) for _ in range(5)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 70000])
+def test_an_order_has_each_number_once(count: int) -> None:
+    order = MersenneTwister(1).order(count)
+    assert sorted(order.tolist()) == list(range(count))
+    items = list(range(count))
+    MersenneTwister(1).shuffle(items)
+    assert items == order.tolist()
+
+
+def test_many_draws_are_single_draws() -> None:
+    """An order of many numbers takes one draw each, as ``below`` gives them, refused ones left out."""
+    count = 70000
+    one, other = MersenneTwister(3), MersenneTwister(3)
+    order = list(range(count))
+    for i in range(1, count):
+        place = other.below(i + 1)
+        order[i], order[place] = order[place], order[i]
+    assert one.order(count).tolist() == order
+    assert one.text == other.text
+
+
+@pytest.mark.parametrize("text", ["", "1 2 3", "x " * 625, "9999999999 " * 625, "1 " * 624 + "625"])
+def test_a_state_that_is_none(text: str) -> None:
+    with pytest.raises(CorpusError, match="625 numbers"):
+        MersenneTwister(0).restore(text)
+
+
+# ---------------------------------------------------------------- shuffling by way of files
+
+
+@pytest.mark.parametrize("bucket_bytes", [1, 40, 1 << 20])
+def test_rows_in_any_order(bucket_bytes: int, tmp_path: Path) -> None:
+    rows = [(b"%d" % number, b"x" * (number % 5)) for number in range(999)]
+    order = MersenneTwister(2).order(len(rows))
+    size = TextSize(len(rows), 5 * len(rows))
+    found = list(shuffled(iter(rows), order, size, str(tmp_path), bucket_bytes=bucket_bytes))
+    assert found == [rows[number] for number in order]
+    assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------- the thread
+
+
+def test_an_error_is_raised_where_its_item_would_be() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise CorpusError("here")
+
+    background = Background(items())
+    assert next(background) == 1
+    with pytest.raises(CorpusError, match="here"):
+        next(background)
+    with pytest.raises(StopIteration):
+        next(background)
+
+
+def test_who_waits_stops_waiting_when_asked() -> None:
+    stop, go_on = threading.Event(), threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 1
+        stop.set()
+        go_on.wait()
+        raise Stopped
+
+    background = Background(items(), stopped=stop.is_set)
+    assert list(background) == [1]
+    go_on.set()
+    background.close()
+
+
+def test_the_thread_runs_no_further_ahead_than_it_may() -> None:
+    taken = []
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    background = Background(items(), ahead=3)
+    assert [next(background) for _ in range(5)] == [0, 1, 2, 3, 4]
+    background.close()
+    assert len(taken) <= 9
+    assert list(background) == []

@@ -1,0 +1,109 @@
+"""Lines of bytes: only a line feed ends one, and every one counts."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mgraph.errors import ArgumentError
+from nmt.text.lines import as_bytes, is_utf8, open_input, open_output, read_lines, without_end
+
+
+def split(data: bytes) -> list[bytes]:
+    return list(read_lines(io.BytesIO(data)))
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"\n", [b""]),
+        (b"a\nb\n", [b"a", b"b"]),
+        (b"a\nb", [b"a", b"b"]),  # the last line counts without its end
+        (b"a\r\nb\r\n", [b"a", b"b"]),
+        (b"a\r\r\n", [b"a\r"]),  # only one carriage return belongs to the end
+        (b"a\rb\n", [b"a\rb"]),
+        (b"\n\n \n", [b"", b"", b" "]),
+        ("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n".encode(), ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg".encode()]),
+        (b"\xef\xbb\xbfa\tb\xc2\xa0c\n", [b"\xef\xbb\xbfa\tb\xc2\xa0c"]),
+        (b"a\x00b\n\xff\xfe\n", [b"a\x00b", b"\xff\xfe"]),
+    ],
+)
+def test_a_line_ends_at_a_line_feed_only(data: bytes, lines: list[bytes]) -> None:
+    assert split(data) == lines
+
+
+@given(st.lists(st.binary(max_size=8).filter(lambda b: b"\n" not in b and not b.endswith(b"\r"))))
+def test_n_lines_in_n_lines_out(lines: list[bytes]) -> None:
+    assert split(b"".join(line + b"\n" for line in lines)) == lines
+
+
+def test_strings_are_lines_too() -> None:
+    assert list(read_lines(["ä\n", "b", b"c\r\n"])) == ["ä".encode(), b"b", b"c"]
+
+
+@pytest.mark.parametrize("text", ["six", b"six", None, 3])
+def test_one_line_is_no_text(text) -> None:
+    with pytest.raises(ArgumentError, match=r"a text is a list, a file .*, got (b?'six'|None|3)"):
+        read_lines(text)
+
+
+@pytest.mark.parametrize("line", [None, 3, ["six"]])
+def test_what_is_no_line_is_named(line) -> None:
+    with pytest.raises(ArgumentError, match=r"a line is str or bytes, got (None|3|\['six'\]) \("):
+        list(read_lines(["six", line]))
+
+
+def test_bytes_survive_a_string_and_back() -> None:
+    assert as_bytes(b"bad \xff".decode("utf-8", "surrogateescape")) == b"bad \xff"
+
+
+def test_a_lone_surrogate_is_not_utf8_but_no_error() -> None:
+    assert not is_utf8(as_bytes("a\ud800"))
+
+
+@pytest.mark.parametrize(
+    ("line", "valid"),
+    [(b"", True), ("ü€😀".encode(), True), (b"\xff", False), (b"\xc3", False), (b"\xc0\x80", False)],
+)
+def test_is_utf8(line: bytes, valid: bool) -> None:
+    assert is_utf8(line) is valid
+
+
+def test_without_end() -> None:
+    assert [without_end(line) for line in (b"a", b"a\n", b"a\r\n", b"a\r")] == [b"a"] * 4
+
+
+def test_a_line_is_handed_on_before_the_next_is_read() -> None:
+    read = []
+
+    def source():
+        for line in (b"a\n", b"b\n"):
+            read.append(line)
+            yield line
+
+    lines = read_lines(source())
+    assert next(lines) == b"a"
+    assert read == [b"a\n"]
+
+
+def test_gz_files_are_packed_and_unpacked(tmp_path) -> None:
+    path = str(tmp_path / "text.gz")
+    with open_output(path) as output:
+        output.write(b"a\nb\n")
+    assert gzip.decompress(Path(path).read_bytes()) == b"a\nb\n"
+    with open_input(path) as stream:
+        assert list(read_lines(stream)) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"no gzip at all"])
+def test_a_damaged_gz_file_is_named(tmp_path, damage) -> None:
+    path = tmp_path / "text.gz"
+    path.write_bytes(damage(gzip.compress(b"some words\n" * 100)))
+    with pytest.raises(OSError, match=r"text\.gz is damaged"), open_input(str(path)) as stream:
+        list(read_lines(stream))

@@ -1,0 +1,124 @@
+"""From batches of the corpus to updates: parts of batches, and batches that grow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mgraph import ArgumentError
+from nmt.text.corpus import TrainingBatch
+from nmt.training.grouping import Grouping, rounded_up
+
+
+def batch(sentences: int, length: int = 4, first: int = 1) -> TrainingBatch:
+    """Sentences of equal length whose source ids are their number, counted from ``first``."""
+    numbers = np.arange(first, first + sentences, dtype=np.int32)
+    ids = np.repeat(numbers[:, None], length, axis=1)
+    mask = np.ones((sentences, length), np.float32)
+    return TrainingBatch((ids, ids), (mask, mask.copy()), sentences, weights=mask.copy())
+
+
+def seen(batches: list[TrainingBatch]) -> list[int]:
+    return [int(n) for part in batches for n in part.ids[0][: part.sentences, 0]]
+
+
+def test_parts_have_all_sentences_in_order_and_one_shape():
+    parts = batch(7).split(3)
+    assert seen(parts) == [1, 2, 3, 4, 5, 6, 7]
+    assert [part.sentences for part in parts] == [3, 3, 1]
+    assert len({part.shape for part in parts}) == 1
+    assert [part.words for part in parts] == [12, 12, 4]
+    assert parts[-1].masks[0].all(), "rows that are no sentences repeat the first: no source is empty"
+    assert not parts[-1].masks[1][1:].any()
+    assert all(len(part.weights) == 3 for part in parts)
+
+
+def test_parts_of_a_batch_that_is_not_full_have_the_shape_of_others():
+    padded = batch(5).with_rows(8)
+    parts = padded.split(4)
+    assert seen(parts) == [1, 2, 3, 4, 5]
+    assert [part.shape for part in parts] == [part.shape for part in batch(8).split(4)][:3]
+
+
+def test_a_shortened_batch_has_the_first_sentences():
+    assert seen([batch(5).shortened(2)]) == [1, 2]
+    assert batch(5).shortened(2).shape[0] == 2
+    assert seen([batch(5).with_rows(8).shortened(9)]) == [1, 2, 3, 4, 5]
+
+
+def test_delay_splits_each_batch():
+    grouping = Grouping(delay=2)
+    group = grouping.add(batch(4))
+    assert group is not None
+    assert [part.sentences for part in group.batches] == [2, 2] and group.taken == 1
+
+
+def test_a_delay_below_one_takes_the_batch_as_it_is():
+    group = Grouping(delay=0.5).add(batch(4))
+    assert group is not None and [part.sentences for part in group.batches] == [4]
+
+
+@pytest.mark.parametrize("delay", [0, -1])
+def test_a_delay_is_positive(delay):
+    with pytest.raises(ArgumentError, match="optimizer-delay"):
+        Grouping(delay=delay)
+
+
+def test_batches_grow_with_the_schedule():
+    ratio = 0.5
+    grouping = Grouping(multiplier=lambda: ratio, round_up=False)
+    group = grouping.add(batch(256, first=1))
+    assert group is not None and [part.sentences for part in group.batches] == [128]
+    ratio = 2.5
+    grouping.begin_epoch()
+    assert grouping.add(batch(8)) is None
+    assert grouping.add(batch(8)) is None
+    group = grouping.add(batch(8))
+    assert group is not None and group.taken == 3
+    assert [part.sentences for part in group.batches] == [7, 7, 7]  # 8 * 2.5 / 3, rounded up
+
+
+def test_a_lone_batch_keeps_enough_words():
+    group = Grouping(multiplier=lambda: 0.01, round_up=False).add(batch(256, length=4))
+    assert group is not None and group.batches[0].sentences == 64  # 256 words
+
+
+def test_batches_of_the_last_epoch_are_used_but_not_counted():
+    grouping = Grouping(multiplier=lambda: 2.0)
+    grouping.begin_epoch()
+    assert grouping.add(batch(4)) is None
+    grouping.begin_epoch()
+    group = grouping.add(batch(4, first=5))
+    assert group is not None and group.taken == 1
+    assert seen(group.batches) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_growth_to_a_number_of_words():
+    grouping = Grouping(multiplier=lambda: 1.0, reference=16, round_up=False)
+    group = grouping.add(batch(4, length=4))
+    assert group is not None and group.batches[0].sentences == 4
+    assert grouping.typical_words == 16
+
+
+def test_only_batches_that_were_used_change_the_average():
+    """A run that goes on takes those that were pending again."""
+    ratio = 2.0
+    grouping = Grouping(multiplier=lambda: ratio, reference=16, round_up=False)
+    assert grouping.add(batch(8)) is None and grouping.typical_words == 16
+    ratio = 1.0
+    assert grouping.add(batch(4)) is not None
+    assert grouping.typical_words == pytest.approx((16 * 0.99 + 32 * 0.01) * 0.99 + 16 * 0.01)
+
+
+@pytest.mark.parametrize(("warmup", "parts"), [("0", 2), ("0u", 2), ("1u", 1)])
+def test_a_warmup_of_no_length_is_none(warmup, parts):
+    values = {"mini_batch_warmup": warmup, "optimizer_delay": 2.0, "mini_batch_words": 0}
+    grouping = Grouping.from_options(values | {"mini_batch_round_up": True}, lambda: 1.0)
+    assert len(grouping.add(batch(4)).batches) == parts
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rounded"), [(0, 0), (0.3, 0.3), (1, 1), (1.7, 2), (2.2, 2.2), (3.3, 4), (9, 10), (33, 40)]
+)
+def test_numbers_of_batches_are_rounded_up_by_a_quarter_at_most(ratio, rounded):
+    assert rounded_up(ratio) == rounded

@@ -1,0 +1,23 @@
+"""Training that is killed goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trials import kill
+
+
+@pytest.mark.slow
+def test_killed_training_saves_the_same_files(tmp_path: Path) -> None:
+    assert kill.trial(tmp_path, kills=3, seed=4) == 1
+    assert (tmp_path / "killed-0" / "log").read_text().count("Training started") == 4
+
+
+def test_a_difference_of_files_is_found() -> None:
+    files = {"model.npz": b"1", "model.npz.yml": b"2"}
+    kill.compare(files, dict(files))
+    for other in ({**files, "model.npz": b"3"}, {"model.npz": b"1"}, {**files, "more": b""}):
+        with pytest.raises(kill.Different):
+            kill.compare(files, other)

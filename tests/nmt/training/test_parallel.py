@@ -1,0 +1,183 @@
+"""Training that several devices, or several processes, share: the numbers are those of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.text.corpus import TrainingBatch
+from tests.helpers import placements
+
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""Programs are compiled quickly; how fast they run does not matter here."""
+ENVIRONMENT = os.environ | {"XLA_FLAGS": QUICK, "JAX_PLATFORMS": "cpu"}
+CLOSE = 1e-5
+NUMBER = re.compile(r"[0-9][0-9.,]*")
+
+
+# ---------------------------------------------------------------- devices
+
+
+@pytest.fixture(scope="module")
+def found() -> dict:
+    """What ``tests.helpers.placements`` says of each model on each placement."""
+    script = Path(placements.__file__)
+    said = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], env=ENVIRONMENT, check=True, stdout=subprocess.PIPE
+    )
+    return json.loads(said.stdout)
+
+
+PAIRS = (("transformer", "transformer divided"), ("s2s", "s2s shared"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("alone", "shared"), PAIRS)
+def test_updates_are_those_of_one_device(found: dict, alone: str, shared: str) -> None:
+    # Five or six sentences for four devices, words and links unevenly among them, all kinds of dropout; the
+    # transformer's batches are two for each update.
+    for figure in ("costs", "labels", "norms"):
+        np.testing.assert_allclose(found[shared][figure], found[alone][figure], rtol=CLOSE)
+    for part in ("params", "moments", "average"):
+        for name, value in found[alone][part].items():
+            if name.endswith("_bk") and part != "moments":
+                continue  # without a gradient but for rounding, which Adagrad makes large
+            np.testing.assert_allclose(
+                found[shared][part][name], value, rtol=CLOSE, atol=CLOSE, err_msg=f"{part} {name}"
+            )
+
+
+@pytest.mark.slow
+def test_what_updates_change_is_divided_and_gathered(found: dict) -> None:
+    alone, divided = found["transformer"], found["transformer divided"]
+    assert alone["held"] < 4.01 * divided["held"] < 1.3 * alone["held"], (
+        "arrays whose sizes are odd are whole"
+    )
+    assert found["s2s"]["held"] == found["s2s shared"]["held"]
+    assert divided["restored"] and found["s2s shared"]["restored"], "a state can be restored where it was"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("alone", "shared"), PAIRS)
+def test_each_device_needs_less_memory(found: dict, alone: str, shared: str) -> None:
+    assert found[shared]["memory"] < 0.8 * found[alone]["memory"]
+
+
+def test_rows_that_are_added_count_nothing() -> None:
+    ids, mask = np.array([[5, 6], [7, 0]], np.int32), np.array([[1, 1], [1, 0]], np.float32)
+    batch = TrainingBatch((ids, ids), (mask, mask), 2, weights=mask)
+    more = batch.with_rows(4)
+    assert more.shape == (4, 2, 2) and (more.sentences, more.words) == (2, 3)
+    np.testing.assert_array_equal(more.ids[0][2:], ids[[0, 0]])
+    assert more.masks[0][2:].all() and not more.masks[1][2:].any()
+    assert batch.with_rows(2) is batch
+
+
+# ---------------------------------------------------------------- processes
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def training(folder: Path, name: str, *more: str) -> list[str]:
+    """A command that trains ``name.npz`` by updates of five sentences, with one program."""
+    text = [str(folder / "text.a"), str(folder / "text.b")]
+    options = {
+        "--train-sets": text,
+        "--valid-sets": text,
+        "--vocabs": [f"{path}.yml" for path in text],
+        "--model": [str(folder / f"{name}.npz")],
+        "--log": [str(folder / f"{name}.log")],
+        "--type": ["s2s"],
+        "--dim-emb": ["8"],
+        "--dim-rnn": ["8"],
+        "--dropout-rnn": ["0.2"],
+        "--mini-batch": ["5"],
+        "--valid-freq": ["3u"],
+        "--save-freq": ["6u"],
+        "--valid-metrics": ["cross-entropy"],
+        "--disp-freq": ["1"],
+        "--learn-rate": ["0.01"],
+        "--seed": ["3"],
+        "--cpu-threads": ["1"],
+    }
+    words = [word for option, values in options.items() for word in (option, *values)]
+    return [sys.executable, "-m", "nmt", "train", *words, "--quiet", *more]
+
+
+@contextmanager
+def together(folder: Path, name: str, *more: str) -> Iterator[list[subprocess.Popen]]:
+    """Two processes that train together, of which only the first has a log."""
+    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2", *more]
+    with ExitStack() as stack:
+        processes = []
+        for i in range(2):
+            command = training(folder, name, *cluster, "--process-id", str(i))
+            process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            processes.append(process)
+        yield processes
+
+
+def lines(log: Path) -> list[str]:
+    """Lines about training and validation, without times and speeds."""
+    wanted = [line for line in log.read_text().splitlines() if "Ep. " in line]
+    return [re.sub(r"^\[.*?\] | : Time .*? words/s", "", line) for line in wanted]
+
+
+def numbers(line: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in NUMBER.findall(line)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text whose sentences are all equally long."""
+    folder = tmp_path_factory.mktemp("processes")
+    rng = np.random.default_rng(0)
+    for name in ("text.a", "text.b"):
+        words = rng.choice(["one", "two", "three", "four"], (40, 4))
+        (folder / name).write_text("".join(" ".join(row) + "\n" for row in words))
+    return folder
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
+    subprocess.run(training(folder, "one", "--after-batches", "6"), env=ENVIRONMENT, check=True)
+    assert len(lines(folder / "one.log")) == 8
+    with together(folder, "two", "--shard-state", "--after-epochs", "100000") as processes:
+        log = folder / "two.log"
+        while not (log.exists() and len(lines(log)) > 8):
+            assert [process.poll() for process in processes] == [None, None]
+            time.sleep(0.1)
+        processes[1].send_signal(signal.SIGTERM)
+        for process, status in zip(processes, (0, 143), strict=True):
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == status, said
+    for two, one in zip(lines(log), lines(folder / "one.log"), strict=False):
+        assert NUMBER.sub("", two) == NUMBER.sub("", one)
+        assert numbers(two) == pytest.approx(numbers(one), rel=CLOSE)
+    with np.load(folder / "one.iter6.npz") as one, np.load(folder / "two.iter6.npz") as two:
+        assert one.files == two.files
+        for name in one.files:
+            if one[name].dtype == np.float32:
+                np.testing.assert_allclose(two[name], one[name], rtol=CLOSE, atol=CLOSE, err_msg=name)
+    with np.load(folder / "two.npz.optimizer.npz") as moments:
+        assert set(moments.files) >= {"adam_mt", "adam_vt"}
+    assert "epochs: " in (folder / "two.npz.progress.yml").read_text()

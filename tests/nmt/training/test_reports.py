@@ -1,0 +1,103 @@
+"""Where figures of training go besides the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import struct
+import sys
+
+import pytest
+
+from nmt.runtime.log import logging_as
+from nmt.settings import OptionError
+from nmt.training.reports import Reports
+
+NOTHING = {"log_json": "", "tensorboard": "", "progress": False}
+
+
+def test_nothing_is_reported_unless_asked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with Reports(NOTHING, None, 0) as reports:
+        reports.add("train", 1, {"cost": 2.5})
+    assert not list(tmp_path.iterdir())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_json_lines_go_on_where_they_ended(tmp_path):
+    values = NOTHING | {"log_json": str(tmp_path / "log.json")}
+    for update in (1, 2):
+        with Reports(values, None, 0) as reports:
+            reports.add("train", update, {"cost": 2.5, "epoch": 1.0})
+            reports.add("valid", update, {"bleu": 31.5})
+    found = [json.loads(line) for line in (tmp_path / "log.json").read_text().splitlines()]
+    assert found[0] == {"kind": "train", "update": 1, "cost": 2.5, "epoch": 1.0}
+    assert [(record["kind"], record["update"]) for record in found] == [
+        ("train", 1),
+        ("valid", 1),
+        ("train", 2),
+        ("valid", 2),
+    ]
+
+
+def test_a_figure_that_is_no_number_is_null(tmp_path):
+    """JSON has no NaN: readers of the file would stumble over it."""
+    values = NOTHING | {"log_json": str(tmp_path / "log.json")}
+    with Reports(values, None, 0) as reports:
+        reports.add("train", 1, {"cost": float("nan"), "words_per_second": float("inf")})
+    found = json.loads((tmp_path / "log.json").read_text(), parse_constant=pytest.fail)
+    assert found == {"kind": "train", "update": 1, "cost": None, "words_per_second": None}
+
+
+def test_events_hold_the_figures(tmp_path):
+    with Reports(NOTHING | {"tensorboard": str(tmp_path)}, None, 0) as reports:
+        reports.add("train", 7, {"cost": 2.5})
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    assert b"train/cost" in data
+    assert struct.pack("<f", 2.5) in data
+
+
+def test_the_bar_shows_updates(capsys):
+    with Reports(NOTHING | {"progress": True}, 10, 4) as reports:
+        reports.add("train", 6, {})
+        reports.add("valid", 6, {})
+    assert "6/10" in capsys.readouterr().err
+
+
+def on_screen(text: str) -> list[str]:
+    """The lines of a terminal that this was written to."""
+    lines = []
+    for line in text.split("\n"):
+        cells: list[str] = []
+        for part in line.split("\r"):
+            cells[: len(part)] = part
+        lines.append("".join(cells).rstrip())
+    return lines
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("quiet", [False, True])
+def test_bar_and_log_share_no_line(quiet, terminal, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    values = {"log_time_zone": "", "quiet": quiet, "log": "", "log_level": "info"}
+    with logging_as(values), Reports(NOTHING | {"progress": True}, 10, 4) as reports:
+        logging.getLogger("nmt.training").info("one")
+        reports.add("train", 6, {})
+        logging.getLogger("mgraph").warning("two")
+    *lines, bar, end = on_screen(capsys.readouterr().err)
+    assert "6/10" in bar and end == ""
+    if not terminal:
+        assert "4/10" in lines.pop(0)
+    assert [line.partition("] ")[2] for line in lines] == ([] if quiet else ["one", "[warn] two"])
+    assert all(re.fullmatch(r"\[[-0-9]{10} [:0-9]{8}\] .*", line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("package", "values"), [("tensorboardX", {"tensorboard": "events"}), ("tqdm", {"progress": True})]
+)
+def test_a_missing_package_is_named_before_training(package, values, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(OptionError, match=f"{package}.*pip install"):
+        Reports(NOTHING | values, None, 0)

@@ -1,0 +1,275 @@
+"""What a run of training says of itself."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt import Trainer
+from nmt.training.checkpoints.progress_file import TrainingStateError, read_state
+from nmt.training.learning.learner import Learner
+from nmt.training.processes import Agreement, Processes
+from nmt.training.update import UpdateResult
+
+TEXT = Path(__file__).parents[2] / "data" / "traces" / "text"
+CHECKPOINT = Path(__file__).parents[2] / "data" / "checkpoint" / "lm-adam"
+
+
+def trainer(**options: Any) -> Trainer:
+    """Of a small model on a small text."""
+    own: dict[str, Any] = {
+        "type": "lm",
+        "dim_emb": 4,
+        "dim_rnn": 4,
+        "cpu_threads": 1,
+        "train_sets": [TEXT / "train.german"],
+        "vocabs": [TEXT / "german.yml"],
+        "mini_batch": 60,
+        "max_length": 6,
+        "overwrite": True,
+    }
+    return Trainer(**own | options)
+
+
+def log_of(caplog: pytest.LogCaptureFixture, **options: Any) -> list[str]:
+    """The lines that a training writes."""
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "nmt"):
+        trainer(**options).train()
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_what_was_left_out_is_said_even_if_no_epoch_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = log_of(caplog, model=tmp_path / "m.npz", after_batches=1)
+    assert any(
+        line.startswith("[data] so far, some read ahead: ")
+        and line.endswith(" with more words than --max-length")
+        for line in lines
+    )
+
+
+def test_another_seed_does_not_count_when_training_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"model": tmp_path / "m.npz", "after_batches": 1}
+    log_of(caplog, seed=3, **options)
+    said = "[training] Going on with --seed 3, as before; got 4"
+    assert said in log_of(caplog, seed=4, **options)
+    assert not any("--seed" in line for line in log_of(caplog, **options))
+
+
+class Cost:
+    """The cost of an update that is done once somebody waits for it."""
+
+    def __init__(self, cost: Any, device: Device) -> None:
+        self._cost, self._device, self.waited = cost, device, False
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        self._device.under_way -= not self.waited
+        self.waited = True
+        return np.asarray(self._cost)
+
+
+class Device(logging.Handler):
+    """Counts the updates that were handed to a device and not waited for.
+
+    trainer, stopping: who is stopped while the update of that number is handed over.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.under_way = self.handed = self.stopping = 0
+        self.trainer: Trainer | None = None
+        self.counts: list[int] = []
+        self.said: list[tuple[str, int]] = []
+        """Lines, each with how many updates were under way."""
+        update = Learner.update
+
+        def counted(learner: Learner, *arguments: Any, **named: Any) -> UpdateResult:
+            self.handed += 1
+            self.under_way += 1
+            self.counts.append(self.under_way)
+            if self.trainer and self.handed == self.stopping:
+                self.trainer.stop()
+            result = update(learner, *arguments, **named)
+            return result._replace(cost=Cost(result.cost, self))
+
+        monkeypatch.setattr(Learner, "update", counted)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((record.getMessage(), self.under_way))
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+    device, logger = Device(monkeypatch), logging.getLogger("nmt")
+    logger.addHandler(device)
+    yield device
+    logger.removeHandler(device)
+
+
+def test_two_updates_are_under_way_and_what_is_said_is_done(
+    device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_of(caplog, model=tmp_path / "m.npz", mini_batch=1, after_epochs=3, disp_freq=4, save_freq=5)
+    assert device.handed == 9
+    assert max(device.counts) == 2
+    for told in ("Seen ", "Ep. ", "Saving model", "Training finished", "[data] 3", "Starting data epoch"):
+        assert {count for line, count in device.said if line.startswith(told)} == {0}, told
+
+
+def test_a_training_that_is_stopped_begins_no_update(device: Device, tmp_path: Path) -> None:
+    device.trainer, device.stopping = trainer(mini_batch=1, model=tmp_path / "m.npz"), 5
+    device.trainer.train()
+    assert device.handed == 5
+    assert max(device.counts) == 2
+    state = (tmp_path / "m.npz.progress.yml").read_text()
+    assert read_state(state, "m.npz").batches == 5
+
+
+def test_what_another_process_wants_counts_at_the_next_batch() -> None:
+    class Two(Processes):
+        """This process and one that wants something."""
+
+        def __init__(self) -> None:
+            self.count = 2
+
+        def gathered(self, row: np.ndarray) -> Any:
+            return np.stack([row, np.array(True)])
+
+    agreement = Agreement(Two(), lambda: False)
+    agreement.ask()
+    assert not agreement()
+    agreement.ask()
+    assert agreement()
+
+
+@pytest.fixture
+def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters become NaN at a learning rate of 1, which they might do or not."""
+    update = Learner.update
+
+    def diverged(learner: Learner, *arguments: Any, learn_rate: float, **named: Any) -> UpdateResult:
+        return update(learner, *arguments, learn_rate=np.nan if learn_rate == 1 else learn_rate, **named)
+
+    monkeypatch.setattr(Learner, "update", diverged)
+
+
+def finite(model: Path) -> bool:
+    with np.load(model) as items:
+        return all(np.isfinite(items[name]).all() for name in items.files)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_finite_model_is_not_lost_to_nan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = tmp_path / "m.npz"
+    options = {"model": model, "mini_batch": 1, "seed": 1, "save_freq": 3, "overwrite": False}
+    log_of(caplog, **options, after_batches=3)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    lines = log_of(caplog, **options, after_batches=9, learn_rate=1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    costs = [line for line in lines if "The cost of update" in line]
+    assert [line.partition(";")[0] for line in costs] == ["[scheduler] The cost of update 5 is nan"]
+    copies = [f"{tmp_path / f'm.iter{number}.npz'} and " for number in (6, 9)]
+    refused = [line.partition(" not finite: not ")[2] for line in lines if " not finite: " in line]
+    wanted = [f"saving {copy}{model}; {model} stays as it is." for copy in (*copies, "")]
+    assert [line.partition(" To go on")[0] for line in refused] == wanted
+    log_of(caplog, **options, after_batches=9)
+    assert finite(model)
+    assert model.read_bytes() != before["m.npz"]
+
+
+@pytest.mark.usefixtures("diverging")
+def test_where_no_finite_model_is_lost_others_are_saved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = tmp_path / "m.npz"
+    log_of(caplog, model=model, mini_batch=1, after_batches=4, learn_rate=1)
+    assert "there is no finite model in the place of " in caplog.text
+    assert not finite(model)
+
+
+@pytest.mark.usefixtures("diverging")
+def test_a_fallback_goes_on_from_the_finite_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"model": tmp_path / "m.npz", "mini_batch": 1, "save_freq": 5}
+    log_of(caplog, **options, after_batches=2)
+    divergence = {"throw_on_divergence": ["1000"], "custom_fallbacks": [{"learn_rate": 1e-4}]}
+    log_of(caplog, **options, after_batches=9, learn_rate=1, **divergence)
+    assert "parameters are not finite; going on from the last checkpoint with --learn-rate" in caplog.text
+    assert finite(tmp_path / "m.npz")
+
+
+CHANGED = "The corpus has changed, "
+
+
+def changed(caplog: pytest.LogCaptureFixture, folder: Path, after: int, **options: Any) -> list[str]:
+    """The warnings of a changed corpus."""
+    text, model = folder / "text", folder / "m.npz"
+    log_of(caplog, **{"model": model, "mini_batch": 1, "train_sets": [text]} | options, after_batches=after)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    return [line for line in lines if CHANGED in line]
+
+
+def test_another_text_of_as_many_lines_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text, moved = tmp_path / "text", tmp_path / "moved"
+    text.write_text("a b\nc d\ne\n")
+    assert not changed(caplog, tmp_path, 1)
+    assert not changed(caplog, tmp_path, 2)
+    moved.write_bytes(text.read_bytes())
+    assert not changed(caplog, tmp_path, 3, train_sets=[moved])
+    text.write_text("b b\nc d\ne\n")
+    (line,) = changed(caplog, tmp_path, 4)
+    assert line.endswith(f"begins an epoch of it instead: {text} has other contents than {moved} had")
+    text.write_text("b b\nc d\ne e\n")
+    (line,) = changed(caplog, tmp_path, 5)
+    assert line.endswith(f"{text} has 12 bytes, {text} had 10")
+    text.write_text("a b\nc d\ne\n")
+    assert not changed(caplog, tmp_path, 6, no_restore_corpus=True)
+    assert f"{CHANGED}beginning an epoch of it: {text} has 10 bytes" in caplog.text
+
+
+def test_a_training_that_does_not_know_its_corpus_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, progress = tmp_path / "text", tmp_path / "m.npz.progress.yml"
+    text.write_text("a b\nc d\ne\n")
+    changed(caplog, tmp_path, 1)
+    lines = progress.read_text().splitlines()
+    progress.write_text("\n".join(line for line in lines if not line.startswith("mgraph-")))
+    text.write_text("b b\nc d\ne\n")
+    assert not changed(caplog, tmp_path, 2)
+    progress.write_text(re.sub("mgraph-corpus: .*", "mgraph-corpus: 5", progress.read_text()))
+    with pytest.raises(TrainingStateError, match=r"m\.npz\.progress\.yml: mgraph-corpus: .*, got '5'"):
+        changed(caplog, tmp_path, 3)
+
+
+def test_whose_number_of_ids_vocabularies_are_held_against(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the model which training goes on with, or of an option."""
+    owners = []
+
+    class Asked(Exception):
+        pass
+
+    def asked(values: Any, *, owner: str) -> None:
+        owners.append(owner)
+        raise Asked
+
+    monkeypatch.setattr("nmt.training.session.load_or_create_vocabs", asked)
+    model = tmp_path / "m.npz"
+    for _ in range(2):
+        with pytest.raises(Asked):
+            options = {"type": "lm", "train_sets": [TEXT / "train.german"], "vocabs": [TEXT / "german.yml"]}
+            Trainer(model=model, cpu_threads=1, **options).train()
+        shutil.copy(CHECKPOINT / "model.npz", model)
+    assert owners == ["--dim-vocabs", str(model)]
