@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nmt.models.names import AMUN, AS_IN_GRAPHS, NEMATUS, FileNames
-from nmt.models.parts import DecoderPart, EncoderPart
+from nmt.models.parts import DecoderPart, EncoderPart, Setup
 from nmt.models.s2s import S2SDecoder, S2SEncoder
 from nmt.models.transformer import NewNames, TransformerDecoder, TransformerEncoder
 from nmt.settings.model_options import Value
@@ -22,7 +22,7 @@ class ModelType:
     """
 
     encoders: tuple[tuple[type[EncoderPart], str], ...]
-    decoder: type[DecoderPart]
+    decoder: Callable[[Setup, str, Sequence[int]], DecoderPart]
     only: Mapping[str, Value] = field(default_factory=dict)
     names: FileNames = AS_IN_GRAPHS
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from nmt.architecture import parameters
+from nmt.models.parameters import parameters
 from nmt.models.support import check_options
 from nmt.settings import require_readable
 from nmt.settings.checks import extra_fields, text_streams

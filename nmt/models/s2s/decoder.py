@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from layers import (
-    RNN,
-    AttendedContext,
-    Dense,
-    GlobalAttention,
-    StackedCell,
-    UnsupportedOptionError,
-    find_cell,
-)
+from layers import RNN, Dense, GlobalAttention, StackedCell, UnsupportedOptionError
 from layers.cells import State
 from mgraph import (
     ArgumentError,
-    ExpressionGraph,
     Node,
     concatenate,
     repeat,
@@ -25,7 +16,8 @@ from mgraph import (
     transpose,
     weighted_average,
 )
-from nmt.models.parts import Decoded, DecoderPart, Encoded, Nodes, Step
+from mgraph.tape import Graph
+from nmt.models.parts import Decoded, DecoderPart, Encoded, Nodes, Setup, Step
 from nmt.models.s2s.cells import cell, deep_cell
 
 
@@ -41,37 +33,63 @@ class S2SDecoder(DecoderPart):
     ``dec-cell-base-depth``, ``dec-cell-high-depth``, ``skip``.
     """
 
-    @property
-    def output_prefix(self) -> str:
-        return f"{self.prefix}_ff_logit_l2"
+    def __init__(self, setup: Setup, prefix: str, contexts: Sequence[int]) -> None:
+        super().__init__(setup, prefix, contexts, f"{prefix}_ff_logit_l2")
+        options, sources = self.options, len(contexts)
+        if sources > len(_SUFFIXES):
+            raise UnsupportedOptionError(f"expected at most {len(_SUFFIXES)} sources, got {sources}")
+        # Nematus normalizes these layers in its own way; its cells are classes of their own.
+        nematus = options.type == "nematus"
+        normalized = {
+            "layer_normalization": options.layer_normalization,
+            "nematus_normalization": nematus,
+        }
+        names = [f"{prefix}_att{i}" for i in range(1, sources + 1)] if sources > 1 else [prefix]
+        self.attentions = [
+            GlobalAttention(name, options.dim_rnn, dim, dropout=setup.dropouts.rnn, **normalized)
+            for name, dim in zip(names, contexts, strict=False)
+        ]
+        self.first_state: Dense | None = None
+        if contexts:
+            self.first_state = Dense(
+                f"{prefix}_ff_state", contexts, options.dim_rnn, activation="tanh", **normalized
+            )
+        width = sum(contexts)
+        self.transitions = [
+            cell(self, "dec-cell", f"{prefix}_cell{i}", width if i == 2 else 0, final=True)
+            for i in range(2, options.dec_cell_base_depth + 1)
+        ]
+        self.conditional = cell(self, "dec-cell", f"{prefix}_cell1", options.dim_emb)
+        self.upper = []
+        for layer in range(2, options.dec_depth + 1):
+            cells = [f"{prefix}_l{layer}_cell{i}" for i in range(1, options.dec_cell_high_depth + 1)]
+            self.upper.append(deep_cell(self, "dec-cell", cells, options.dim_rnn))
+        inputs = [options.dim_emb, options.dim_rnn, *([width] if contexts else [])]
+        self.hidden = Dense(f"{prefix}_ff_logit_l1", inputs, options.dim_emb, activation="tanh", **normalized)
+        """The layer below the output layer: ``tanh(word W0 + state W1 + contexts W2 + b)``."""
 
-    def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:
+    def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         state: Nodes = {}
         means = []
-        attentions = self._attentions(graph, [context.shape[-1] for context, _ in encoded])
-        for suffix, attention, (context, mask) in zip(_SUFFIXES, attentions, encoded, strict=False):
+        for suffix, attention, (context, mask) in zip(_SUFFIXES, self.attentions, encoded, strict=False):
             batch, length, dim = context.shape
             state[f"mask{suffix}"] = mask
             state[f"context{suffix}"] = context
             state[f"mapped_context{suffix}"] = attention.map_context(context)
             mean = weighted_average(context, reshape(mask, (batch, length, 1)), 1)
             means.append(reshape(mean, (batch, dim)))
-        if means:
-            state["start"] = self._dense(graph, "ff_state", self.options.dim_rnn)(*means)
+        if self.first_state is not None:
+            state["start"] = self.first_state(*means)
         return state
 
-    def start(
-        self, graph: ExpressionGraph, encoder_state: Nodes, batch: int, beam: int, max_length: int
-    ) -> Nodes:
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
         dim = self.options.dim_rnn
         rows = repeat(reshape(self._first(graph, encoder_state, batch), (batch, 1, dim)), beam, 1)
         first = reshape(rows, (batch * beam, dim))
-        states = find_cell(self.options.dec_cell, "dec-cell").states
-        return _named([(first,) * states] * self.options.dec_depth)
+        return _named([(first,) * self.conditional.states] * self.options.dec_depth)
 
     def step(
         self,
-        graph: ExpressionGraph,
         encoder_state: Nodes,
         decoder_state: Nodes,
         words: Node,
@@ -81,105 +99,50 @@ class S2SDecoder(DecoderPart):
         shortlist: Node | None,
         attention: bool,
     ) -> Step:
-        embedded = self.previous(graph, words, position)
-        decoder = self._rnn(graph, encoder_state, attention)
+        embedded = self.previous(words, position)
+        decoder = self._rnn(encoder_state, attention)
         done = decoder.step(embedded, _states(decoder, decoder_state))
         contexts, weights = _apart(done.given, attention)
-        hidden = self._hidden(graph, embedded, done.output, contexts)
-        return Step(self.output(graph)(hidden, shortlist), _named(done.states), weights)
+        hidden = self._hidden(embedded, done.output, contexts)
+        return Step(self.output(hidden, shortlist), _named(done.states), weights)
 
-    def decode(
-        self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool
-    ) -> Decoded:
-        embedded = shift(self.embedding(graph, time_axis=0)(transpose(target_ids)), (1, 0, 0))
-        decoder = self._rnn(graph, encoder_state, attention)
-        start = self._first(graph, encoder_state, target_ids.shape[0])
+    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
+        embedded = shift(self.embedding(transpose(target_ids), time_axis=0), (1, 0, 0))
+        decoder = self._rnn(encoder_state, attention)
+        start = self._first(target_ids.graph, encoder_state, target_ids.shape[0])
         done = decoder(embedded, states=[(start,) * layer.states for layer in decoder.layers])
         contexts, weights = _apart(done.given, attention)
-        hidden = self._hidden(graph, embedded, done.output, contexts)
-        logits = self.output(graph)(transpose(hidden, (1, 0, 2)))
+        logits = self.output(transpose(self._hidden(embedded, done.output, contexts), (1, 0, 2)))
         return Decoded(logits, None if weights is None else transpose(weights, (1, 0, 2)))
 
-    def _first(self, graph: ExpressionGraph, encoder_state: Nodes, batch: int) -> Node:
+    def _first(self, graph: Graph, encoder_state: Nodes, batch: int) -> Node:
         """The first state of every layer, ``(batch, dim_rnn)``."""
         if "start" in encoder_state:
             return encoder_state["start"]
-        return graph.zeros((batch, self.options.dim_rnn))
+        zeros: Node = graph.zeros((batch, self.options.dim_rnn))
+        return zeros
 
-    def _attentions(self, graph: ExpressionGraph, dims: Sequence[int]) -> list[GlobalAttention]:
-        """An attention to each source, whose contexts have these features."""
-        if len(dims) > len(_SUFFIXES):
-            raise UnsupportedOptionError(f"expected at most {len(_SUFFIXES)} sources, got {len(dims)}")
-        names = [f"{self.prefix}_att{i}" if len(dims) > 1 else self.prefix for i in range(1, len(dims) + 1)]
-        return [
-            GlobalAttention(
-                graph,
-                name,
-                self.options.dim_rnn,
-                dim,
-                layer_normalization=self.options.layer_normalization,
-                nematus_normalization=self._nematus,
-                dropout=self.setup.dropouts.rnn,
+    def _rnn(self, encoder_state: Nodes, give_weights: bool) -> RNN:
+        """The conditional cell with its attentions over the contexts of an encoder state, and the layers
+        above it; the first attention can give its weights too."""
+        if give_weights and not self.attentions:
+            raise ArgumentError(
+                f"a model of type {self.options.type} reads no source, so it has no attention"
             )
-            for name, dim in zip(names, dims, strict=True)
-        ]
-
-    def _attended(
-        self, graph: ExpressionGraph, encoder_state: Nodes, give_weights: bool
-    ) -> list[AttendedContext]:
-        """The contexts with their attentions, of which the first can give its weights too."""
-        suffixes = [suffix for suffix in _SUFFIXES if f"context{suffix}" in encoder_state]
-        contexts = [encoder_state[f"context{suffix}"] for suffix in suffixes]
-        attentions = self._attentions(graph, [context.shape[-1] for context in contexts])
-        return [
+        attended = [
             attention.over(
-                context,
+                encoder_state[f"context{suffix}"],
                 encoder_state[f"mapped_context{suffix}"],
                 encoder_state[f"mask{suffix}"],
                 give_weights=give_weights and suffix == _SUFFIXES[0],
             )
-            for suffix, attention, context in zip(suffixes, attentions, contexts, strict=True)
+            for suffix, attention in zip(_SUFFIXES, self.attentions, strict=False)
         ]
+        conditional = StackedCell(self.conditional, [*attended, *self.transitions])
+        return RNN([conditional, *self.upper], skip=self.options.skip)
 
-    def _rnn(self, graph: ExpressionGraph, encoder_state: Nodes, give_weights: bool) -> RNN:
-        """The conditional cell with its attentions, and the layers above it."""
-        options = self.options
-        attended = self._attended(graph, encoder_state, give_weights)
-        if give_weights and not attended:
-            raise ArgumentError(f"a model of type {options.type} reads no source, so it has no attention")
-        width = sum(context.dim_output for context in attended)
-        transitions = [
-            cell(self, graph, "dec-cell", f"{self.prefix}_cell{i}", width if i == 2 else 0, final=True)
-            for i in range(2, options.dec_cell_base_depth + 1)
-        ]
-        first = cell(self, graph, "dec-cell", f"{self.prefix}_cell1", options.dim_emb)
-        conditional = StackedCell(first, [*attended, *transitions])
-        upper = []
-        for layer in range(2, options.dec_depth + 1):
-            names = [f"{self.prefix}_l{layer}_cell{i}" for i in range(1, options.dec_cell_high_depth + 1)]
-            upper.append(deep_cell(self, graph, "dec-cell", names, options.dim_rnn))
-        return RNN(graph, [conditional, *upper], skip=options.skip)
-
-    def _hidden(self, graph: ExpressionGraph, embedded: Node, state: Node, contexts: Sequence[Node]) -> Node:
-        """The layer below the output layer: ``tanh(word W0 + state W1 + contexts W2 + b)``."""
-        beside = [concatenate(contexts, -1)] if contexts else []
-        return self._dense(graph, "ff_logit_l1", self.options.dim_emb)(embedded, state, *beside)
-
-    def _dense(self, graph: ExpressionGraph, name: str, dim: int) -> Dense:
-        return Dense(
-            graph,
-            f"{self.prefix}_{name}",
-            dim,
-            activation="tanh",
-            layer_normalization=self.options.layer_normalization,
-            nematus_normalization=self._nematus,
-        )
-
-    @property
-    def _nematus(self) -> bool:
-        """Whether layers outside of cells are normalized as in Nematus; cells are where they are of its
-        kind."""
-        return self.options.type == "nematus"
+    def _hidden(self, embedded: Node, state: Node, contexts: Sequence[Node]) -> Node:
+        return self.hidden(embedded, state, *([concatenate(contexts, -1)] if contexts else []))
 
 
 _SUFFIXES = ("", "_enc2", "_enc3", "_enc4")

@@ -18,6 +18,11 @@ def encoder_config(setup: Setup) -> TransformerConfig:
     """Sizes and options of the encoder's layers."""
     options, dropouts = setup.options, setup.dropouts
     _check_activation(options, "transformer-ffn-activation")
+    if options.dim_emb % options.transformer_heads:
+        raise UnsupportedOptionError(
+            f"transformer-heads: expected a divisor of dim-emb, {options.dim_emb}, got"
+            f" {options.transformer_heads}"
+        )
     config = TransformerConfig(
         dim=options.dim_emb,
         heads=options.transformer_heads,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from layers import Context, DecoderLayer, UnsupportedOptionError, log_mask
-from mgraph import ArgumentError, ExpressionGraph, Node, inits, le, narrow, reshape, shift
+from mgraph import ArgumentError, Node, inits, le, narrow, reshape, shift
+from mgraph.tape import Graph
 from nmt.models.parts import Decoded, DecoderPart, Encoded, Nodes, Setup, Step
 from nmt.models.transformer.config import decoder_config, layer_numbers
 from nmt.models.transformer.stack import Stack
@@ -24,39 +25,39 @@ class TransformerDecoder(DecoderPart):
     Source: Marian, ``DecoderTransformer`` in ``models/transformer.h``.
     """
 
-    def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
-        super().__init__(setup, prefix, stream)
-        self.config = decoder_config(setup)
-        self.numbers = layer_numbers(setup.options)
-
-    @property
-    def output_prefix(self) -> str:
-        return f"{self.prefix}_ff_logit_out"
+    def __init__(self, setup: Setup, prefix: str, contexts: Sequence[int]) -> None:
+        super().__init__(setup, prefix, contexts, f"{prefix}_ff_logit_out")
+        config, numbers = decoder_config(setup), layer_numbers(setup.options)
+        self.pooled = config.pool
+        self.stack = Stack(self, config, len(numbers))
+        made: dict[int, DecoderLayer] = {}
+        for depth, number in enumerate(numbers, 1):
+            if number not in made:
+                made[number] = DecoderLayer(f"{prefix}_l{number}", config, depth, len(contexts))
+        self.layers = [made[number] for number in numbers]
+        """Tied layers are one."""
 
     @property
     def attends(self) -> bool:
-        return self.stream > 0 and not self.config.pool
+        return self.stream > 0 and not self.pooled
 
-    def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:
+    def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         state = {f"mask{i}": mask for i, (_, mask) in enumerate(encoded)}
-        for layer in _DecoderStack(graph, self, len(encoded)).distinct:
+        for layer in dict.fromkeys(self.layers):
             for block, (context, _) in zip(layer.cross, encoded, strict=True):
                 prepared = block.prepare(context)
                 state |= {f"{block.prefix}:{part}": node for part, node in prepared.items()}
         return state
 
-    def start(
-        self, graph: ExpressionGraph, encoder_state: Nodes, batch: int, beam: int, max_length: int
-    ) -> Nodes:
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
         state = {}
-        for depth, layer in enumerate(_DecoderStack(graph, self, self.stream).layers, 1):
-            for part, node in layer.autoregression.start(batch * beam, max_length).items():
+        for depth, layer in enumerate(self.layers, 1):
+            for part, node in layer.autoregression.start(graph, batch * beam, max_length).items():
                 state[f"l{depth}:{part}"] = node
         return state
 
     def step(
         self,
-        graph: ExpressionGraph,
         encoder_state: Nodes,
         decoder_state: Nodes,
         words: Node,
@@ -66,45 +67,41 @@ class TransformerDecoder(DecoderPart):
         shortlist: Node | None,
         attention: bool,
     ) -> Step:
-        stack = _DecoderStack(graph, self, self.stream)
         (rows,) = words.shape
-        embedded = self.previous(graph, words, position)
+        embedded = self.previous(words, position)
         embedded = reshape(embedded, (rows // beam, beam, self.options.dim_emb))
-        embedded = stack.positions.at(embedded, position)
-        x = stack.bottom(embedded)
+        embedded = self.stack.positions.at(embedded, position)
+        x = self.stack.bottom(embedded)
         after: Nodes = {}
         aligned = self._attention_depth() if attention else None
         weights = None
-        for depth, layer in enumerate(stack.layers, 1):
+        for depth, layer in enumerate(self.layers, 1):
             cache = _under(f"l{depth}", decoder_state)
             x, cache = layer.autoregression.step(x, cache, position)
             x, found = layer.after_autoregression(x, _contexts(layer, encoder_state), depth == aligned)
             after |= {f"l{depth}:{part}": node for part, node in cache.items()}
             weights = found if depth == aligned else weights
-        x = reshape(stack.top(x, embedded), (rows, self.options.dim_emb))
+        x = reshape(self.stack.top(x, embedded), (rows, self.options.dim_emb))
         alignment = None
         if attention:
             alignment = self._attention(weights)
             alignment = reshape(alignment, (rows, alignment.shape[-1]))
-        return Step(self.output(graph)(x, shortlist), after, alignment)
+        return Step(self.output(x, shortlist), after, alignment)
 
-    def decode(
-        self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool
-    ) -> Decoded:
+    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
         length = target_ids.shape[1]
-        stack = _DecoderStack(graph, self, self.stream)
-        embedded = stack.positions(shift(self.embedding(graph)(target_ids), (0, 1, 0)))
-        places = graph.constant((1, length), inits.range(0, length))
+        embedded = self.stack.positions(shift(self.embedding(target_ids), (0, 1, 0)))
+        places = target_ids.graph.constant((1, length), inits.range(0, length))
         mask = log_mask(le(places, reshape(places, (length, 1))))
-        x = stack.bottom(embedded)
+        x = self.stack.bottom(embedded)
         aligned = self._attention_depth() if attention else None
         weights = None
-        for depth, layer in enumerate(stack.layers, 1):
+        for depth, layer in enumerate(self.layers, 1):
             x = layer.autoregression(x, mask)
             x, found = layer.after_autoregression(x, _contexts(layer, encoder_state), depth == aligned)
             weights = found if depth == aligned else weights
         alignment = self._attention(weights) if attention else None
-        return Decoded(self.output(graph)(stack.top(x, embedded)), alignment)
+        return Decoded(self.output(self.stack.top(x, embedded)), alignment)
 
     def _attention(self, weights: Node | None) -> Node:
         """The first head's ``(batch, time, source)`` of the weights ``(batch, heads, time, source)`` of the
@@ -128,20 +125,6 @@ class TransformerDecoder(DecoderPart):
                 f" {layer!r}"
             )
         return int(layer)
-
-
-class _DecoderStack(Stack):
-    """The decoder's layers; tied layers are one."""
-
-    def __init__(self, graph: ExpressionGraph, decoder: TransformerDecoder, sources: int) -> None:
-        super().__init__(graph, decoder, decoder.config, decoder.options.dec_depth)
-        made: dict[int, DecoderLayer] = {}
-        for depth, number in enumerate(decoder.numbers, 1):
-            if number not in made:
-                prefix = f"{decoder.prefix}_l{number}"
-                made[number] = DecoderLayer(graph, prefix, decoder.config, depth, sources)
-        self.distinct = list(made.values())
-        self.layers = [made[number] for number in decoder.numbers]
 
 
 def _contexts(layer: DecoderLayer, encoder_state: Nodes) -> list[Context]:

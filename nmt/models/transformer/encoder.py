@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from layers import EncoderLayer, log_mask
-from mgraph import ExpressionGraph, reshape
+from mgraph import reshape
 from nmt.models.parts import Encoded, EncoderPart, Setup, Source
 from nmt.models.transformer.config import encoder_config
 from nmt.models.transformer.stack import Stack
@@ -18,14 +18,19 @@ class TransformerEncoder(EncoderPart):
 
     def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
         super().__init__(setup, prefix, stream)
-        self.config = encoder_config(setup)
+        config, depths = encoder_config(setup), range(1, self.options.enc_depth + 1)
+        self.stack = Stack(self, config, len(depths))
+        self.layers = [EncoderLayer(f"{prefix}_l{depth}", config, depth) for depth in depths]
 
-    def encode(self, graph: ExpressionGraph, source: Source) -> Encoded:
+    @property
+    def dim_context(self) -> int:
+        return self.options.dim_emb
+
+    def encode(self, source: Source) -> Encoded:
         batch, length = source.ids.shape
-        stack = Stack(graph, self, self.config, self.options.enc_depth)
-        embedded = stack.positions(self.embedding(graph)(source.ids))
+        embedded = self.stack.positions(self.embedding(source.ids))
         mask = log_mask(reshape(source.mask, (batch, 1, 1, length)))
-        x = stack.bottom(embedded)
-        for depth in range(1, self.options.enc_depth + 1):
-            x = EncoderLayer(graph, f"{self.prefix}_l{depth}", self.config, depth)(x, mask)
-        return Encoded(stack.top(x, embedded), source.mask)
+        x = self.stack.bottom(embedded)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return Encoded(self.stack.top(x, embedded), source.mask)
