@@ -11,7 +11,7 @@ import numpy as np
 from mgraph.files.items import MODEL_YML, with_model_yml
 from mgraph.files.parameter_files import write_items
 from nmt.models.model import Model
-from nmt.models.support import find_type
+from nmt.models.types import find_type
 from nmt.settings.model_options import ModelOptions, text_of
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from layers import CELLS
 from mgraph import MGraphError
-from nmt.models.dropouts import NO_DROPOUT
-from nmt.models.network import Network
+from nmt.models.model import Network
+from nmt.models.parts import NO_DROPOUT
 from nmt.models.types import TYPES
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.model_values import MOST_LAYERS, OPTIONS

@@ -9,9 +9,8 @@ from typing import Any
 
 from layers import Parameter, UnsupportedOptionError
 from mgraph import ArgumentError, ExpressionGraph, GraphError, ParameterError, ShapeError
-from nmt.models.dropouts import NO_DROPOUT
-from nmt.models.network import Network
-from nmt.models.parts import TRAINING
+from nmt.models.model import Network
+from nmt.models.parts import NO_DROPOUT, TRAINING
 from nmt.settings.model_options import ModelOptions
 
 Shapes = Mapping[str, tuple[int, ...]]

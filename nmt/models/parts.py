@@ -8,10 +8,50 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from layers import Embedding, Layer, Output
-from mgraph import Node, cast, gt
+from mgraph import ArgumentError, Node, cast, gt
 from mgraph.tape import Graph
-from nmt.models.dropouts import Dropouts
 from nmt.settings.model_options import ModelOptions
+
+_OPTIONS = {
+    "rnn": "dropout_rnn",
+    "src": "dropout_src",
+    "trg": "dropout_trg",
+    "transformer": "transformer_dropout",
+    "transformer_attention": "transformer_dropout_attention",
+    "transformer_ffn": "transformer_dropout_ffn",
+}
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """What is dropped in training graphs; a model file says nothing of it.
+
+    Each is a probability from 0 to 1: ``rnn`` is Marian's ``dropout-rnn``, ``src`` and ``trg`` (whole words)
+    ``dropout-src`` and ``dropout-trg``, ``transformer`` ``transformer-dropout``, ``transformer_attention``
+    ``transformer-dropout-attention``, ``transformer_ffn`` ``transformer-dropout-ffn``. ``ArgumentError`` for
+    any other value.
+    """
+
+    rnn: float = 0.0
+    src: float = 0.0
+    trg: float = 0.0
+    transformer: float = 0.0
+    transformer_attention: float = 0.0
+    transformer_ffn: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise ArgumentError(f"dropout {name}: expected a probability from 0 to 1, got {value!r}")
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any]) -> Dropouts:
+        """Those that training options ask for."""
+        return cls(**{name: values[option] for name, option in _OPTIONS.items()})
+
+
+NO_DROPOUT = Dropouts()
+
 
 Nodes = dict[str, Node]
 

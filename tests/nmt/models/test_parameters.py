@@ -26,8 +26,7 @@ from nmt.models.checking import check_parameters, completed
 from nmt.models.explanations import Explanations
 from nmt.models.page import markdown
 from nmt.models.parameters import initial_values, parameters
-from nmt.models.support import check_options, find_type
-from nmt.models.types import TYPES
+from nmt.models.types import TYPES, check_options, find_type
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.model_values import OPTIONS, check_values
 
