@@ -1,4 +1,9 @@
-"""Names of parameters in files, where they differ from those in graphs."""
+"""Names of parameters in files, where they differ from those in graphs.
+
+The types ``amun`` and ``nematus`` have those of Nematus. ``transformer-new``, Marian's transformer written
+anew, names parameters by C++ expressions; in graphs they have the names that those of ``transformer`` have.
+Source: Marian, ``models/amun.h``, ``models/nematus.h``, ``models/transformer_new.h`` and ``layers_new``.
+"""
 
 from __future__ import annotations
 

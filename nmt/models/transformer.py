@@ -155,8 +155,7 @@ def check_new(options: ModelOptions) -> None:
         if (
             "h" in operations
             or operations.count("d") > 1
-            or len(set("nr") & set(operations)) > 1
-            or max(map(operations.count, "nr")) > 1
+            or operations.count("n") + operations.count("r") > 1
         ):
             raise _refusal(f"transformer-{name}", options, "each of d and a, and n or r, once at most")
 
