@@ -10,7 +10,7 @@ from typing import Any
 
 from layers import CELLS
 from mgraph import MGraphError
-from nmt.models.model import Network
+from nmt.models.network import Network
 from nmt.models.parts import NO_DROPOUT
 from nmt.models.types import TYPES
 from nmt.settings.model_options import ModelOptions

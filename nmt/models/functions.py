@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, reshape
-from nmt.models.model import Network
+from nmt.models.network import Network
 from nmt.models.parts import Source, Step
 
 Arrays = dict[str, Any]

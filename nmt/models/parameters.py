@@ -9,7 +9,7 @@ from typing import Any
 
 from layers import Parameter, UnsupportedOptionError
 from mgraph import ArgumentError, ExpressionGraph, GraphError, ParameterError, ShapeError
-from nmt.models.model import Network
+from nmt.models.network import Network
 from nmt.models.parts import NO_DROPOUT, TRAINING
 from nmt.settings.model_options import ModelOptions
 

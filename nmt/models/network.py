@@ -1,0 +1,130 @@
+"""``Network``: what every translation model computes, whatever is inside, recorded in graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from layers import Layer
+from mgraph import ArgumentError, Node
+from mgraph.tape import Graph
+from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, Setup, Source, Step
+from nmt.models.types import find_type
+from nmt.settings.model_options import ModelOptions
+
+
+class Network(Layer):
+    """Encoders and a decoder.
+
+    The methods record them in the graph of the nodes that they get. States are flat dictionaries of nodes. In
+    an encoder state every node has the sentence as axis 0, in a decoder state the hypothesis:
+    ``sentence * beam + place in the beam``. Padding, other sentences and other hypotheses change nothing in a
+    row.
+
+    options: what the model is. shapes: of its parameters, by name. dropouts: in force in training graphs.
+    marian_exact: whether single steps repeat Marian's decoder also where it departs from the model that was
+    trained: transformers with ``transformer-preprocess n`` or ``r``, whose keys and values it leaves
+    unnormalized from the second step on.
+
+    ``UnsupportedOptionError`` for a type that is unknown or not supported.
+    """
+
+    def __init__(
+        self,
+        options: ModelOptions,
+        shapes: Mapping[str, tuple[int, ...]],
+        dropouts: Dropouts,
+        marian_exact: bool,
+    ) -> None:
+        self.options, self.dropouts, self.marian_exact = options, dropouts, marian_exact
+        setup = Setup(options, dropouts, shapes, marian_exact)
+        kind = find_type(options.type)
+        self._encoders = [make(setup, prefix, i) for i, (make, prefix) in enumerate(kind.encoders)]
+        contexts = [encoder.dim_context for encoder in self._encoders]
+        self._decoder = kind.decoder(setup, "decoder", contexts)
+
+    @property
+    def type(self) -> str:
+        """The value of Marian's option ``type``."""
+        return self.options.type
+
+    @property
+    def sources(self) -> int:
+        """The number of source streams; 0 for a language model."""
+        return len(self._encoders)
+
+    @property
+    def attends(self) -> bool:
+        """Whether attention can be asked for: not of language models, nor with ``transformer-pool``."""
+        return self._decoder.attends
+
+    @property
+    def dim_vocabs(self) -> tuple[int, ...]:
+        """The number of words of each source and of the target."""
+        return self.options.dim_vocabs
+
+    def encode(self, sources: Sequence[Source]) -> Nodes:
+        """The encoder state of sentences, with all that the decoder needs once per sentence.
+
+        ``sources`` has one element for each source stream; their lengths may differ. ``ArgumentError`` for
+        another number of them.
+        """
+        if len(sources) != self.sources:
+            raise ArgumentError(
+                f"a model of type {self.type} reads {self.sources} sources, got {len(sources)}"
+            )
+        parts = zip(self._encoders, sources, strict=True)
+        return self._decoder.prepare([encoder.encode(source) for encoder, source in parts])
+
+    def context(self, source: Source, stream: int = 0) -> Encoded:
+        """What the encoder of the source stream number ``stream``, from 0, makes of its sentences.
+
+        ``ArgumentError`` if there is no such stream.
+        """
+        if not 0 <= stream < self.sources:
+            raise ArgumentError(
+                f"a model of type {self.type} reads {self.sources} sources, so none of number {stream}"
+            )
+        return self._encoders[stream].encode(source)
+
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
+        """The decoder state in ``graph`` before the first of at most ``max_length`` steps, ``beam``
+        hypotheses for each of ``batch`` sentences."""
+        return self._decoder.start(graph, encoder_state, batch, beam, max_length)
+
+    def step(
+        self,
+        encoder_state: Nodes,
+        decoder_state: Nodes,
+        words: Node,
+        position: Node,
+        beam: int,
+        *,
+        shortlist: Node | None = None,
+        attention: bool = False,
+    ) -> Step:
+        """One step: logits ``(batch * beam, vocabulary)`` of the next word, and the next state.
+
+        ``words (batch * beam,)`` are the integers of the words before; ``position ()`` is an integer from
+        0. At position 0 ``words`` are ignored: the first input is the vector of zeros. With a
+        ``shortlist (batch, candidates)`` of word ids the logits are only those of a sentence's candidates.
+        """
+        return self._decoder.step(
+            encoder_state,
+            decoder_state,
+            words,
+            position,
+            beam,
+            shortlist=shortlist,
+            attention=attention,
+        )
+
+    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool = False) -> Decoded:
+        """Logits of every target word, given the words before it.
+
+        ``target_ids (batch, time)`` are integers, ``</s>`` included, with padding after it.
+        """
+        return self._decoder.decode(encoder_state, target_ids, attention=attention)
+
+    def logits(self, encoder_state: Nodes, target_ids: Node) -> Node:
+        """The logits ``(batch, time, vocabulary)`` of ``decode``."""
+        return self.decode(encoder_state, target_ids).logits
