@@ -57,6 +57,9 @@ DEPTHS = tuple(name for name, option in OPTIONS.items() if option.greatest == MO
 """Options that say how many layers there are."""
 _INNER_LAYERS = tuple(name for name in DEPTHS if name not in _LAYERS)
 
+_MOST_PARAMETERS = 200_000
+"""Parameters of models that are looked at before no more hints are given: names in a file may be anything."""
+
 _Values = dict[str, Any]
 """Values of options by name, those of ``extra`` among them."""
 
@@ -76,18 +79,19 @@ class Explanations:
         }
         self.values: _Values = {name: options[name] for name in OPTIONS} | sizes
         self.values[_POSITIONS] = options.extra.get(_POSITIONS) is True
-        self._found: dict[tuple[Any, ...], frozenset[str]] = {}
+        self._found: dict[frozenset[tuple[str, Any]], frozenset[str]] = {}
+        self._rich: dict[tuple[int, int], list[_Values]] = {}
         self._known: list[_Values] = []
+        self._seen = 0
 
     def conditions(self) -> dict[str, tuple[str, ...]]:
         """By name, what each parameter exists with; nothing for those that every such model has."""
-        own = self._names(self.values)
-        needed: dict[str, list[str]] = {name: [] for name in own}
-        for text, other in self._alternatives():
-            names = self._names(self.values | other)
+        own = self._names({})
+        needed: dict[str, dict[str, None]] = {name: {} for name in own}
+        for text, changes in self._alternatives():
+            names = self._names(changes)
             for name in own - names if names else ():
-                if text not in needed[name]:
-                    needed[name].append(text)
+                needed[name][text] = None
         return {name: tuple(texts) for name, texts in needed.items()}
 
     def hints(self, names: Iterable[str]) -> dict[str, str]:
@@ -95,16 +99,39 @@ class Explanations:
         return {name: self._hint(name) for name in names}
 
     def _hint(self, name: str) -> str:
-        ways = [self._least(name, values) for values in self._richest(name) if name in self._names(values)]
+        ways = [changes for changes in self._known if self._needs_all(name, changes)] or self._ways(name)
         fewest = min(map(len, ways), default=0)
-        texts = [", ".join(texts) for texts in ways if len(texts) == fewest]
+        texts = [self._text(changes) for changes in ways if len(changes) == fewest]
         if not texts:
             texts = [f"type {other}" for other in TYPES if self._is_of(name, other)]
         return f"exists with {', or with '.join(dict.fromkeys(texts))}" if texts else ""
 
+    def _needs_all(self, name: str, changes: _Values) -> bool:
+        """Whether the parameter is there with the changes, and not with one less."""
+        if name not in self._names(changes):
+            return False
+        own = self.values
+        less = ({**changes, n: v - 1 if n in DEPTHS else own[n]} for n, v in changes.items())
+        return not any(name in self._names(fewer) for fewer in less)
+
+    def _ways(self, name: str) -> list[_Values]:
+        """The changes that make the parameter, each the least of its kind."""
+        numbers = [int(digits) for digits in _NUMBER.findall(name)]
+        if max(numbers, default=0) > _MOST_LAYERS or self._seen > _MOST_PARAMETERS:
+            return []
+        ways: list[_Values] = []
+        for depths in product(sorted({1, *numbers}), repeat=2):
+            for changes in self._richest(*depths):
+                if name in self._names(changes):
+                    least = self._least(name, changes)
+                    if least not in ways:
+                        ways.append(least)
+        self._known += [changes for changes in ways if changes not in self._known]
+        return ways
+
     def _is_of(self, name: str, model_type: str) -> bool:
         vocabs = (1,) * (len(TYPES[model_type].encoders) + 1)
-        return name in self._names(self.values | {"type": model_type, "dim-vocabs": vocabs})
+        return name in self._names({"type": model_type, "dim-vocabs": vocabs})
 
     def _alternatives(self) -> Iterator[tuple[str, _Values]]:
         """Other values, one at a time, each with the text of the one that there is."""
@@ -120,53 +147,57 @@ class Explanations:
         if self.values[_POSITIONS]:
             yield _POSITIONS, {_POSITIONS: False}
 
-    def _richest(self, name: str) -> Iterator[_Values]:
-        """Values with which a model of this type has as many parameters as can be, each in its own way."""
-        numbers = [int(digits) for digits in _NUMBER.findall(name)]
-        if max(numbers, default=0) > _MOST_LAYERS:
-            return
-        only: _Values = dict(TYPES[self.options.type].only)
-        depths = sorted({1, *numbers})
-        for layers, inner, choice, tied, letters in product(depths, depths, _CHOICES, _TIED, _OPERATIONS):
-            values: _Values = {**self.values, **_RICH, **choice, **tied, **only}
-            for names, depth in ((_LAYERS, layers), (_INNER_LAYERS, inner)):
-                values |= {option: max(depth, self.values[option]) for option in names}
-            for option, about in OPTIONS.items():
-                if about.letters:
-                    values[option] = "".join(letter for letter in letters if letter in about.letters)
-            yield values
+    def _richest(self, layers: int, inner: int) -> list[_Values]:
+        """Changes with which a model of this type has as many parameters as can be, each in its own way."""
+        if (layers, inner) not in self._rich:
+            found: dict[frozenset[str], _Values] = {}
+            only = dict(TYPES[self.options.type].only)
+            for choice, tied, letters in product(_CHOICES, _TIED, _OPERATIONS):
+                changes: _Values = {**_RICH, **choice, **tied, **only}
+                for names, depth in ((_LAYERS, layers), (_INNER_LAYERS, inner)):
+                    changes |= {option: max(depth, self.values[option]) for option in names}
+                for option, about in OPTIONS.items():
+                    if about.letters:
+                        changes[option] = "".join(letter for letter in letters if letter in about.letters)
+                found.setdefault(self._names(changes), changes)
+            self._rich[layers, inner] = list(found.values())
+        return self._rich[layers, inner]
 
-    def _least(self, name: str, values: _Values) -> list[str]:
-        """What must be said for the parameter to be there: the ``values`` that cannot stay as they were."""
-        texts = []
-        for option in values:
-            own, value = self.values[option], values[option]
-            for kept in self._between(option, own, value):
-                if name in self._names(values | {option: kept}):
-                    values = values | {option: kept}
-                    break
-            if values[option] != own:
-                texts.append(_change(option, own, values[option]))
-        return texts
+    def _least(self, name: str, changes: _Values) -> _Values:
+        """Those of the changes that the parameter needs, in the order of the options."""
+        for option in self.values:
+            if option in changes:
+                for kept in self._between(option, changes[option]):
+                    if name in self._names(changes | {option: kept}):
+                        changes = changes | {option: kept}
+                        break
+        return {n: changes[n] for n, own in self.values.items() if n in changes and changes[n] != own}
 
-    def _between(self, option: str, own: Any, value: Any) -> Iterator[Any]:
+    def _between(self, option: str, value: Any) -> Iterator[Any]:
         """Values from that which there is to ``value``."""
+        own = self.values[option]
         yield own
         if option in DEPTHS:
             yield from range(own + 1, value)
-        elif OPTIONS[option].letters if option in OPTIONS else False:
+        elif option in OPTIONS and OPTIONS[option].letters:
             yield from (own + letter for letter in value if letter not in own)
 
-    def _names(self, values: _Values) -> frozenset[str]:
-        """The names of a model's parameters; none if there is no such model."""
-        key = tuple(values.values())
+    def _names(self, changes: _Values) -> frozenset[str]:
+        """The names of the parameters of a changed model; none if there is no such model."""
+        key = frozenset((name, value) for name, value in changes.items() if value != self.values[name])
         if key not in self._found:
+            if self._seen > _MOST_PARAMETERS:
+                return frozenset()
             try:
-                network = Network(_options(values), {}, NO_DROPOUT, False)
+                network = Network(_options(self.values | changes), {}, NO_DROPOUT, False)
                 self._found[key] = frozenset(parameter.name for parameter in network.parameters())
+                self._seen += len(self._found[key])
             except MGraphError:
                 self._found[key] = frozenset()
         return self._found[key]
+
+    def _text(self, changes: _Values) -> str:
+        return ", ".join(_change(name, self.values[name], value) for name, value in changes.items())
 
 
 def _options(values: _Values) -> ModelOptions:
