@@ -31,8 +31,9 @@ from nmt.runtime import devices
 from nmt.search.beam_search import BeamSearch
 from nmt.settings.model_options import ModelOptions
 from nmt.text.corpus import TrainingBatch
-from nmt.text.vocab import Vocab, load_vocab
+from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.creation import word_vocab
+from nmt.text.vocabs.loading import load_vocab
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement

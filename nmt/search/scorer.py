@@ -18,7 +18,8 @@ from nmt.text.batches import BATCH_OPTIONS, Sample, batches
 from nmt.text.nbest import NBestRows, with_feature
 from nmt.text.output import InOrder, score_line, significant, word_scores_field
 from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.samples import LineEncoder
+from nmt.text.vocabs.loading import load_vocabs
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from nmt.text.batches import BATCH_OPTIONS, Sample, maxi_batches
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, best_line, n_best_line
 from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.samples import LineEncoder
+from nmt.text.vocabs.loading import load_vocabs
 
 logger = logging.getLogger(__name__)
 

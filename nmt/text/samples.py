@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from nmt.settings import OptionError
 from nmt.text.batches import Sample
 from nmt.text.lines import is_utf8, tab_fields
-from nmt.text.vocab import Vocab, VocabError, load_segmented, load_vocab
+from nmt.text.vocabs.base import Vocab, VocabError
 
 logger = logging.getLogger(__name__)
 
@@ -77,44 +75,3 @@ def reversed_words(words: list[int]) -> list[int]:
 def _left_out(number: int, sequences: tuple[list[int], ...], problem: str) -> Sample:
     logger.warning("line %d is left out: %s", number + 1, problem)
     return Sample(number, sequences, problem)
-
-
-def load_vocabs(
-    paths: Sequence[str],
-    dims: Sequence[int],
-    *,
-    owner: str = "the model",
-    pieces: Sequence[str] = (),
-    input_types: Sequence[str] = (),
-    no_spm_encode: bool = False,
-    no_spm_decode: bool = False,
-) -> list[Vocab]:
-    """The vocabularies of the streams, sources first; one file read in one way is read once.
-
-    dims: the number of words that the model knows of each (``dim-vocabs``). owner: the model, for messages.
-    pieces: SentencePiece models that split the raw text of each stream, as with OPUS-MT's models.
-    input_types, no_spm_encode, no_spm_decode: Marian's options, see ``load_vocab``.
-    """
-    if len(paths) != len(dims):
-        raise OptionError(f"--vocabs: this model has {len(dims)} vocabularies, got {len(paths)} path(s)")
-    if pieces and len(pieces) != len(paths):
-        raise OptionError(f"pieces: one SentencePiece model for each vocabulary is needed, got {len(pieces)}")
-    if pieces and (no_spm_encode or no_spm_decode):
-        raise OptionError("--no-spm-encode and --no-spm-decode are for vocabularies that end in .spm")
-
-    @cache
-    def loaded(path: str, dim: int, model: str, input_type: str) -> Vocab:
-        if model:
-            return load_segmented(path, model, dim, owner=owner)
-        return load_vocab(
-            path,
-            dim,
-            owner=owner,
-            input_type=input_type,
-            no_spm_encode=no_spm_encode,
-            no_spm_decode=no_spm_decode,
-        )
-
-    models = pieces or [""] * len(paths)
-    types = [*input_types, *["sequence"] * (len(paths) - len(input_types))]
-    return [loaded(*key) for key in zip(paths, dims, models, types[: len(paths)], strict=True)]

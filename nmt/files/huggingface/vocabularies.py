@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nmt.files.huggingface.configuration import ConversionError
-from nmt.text.vocab import load_vocab
 from nmt.text.vocabs.base import EOS_WORD, UNK_WORD, Vocab, VocabError
+from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.sentence_piece import read_sentence_piece
 from nmt.text.vocabs.yaml_words import yaml_word
 

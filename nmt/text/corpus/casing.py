@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from nmt.text.lines import as_bytes
-from nmt.text.vocab import SegmentedVocab, SentencePieceVocab, Vocab
-from nmt.text.vocabs.base import as_text
+from nmt.text.vocabs.base import Vocab, as_text
+from nmt.text.vocabs.sentence_piece import SegmentedVocab, SentencePieceVocab
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 _BEFORE_WORDS = " \"'-"

@@ -21,7 +21,7 @@ from nmt.text.corpus.rows import Numbered, Rows
 from nmt.text.corpus.sentence import Sentence
 from nmt.text.corpus.sentences import SentenceReader
 from nmt.text.corpus.shapes import Shape, Shapes, Sizes, choose, worth_compiling
-from nmt.text.vocab import Vocab
+from nmt.text.vocabs.base import Vocab
 
 SAMPLE = 1 << 15
 """Rows that are looked at to choose the shapes of batches."""

@@ -14,7 +14,7 @@ from nmt.text.corpus.sentence import Links, Sentence
 from nmt.text.corpus.text import Row
 from nmt.text.lines import is_utf8, tab_fields
 from nmt.text.samples import cropped, reversed_words
-from nmt.text.vocab import Vocab, VocabError
+from nmt.text.vocabs.base import Vocab, VocabError
 
 TOO_LONG = "with more words than --max-length"
 NO_WORDS = "without a word"

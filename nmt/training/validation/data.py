@@ -12,7 +12,7 @@ from nmt.text.batches import Sample, length_bucket
 from nmt.text.lines import STANDARD_INPUT, open_input
 from nmt.text.parallel import ParallelLines
 from nmt.text.samples import LineEncoder
-from nmt.text.vocab import Vocab
+from nmt.text.vocabs.base import Vocab
 
 
 class ValidationSetError(MGraphError, ValueError):

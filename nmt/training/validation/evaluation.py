@@ -17,7 +17,7 @@ from nmt.search.scoring import score
 from nmt.text.batches import Sample
 from nmt.text.lines import open_output
 from nmt.text.output import InOrder, best_line, n_best_line
-from nmt.text.vocab import Vocab
+from nmt.text.vocabs.base import Vocab
 from nmt.training.validation.data import ValidationSet
 
 logger = logging.getLogger("nmt.translating")

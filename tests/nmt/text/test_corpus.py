@@ -21,7 +21,8 @@ from nmt.settings.training import TRAIN
 from nmt.text.corpus import Corpus, CorpusError, TrainingBatch
 from nmt.text.corpus.casing import Casing
 from nmt.text.parallel import ParallelTextError
-from nmt.text.vocab import Vocab, load_vocab
+from nmt.text.vocabs.base import Vocab
+from nmt.text.vocabs.loading import load_vocab
 
 DATA = Path(__file__).parents[2] / "data/corpus"
 TEXTS = (str(DATA / "source.txt"), str(DATA / "target.txt"))

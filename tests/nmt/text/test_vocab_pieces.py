@@ -14,11 +14,11 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.settings import OptionError
-from nmt.text.samples import LineEncoder, load_vocabs
-from nmt.text.vocab import ClassVocab, SegmentedVocab, VocabError, load_segmented, load_vocab
-from nmt.text.vocabs.default import read_default
-from nmt.text.vocabs.punctuation import normalized
-from nmt.text.vocabs.sentence_piece import read_sentence_piece
+from nmt.text.samples import LineEncoder
+from nmt.text.vocabs.base import VocabError
+from nmt.text.vocabs.loading import load_segmented, load_vocab, load_vocabs
+from nmt.text.vocabs.sentence_piece import SegmentedVocab, normalized, read_sentence_piece
+from nmt.text.vocabs.words import ClassVocab, read_default
 
 DATA = Path(__file__).parents[2] / "data" / "vocab"
 OPUS = Path(__file__).parents[2] / "data" / "directories" / "opus-mt"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from nmt.text.lines import without_end
 
 from .base import ASKED, EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
-from .word_ids import parse_word_ids
+from .yaml_words import parse_word_ids
 
 logger = logging.getLogger(__name__)
 
