@@ -30,7 +30,7 @@ from nmt.files import create_model
 from nmt.runtime import devices
 from nmt.search.beam_search import BeamSearch
 from nmt.settings.model_options import ModelOptions
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.creation import word_vocab
 from nmt.text.vocabs.loading import load_vocab

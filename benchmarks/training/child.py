@@ -24,7 +24,7 @@ from benchmarks.measuring.launcher import UNIT
 from benchmarks.peers.plain_jax import adam
 from nmt.runtime import compilation_cache, devices
 from nmt.settings import TRAIN
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from nmt.training.session import Session
 
 

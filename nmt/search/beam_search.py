@@ -20,7 +20,8 @@ from nmt.search.sampling import Sampling
 from nmt.search.shortlist import MULTIPLE, Shortlist
 from nmt.search.trellis import FREE, Sentences, Trellis
 from nmt.settings import OptionError
-from nmt.text.batches import length_bucket, pad
+from nmt.text.batches import pad
+from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps

@@ -13,12 +13,18 @@ from nmt.files import load_model
 from nmt.runtime import compilation_cache, devices
 from nmt.search.scoring import score_streams
 from nmt.settings import SCORE, OptionError, require_files, require_readable_files
-from nmt.text.alignment import alignment_field, read_alignment
-from nmt.text.batches import BATCH_OPTIONS, Sample, batches
-from nmt.text.nbest import NBestRows, with_feature
-from nmt.text.output import InOrder, score_line, significant, word_scores_field
-from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder
+from nmt.text.batches import BATCH_OPTIONS, batches
+from nmt.text.output import (
+    InOrder,
+    alignment_field,
+    read_alignment,
+    score_line,
+    significant,
+    with_feature,
+    word_scores_field,
+)
+from nmt.text.parallel import NBestRows, ParallelLines, source_names
+from nmt.text.sentences import LineEncoder, Sample
 from nmt.text.vocabs.loading import load_vocabs
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from mgraph import Plan, compiled
 from nmt.models import Model, Source
-from nmt.text.batches import batch_bucket, length_bucket, pad
+from nmt.text.batches import pad
+from nmt.text.shapes import batch_bucket, length_bucket
 
 Streams = Sequence[Sequence[int]]
 """The ids of a sentence in every source stream, then those of its translation."""

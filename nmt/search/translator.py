@@ -27,12 +27,11 @@ from nmt.search.shortlist import load_shortlist
 from nmt.search.translation import Attention, Translation
 from nmt.settings import DECODE, OptionError, require_files, require_readable, require_readable_files
 from nmt.settings.config import read_config
-from nmt.text.alignment import read_alignment
-from nmt.text.batches import BATCH_OPTIONS, Sample, maxi_batches
+from nmt.text.batches import BATCH_OPTIONS, maxi_batches
 from nmt.text.lines import read_lines
-from nmt.text.output import InOrder, best_line, n_best_line
+from nmt.text.output import InOrder, best_line, n_best_line, read_alignment
 from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder
+from nmt.text.sentences import LineEncoder, Sample
 from nmt.text.vocabs.loading import load_vocabs
 
 logger = logging.getLogger(__name__)

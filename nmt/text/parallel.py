@@ -1,12 +1,18 @@
-"""Lines of several texts together: one line of each makes a row."""
+"""Texts side by side: one line of each makes a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 from mgraph.errors import MGraphError
-from nmt.text.lines import read_lines
+from nmt.settings import OptionError
+from nmt.settings.checks import NOTHING
+from nmt.text.background import Stopped
+from nmt.text.lines import is_stream, open_input, read_lines
 
 
 class ParallelTextError(MGraphError, ValueError):
@@ -42,3 +48,220 @@ class ParallelLines:
         """ParallelTextError if one text had more lines than another."""
         if self._problem:
             raise ParallelTextError(self._problem)
+
+
+SEPARATOR = b" ||| "
+LEAST_FIELDS = 4  # number, text, features, score
+MOST_DIGITS = 20  # of the number
+
+
+class NBestListError(MGraphError, ValueError):
+    """A line is none of an n-best list, or the list goes on when the sources have ended."""
+
+
+class NBestRows:
+    """The texts of an n-best list with their sources, until an entry cannot be read.
+
+    An entry whose number is higher than all before it belongs to the next line of the sources, whatever the
+    number is, as in Marian (``--n-best`` of its scorer).
+    """
+
+    def __init__(self, sources: Sequence[Iterable[str | bytes]], entries: Iterable[str | bytes]) -> None:
+        self._sources = [read_lines(source) for source in sources]
+        self._entries = entries
+        self._taken: dict[int, bytes] = {}
+        self._problem = ""
+
+    def __iter__(self) -> Iterator[tuple[bytes, ...]]:
+        highest, lines = -1, tuple(b"" for _ in self._sources)
+        for place, entry in enumerate(read_lines(self._entries), 1):
+            fields = entry.split(SEPARATOR)
+            if len(fields) < LEAST_FIELDS or not _is_number(fields[0]):
+                self._problem = (
+                    f"line {place} of the n-best list: expected 'number ||| text ||| features ||| score', "
+                    f"got '{entry[:80].decode('utf-8', 'replace')}'"
+                )
+                return
+            if int(fields[0]) > highest:
+                found = [next(source, None) for source in self._sources]
+                if None in found:
+                    self._problem = f"line {place} of the n-best list: the source has ended before it"
+                    return
+                highest, lines = int(fields[0]), tuple(line for line in found if line is not None)
+            self._taken[place - 1] = entry
+            yield (*lines, fields[1])
+
+    def entry(self, number: int) -> bytes:
+        """The whole line, by its number from 0; it can be had once, after its text."""
+        return self._taken.pop(number)
+
+    def check(self) -> None:
+        """NBestListError if the entries were not read to the end."""
+        if self._problem:
+            raise NBestListError(self._problem)
+
+
+def _is_number(field: bytes) -> bool:
+    return field.strip().isdigit() and len(field) <= MOST_DIGITS
+
+
+class CorpusError(MGraphError, ValueError):
+    """Training files do not belong together, hold nothing, or cannot be read a second time."""
+
+
+CHUNK = 1 << 20
+LOOK_EVERY = 1 << 12  # rows between looks whether to stop
+
+Row = tuple[bytes, ...]
+"""A line of each file, without their ends."""
+
+
+@dataclass(frozen=True)
+class TextSize:
+    """How much text there is: rows, and the bytes of all files, unpacked."""
+
+    rows: int
+    bytes: int
+
+
+class ParallelText:
+    """Files of equally many lines. ``*.gz`` is unpacked; ``stdin`` or ``-`` is standard input.
+
+    is_stream: one of them is standard input or a pipe, so that they can be read once.
+    stopped: once it returns True, ``rows`` raises Stopped.
+
+    Source: Marian's ``--train-sets``. OSError for a file that cannot be read.
+    """
+
+    def __init__(self, paths: Sequence[str], stopped: Callable[[], bool] | None = None) -> None:
+        self.paths = tuple(paths)
+        self._stopped = stopped
+        self.is_stream = any(map(is_stream, paths))
+        self._read_before = False
+        self._size: TextSize | None = None
+
+    def rows(self) -> Iterator[Row]:
+        """The rows from the first one on. CorpusError if a file is empty, or ends before another."""
+        if self.is_stream and self._read_before:
+            raise CorpusError(
+                f"{', '.join(self.paths)}: standard input and pipes have one epoch, which has been read; "
+                "give --train-sets files, or end training with --after 1e"
+            )
+        self._read_before = True
+        names = [f"file {path}" for path in self.paths]
+        with ExitStack() as stack:
+            lines = ParallelLines([stack.enter_context(open_input(path)) for path in self.paths], names)
+            number = -1
+            for number, row in enumerate(lines):
+                if not number % LOOK_EVERY and self._stopped and self._stopped():
+                    raise Stopped
+                yield row
+            lines.check()
+            if number < 0:
+                raise CorpusError(f"{', '.join(self.paths)}: no lines to train on")
+
+    def size(self) -> TextSize:
+        """How much there is, from a pass over the files at the first call; not of standard input.
+
+        CorpusError if the files have not equally many lines.
+        """
+        if self._size is None:
+            counts = [_count(path) for path in self.paths]
+            lines = [count.rows for count in counts]
+            if len(set(lines)) > 1 or not lines[0]:
+                found = ", ".join(f"{path}: {count}" for path, count in zip(self.paths, lines, strict=True))
+                raise CorpusError(f"training files must have equally many lines, at least one; got {found}")
+            self._size = TextSize(lines[0], sum(count.bytes for count in counts))
+        return self._size
+
+
+def _count(path: str) -> TextSize:
+    lines, size, last = 0, 0, b"\n"
+    with open_input(path) as stream:
+        while chunk := stream.read(CHUNK):
+            lines += chunk.count(b"\n")
+            size += len(chunk)
+            last = chunk[-1:]
+    return TextSize(lines + (last != b"\n"), size)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The layout of a corpus.
+
+    paths: its files. tsv: there is one, and a line of it holds all fields with tabs between (``--tsv``).
+    sentences: numbers of the fields that hold sentences, sources first.
+    alignment, weights: numbers of the fields that hold them; None if none does (``--guided-alignment``,
+        ``--data-weighting``).
+    """
+
+    paths: tuple[str, ...]
+    tsv: bool
+    sentences: tuple[int, ...]
+    alignment: int | None = None
+    weights: int | None = None
+
+    @property
+    def number(self) -> int:
+        """How many fields there are."""
+        return len(self.sentences) + (self.alignment is not None) + (self.weights is not None)
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any], streams: int) -> Fields:
+        """The layout that options describe, with so many ``streams`` of sentences.
+
+        OptionError if they contradict each other, or the streams.
+        """
+        paths = tuple(values["train_sets"])
+        alignment, weights = (
+            None if values[option] in NOTHING else values[option]
+            for option in ("guided_alignment", "data_weighting")
+        )
+        if alignment is not None and (values["right_left"] or streams != 2):
+            raise OptionError("--guided-alignment is for models with one source, and without --right-left")
+        if values["tsv"]:
+            return _tsv_fields(paths, streams, alignment, weights, values["tsv_fields"])
+        if len(paths) != streams:
+            raise OptionError(
+                f"--train-sets: {streams} files are needed, one for each vocabulary, got {len(paths)}"
+            )
+        extra = [path for path in (alignment, weights) if path is not None]
+        return cls(
+            (*paths, *extra),
+            False,
+            tuple(range(streams)),
+            None if alignment is None else streams,
+            None if weights is None else streams + len(extra) - 1,
+        )
+
+
+def _tsv_fields(
+    paths: tuple[str, ...],
+    streams: int,
+    alignment: str | None,
+    weights: str | None,
+    fields: int,
+) -> Fields:
+    places = [_place(alignment, "guided-alignment"), _place(weights, "data-weighting")]
+    taken = [place for place in places if place is not None]
+    number = streams + len(taken)
+    if len(set(taken)) < len(taken) or any(place >= number for place in taken):
+        raise OptionError(
+            "--guided-alignment and --data-weighting: with --tsv the numbers of different fields from 0 to "
+            f"{number - 1}, got {' and '.join(map(str, taken))}"
+        )
+    if fields not in (0, number):
+        raise OptionError(
+            f"--tsv-fields: {number} fields are needed ({streams} for vocabularies, {len(taken)} for "
+            f"alignments and weights), got {fields}"
+        )
+    return Fields(paths, True, tuple(place for place in range(number) if place not in taken), *places)
+
+
+def _place(value: str | None, option: str) -> int | None:
+    """The number of the field that an option names."""
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdigit():
+        raise OptionError(f"--{option}: with --tsv the number of a field, from 0, got '{value}'")
+    return int(value)

@@ -29,7 +29,7 @@ from nmt.models import Model
 from nmt.search.scoring import Streams
 from nmt.text.batches import PaddedBatch, pad
 from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder
+from nmt.text.sentences import LineEncoder
 from nmt.training.loss import cross_entropy_loss, word_count
 
 logger = logging.getLogger(__name__)

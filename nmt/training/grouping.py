@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mgraph import ArgumentError
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from nmt.training.schedule.units import progress
 
 LEAST_WORDS = 256

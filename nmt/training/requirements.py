@@ -11,10 +11,10 @@ from nmt.models.support import check_options
 from nmt.settings import require_readable
 from nmt.settings.checks import extra_fields, text_streams
 from nmt.settings.dump import new_model_options
-from nmt.text.corpus.batching import Batching
-from nmt.text.corpus.fields import Fields
-from nmt.text.corpus.rows import Rows
-from nmt.text.corpus.sentences import check_alphas
+from nmt.text.batches import Batching
+from nmt.text.order import Rows
+from nmt.text.parallel import Fields
+from nmt.text.sentences import check_alphas
 from nmt.training.embeddings import check_vectors
 from nmt.training.learning.settings import check_settings
 from nmt.training.reports import check_reports

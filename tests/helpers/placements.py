@@ -15,7 +15,7 @@ from nmt.files import create_model
 from nmt.models import Dropouts, Model
 from nmt.runtime import devices
 from nmt.settings.model_options import ModelOptions
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement

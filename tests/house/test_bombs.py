@@ -214,7 +214,7 @@ def read_vectors(path: str) -> Any:
 
 
 def read_lines(path: str) -> Any:
-    from nmt.text.corpus.text import ParallelText
+    from nmt.text.parallel import ParallelText
 
     return sum(1 for _ in ParallelText([path]).rows())
 

@@ -10,7 +10,7 @@ import mgraph
 from layers.cells import CELLS, Cell, State
 from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, ShapeError, inits
 from nmt.search.scoring import score
-from nmt.text.samples import LineEncoder
+from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from tests.helpers.cell_models import DATA, ROWS, TEXTS, VOCABS, make
 

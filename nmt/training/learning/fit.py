@@ -13,8 +13,8 @@ import numpy as np
 from mgraph import ArgumentError
 from mgraph.device import memory_of
 from nmt.settings.checks import extra_fields
-from nmt.text.batches import length_bucket
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import TrainingBatch
+from nmt.text.shapes import length_bucket
 from nmt.training.learning.learner import Learner
 from nmt.training.schedule.units import progress
 

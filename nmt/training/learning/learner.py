@@ -15,7 +15,7 @@ from mgraph.running.memory import MemoryUse
 from mgraph.running.programs import Compiled, Plan, compiled
 from mgraph.tracing.draws import run_draws
 from nmt.models import Model
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from nmt.training.learning.cost_scaling import CostScale
 from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Arrays, Differentiated, Objective, specs_of

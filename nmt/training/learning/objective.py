@@ -13,7 +13,7 @@ import numpy as np
 from mgraph import ExpressionGraph, Node, Type, cast
 from mgraph.tracing.draws import run_key
 from nmt.models import Model, Source
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from nmt.training.loss import LossOptions, Target, training_loss
 from nmt.training.update import Tensors
 

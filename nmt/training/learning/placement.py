@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from nmt.training.learning.objective import Arrays, arrays, specs_of
 from nmt.training.update import Tensors
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from mgraph.errors import MGraphError
 from nmt.settings import OptionError, require_readable
-from nmt.text.batches import Sample, length_bucket
 from nmt.text.lines import STANDARD_INPUT, open_input
 from nmt.text.parallel import ParallelLines
-from nmt.text.samples import LineEncoder
+from nmt.text.sentences import LineEncoder, Sample
+from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
 

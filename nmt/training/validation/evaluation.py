@@ -14,9 +14,9 @@ from nmt.models import Model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.scoring import score
-from nmt.text.batches import Sample
 from nmt.text.lines import open_output
 from nmt.text.output import InOrder, best_line, n_best_line
+from nmt.text.sentences import Sample
 from nmt.text.vocabs.base import Vocab
 from nmt.training.validation.data import ValidationSet
 

@@ -23,7 +23,7 @@ from nmt.files.export import OnnxModel, export_model
 from nmt.models import Model, Source
 from nmt.settings.model_options import ModelOptions
 from nmt.text.lines import read_lines
-from nmt.text.samples import LineEncoder
+from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")

@@ -24,7 +24,7 @@ from nmt.models import Model
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import pad
 from nmt.text.parallel import ParallelTextError
-from nmt.text.samples import LineEncoder
+from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.gradients import ModelGradientReport, check_model_gradients, read_samples
 from nmt.training.loss import cross_entropy_loss, word_count

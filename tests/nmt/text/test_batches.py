@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.batches import Sample, batch_bucket, batches, length_bucket, maxi_batches, pad
+from nmt.text.batches import batches, maxi_batches, pad
+from nmt.text.sentences import Sample
+from nmt.text.shapes import batch_bucket, length_bucket
 
 
 def samples(*lengths: int) -> list[Sample]:

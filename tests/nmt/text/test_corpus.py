@@ -18,9 +18,10 @@ import yaml
 
 from nmt.settings import OptionError
 from nmt.settings.training import TRAIN
-from nmt.text.corpus import Corpus, CorpusError, TrainingBatch
-from nmt.text.corpus.casing import Casing
-from nmt.text.parallel import ParallelTextError
+from nmt.text.batches import TrainingBatch
+from nmt.text.corpus import Corpus
+from nmt.text.parallel import CorpusError, ParallelTextError
+from nmt.text.sentences import Casing
 from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.loading import load_vocab
 

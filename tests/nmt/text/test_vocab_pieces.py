@@ -14,7 +14,7 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.settings import OptionError
-from nmt.text.samples import LineEncoder
+from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.loading import load_segmented, load_vocab, load_vocabs
 from nmt.text.vocabs.sentence_piece import SegmentedVocab, normalized, read_sentence_piece

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mgraph import ArgumentError
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from nmt.training.grouping import Grouping, rounded_up
 
 

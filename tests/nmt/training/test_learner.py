@@ -16,8 +16,7 @@ from nmt.files import create_model
 from nmt.models import Model
 from nmt.settings import TRAIN
 from nmt.settings.model_options import ModelOptions
-from nmt.text.batches import pad
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import TrainingBatch, pad
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import TrainingBatch
 from tests.helpers import placements
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

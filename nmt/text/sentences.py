@@ -1,20 +1,20 @@
-"""Rows of text as sentences of word ids, with their alignments and weights."""
+"""Lines of text as sentences of word ids."""
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nmt.settings import OptionError
-from nmt.text.corpus.casing import Casing
-from nmt.text.corpus.fields import Fields
-from nmt.text.corpus.report import EpochReport
-from nmt.text.corpus.sentence import Links, Sentence
-from nmt.text.corpus.text import Row
-from nmt.text.lines import is_utf8, tab_fields
-from nmt.text.samples import cropped, reversed_words
-from nmt.text.vocabs.base import Vocab, VocabError
+from nmt.text.lines import as_bytes, is_utf8, tab_fields
+from nmt.text.parallel import Fields, Row
+from nmt.text.report import EpochReport
+from nmt.text.vocabs.base import Vocab, VocabError, as_text
+from nmt.text.vocabs.sentence_piece import SegmentedVocab, SentencePieceVocab
 
 TOO_LONG = "with more words than --max-length"
 NO_WORDS = "without a word"
@@ -24,6 +24,20 @@ BAD_ALIGNMENT = "with a bad word alignment"
 BAD_WEIGHTS = "with bad weights"
 NOT_UTF8 = "lines that are not valid UTF-8 (such words are unknown)"
 MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One input line, or one line of each input, as word ids.
+
+    line: its number, from 0.
+    sequences: word ids of each stream (source; or source and target), ``</s>`` included.
+    problem: why the line is not to be computed, or empty. Such a sample joins no batch.
+    """
+
+    line: int
+    sequences: tuple[list[int], ...]
+    problem: str = ""
 
 
 class _LeftOut(Exception):
@@ -165,3 +179,144 @@ def check_alphas(alphas: Sequence[float], streams: int) -> None:
     """OptionError for more numbers than there are streams of text."""
     if len(alphas) > streams:
         raise OptionError(f"--sentencepiece-alphas: one for each of {streams} streams, got {len(alphas)}")
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LineEncoder:
+    """Turns lines into samples, and warns of a line that cannot be taken as it is.
+
+    vocabs: one vocabulary for each stream.
+    max_length: the longest sequence in words, ``</s>`` counted; a longer line is a problem, or
+        with ``max_length_crop`` is cut, keeping ``</s>``.
+    right_left: the words of every stream are reversed, but ``</s>`` (Marian's ``--right-left``).
+    tsv: a line holds all streams, a tab between them (``--tsv``). Streams that are not there are
+        empty, as in Marian; a line with too many is a problem.
+    """
+
+    vocabs: Sequence[Vocab]
+    max_length: int
+    max_length_crop: bool
+    right_left: bool = False
+    tsv: bool = False
+
+    def sample(self, number: int, lines: Sequence[bytes]) -> Sample:
+        """The sample of line ``number`` (from 0), given its bytes in each stream; one line with ``tsv``."""
+        if self.tsv:
+            (line,) = lines
+            needed = len(self.vocabs)
+            lines = tab_fields(line, needed)
+            if len(lines) > needed:
+                return _left_out(number, (), f"{len(lines)} fields separated by tabs, {needed} are expected")
+        sequences, problems = [], []
+        for line, vocab in zip(lines, self.vocabs, strict=True):
+            if not is_utf8(line):
+                logger.warning("line %d is not valid UTF-8: such words are unknown", number + 1)
+            try:
+                words = vocab.encode(line)
+            except VocabError as error:  # a label that a class vocabulary does not have
+                words = []
+                problems.append(str(error))
+            if self.max_length_crop:
+                words = cropped(words, vocab, self.max_length)
+            if len(words) > self.max_length:
+                problems.append(f"{len(words)} words with </s>, --max-length is {self.max_length}")
+            sequences.append(reversed_words(words) if self.right_left else words)
+        if problems:
+            return _left_out(number, tuple(sequences), "; ".join(problems))
+        return Sample(number, tuple(sequences))
+
+
+def cropped(words: list[int], vocab: Vocab, most: int) -> list[int]:
+    """The first ``most`` of the words, the last of them ``</s>`` (``--max-length-crop``)."""
+    if len(words) > most:
+        words = words[:most]
+        if vocab.eos_id >= 0:
+            words[-1] = vocab.eos_id
+    return words
+
+
+def reversed_words(words: list[int]) -> list[int]:
+    """The words from last to first, but for ``</s>`` (``--right-left``)."""
+    return [*words[-2::-1], *words[-1:]]
+
+
+def _left_out(number: int, sequences: tuple[list[int], ...], problem: str) -> Sample:
+    logger.warning("line %d is left out: %s", number + 1, problem)
+    return Sample(number, sequences, problem)
+
+
+Links = list[tuple[int, int]]
+"""Pairs of positions in the source and in the target."""
+
+
+@dataclass(slots=True)
+class Sentence:
+    """A sentence pair: word ids of each stream, ``</s>`` included.
+
+    number: of its row, from 0. alignment: its links. weights: of the target words, from the first one on.
+    """
+
+    number: int
+    streams: tuple[list[int], ...]
+    alignment: Links | None = None
+    weights: list[float] | None = None
+
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z']*")
+_BEFORE_WORDS = " \"'-"
+_SMALL_WORDS = frozenset(
+    "a after against and any as at be because between by during for from his in is its last not of off on "
+    "than the their this to was were which will with".split()
+)
+
+
+class Casing:
+    """Changes the case of every n-th line, counted from 0 in the files.
+
+    all_caps_every: n for capitals, in all streams; 0 for never.
+    title_every: n for English title case, in the first source, from the second line on; 0 for never.
+
+    As in Marian, text is changed only where a SentencePiece model splits it: other vocabularies could not
+    know the words. Source: ``--all-caps-every``, ``--english-title-case-every``. Every letter that Unicode
+    gives a single capital gets it; Marian's own list lacks some.
+    """
+
+    def __init__(self, vocabs: Sequence[Vocab], all_caps_every: int = 0, title_every: int = 0) -> None:
+        self._splits = [isinstance(vocab, SentencePieceVocab | SegmentedVocab) for vocab in vocabs]
+        self._caps, self._title = all_caps_every, title_every
+
+    def alter(self, number: int, lines: list[str | bytes]) -> bool:
+        """Change the lines of row ``number`` in place if it is their turn; whether it was."""
+        if self._caps and number % self._caps == 0:
+            for stream, line in enumerate(lines):
+                if self._splits[stream]:
+                    lines[stream] = as_bytes(in_capitals(as_text(line)))
+            return True
+        if self._title and number % self._title == 1:
+            if self._splits[0]:
+                lines[0] = as_bytes(in_title_case(as_text(lines[0])))
+            return True
+        return False
+
+
+def in_capitals(text: str) -> str:
+    """``text`` with a capital for each letter that has one."""
+    capitals = text.upper()
+    if len(capitals) == len(text):
+        return capitals
+    return "".join(upper if len(upper := letter.upper()) == 1 else letter for letter in text)
+
+
+def in_title_case(text: str) -> str:
+    """``text`` with a capital at each English word, but for small ones (``of``, ``the``)."""
+
+    def capital(match: re.Match[str]) -> str:
+        word, start = match[0], match.start()
+        if word in _SMALL_WORDS or (start and text[start - 1] not in _BEFORE_WORDS):
+            return word
+        return word[0].upper() + word[1:]
+
+    return _WORD.sub(capital, text)

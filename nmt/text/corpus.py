@@ -9,18 +9,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from nmt.text.corpus.background import Background, Stopped
-from nmt.text.corpus.batch import TrainingBatch
-from nmt.text.corpus.batching import Batching
-from nmt.text.corpus.errors import CorpusError
-from nmt.text.corpus.fields import Fields
-from nmt.text.corpus.generator import MersenneTwister
-from nmt.text.corpus.padding import padded
-from nmt.text.corpus.report import EpochReport
-from nmt.text.corpus.rows import Numbered, Rows
-from nmt.text.corpus.sentence import Sentence
-from nmt.text.corpus.sentences import SentenceReader
-from nmt.text.corpus.shapes import Shape, Shapes, Sizes, choose, worth_compiling
+from nmt.text.background import Background, Stopped
+from nmt.text.batches import Batching, TrainingBatch, padded
+from nmt.text.order import MersenneTwister, Numbered, Rows
+from nmt.text.parallel import CorpusError, Fields
+from nmt.text.report import EpochReport
+from nmt.text.sentences import Sentence, SentenceReader
+from nmt.text.shapes import Shape, Shapes, Sizes, choose, worth_compiling
 from nmt.text.vocabs.base import Vocab
 
 SAMPLE = 1 << 15

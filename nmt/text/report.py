@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from nmt.text.corpus.shapes import Shape, area
+from nmt.text.shapes import Shape, area
 
 
 @dataclass

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from nmt.text.batches import batch_bucket, length_bucket
-
+SHORTEST_BUCKET = 8
 MOST_SHAPES = 12
 MORE_SHAPES = 16
 """Allowed where ``MOST_SHAPES`` waste more than ``WASTE``."""
@@ -31,6 +30,29 @@ Sizes = Callable[[tuple[int, ...]], int]
 def area(shape: Shape) -> int:
     """Positions of all streams together."""
     return shape[0] * sum(shape[1:])
+
+
+def length_bucket(length: int) -> int:
+    """The padded length for a sequence of ``length`` words: 8, 16, 24, 32, 48, 64, 96, 128, 192, ...
+
+    From 16 on these are the powers of two and the numbers halfway between them, so that a bucket
+    is at most 1.5 times the one below it: a batch wastes less than a third of its positions, and
+    a thousand words make 13 buckets.
+    """
+    if length <= SHORTEST_BUCKET:
+        return SHORTEST_BUCKET
+    power = 1 << (length - 1).bit_length()  # the power of two at or above `length`
+    halfway = power * 3 // 4
+    return halfway if length <= halfway and power > 2 * SHORTEST_BUCKET else power
+
+
+def batch_bucket(sentences: int, largest: int | None = None) -> int:
+    """The padded number of sentences: the next power of two, but at most ``largest``.
+
+    ``largest`` is the size of a full batch (``--mini-batch``): full batches are not padded.
+    """
+    power = 1 << max(sentences - 1, 0).bit_length()
+    return power if largest is None or largest < sentences else min(power, largest)
 
 
 class Shapes:
