@@ -64,13 +64,6 @@ def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
     return (without_end(as_bytes(line)) for line in stream)
 
 
-def tab_fields(line: bytes, number: int) -> list[bytes]:
-    """The fields of a line with tabs between, with empty ones for those that it lacks of ``number``, as in
-    Marian (``--tsv``). There may be more than ``number``."""
-    fields = line.split(b"\t")
-    return [*fields, *[b""] * (number - len(fields))]
-
-
 def is_stream(path: str) -> bool:
     """Whether it is standard input or a pipe, which can be read only once."""
     special = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)

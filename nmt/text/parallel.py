@@ -50,6 +50,18 @@ class ParallelLines:
             raise ParallelTextError(self._problem)
 
 
+def read_rows(paths: Sequence[str]) -> Iterator[Row]:
+    """The lines of files side by side; ``*.gz`` is unpacked, ``stdin`` or ``-`` is standard input.
+
+    OSError for a file that cannot be read, ParallelTextError at the end of one that ends before another.
+    """
+    with ExitStack() as stack:
+        texts = [stack.enter_context(open_input(path)) for path in paths]
+        rows = ParallelLines(texts, [f"file {path}" for path in paths])
+        yield from rows
+        rows.check()
+
+
 SEPARATOR = b" ||| "
 LEAST_FIELDS = 4  # number, text, features, score
 MOST_DIGITS = 20  # of the number
@@ -148,17 +160,13 @@ class ParallelText:
                 "give --train-sets files, or end training with --after 1e"
             )
         self._read_before = True
-        names = [f"file {path}" for path in self.paths]
-        with ExitStack() as stack:
-            lines = ParallelLines([stack.enter_context(open_input(path)) for path in self.paths], names)
-            number = -1
-            for number, row in enumerate(lines):
-                if not number % LOOK_EVERY and self._stopped and self._stopped():
-                    raise Stopped
-                yield row
-            lines.check()
-            if number < 0:
-                raise CorpusError(f"{', '.join(self.paths)}: no lines to train on")
+        number = -1
+        for number, row in enumerate(read_rows(self.paths)):
+            if not number % LOOK_EVERY and self._stopped and self._stopped():
+                raise Stopped
+            yield row
+        if number < 0:
+            raise CorpusError(f"{', '.join(self.paths)}: no lines to train on")
 
     def size(self) -> TextSize:
         """How much there is, from a pass over the files at the first call; not of standard input.

@@ -1,4 +1,4 @@
-"""Lines of text as sentences of word ids."""
+"""Lines of text as sentences of word ids: for translating and scoring, and for training."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.settings import OptionError
-from nmt.text.lines import as_bytes, is_utf8, tab_fields
+from nmt.text.lines import as_bytes, is_utf8
 from nmt.text.parallel import Fields, Row
-from nmt.text.report import EpochReport
 from nmt.text.vocabs.base import Vocab, VocabError, as_text
 from nmt.text.vocabs.sentence_piece import SegmentedVocab, SentencePieceVocab
+
+logger = logging.getLogger(__name__)
 
 TOO_LONG = "with more words than --max-length"
 NO_WORDS = "without a word"
@@ -22,53 +23,133 @@ NO_LABEL = "with a label that the classes do not have"
 BAD_FIELDS = "with too many fields"
 BAD_ALIGNMENT = "with a bad word alignment"
 BAD_WEIGHTS = "with bad weights"
-NOT_UTF8 = "lines that are not valid UTF-8 (such words are unknown)"
 MASK = (1 << 64) - 1
 
+Links = list[tuple[int, int]]
+"""Pairs of positions in the source and in the target."""
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+
+class Sentence(NamedTuple):
     """One input line, or one line of each input, as word ids.
 
     line: its number, from 0.
-    sequences: word ids of each stream (source; or source and target), ``</s>`` included.
-    problem: why the line is not to be computed, or empty. Such a sample joins no batch.
+    sequences: word ids of each stream (source; or sources and target), ``</s>`` included.
+    problem: why the line is not to be computed, or empty. Such a sentence joins no batch.
+    alignment: the links of its words. weights: of the target words, from the first one on.
     """
 
     line: int
     sequences: tuple[list[int], ...]
     problem: str = ""
+    alignment: Links | None = None
+    weights: list[float] | None = None
 
 
-class _LeftOut(Exception):
-    """Why a row is not trained on."""
+class LeftOut(Exception):
+    """Why a line is not to be computed.
+
+    reason: the same for all such lines, to be counted. detail: of this line, to be logged.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True, slots=True)
+class LineEncoder:
+    """Turns lines into sentences.
+
+    vocabs: one vocabulary for each stream.
+    max_length: the longest sequence in words, ``</s>`` counted; a longer line is a problem, or
+        with ``max_length_crop`` is cut, keeping ``</s>``.
+    right_left: the words of every stream are reversed, but ``</s>`` (Marian's ``--right-left``).
+    tsv: a line holds all streams, a tab between them (``--tsv``). Streams that are not there are
+        empty, as in Marian; a line with too many is a problem.
+    """
+
+    vocabs: Sequence[Vocab]
+    max_length: int
+    max_length_crop: bool
+    right_left: bool = False
+    tsv: bool = False
+
+    def sentence(self, line: int, texts: Sequence[bytes]) -> Sentence:
+        """The sentence of ``line`` (from 0), given its bytes in each stream; one text with ``tsv``.
+
+        A warning says what is wrong with a line that cannot be taken as it is.
+        """
+        sequences: list[list[int]] = []
+        problems: list[str] = []
+        try:
+            streams = tab_fields(texts[0], len(self.vocabs)) if self.tsv else texts
+        except LeftOut as problem:
+            return _left_out(line, [problem.detail])
+        for vocab, text in zip(self.vocabs, streams, strict=True):
+            if not is_utf8(text):
+                logger.warning("line %d is not valid UTF-8: such words are unknown", line + 1)
+            try:
+                sequences.append(self.words(vocab, text))
+            except LeftOut as problem:
+                problems.append(problem.detail)
+        return _left_out(line, problems) if problems else Sentence(line, tuple(sequences))
+
+    def words(self, vocab: Vocab, text: str | bytes, alpha: float = 0.0, seed: int = 0) -> list[int]:
+        """The ids of a text; LeftOut if it is too long, or has a label that a class vocabulary has not.
+
+        alpha, seed: see ``Vocab.sample``.
+        """
+        try:
+            words = vocab.sample(text, alpha, seed) if alpha else vocab.encode(text)
+        except VocabError as error:
+            raise LeftOut(NO_LABEL, str(error)) from None
+        if len(words) > self.max_length:
+            if not self.max_length_crop:
+                raise LeftOut(TOO_LONG, f"{len(words)} words with </s>, --max-length is {self.max_length}")
+            words = words[: self.max_length]
+            if vocab.eos_id >= 0:
+                words[-1] = vocab.eos_id
+        return [*words[-2::-1], *words[-1:]] if self.right_left else words
+
+
+def tab_fields(line: bytes, number: int) -> list[bytes]:
+    """The fields of a line with tabs between, with empty ones for those that it lacks of ``number``, as in
+    Marian (``--tsv``). LeftOut if there are more."""
+    fields = line.split(b"\t")
+    if len(fields) > number:
+        raise LeftOut(BAD_FIELDS, f"{len(fields)} fields separated by tabs, {number} are expected")
+    return [*fields, *[b""] * (number - len(fields))]
+
+
+def _left_out(line: int, problems: list[str]) -> Sentence:
+    problem = "; ".join(problems)
+    logger.warning("line %d is left out: %s", line + 1, problem)
+    return Sentence(line, (), problem)
 
 
 class SentenceReader:
-    """Makes sentences of rows.
+    """Makes sentences of the rows of a corpus, with their alignments and weights.
 
-    vocabs: of each stream. alphas: for each stream how freely pieces are sampled
-        (``--sentencepiece-alphas``), 0 not at all. seed: of that.
+    encoder: of the lines. fields: where they are. sentence_weights: whether there is one weight for a
+        sentence instead of one for each word (``--data-weighting-type``).
+    alphas: for each stream how freely pieces are sampled (``--sentencepiece-alphas``), 0 not at all.
+    casing: changes the case of some lines. seed: of sampling.
     """
 
     def __init__(
         self,
-        vocabs: Sequence[Vocab],
+        encoder: LineEncoder,
         fields: Fields,
         *,
-        max_length: int,
-        max_length_crop: bool = False,
-        right_left: bool = False,
         sentence_weights: bool = True,
         alphas: Sequence[float] = (),
         casing: Casing | None = None,
         seed: int = 0,
     ) -> None:
+        vocabs = encoder.vocabs
         check_alphas(alphas, len(vocabs))
         for vocab, alpha in zip(vocabs, alphas, strict=False):
             vocab.sample("", alpha, seed)  # a model that cannot be sampled says so here, not in the thread
-        self._vocabs, self._fields, self._casing = tuple(vocabs), fields, casing
-        self._max_length, self._crop, self._right_left = max_length, max_length_crop, right_left
+        self._encoder, self._fields, self._casing = encoder, fields, casing
         self._sentence_weights = sentence_weights
         self._alphas = (*alphas, *[0.0] * (len(vocabs) - len(alphas)))
         self._seed = seed
@@ -80,88 +161,71 @@ class SentenceReader:
         """A reader as Marian's options say."""
         every, title = values["all_caps_every"], values["english_title_case_every"]
         return cls(
-            vocabs,
+            LineEncoder(vocabs, values["max_length"], values["max_length_crop"], values["right_left"]),
             fields,
-            max_length=values["max_length"],
-            max_length_crop=values["max_length_crop"],
-            right_left=values["right_left"],
             sentence_weights=values["data_weighting_type"] == "sentence",
             alphas=values["sentencepiece_alphas"],
             casing=Casing(vocabs, every, title) if every or title else None,
             seed=seed,
         )
 
-    def read(self, number: int, row: Row, epoch: int, report: EpochReport) -> Sentence | None:
-        """The sentence of row ``number``; None if it is left out, and why is counted in ``report``."""
-        report.read += 1
-        if not all(map(is_utf8, row)):
-            report.remarks[NOT_UTF8] += 1
+    def read(self, number: int, row: Row, epoch: int) -> Sentence:
+        """The sentence of row ``number``; its problem is the reason why it is left out, the same for all such
+        rows."""
         try:
             return self._sentence(number, row, epoch)
-        except _LeftOut as reason:
-            report.left_out[str(reason)] += 1
-            return None
+        except LeftOut as problem:
+            return Sentence(number, (), problem.reason)
 
     def _sentence(self, number: int, row: Row, epoch: int) -> Sentence:
         fields = self._fields
         texts = tab_fields(row[0], fields.number) if fields.tsv else row
-        if len(texts) > fields.number:
-            raise _LeftOut(BAD_FIELDS)
         lines: list[str | bytes] = [texts[place] for place in fields.sentences]
         altered = self._casing is not None and self._casing.alter(number, lines)
-        streams = tuple([self._words(stream, line, number, epoch) for stream, line in enumerate(lines)])
+        sequences = tuple([self._words(stream, line, number, epoch) for stream, line in enumerate(lines)])
         alignment = weights = None
         if fields.alignment is not None:
             # The links are not those of text that was altered: Marian takes none then, not even that of </s>.
-            alignment = [] if altered else self._links(texts[fields.alignment], streams)
+            alignment = [] if altered else self._links(texts[fields.alignment], sequences)
         if fields.weights is not None:
-            weights = self._weights(texts[fields.weights], len(streams[-1]))
-        return Sentence(number, streams, alignment, weights)
+            weights = self._weights(texts[fields.weights], len(sequences[-1]))
+        return Sentence(number, sequences, "", alignment, weights)
 
     def _words(self, stream: int, line: str | bytes, number: int, epoch: int) -> list[int]:
-        vocab, alpha = self._vocabs[stream], self._alphas[stream]
-        try:
-            if alpha:
-                words = vocab.sample(line, alpha, _seed(self._seed, epoch, number, stream))
-            else:
-                words = vocab.encode(line)
-        except VocabError:
-            raise _LeftOut(NO_LABEL) from None
+        alpha = self._alphas[stream]
+        seed = _seed(self._seed, epoch, number, stream) if alpha else 0
+        words = self._encoder.words(self._encoder.vocabs[stream], line, alpha, seed)
         if not words:
-            raise _LeftOut(NO_WORDS)
-        if self._crop:
-            words = cropped(words, vocab, self._max_length)
-        if len(words) > self._max_length:
-            raise _LeftOut(TOO_LONG)
-        return reversed_words(words) if self._right_left else words
+            raise LeftOut(NO_WORDS)
+        return words
 
-    def _links(self, text: bytes, streams: Sequence[Sequence[int]]) -> Links:
+    def _links(self, text: bytes, sequences: Sequence[Sequence[int]]) -> Links:
         """The links of ``0-0 1-2``, and that of both ``</s>``, which Marian adds."""
         numbers = text.replace(b"-", b" ").split()
         if len(numbers) % 2 or not all(map(bytes.isdigit, numbers)):
-            raise _LeftOut(BAD_ALIGNMENT)
+            raise LeftOut(BAD_ALIGNMENT)
         places = list(map(int, numbers))
-        source, target = (len(words) for words in streams)
+        source, target = (len(words) for words in sequences)
         links = list(zip(places[::2], places[1::2], strict=True))
         inside = [link for link in links if link[0] < source and link[1] < target]
-        if len(inside) < len(links) and not self._crop:
-            raise _LeftOut(BAD_ALIGNMENT)
+        if len(inside) < len(links) and not self._encoder.max_length_crop:
+            raise LeftOut(BAD_ALIGNMENT)
         return [*inside, (source - 1, target - 1)]
 
     def _weights(self, text: bytes, words: int) -> list[float]:
         try:
             weights = list(map(float, text.split()))
         except ValueError:
-            raise _LeftOut(BAD_WEIGHTS) from None
-        if self._crop:
+            raise LeftOut(BAD_WEIGHTS) from None
+        if self._encoder.max_length_crop:
             weights = weights[:words]
         # A line without words has none of words either.
         enough = bool(weights) or (words == 1 and not self._sentence_weights)
         if not enough or len(weights) > words or not all(map(math.isfinite, weights)):
-            raise _LeftOut(BAD_WEIGHTS)
+            raise LeftOut(BAD_WEIGHTS)
         if self._sentence_weights:
             return weights[:1] * words
-        return weights[::-1] if self._right_left else weights
+        return weights[::-1] if self._encoder.right_left else weights
 
 
 def _seed(*numbers: int) -> int:
@@ -179,90 +243,6 @@ def check_alphas(alphas: Sequence[float], streams: int) -> None:
     """OptionError for more numbers than there are streams of text."""
     if len(alphas) > streams:
         raise OptionError(f"--sentencepiece-alphas: one for each of {streams} streams, got {len(alphas)}")
-
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LineEncoder:
-    """Turns lines into samples, and warns of a line that cannot be taken as it is.
-
-    vocabs: one vocabulary for each stream.
-    max_length: the longest sequence in words, ``</s>`` counted; a longer line is a problem, or
-        with ``max_length_crop`` is cut, keeping ``</s>``.
-    right_left: the words of every stream are reversed, but ``</s>`` (Marian's ``--right-left``).
-    tsv: a line holds all streams, a tab between them (``--tsv``). Streams that are not there are
-        empty, as in Marian; a line with too many is a problem.
-    """
-
-    vocabs: Sequence[Vocab]
-    max_length: int
-    max_length_crop: bool
-    right_left: bool = False
-    tsv: bool = False
-
-    def sample(self, number: int, lines: Sequence[bytes]) -> Sample:
-        """The sample of line ``number`` (from 0), given its bytes in each stream; one line with ``tsv``."""
-        if self.tsv:
-            (line,) = lines
-            needed = len(self.vocabs)
-            lines = tab_fields(line, needed)
-            if len(lines) > needed:
-                return _left_out(number, (), f"{len(lines)} fields separated by tabs, {needed} are expected")
-        sequences, problems = [], []
-        for line, vocab in zip(lines, self.vocabs, strict=True):
-            if not is_utf8(line):
-                logger.warning("line %d is not valid UTF-8: such words are unknown", number + 1)
-            try:
-                words = vocab.encode(line)
-            except VocabError as error:  # a label that a class vocabulary does not have
-                words = []
-                problems.append(str(error))
-            if self.max_length_crop:
-                words = cropped(words, vocab, self.max_length)
-            if len(words) > self.max_length:
-                problems.append(f"{len(words)} words with </s>, --max-length is {self.max_length}")
-            sequences.append(reversed_words(words) if self.right_left else words)
-        if problems:
-            return _left_out(number, tuple(sequences), "; ".join(problems))
-        return Sample(number, tuple(sequences))
-
-
-def cropped(words: list[int], vocab: Vocab, most: int) -> list[int]:
-    """The first ``most`` of the words, the last of them ``</s>`` (``--max-length-crop``)."""
-    if len(words) > most:
-        words = words[:most]
-        if vocab.eos_id >= 0:
-            words[-1] = vocab.eos_id
-    return words
-
-
-def reversed_words(words: list[int]) -> list[int]:
-    """The words from last to first, but for ``</s>`` (``--right-left``)."""
-    return [*words[-2::-1], *words[-1:]]
-
-
-def _left_out(number: int, sequences: tuple[list[int], ...], problem: str) -> Sample:
-    logger.warning("line %d is left out: %s", number + 1, problem)
-    return Sample(number, sequences, problem)
-
-
-Links = list[tuple[int, int]]
-"""Pairs of positions in the source and in the target."""
-
-
-@dataclass(slots=True)
-class Sentence:
-    """A sentence pair: word ids of each stream, ``</s>`` included.
-
-    number: of its row, from 0. alignment: its links. weights: of the target words, from the first one on.
-    """
-
-    number: int
-    streams: tuple[list[int], ...]
-    alignment: Links | None = None
-    weights: list[float] | None = None
 
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")

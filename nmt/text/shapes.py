@@ -1,4 +1,8 @@
-"""Few shapes for many batches: a program is compiled for each shape, so batches are padded to few."""
+"""Few shapes for many batches: a program is compiled for each shape, so batches are padded to few.
+
+For translating and scoring these are buckets that are always the same (``bucketed``); for training few shapes
+are chosen that fit the text (``choose``).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,6 @@ MOST_CANDIDATES = 600
 
 Shape = tuple[int, ...]
 """Rows, then the length of each stream."""
-
 
 Sizes = Callable[[tuple[int, ...]], int]
 """How many sentences fit into memory, given the longest of each stream (``--mini-batch-fit``)."""
@@ -46,13 +49,14 @@ def length_bucket(length: int) -> int:
     return halfway if length <= halfway and power > 2 * SHORTEST_BUCKET else power
 
 
-def batch_bucket(sentences: int, largest: int | None = None) -> int:
-    """The padded number of sentences: the next power of two, but at most ``largest``.
+def batch_bucket(sentences: int) -> int:
+    """The padded number of sentences: the next power of two."""
+    return 1 << max(sentences - 1, 0).bit_length()
 
-    ``largest`` is the size of a full batch (``--mini-batch``): full batches are not padded.
-    """
-    power = 1 << max(sentences - 1, 0).bit_length()
-    return power if largest is None or largest < sentences else min(power, largest)
+
+def bucketed(batch: Shape) -> Shape:
+    """The shape for a batch of any shape, of few: rows in ``batch_bucket``, lengths in ``length_bucket``."""
+    return (batch_bucket(batch[0]), *map(length_bucket, batch[1:]))
 
 
 class Shapes:
@@ -73,16 +77,14 @@ class Shapes:
     def of(self, batch: Shape) -> tuple[Shape, bool]:
         """The shape for a batch, and whether it was chosen before.
 
-        One that fits into none gets its own, with its lengths rounded up to ``length_bucket`` and its rows to
-        ``batch_bucket``, so that such batches too have few.
+        One that fits into none gets its own, ``bucketed``, so that such batches too have few.
         """
         if self._sizes:
             batch = (1, *batch[1:])
         fitting = (shape for shape in self.chosen if all(map(int.__le__, batch, shape)))
         shape = next(fitting, None)
         known = shape is not None
-        if shape is None:
-            shape = (batch_bucket(batch[0]), *map(length_bucket, batch[1:]))
+        shape = shape or bucketed(batch)
         return ((max(1, self._sizes(shape[1:])), *shape[1:]) if self._sizes else shape), known
 
     def rows(self, lengths: tuple[int, ...]) -> int:

@@ -117,7 +117,7 @@ def test_greedy_search_by_onnxruntime_is_marians(name: str, tmp_path: Path) -> N
     exported = OnnxModel(tmp_path)
     lines = list(read_lines((DATA / folder / "input.en").read_bytes().splitlines(keepends=True)))
     search = translator.search
-    sources = [translator.encoder.sample(0, [line]).sequences[0] for line in lines]
+    sources = [translator.encoder.sentence(0, [line]).sequences[0] for line in lines]
     found: list[str] = []
     for batch in (sources[:1], sources[1:8], sources[8:]):
         words = exported.greedy(batch, search.rules.eos, suppressed=search.rules.suppressed)
@@ -134,7 +134,7 @@ def test_models_of_europarl_give_marians_translations(name: str, fixtures: Path,
     export_model(model, tmp_path)
     encoder = LineEncoder([source], 1000, False)
     lines = read_lines((fixtures / "data" / "test.de").read_bytes().splitlines(keepends=True))
-    sources = [encoder.sample(0, [line]).sequences[0] for line in lines]
+    sources = [encoder.sentence(0, [line]).sequences[0] for line in lines]
     hidden = {target.unk_id, *target.control_ids} & set(range(model.dim_vocabs[1]))
     words = OnnxModel(tmp_path).greedy(sources, target.eos_id, suppressed=hidden)
     assert [target.decode(ids) for ids in words] == (folder / "beam1.txt").read_text().split("\n")[:-1]

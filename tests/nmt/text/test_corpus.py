@@ -18,7 +18,7 @@ import yaml
 
 from nmt.settings import OptionError
 from nmt.settings.training import TRAIN
-from nmt.text.batches import TrainingBatch
+from nmt.text.batches import Batch
 from nmt.text.corpus import Corpus
 from nmt.text.parallel import CorpusError, ParallelTextError
 from nmt.text.sentences import Casing
@@ -52,13 +52,13 @@ def corpora(vocab: Vocab) -> Iterator[Any]:
         corpus.close()
 
 
-def epoch(corpus: Corpus) -> list[TrainingBatch]:
+def epoch(corpus: Corpus) -> list[Batch]:
     """All batches of the next epoch."""
     corpus.begin_epoch()
     return list(corpus)
 
 
-def pairs(batch: TrainingBatch) -> list[tuple[tuple[int, ...], ...]]:
+def pairs(batch: Batch) -> list[tuple[tuple[int, ...], ...]]:
     """The real sentences of a batch, as word ids of each stream."""
     return [
         tuple(
@@ -68,7 +68,7 @@ def pairs(batch: TrainingBatch) -> list[tuple[tuple[int, ...], ...]]:
     ]
 
 
-def same(one: Sequence[TrainingBatch], other: Sequence[TrainingBatch]) -> bool:
+def same(one: Sequence[Batch], other: Sequence[Batch]) -> bool:
     """Whether batches are the same, padding included."""
     if len(one) != len(other):
         return False

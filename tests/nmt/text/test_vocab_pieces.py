@@ -97,8 +97,8 @@ def test_class_vocabularies() -> None:
     with pytest.raises(VocabError, match=r"labels\.txt: 'ugly' is none of the 2 classes \(good, bad\)"):
         vocab.encode("ugly")
     encoder = LineEncoder([vocab], 1, max_length_crop=True)
-    assert encoder.sample(0, [b"bad good"]).sequences == ([1],)
-    assert "'ugly' is none" in encoder.sample(0, [b"ugly"]).problem
+    assert encoder.sentence(0, [b"bad good"]).sequences == ([1],)
+    assert "'ugly' is none" in encoder.sentence(0, [b"ugly"]).problem
 
 
 def test_raw_text_for_a_list_of_pieces() -> None:
