@@ -8,17 +8,36 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from itertools import chain, islice
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from nmt.settings import OptionError, require_tempdir
-from nmt.text.parallel import CorpusError, Fields, ParallelText, Row, TextSize
+from nmt.text.background import Stopped
+from nmt.text.lines import is_stream, open_input
+from nmt.text.parallel import CorpusError, Fields, Row, read_rows
+
+logger = logging.getLogger(__name__)
 
 WORDS = 624
 LARGEST = 0xFFFFFFFF  # what mt19937 draws at most
 CHUNK = 1 << 16
+BUCKET_BYTES = 1 << 24
+MOST_BUCKETS = 250  # files that are open at a time
+READ_BYTES = 1 << 20
+LOOK_EVERY = 1 << 12  # rows between looks whether to stop
+
+Numbered = tuple[int, Row]
+"""A row and its number in the files, from 0."""
+
+
+class TextSize(NamedTuple):
+    """How much text there is: rows, and the bytes of all files, unpacked."""
+
+    rows: int
+    bytes: int
 
 
 class MersenneTwister:
@@ -109,10 +128,6 @@ class MersenneTwister:
         return found
 
 
-BUCKET_BYTES = 1 << 24
-MOST_BUCKETS = 250  # files that are open at a time
-
-
 def shuffled(
     rows: Iterator[Row], order: np.ndarray, size: TextSize, folder: str, *, bucket_bytes: int = BUCKET_BYTES
 ) -> Iterator[Row]:
@@ -166,38 +181,42 @@ def _deal(rows: Iterator[Row], order: np.ndarray, stretch: int, files: Sequence[
     return width
 
 
-logger = logging.getLogger(__name__)
-
-Numbered = tuple[int, Row]
-"""A row and its number in the files, from 0."""
-
-
 class Rows:
-    """The rows of a text, in the order of the files or shuffled anew for each epoch.
+    """The rows of a corpus: a line of each file, in the order of the files or shuffled anew for each epoch.
 
-    shuffle: whether they are shuffled. in_memory: keep the text in memory (``--shuffle-in-ram``) instead of
-    shuffling by way of files in ``folder`` (``--tempdir``).
+    paths: of files of equally many lines (``--train-sets``), packed (``*.gz``) or not. ``stdin`` or ``-`` is
+        standard input; it is read once, as pipes are.
+    shuffle: whether rows are shuffled. in_memory: keep the text in memory (``--shuffle-in-ram``) instead of
+        shuffling by way of files in ``folder`` (``--tempdir``).
+    stopped: once it returns True, reading raises Stopped.
+
+    While rows are read: CorpusError for empty files, for ones that have not equally many lines when they are
+    counted, and for a second epoch of what can be read once; ParallelTextError for a file that ends before
+    another; OSError for one that cannot be read.
     """
 
     def __init__(
-        self, text: ParallelText, *, shuffle: bool, in_memory: bool = False, folder: str = ""
+        self,
+        paths: Sequence[str],
+        *,
+        shuffle: bool,
+        in_memory: bool = False,
+        folder: str = "",
+        stopped: Callable[[], bool] | None = None,
     ) -> None:
-        if shuffle and text.is_stream:
+        self.paths, self.shuffled = tuple(paths), shuffle
+        self._once = any(map(is_stream, paths))
+        if shuffle and self._once:
             raise OptionError(
                 "--shuffle data: standard input and pipes cannot be shuffled; add --shuffle batches or none, "
                 "or give --train-sets files"
             )
         if shuffle and not in_memory and folder:
             require_tempdir(folder)
-        self._text, self.shuffled = text, shuffle
-        self._in_memory, self._folder = in_memory, folder
+        self._in_memory, self._folder, self._stopped = in_memory, folder, stopped
+        self._read_before = False
         self._kept: list[Row] | None = None
         self._stream: Iterator[Row] | None = None
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The files of the text."""
-        return self._text.paths
 
     @classmethod
     def from_options(
@@ -205,10 +224,11 @@ class Rows:
     ) -> Rows:
         """The rows that the options of training describe. No file is opened."""
         return cls(
-            ParallelText(fields.paths, stopped),
+            fields.paths,
             shuffle=values["shuffle"] == "data",
             in_memory=values["shuffle_in_ram"],
             folder=values["tempdir"],
+            stopped=stopped,
         )
 
     def sample(self, size: int) -> list[Numbered]:
@@ -216,31 +236,63 @@ class Rows:
         everywhere."""
         size = min(size, sys.maxsize)  # more islice does not take
         if self.shuffled:
-            step = max(1, self._text.size().rows // size)
-            return list(islice(enumerate(self._text.rows()), 0, min(step * size, sys.maxsize), step))
-        rows = self._text.rows()
+            step = max(1, self._size.rows // size)
+            return list(islice(enumerate(self._rows()), 0, min(step * size, sys.maxsize), step))
+        rows = self._rows()
         first = list(islice(rows, size))
-        if self._text.is_stream:  # they cannot be read again
+        if self._once:
             self._kept, self._stream = first, rows
         return list(enumerate(first))
 
     def epoch(self, generator: MersenneTwister) -> Iterator[Numbered]:
         """The rows of the next epoch, in an order that ``generator`` draws now."""
+        if self._stream is not None:
+            kept, rows, self._kept, self._stream = self._kept or [], self._stream, None, None
+            return enumerate(chain(kept, rows))
         if not self.shuffled:
-            return self._in_file_order()
-        size = self._text.size()
+            return enumerate(self._rows())
+        size = self._size
         logger.info("[data] Shuffling data")
         order = generator.order(size.rows)
         if self._in_memory:
             if self._kept is None:
-                self._kept = list(self._text.rows())
+                self._kept = list(self._rows())
             kept = self._kept
             return ((number, kept[number]) for number in order.tolist())
-        rows = shuffled(self._text.rows(), order, size, self._folder)
+        rows = shuffled(self._rows(), order, size, self._folder)
         return zip(map(int, order), rows, strict=True)
 
-    def _in_file_order(self) -> Iterator[Numbered]:
-        if self._stream is None:
-            return enumerate(self._text.rows())
-        kept, rows, self._kept, self._stream = self._kept or [], self._stream, None, None
-        return enumerate(chain(kept, rows))
+    def _rows(self) -> Iterator[Row]:
+        """The rows from the first one on, in the order of the files."""
+        if self._once and self._read_before:
+            raise CorpusError(
+                f"{', '.join(self.paths)}: standard input and pipes have one epoch, which has been read; "
+                "give --train-sets files, or end training with --after 1e"
+            )
+        self._read_before = True
+        number = -1
+        for number, row in enumerate(read_rows(self.paths)):
+            if not number % LOOK_EVERY and self._stopped and self._stopped():
+                raise Stopped
+            yield row
+        if number < 0:
+            raise CorpusError(f"{', '.join(self.paths)}: no lines to train on")
+
+    @cached_property
+    def _size(self) -> TextSize:
+        """How much text there is, from a pass over the files."""
+        counts = [_count(path) for path in self.paths]
+        if len({count.rows for count in counts}) > 1 or not counts[0].rows:
+            found = ", ".join(f"{path}: {count.rows}" for path, count in zip(self.paths, counts, strict=True))
+            raise CorpusError(f"training files must have equally many lines, at least one; got {found}")
+        return TextSize(counts[0].rows, sum(count.bytes for count in counts))
+
+
+def _count(path: str) -> TextSize:
+    lines, size, last = 0, 0, b"\n"
+    with open_input(path) as stream:
+        while chunk := stream.read(READ_BYTES):
+            lines += chunk.count(b"\n")
+            size += len(chunk)
+            last = chunk[-1:]
+    return TextSize(lines + (last != b"\n"), size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -11,12 +11,18 @@ from typing import Any
 from mgraph.errors import MGraphError
 from nmt.settings import OptionError
 from nmt.settings.checks import NOTHING
-from nmt.text.background import Stopped
-from nmt.text.lines import is_stream, open_input, read_lines
+from nmt.text.lines import open_input, read_lines
+
+Row = tuple[bytes, ...]
+"""A line of each text, without their ends."""
 
 
 class ParallelTextError(MGraphError, ValueError):
     """Texts that belong together do not have the same number of lines."""
+
+
+class CorpusError(MGraphError, ValueError):
+    """Training files do not belong together, hold nothing, or cannot be read a second time."""
 
 
 def source_names(sources: int) -> list[str]:
@@ -35,7 +41,7 @@ class ParallelLines:
         self._names = tuple(names)
         self._problem = ""
 
-    def __iter__(self) -> Iterator[tuple[bytes, ...]]:
+    def __iter__(self) -> Iterator[Row]:
         for number, row in enumerate(self._rows):
             ended = [name for name, line in zip(self._names, row, strict=True) if line is None]
             if ended:
@@ -84,7 +90,7 @@ class NBestRows:
         self._taken: dict[int, bytes] = {}
         self._problem = ""
 
-    def __iter__(self) -> Iterator[tuple[bytes, ...]]:
+    def __iter__(self) -> Iterator[Row]:
         highest, lines = -1, tuple(b"" for _ in self._sources)
         for place, entry in enumerate(read_lines(self._entries), 1):
             fields = entry.split(SEPARATOR)
@@ -115,82 +121,6 @@ class NBestRows:
 
 def _is_number(field: bytes) -> bool:
     return field.strip().isdigit() and len(field) <= MOST_DIGITS
-
-
-class CorpusError(MGraphError, ValueError):
-    """Training files do not belong together, hold nothing, or cannot be read a second time."""
-
-
-CHUNK = 1 << 20
-LOOK_EVERY = 1 << 12  # rows between looks whether to stop
-
-Row = tuple[bytes, ...]
-"""A line of each file, without their ends."""
-
-
-@dataclass(frozen=True)
-class TextSize:
-    """How much text there is: rows, and the bytes of all files, unpacked."""
-
-    rows: int
-    bytes: int
-
-
-class ParallelText:
-    """Files of equally many lines. ``*.gz`` is unpacked; ``stdin`` or ``-`` is standard input.
-
-    is_stream: one of them is standard input or a pipe, so that they can be read once.
-    stopped: once it returns True, ``rows`` raises Stopped.
-
-    Source: Marian's ``--train-sets``. OSError for a file that cannot be read.
-    """
-
-    def __init__(self, paths: Sequence[str], stopped: Callable[[], bool] | None = None) -> None:
-        self.paths = tuple(paths)
-        self._stopped = stopped
-        self.is_stream = any(map(is_stream, paths))
-        self._read_before = False
-        self._size: TextSize | None = None
-
-    def rows(self) -> Iterator[Row]:
-        """The rows from the first one on. CorpusError if a file is empty, or ends before another."""
-        if self.is_stream and self._read_before:
-            raise CorpusError(
-                f"{', '.join(self.paths)}: standard input and pipes have one epoch, which has been read; "
-                "give --train-sets files, or end training with --after 1e"
-            )
-        self._read_before = True
-        number = -1
-        for number, row in enumerate(read_rows(self.paths)):
-            if not number % LOOK_EVERY and self._stopped and self._stopped():
-                raise Stopped
-            yield row
-        if number < 0:
-            raise CorpusError(f"{', '.join(self.paths)}: no lines to train on")
-
-    def size(self) -> TextSize:
-        """How much there is, from a pass over the files at the first call; not of standard input.
-
-        CorpusError if the files have not equally many lines.
-        """
-        if self._size is None:
-            counts = [_count(path) for path in self.paths]
-            lines = [count.rows for count in counts]
-            if len(set(lines)) > 1 or not lines[0]:
-                found = ", ".join(f"{path}: {count}" for path, count in zip(self.paths, lines, strict=True))
-                raise CorpusError(f"training files must have equally many lines, at least one; got {found}")
-            self._size = TextSize(lines[0], sum(count.bytes for count in counts))
-        return self._size
-
-
-def _count(path: str) -> TextSize:
-    lines, size, last = 0, 0, b"\n"
-    with open_input(path) as stream:
-        while chunk := stream.read(CHUNK):
-            lines += chunk.count(b"\n")
-            size += len(chunk)
-            last = chunk[-1:]
-    return TextSize(lines + (last != b"\n"), size)
 
 
 @dataclass(frozen=True)

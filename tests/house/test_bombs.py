@@ -214,9 +214,9 @@ def read_vectors(path: str) -> Any:
 
 
 def read_lines(path: str) -> Any:
-    from nmt.text.parallel import ParallelText
+    from nmt.text.parallel import read_rows
 
-    return sum(1 for _ in ParallelText([path]).rows())
+    return sum(1 for _ in read_rows([path]))
 
 
 def read_onnx(path: str) -> Any:

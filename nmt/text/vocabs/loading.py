@@ -10,7 +10,7 @@ from nmt.settings import OptionError
 from nmt.text.lines import read_whole
 
 from .base import Vocab, VocabError
-from .sentence_piece import SegmentedVocab, load_processor, read_sentence_piece
+from .sentence_piece import SegmentedVocab, SentencePieceVocab, load_processor
 from .words import DefaultVocab, read_default
 
 MAX_BYTES = 1 << 28
@@ -53,7 +53,7 @@ def load_vocab(
         raise VocabError(f"{path}: input-types are {' and '.join(INPUT_TYPES)}, got {input_type!r}")
     data = read_file(path)
     if path.endswith(".spm"):
-        return read_sentence_piece(
+        return SentencePieceVocab(
             data, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode
         )
     return read_default(data, path, dim, input_type=input_type, owner=owner)

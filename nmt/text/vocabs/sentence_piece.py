@@ -44,8 +44,8 @@ class SentencePieceVocab(Vocab):
     included, is ``unk_id`` and prints as " ⁇ ". Its pieces must be as many as the model has ids.
 
     Args:
-        processor: the loaded model.
-        path: where it comes from.
+        data: the model, serialized.
+        path: where it comes from, for errors: VocabError if it cannot be read.
         dim: how many ids the translation model has (``dim-vocabs``); 0 for as many as there are.
         owner: whose number that is, for the error.
         no_spm_encode: lines are pieces already, with spaces between (``--no-spm-encode``).
@@ -54,7 +54,7 @@ class SentencePieceVocab(Vocab):
 
     def __init__(
         self,
-        processor: SentencePieceProcessor,
+        data: bytes,
         path: str,
         dim: int = 0,
         *,
@@ -63,7 +63,7 @@ class SentencePieceVocab(Vocab):
         no_spm_decode: bool = False,
     ):
         self.path = path
-        self._processor = processor
+        self._processor = processor = load_processor(data, path)
         self._takes_pieces = no_spm_encode
         self._prints_pieces = no_spm_decode
         self._size = processor.get_piece_size()
@@ -92,21 +92,16 @@ class SentencePieceVocab(Vocab):
     def _word_of(self, number: int) -> str:
         return self._processor.id_to_piece(number)
 
-    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
-        sentence: list[int] = (
-            self._piece_ids(line) if self._takes_pieces else self._processor.encode(as_bytes(line))
-        )
-        if add_eos:
-            sentence.append(self.eos_id)
-        return sentence
+    def _encoded(self, line: str | bytes) -> list[int]:
+        if self._takes_pieces:
+            return [self._id_of(piece) for piece in as_bytes(line).split(b" ") if piece]
+        ids: list[int] = self._processor.encode(as_bytes(line))
+        return ids
 
-    def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
-        if not alpha or self._takes_pieces:
-            return self.encode(line, add_eos)
-        sentence = [number for number, _ in self._sampler.sample(as_bytes(line), alpha, seed)]
-        if add_eos:
-            sentence.append(self.eos_id)
-        return sentence
+    def _sampled(self, line: str | bytes, alpha: float, seed: int) -> list[int]:
+        if self._takes_pieces:
+            return self._encoded(line)
+        return [number for number, _ in self._sampler.sample(as_bytes(line), alpha, seed)]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The text of ``ids``, its pieces joined and the spaces put back."""
@@ -118,9 +113,6 @@ class SentencePieceVocab(Vocab):
     @cached_property
     def _sampler(self) -> PieceSampler:
         return PieceSampler(self._processor, self.path)
-
-    def _piece_ids(self, line: str | bytes) -> list[int]:
-        return [self._id_of(piece) for piece in as_bytes(line).split(b" ") if piece]
 
 
 class SegmentedVocab(Vocab):
@@ -154,15 +146,14 @@ class SegmentedVocab(Vocab):
     def _word_of(self, number: int) -> str:
         return self._words[number]
 
-    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+    def _encoded(self, line: str | bytes) -> list[int]:
         tags, text = self._divided(line)
-        return self._ids(tags, self._pieces.encode(text, out_type=str), add_eos)
+        return [self._words[word] for word in (*tags, *self._pieces.encode(text, out_type=str))]
 
-    def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
-        if not alpha:
-            return self.encode(line, add_eos)
+    def _sampled(self, line: str | bytes, alpha: float, seed: int) -> list[int]:
         tags, text = self._divided(line)
-        return self._ids(tags, [piece for _, piece in self._sampler.sample(text, alpha, seed)], add_eos)
+        pieces = (piece for _, piece in self._sampler.sample(text, alpha, seed))
+        return [self._words[word] for word in (*tags, *pieces)]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The text of ``ids``: their pieces joined and the spaces put back."""
@@ -182,12 +173,6 @@ class SegmentedVocab(Vocab):
                 tags, text = _TAG.findall(match[1]), text[match.end() :]
             self._tell(tags or [""] * (not text.isspace() and text != ""))
         return tags, as_bytes(normalized(text))
-
-    def _ids(self, tags: list[str], pieces: list[str], add_eos: bool) -> list[int]:
-        ids = [self._words[word] for word in (*tags, *pieces)]
-        if add_eos:
-            ids.append(self.eos_id)
-        return ids
 
     def _tell(self, tags: list[str]) -> None:
         """Warns of a line that a multilingual model cannot take as it is meant, once for each reason."""
@@ -226,19 +211,3 @@ def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
     except RuntimeError as error:
         raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
     return processor
-
-
-def read_sentence_piece(
-    data: bytes,
-    path: str,
-    dim: int = 0,
-    *,
-    owner: str = "the model",
-    no_spm_encode: bool = False,
-    no_spm_decode: bool = False,
-) -> SentencePieceVocab:
-    """The vocabulary in ``data``, a serialized SentencePiece model; see ``SentencePieceVocab``."""
-    processor = load_processor(data, path)
-    return SentencePieceVocab(
-        processor, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode
-    )

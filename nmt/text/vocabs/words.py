@@ -94,12 +94,9 @@ class DefaultVocab(Vocab):
     def _word_of(self, number: int) -> str:
         return self._words.get(number, "")
 
-    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+    def _encoded(self, line: str | bytes) -> list[int]:
         ids, unk_id = self._ids, self.unk_id
-        sentence = [ids.get(word, unk_id) for word in as_text(line).split(" ") if word]
-        if add_eos:
-            sentence.append(self.eos_id)
-        return sentence
+        return [ids.get(word, unk_id) for word in as_text(line).split(" ") if word]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The words of ``ids`` with a space between; an id without a word gives an empty word."""
@@ -124,7 +121,7 @@ class ClassVocab(DefaultVocab):
             raise VocabError(f"{self.path}: {text!r} is none of the {len(self._ids)} classes ({known})")
         return self._ids[text]
 
-    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+    def _encoded(self, line: str | bytes) -> list[int]:
         return [self._id_of(word) for word in as_text(line).split(" ") if word]
 
 

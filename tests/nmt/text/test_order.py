@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nmt.text.background import Background, Stopped
-from nmt.text.order import MersenneTwister, shuffled
-from nmt.text.parallel import CorpusError, TextSize
+from nmt.text.order import MersenneTwister, TextSize, shuffled
+from nmt.text.parallel import CorpusError
 
 # ---------------------------------------------------------------- the generator
 

@@ -17,7 +17,7 @@ from nmt.settings import OptionError
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.loading import load_segmented, load_vocab, load_vocabs
-from nmt.text.vocabs.sentence_piece import SegmentedVocab, normalized, read_sentence_piece
+from nmt.text.vocabs.sentence_piece import SegmentedVocab, SentencePieceVocab, normalized
 from nmt.text.vocabs.words import ClassVocab, read_default
 
 DATA = Path(__file__).parents[2] / "data" / "vocab"
@@ -184,6 +184,6 @@ def test_special_ids_are_the_files() -> None:
         minloglevel=2,
         **ids,
     )
-    vocab = read_sentence_piece(model.getvalue(), "v.spm")
+    vocab = SentencePieceVocab(model.getvalue(), "v.spm")
     assert (vocab.eos_id, vocab.unk_id) == (2, 0)
     assert vocab.encode("sea zz")[-2:] == [0, 2] and vocab.decode(vocab.encode("sea")) == "sea"
