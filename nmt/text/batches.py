@@ -12,11 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nmt.settings import OptionError
 from nmt.text.sentences import Sentence
 from nmt.text.shapes import Shape, Sizes, bucketed
-
-SORTS = ("trg", "src", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +161,6 @@ class Batching:
     maxi_batch: int = 1
     maxi_batch_sort: str = "none"
     sizes: Sizes | None = None
-
-    def __post_init__(self) -> None:
-        for option in ("mini_batch", "maxi_batch"):
-            if getattr(self, option) < 1:
-                raise OptionError(f"--{option.replace('_', '-')} is at least 1, got {getattr(self, option)}")
-        if self.mini_batch_words < 0:
-            raise OptionError(f"--mini-batch-words is at least 0, got {self.mini_batch_words}")
-        if self.maxi_batch_sort not in SORTS:
-            raise OptionError(f"--maxi-batch-sort is one of {', '.join(SORTS)}, got '{self.maxi_batch_sort}'")
 
     @classmethod
     def from_options(cls, values: Mapping[str, Any], sizes: Sizes | None = None) -> Batching:

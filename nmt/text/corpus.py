@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt.text.background import Background, Stopped
 from nmt.text.batches import Batch, Batching, pad_for_training
@@ -20,6 +20,8 @@ from nmt.text.vocabs.base import Vocab
 
 SAMPLE = 1 << 15
 """Rows that are looked at to choose the shapes of batches."""
+_Prepared = tuple[Batch, str]
+"""A batch, and the state of the generator of batches after its maxi-batch."""
 NOT_UTF8 = "lines that are not valid UTF-8 (such words are unknown)"
 
 
@@ -86,13 +88,6 @@ class EpochReport:
             report.append(f"{self.left_out.total():,} of {self.read:,} lines left out: {reasons}")
         report += [f"{remark}: {count:,}" for remark, count in self.remarks.most_common()]
         return report
-
-
-class _Prepared(NamedTuple):
-    """A batch, and the state of the generator of batches after its maxi-batch."""
-
-    batch: Batch
-    generator: str
 
 
 class Corpus:
@@ -205,9 +200,9 @@ class Corpus:
         """The batches of the epoch that have not been taken yet. CorpusError if none has been begun."""
         if self._prepared is None:
             raise CorpusError("begin_epoch or restore comes before the batches of an epoch")
-        for prepared in self._prepared:
-            self._after_taken = prepared.generator
-            yield prepared.batch
+        for batch, generator in self._prepared:
+            self._after_taken = generator
+            yield batch
         self._after_taken = self._batch_generator.text  # the thread is at its end
 
     def report(self) -> EpochReport:
@@ -251,7 +246,7 @@ class Corpus:
                 words = sum(len(words) for sentence in batch for words in sentence.sequences)
                 report.add(size, words, shape, not known)
                 if number > skip:
-                    yield _Prepared(pad_for_training(batch, shape), generator)
+                    yield pad_for_training(batch, shape), generator
         if not number:
             raise CorpusError(f"nothing to train on: {'; '.join(report.lines()[1:])}")
         if number < skip:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import logging
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import ExitStack
@@ -234,10 +233,9 @@ class Rows:
     def sample(self, size: int) -> list[Numbered]:
         """Some rows in the order of the files: the first ``size``, or if they are shuffled, from
         everywhere."""
-        size = min(size, sys.maxsize)  # more islice does not take
         if self.shuffled:
             step = max(1, self._size.rows // size)
-            return list(islice(enumerate(self._rows()), 0, min(step * size, sys.maxsize), step))
+            return list(islice(enumerate(self._rows()), 0, step * size, step))
         rows = self._rows()
         first = list(islice(rows, size))
         if self._once:

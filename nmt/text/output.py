@@ -24,11 +24,7 @@ def word_scores_field(scores: Sequence[float]) -> str:
 
 
 def best_line(
-    text: str,
-    hypothesis: Hypothesis,
-    *,
-    alignment: str | float | None = None,
-    word_scores: bool = False,
+    text: str, hypothesis: Hypothesis, *, alignment: str | float | None = None, word_scores: bool = False
 ) -> str:
     """What ``mgraph decode`` prints of a line: ``text[ ||| 0-0 1-1][ ||| WordScores= ...]``.
 

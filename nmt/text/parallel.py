@@ -123,6 +123,10 @@ def _is_number(field: bytes) -> bool:
     return field.strip().isdigit() and len(field) <= MOST_DIGITS
 
 
+EXTRAS = ("guided_alignment", "data_weighting")
+"""Options that name what is beside the sentences."""
+
+
 @dataclass(frozen=True)
 class Fields:
     """The layout of a corpus.
@@ -151,55 +155,36 @@ class Fields:
         OptionError if they contradict each other, or the streams.
         """
         paths = tuple(values["train_sets"])
-        alignment, weights = (
-            None if values[option] in NOTHING else values[option]
-            for option in ("guided_alignment", "data_weighting")
-        )
-        if alignment is not None and (values["right_left"] or streams != 2):
+        extras = {name: values[name] for name in EXTRAS if values[name] not in NOTHING}
+        number = streams + len(extras)
+        if "guided_alignment" in extras and (values["right_left"] or streams != 2):
             raise OptionError("--guided-alignment is for models with one source, and without --right-left")
         if values["tsv"]:
-            return _tsv_fields(paths, streams, alignment, weights, values["tsv_fields"])
-        if len(paths) != streams:
+            places = {name: _place(value, name) for name, value in extras.items()}
+            if len({*places.values()}) < len(places) or any(place >= number for place in places.values()):
+                raise OptionError(
+                    "--guided-alignment and --data-weighting: with --tsv the numbers of different fields "
+                    f"from 0 to {number - 1}, got {' and '.join(map(str, places.values()))}"
+                )
+            if values["tsv_fields"] not in (0, number):
+                raise OptionError(
+                    f"--tsv-fields: {number} fields are needed ({streams} for vocabularies, {len(extras)} "
+                    f"for alignments and weights), got {values['tsv_fields']}"
+                )
+        elif len(paths) != streams:
             raise OptionError(
                 f"--train-sets: {streams} files are needed, one for each vocabulary, got {len(paths)}"
             )
-        extra = [path for path in (alignment, weights) if path is not None]
-        return cls(
-            (*paths, *extra),
-            False,
-            tuple(range(streams)),
-            None if alignment is None else streams,
-            None if weights is None else streams + len(extra) - 1,
-        )
+        else:
+            paths += tuple(extras.values())
+            places = {name: place for place, name in enumerate(extras, streams)}
+        sentences = tuple(place for place in range(number) if place not in places.values())
+        return cls(paths, values["tsv"], sentences, *map(places.get, EXTRAS))
 
 
-def _tsv_fields(
-    paths: tuple[str, ...],
-    streams: int,
-    alignment: str | None,
-    weights: str | None,
-    fields: int,
-) -> Fields:
-    places = [_place(alignment, "guided-alignment"), _place(weights, "data-weighting")]
-    taken = [place for place in places if place is not None]
-    number = streams + len(taken)
-    if len(set(taken)) < len(taken) or any(place >= number for place in taken):
-        raise OptionError(
-            "--guided-alignment and --data-weighting: with --tsv the numbers of different fields from 0 to "
-            f"{number - 1}, got {' and '.join(map(str, taken))}"
-        )
-    if fields not in (0, number):
-        raise OptionError(
-            f"--tsv-fields: {number} fields are needed ({streams} for vocabularies, {len(taken)} for "
-            f"alignments and weights), got {fields}"
-        )
-    return Fields(paths, True, tuple(place for place in range(number) if place not in taken), *places)
-
-
-def _place(value: str | None, option: str) -> int | None:
+def _place(value: str, name: str) -> int:
     """The number of the field that an option names."""
-    if value is None:
-        return None
     if not value.isascii() or not value.isdigit():
+        option = name.replace("_", "-")
         raise OptionError(f"--{option}: with --tsv the number of a field, from 0, got '{value}'")
     return int(value)

@@ -11,7 +11,6 @@ from nmt.models.support import check_options
 from nmt.settings import require_readable
 from nmt.settings.checks import extra_fields, text_streams
 from nmt.settings.dump import new_model_options
-from nmt.text.batches import Batching
 from nmt.text.order import Rows
 from nmt.text.parallel import Fields
 from nmt.text.sentences import check_alphas
@@ -59,4 +58,3 @@ def _check_texts(values: Mapping[str, Any], streams: int) -> None:
         require_readable(f"--{option}", [values[option.replace("-", "_")]])
     check_alphas(values["sentencepiece_alphas"], streams)
     Rows.from_options(values, Fields.from_options(values, streams))
-    Batching.from_options(values)

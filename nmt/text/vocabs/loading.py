@@ -101,14 +101,8 @@ def load_vocabs(
     def loaded(path: str, dim: int, model: str, input_type: str) -> Vocab:
         if model:
             return load_segmented(path, model, dim, owner=owner)
-        return load_vocab(
-            path,
-            dim,
-            owner=owner,
-            input_type=input_type,
-            no_spm_encode=no_spm_encode,
-            no_spm_decode=no_spm_decode,
-        )
+        spm = {"no_spm_encode": no_spm_encode, "no_spm_decode": no_spm_decode}
+        return load_vocab(path, dim, owner=owner, input_type=input_type, **spm)
 
     models = pieces or [""] * len(paths)
     types = [*input_types, *["sequence"] * (len(paths) - len(input_types))]

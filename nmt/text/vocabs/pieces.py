@@ -12,6 +12,7 @@ import random
 import struct
 from bisect import bisect
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -84,13 +85,22 @@ class PieceModel:
     byte_fallback: bool
 
 
+@contextmanager
+def damage_reported(path: str) -> Iterator[None]:
+    """VocabError with ``path`` for what goes wrong while a SentencePiece model is read."""
+    try:
+        yield
+    except (IndexError, KeyError, ValueError, TypeError, RuntimeError, struct.error) as error:
+        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
+
+
 def read_piece_model(data: bytes, path: str) -> PieceModel:
     """The model in ``data``, a serialized ``ModelProto``; VocabError with ``path`` if it is damaged.
 
     SentencePiece's Python functions do not tell the type of a model, nor which pieces its user defined.
     """
     pieces, model_type, byte_fallback = [], SplitterType.UNIGRAM, False
-    try:
+    with damage_reported(path):
         for number, value in _fields(data):
             if number == _PIECES:
                 pieces.append(_piece(value))
@@ -98,8 +108,6 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
                 options = dict(_fields(value))
                 model_type = SplitterType(options.get(_MODEL_TYPE, SplitterType.UNIGRAM))
                 byte_fallback = bool(options.get(_BYTE_FALLBACK, False))
-    except (IndexError, KeyError, ValueError, TypeError, struct.error) as error:
-        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
     return PieceModel(tuple(pieces), model_type, byte_fallback)
 
 
@@ -112,14 +120,12 @@ def check_size(data: bytes, path: str) -> None:
     if len(data) <= MAX_OTHER_BYTES:
         return
     pieces = others = 0
-    try:
+    with damage_reported(path):
         for number, value in _fields(data):
             pieces += number == _PIECES
             others += 0 if number == _PIECES or isinstance(value, int) else len(value)
             if pieces > MAX_PIECES or others > MAX_OTHER_BYTES:
                 break
-    except (IndexError, KeyError, ValueError) as error:
-        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
     if pieces > MAX_PIECES or others > MAX_OTHER_BYTES:
         raise VocabError(
             f"{path}: a SentencePiece model of more than {MAX_PIECES} pieces, or of more than "
@@ -130,11 +136,8 @@ def check_size(data: bytes, path: str) -> None:
 def _piece(data: bytes) -> Piece:
     fields = dict(_fields(data))
     score = struct.unpack("<f", fields.get(_SCORE, bytes(4)))[0]
-    return Piece(
-        fields.get(_TEXT, b"").decode("utf-8", "replace"),
-        score,
-        PieceKind(fields.get(_KIND, PieceKind.NORMAL)),
-    )
+    text = fields.get(_TEXT, b"").decode("utf-8", "replace")
+    return Piece(text, score, PieceKind(fields.get(_KIND, PieceKind.NORMAL)))
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nmt.text.lines import as_bytes, is_utf8
 
 from .base import Vocab, VocabError, as_text
-from .pieces import PieceSampler, check_size
+from .pieces import PieceSampler, check_size, damage_reported
 from .words import DefaultVocab
 
 if TYPE_CHECKING:
@@ -206,8 +206,6 @@ def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
 
     check_size(data, path)
     processor = SentencePieceProcessor()
-    try:
+    with damage_reported(path):
         processor.LoadFromSerializedProto(data)
-    except RuntimeError as error:
-        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
     return processor

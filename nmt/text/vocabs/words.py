@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from nmt.text.lines import without_end
 
 from .base import ASKED, EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
-from .yaml_words import parse_word_ids
+from .yaml_words import YAML_ENDINGS, parse_word_ids
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def read_default(
     input_type: ``class`` for a ``ClassVocab``. owner: of ``dim``, see ``DefaultVocab``.
     """
     kind = ClassVocab if input_type == "class" else DefaultVocab
-    if path.endswith((".yml", ".yaml", ".json")):
+    if path.endswith(YAML_ENDINGS):
         return kind(parse_word_ids(data, path), path, dim, nematus=True, owner=owner)
     return kind(_listed_words(data, path), path, dim, owner=owner)
 

@@ -26,6 +26,7 @@ from .base import VocabError
 
 logger = logging.getLogger(__name__)
 
+YAML_ENDINGS = (".yml", ".yaml", ".json")
 MAX_ID = 0xFFFFFFFF
 MAX_LINE = 1 << 16
 
@@ -51,11 +52,7 @@ _ESCAPE = re.compile(
 )
 # \N and \_ are one raw byte to Marian (as surrogate escapes here), not U+0085 and U+00A0.
 _SIMPLE_ESCAPES = dict(
-    zip(
-        "0abt\tnvfre \"'\\/N_LP",
-        "\0\a\b\t\t\n\v\f\r\x1b \"'\\/\udc85\udca0\u2028\u2029",
-        strict=True,
-    )
+    zip("0abt\tnvfre \"'\\/N_LP", "\0\a\b\t\t\n\v\f\r\x1b \"'\\/\udc85\udca0\u2028\u2029", strict=True)
 )
 
 _NULLS = (b"", b"~", b"null", b"Null", b"NULL")

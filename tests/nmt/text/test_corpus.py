@@ -28,9 +28,8 @@ from nmt.text.vocabs.loading import load_vocab
 DATA = Path(__file__).parents[2] / "data/corpus"
 TEXTS = (str(DATA / "source.txt"), str(DATA / "target.txt"))
 SEED = 7
-DEFAULTS = TRAIN.from_python(
-    {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
-)
+GIVEN = {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
+DEFAULTS = TRAIN.from_python(GIVEN)
 UPDATE = re.compile(r"Ep\. (\d+) : Up\. \d+ : Sen\. ([\d,]+) : Cost ([\d.]+) \* ([\d,]+) @")
 
 
@@ -44,7 +43,8 @@ def corpora(vocab: Vocab) -> Iterator[Any]:
     made: list[Corpus] = []
 
     def make(streams: int = 2, seed: int = SEED, sizes: Any = None, **options: Any) -> Corpus:
-        made.append(Corpus.from_options(DEFAULTS | options, [vocab] * streams, seed=seed, sizes=sizes))
+        values = TRAIN.from_python(GIVEN | options)
+        made.append(Corpus.from_options(values, [vocab] * streams, seed=seed, sizes=sizes))
         return made[-1]
 
     yield make
