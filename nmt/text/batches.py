@@ -102,11 +102,12 @@ def table(
 
     After the last sequence the first is repeated; ``filling`` stands after the end of each.
     """
-    rows = [*sequences, *[sequences[0]] * (shape[0] - len(sequences))]
-    inside = np.arange(shape[1]) < np.fromiter(map(len, rows), np.int64)[:, None]
-    found = np.full(shape, filling, np.int32)
-    found[inside] = np.concatenate(rows)
-    return found, inside
+    inside = np.arange(shape[1]) < np.fromiter(map(len, sequences), np.int64)[:, None]
+    found = np.full(inside.shape, filling, np.int32)
+    found[inside] = np.concatenate(sequences)
+    rows = np.arange(shape[0])
+    rows[len(sequences) :] = 0
+    return found[rows], inside[rows]
 
 
 def pad_for_training(sentences: Sequence[Sentence], shape: Shape) -> Batch:

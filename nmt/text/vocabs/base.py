@@ -67,7 +67,10 @@ class Vocab(ABC):
 
     def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
         """The ids of one line of text, without its line end; ``eos_id`` after them if ``add_eos``."""
-        return self._ended(self._encoded(line), add_eos)
+        ids = self._encoded(line)
+        if add_eos and self.eos_id >= 0:
+            ids.append(self.eos_id)
+        return ids
 
     def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
         """The ids of one way to split a line, drawn at random: subword regularization (Kudo 2018).
@@ -80,12 +83,10 @@ class Vocab(ABC):
             probability ``alpha`` (Provilkov et al. 2020).
         seed: the same line with the same seed is split in the same way, in every process.
         """
-        return self._ended(self._sampled(line, alpha, seed) if alpha else self._encoded(line), add_eos)
-
-    def _ended(self, ids: list[int], add_eos: bool) -> list[int]:
-        if add_eos and self.eos_id >= 0:
-            ids.append(self.eos_id)
-        return ids
+        if not alpha:
+            return self.encode(line, add_eos)
+        ids = self._sampled(line, alpha, seed)
+        return [*ids, self.eos_id] if add_eos and self.eos_id >= 0 else ids
 
     @abstractmethod
     def _encoded(self, line: str | bytes) -> list[int]:
