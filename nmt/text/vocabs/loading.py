@@ -36,7 +36,8 @@ def load_vocab(
     fewer; a SentencePiece model must have exactly as many pieces.
     owner: whose number that is, for the warning: the model's file.
     input_type: ``class`` for a list of labels without special words (``--input-types``).
-    no_spm_encode, no_spm_decode: Marian's options; they concern SentencePiece models alone.
+    no_spm_encode, no_spm_decode: with a SentencePiece model, lines are pieces already, with spaces between;
+    pieces are printed so, not as text (Marian's options).
 
     Raises VocabError, which names the file, what was expected and what was got; OSError where the
     file cannot be read.

@@ -46,10 +46,7 @@ class SentencePieceVocab(Vocab):
     Args:
         data: the model, serialized.
         path: where it comes from, for errors: VocabError if it cannot be read.
-        dim: how many ids the translation model has (``dim-vocabs``); 0 for as many as there are.
-        owner: whose number that is, for the error.
-        no_spm_encode: lines are pieces already, with spaces between (``--no-spm-encode``).
-        no_spm_decode: print pieces with spaces between, not text (``--no-spm-decode``).
+        dim, owner, no_spm_encode, no_spm_decode: see ``load_vocab``.
     """
 
     def __init__(

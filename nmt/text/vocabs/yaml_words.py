@@ -20,7 +20,6 @@ import codecs
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from enum import Enum
 
 from .base import VocabError
 
@@ -64,6 +63,9 @@ _NOT_PLAIN = re.compile(
 _ESCAPES = {ord(c): f"\\{e}".encode() for c, e in zip('"\\\n\t\r\b', '"\\ntrb', strict=True)}
 _REPLACEMENT = 0xFFFD
 _TRAILING_BYTES = {0xC: 1, 0xD: 1, 0xE: 2, 0xF: 3}  # by the high half of the first byte
+# What the next line of a block map may be.
+_AWAITED_ENTRY, _AWAITED_KEY = "`word: id`", "a word, after `?`"
+_AWAITED_COLON, _AWAITED_VALUE = "`: id`, after `? word`", "an id"
 
 
 def parse_word_ids(data: bytes, path: str) -> dict[str, int]:
@@ -141,22 +143,13 @@ class _UnreadableEntry(ValueError):
     """What is wrong with an entry; where it stands is for the caller to say."""
 
 
-class _Awaited(Enum):
-    """What the next line of a block map may be."""
-
-    ENTRY = "`word: id`"
-    KEY = "a word, after `?`"
-    COLON = "`: id`, after `? word`"
-    VALUE = "an id"
-
-
 class _Block:
     """Reads ``word: id`` lines; an entry may also be spread over lines (``? word``, ``: id``)."""
 
     def __init__(self, path: str):
         self._path = path
         self._words: dict[str, int] = {}
-        self._awaited = _Awaited.ENTRY
+        self._awaited = _AWAITED_ENTRY
         self._key = ""
 
     def read(self, text: str) -> dict[str, int]:
@@ -165,7 +158,7 @@ class _Block:
             for number, line in enumerate(lines, 1):
                 line = line.removesuffix("\r")
                 plain = _PLAIN_ENTRY.fullmatch(line)
-                if plain is not None and self._awaited is _Awaited.ENTRY:
+                if plain is not None and self._awaited == _AWAITED_ENTRY:
                     words.setdefault(plain[1], int(plain[2]))
                 elif not self._line(line):
                     if line[:3] != "..." or any(map(str.strip, lines[number:])):
@@ -176,7 +169,7 @@ class _Block:
                             line[:40],
                         )
                     break
-            if self._awaited is not _Awaited.ENTRY:
+            if self._awaited != _AWAITED_ENTRY:
                 raise self._unexpected("the end of the file")
         except _UnreadableEntry as error:
             raise VocabError(f"{self._path}:{number}: {error}") from None
@@ -191,11 +184,11 @@ class _Block:
             raise _UnreadableEntry(f"a line of {len(line)} characters (at most {MAX_LINE} are read)")
         if line[0] == "%" or _is_marker(line, "---") or _is_marker(line, "..."):
             return self._marker(line)
-        if self._awaited is _Awaited.ENTRY:
+        if self._awaited == _AWAITED_ENTRY:
             self._entry(line, bare)
-        elif self._awaited is _Awaited.KEY:
+        elif self._awaited == _AWAITED_KEY:
             self._complex_key(bare)
-        elif self._awaited is _Awaited.COLON:
+        elif self._awaited == _AWAITED_COLON:
             if bare[0] != ":" or bare[1:2] not in ("", " ", "\t"):
                 raise self._unexpected(bare)
             self._value(bare[1:].lstrip(" \t"))
@@ -207,7 +200,7 @@ class _Block:
 
     def _marker(self, line: str) -> bool:
         """A directive (``%``) or the mark of a document's begin or end; Marian reads one document."""
-        if self._awaited is not _Awaited.ENTRY:
+        if self._awaited != _AWAITED_ENTRY:
             raise self._unexpected(line)
         if self._words or line.startswith("..."):
             return False
@@ -219,7 +212,7 @@ class _Block:
         if line[0] == "\t" or (bare[0] == "-" and bare[1:2] in ("", " ", "\t")):
             raise self._unexpected(line)
         if bare[0] == "?" and bare[1:2] in ("", " ", "\t"):
-            self._awaited = _Awaited.KEY
+            self._awaited = _AWAITED_KEY
             rest = bare[1:].lstrip(" \t")
             if rest and rest[0] != "#":
                 self._complex_key(rest)
@@ -239,17 +232,17 @@ class _Block:
             raise self._unexpected(text)
         else:
             self._key = _word(None, None, _COMMENT.split(text, maxsplit=1)[0])
-        self._awaited = _Awaited.COLON
+        self._awaited = _AWAITED_COLON
 
     def _value(self, text: str) -> None:
         if not text or text[0] == "#":
-            self._awaited = _Awaited.VALUE
+            self._awaited = _AWAITED_VALUE
             return
         self._words.setdefault(self._key, _id(text))
-        self._awaited = _Awaited.ENTRY
+        self._awaited = _AWAITED_ENTRY
 
     def _unexpected(self, line: str) -> _UnreadableEntry:
-        return _UnreadableEntry(f"expected {self._awaited.value}, got {line[:80]!r}")
+        return _UnreadableEntry(f"expected {self._awaited}, got {line[:80]!r}")
 
 
 def _is_marker(line: str, mark: str) -> bool:
