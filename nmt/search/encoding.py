@@ -53,9 +53,9 @@ def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: i
     They are padded to ``length_bucket`` while they are computed; neither that nor the other sentences change
     a state.
     """
-    batch = pad(sentences)
-    encode = compiled(EncodingPlan(model, stream, *batch.ids.shape))
-    states = np.asarray(encode(model.params, batch.ids, batch.mask))
+    batch = pad([sentences])
+    encode = compiled(EncodingPlan(model, stream, *batch.shape))
+    states = np.asarray(encode(model.params, *batch.ids, *batch.masks))
     longest = max(map(len, sentences))
-    mask = batch.mask[: batch.size, :longest]
-    return States(states[: batch.size, :longest] * mask[:, :, None], mask)
+    mask = batch.masks[0][: batch.sentences, :longest]
+    return States(states[: batch.sentences, :longest] * mask[:, :, None], mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,19 @@ from nmt.files import load_model
 from nmt.runtime import compilation_cache, devices
 from nmt.search.scoring import score_streams
 from nmt.settings import SCORE, OptionError, require_files, require_readable_files
-from nmt.text.alignment import alignment_field, read_alignment
-from nmt.text.batches import BATCH_OPTIONS, Sample, batches
-from nmt.text.nbest import NBestRows, with_feature
-from nmt.text.output import InOrder, score_line, significant, word_scores_field
-from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.batches import Batching
+from nmt.text.output import (
+    InOrder,
+    alignment_field,
+    read_alignment,
+    score_line,
+    significant,
+    with_feature,
+    word_scores_field,
+)
+from nmt.text.parallel import NBestRows, ParallelLines, source_names
+from nmt.text.sentences import LineEncoder, Sentence
+from nmt.text.vocabs.loading import load_vocabs
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +126,10 @@ class Scorer:
     def scores(self, *texts: Iterable[str | bytes]) -> Iterator[Score]:
         """The scores of streams of lines, in order, each as soon as it can be had."""
         finished: InOrder[Score] = InOrder()
-        batching = {name: self.options[name] for name in BATCH_OPTIONS}
         rows = self._rows(texts)
-        samples = (self.encoder.sample(number, lines) for number, lines in enumerate(rows))
-        for batch in batches(samples, **batching):
+        samples = (self.encoder.sentence(number, lines) for number, lines in enumerate(rows))
+        groups = Batching.from_options(self.options).maxi_batches(samples)
+        for batch in chain.from_iterable(groups):
             for result in self._score_batch(batch):
                 entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""
                 finished.add(result.line, replace(result, entry=entry))
@@ -159,7 +167,7 @@ class Scorer:
             return NBestRows(texts[:-1], texts[-1])
         return ParallelLines(texts, names)
 
-    def _score_batch(self, batch: list[Sample]) -> Iterator[Score]:
+    def _score_batch(self, batch: list[Sentence]) -> Iterator[Score]:
         if batch[0].problem:
             yield Score(batch[0].line, math.nan, (), batch[0].problem)
             return

@@ -10,7 +10,8 @@ import numpy as np
 
 from mgraph import Plan, compiled
 from nmt.models import Model, Source
-from nmt.text.batches import batch_bucket, length_bucket, pad
+from nmt.text.batches import pad
+from nmt.text.shapes import batch_bucket, length_bucket
 
 Streams = Sequence[Sequence[int]]
 """The ids of a sentence in every source stream, then those of its translation."""
@@ -85,10 +86,12 @@ def score_streams(model: Model, samples: Sequence[Streams], *, attention: bool =
 
 
 def _score_padded(model: Model, samples: Sequence[Streams], attention: bool) -> list[Scored]:
-    *sources, target = (Source(batch.ids, batch.mask) for batch in map(pad, zip(*samples, strict=True)))
-    batch, trg_length = target.ids.shape
-    lengths = tuple(source.ids.shape[1] for source in sources)
-    found = compiled(ScoringPlan(model, batch, lengths, trg_length, attention))(model.params, sources, target)
+    padded = pad(list(zip(*samples, strict=True)))
+    *sources, target = map(Source, padded.ids, padded.masks)
+    batch, *lengths, trg_length = padded.shape
+    found = compiled(ScoringPlan(model, batch, tuple(lengths), trg_length, attention))(
+        model.params, sources, target
+    )
     log_probs, weights = map(np.asarray, found) if isinstance(found, tuple) else (np.asarray(found), None)
     scores = []
     for row, streams in enumerate(samples):

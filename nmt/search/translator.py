@@ -27,12 +27,12 @@ from nmt.search.shortlist import load_shortlist
 from nmt.search.translation import Attention, Translation
 from nmt.settings import DECODE, OptionError, require_files, require_readable, require_readable_files
 from nmt.settings.config import read_config
-from nmt.text.alignment import read_alignment
-from nmt.text.batches import BATCH_OPTIONS, Sample, maxi_batches
+from nmt.text.batches import Batching
 from nmt.text.lines import read_lines
-from nmt.text.output import InOrder, best_line, n_best_line
+from nmt.text.output import InOrder, best_line, n_best_line, read_alignment
 from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.sentences import LineEncoder, Sentence
+from nmt.text.vocabs.loading import load_vocabs
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +179,7 @@ class Translator:
         if not 0 <= source < chosen.sources:
             raise OptionError(f"the model has {chosen.sources} source(s), so none of number {source}")
         encoder = replace(self.encoder, vocabs=[self.source_vocabs[source]], tsv=False)
-        samples = [encoder.sample(number, [line]) for number, line in enumerate(read_lines(lines))]
+        samples = [encoder.sentence(number, [line]) for number, line in enumerate(read_lines(lines))]
         for sample in samples:
             if sample.problem:
                 raise OptionError(f"line {sample.line + 1}: {sample.problem}")
@@ -260,15 +260,15 @@ class Translator:
             raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best!r}")
         finished: InOrder[Translation] = InOrder()
         rows = ParallelLines(texts, self._names()[: len(texts)])
-        samples = (self.encoder.sample(number, row) for number, row in enumerate(rows))
-        groups: Iterable[Iterable[list[Sample]]]
-        groups = maxi_batches(samples, **{name: self.options[name] for name in BATCH_OPTIONS})
+        samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows))
+        groups: Iterable[Iterable[list[Sentence]]]
+        groups = Batching.from_options(self.options).maxi_batches(samples)
         if at_once:
             groups = [chain.from_iterable(groups)]
         before = self._seen
         settings = callers_settings()
 
-        def search(batch: list[Sample]) -> list[Translation]:
+        def search(batch: list[Sentence]) -> list[Translation]:
             numbers = [before + sample.line for sample in batch]
             with settings():
                 return self._translate_batch(batch, numbers, attention, n_best)
@@ -290,7 +290,7 @@ class Translator:
         return min(self.options["cpu_threads"] or devices.cores(), MOST_WORKERS)
 
     def _translate_batch(
-        self, batch: list[Sample], numbers: list[int], attention: bool, n_best: int | None
+        self, batch: list[Sentence], numbers: list[int], attention: bool, n_best: int | None
     ) -> list[Translation]:
         """The translations of a batch; ``numbers`` tell its lines from all others ever translated."""
         if batch[0].problem:
@@ -315,7 +315,7 @@ class Translator:
         words = hypothesis.words
         return self.target_vocab.decode(words[::-1] if self.right_left else words)
 
-    def _attention(self, sample: Sample, hypothesis: Hypothesis) -> Attention:
+    def _attention(self, sample: Sentence, hypothesis: Hypothesis) -> Attention:
         return Attention(
             np.array(hypothesis.alignment, np.float32),
             tuple(self.source_vocabs[0][word] for word in sample.sequences[0]),

@@ -14,10 +14,10 @@ from nmt.models import Model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.scoring import score
-from nmt.text.batches import Sample
 from nmt.text.lines import open_output
 from nmt.text.output import InOrder, best_line, n_best_line
-from nmt.text.vocab import Vocab
+from nmt.text.sentences import Sentence
+from nmt.text.vocabs.base import Vocab
 from nmt.training.validation.data import ValidationSet
 
 logger = logging.getLogger("nmt.translating")
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
 class Translated(NamedTuple):
     """A sentence of the validation set with its translations, best first."""
 
-    sample: Sample
+    sample: Sentence
     hypotheses: list[Hypothesis]
     texts: list[str]
 
@@ -142,7 +142,7 @@ class Evaluation:
             for item in items:
                 stream.write(lines(item).encode("utf-8", "surrogateescape") + b"\n")
 
-    def _translate(self, batch: list[Sample]) -> Iterator[Translated]:
+    def _translate(self, batch: list[Sentence]) -> Iterator[Translated]:
         streams = list(zip(*(sample.sequences for sample in batch), strict=True))
         found = self.search.search(*streams[: self.search.streams])
         for sample, hypotheses in zip(batch, found, strict=True):

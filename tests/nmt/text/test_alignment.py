@@ -10,8 +10,7 @@ import pytest
 from nmt.search.hypothesis import Hypothesis
 from nmt.search.translation import Attention, AttentionError, Translation
 from nmt.settings import OptionError
-from nmt.text.alignment import alignment_field, links, read_alignment
-from nmt.text.output import best_line, n_best_line
+from nmt.text.output import alignment_field, best_line, links, n_best_line, read_alignment
 
 # Marian v1.12.42, decode -b 2 --alignment soft, hard and 0.3 of "six" by a model of number words.
 SOFT = "0.999278,0.000721528 0.406381,0.593619"
