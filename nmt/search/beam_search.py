@@ -12,13 +12,11 @@ import jax
 import numpy as np
 
 from mgraph import Plan, compiled
-from nmt.search.beam import BeamLoop, BeamShape, SearchModel
-from nmt.search.choice import Rules
-from nmt.search.history import Ranking, best_hypotheses, join
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.sampling import Sampling
+from nmt.search.beam_loop import BeamLoop, BeamShape, SearchModel
+from nmt.search.choice import Rules, Sampling
+from nmt.search.results import Hypothesis
 from nmt.search.shortlist import MULTIPLE, Shortlist
-from nmt.search.trellis import FREE, Sentences, Trellis
+from nmt.search.trellis import FREE, Ranking, Sentences, Trellis, best_hypotheses, join
 from nmt.settings import OptionError
 from nmt.text.batches import length_bucket, pad
 from nmt.text.vocabs.base import Vocab

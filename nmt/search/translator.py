@@ -4,35 +4,83 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from mgraph import ExpressionGraph, Plan, Type, compiled
 from mgraph.device import platform_of
 from mgraph.running.forks import check_process
 from mgraph.running.programs import callers_settings
 from nmt.files import load_model
 from nmt.files.directories import read_directory
-from nmt.models import Model
+from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
 from nmt.search.beam_search import BeamSearch, check_weights
-from nmt.search.encoding import States, encode_sentences
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.sampling import read_sampling
+from nmt.search.choice import read_sampling
+from nmt.search.results import Attention, Hypothesis, Translation
 from nmt.search.shortlist import load_shortlist
-from nmt.search.translation import Attention, Translation
 from nmt.settings import DECODE, OptionError, require_files, require_readable, require_readable_files
 from nmt.settings.config import read_config
 from nmt.text.alignment import read_alignment
-from nmt.text.batches import BATCH_OPTIONS, Sample, maxi_batches
+from nmt.text.batches import BATCH_OPTIONS, Sample, maxi_batches, pad
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, best_line, n_best_line
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.samples import LineEncoder, load_vocabs
+
+
+class States(NamedTuple):
+    """What an encoder makes of lines."""
+
+    states: np.ndarray
+    """float32 ``[line, word, dim]``, zeros after the last word of a line."""
+    mask: np.ndarray
+    """float32 ``[line, word]``: 1 at words, ``</s>`` included, 0 after them."""
+
+
+@dataclass(frozen=True)
+class EncodingPlan(Plan):
+    """The states of so many sentences, padded to so many words, by one of a model's encoders."""
+
+    model: Model
+    stream: int
+    rows: int
+    length: int
+
+    @property
+    def key(self) -> Hashable:
+        return self.model.key, self.stream, self.rows, self.length
+
+    def __str__(self) -> str:
+        return f"encoding of {self.rows} sentences of {self.length} words"
+
+    def __call__(self, params: dict[str, jax.Array], ids: np.ndarray, mask: np.ndarray) -> jax.Array:
+        graph, shape = ExpressionGraph(inference=True), (self.rows, self.length)
+        source = Source(graph.input("ids", shape, Type.int32), graph.input("mask", shape, Type.float32))
+        context = self.model.context(graph, source, self.stream).context
+        (found,) = graph.function([context], list(source), derivatives="jax").pure(params, [ids, mask])
+        return found
+
+
+def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: int = 0) -> States:
+    """The states of sentences of the source stream number ``stream``, given as word ids with ``</s>``.
+
+    They are padded to ``length_bucket`` while they are computed; neither that nor the other sentences change
+    a state.
+    """
+    batch = pad(sentences)
+    encode = compiled(EncodingPlan(model, stream, *batch.ids.shape))
+    states = np.asarray(encode(model.params, batch.ids, batch.mask))
+    longest = max(map(len, sentences))
+    mask = batch.mask[: batch.size, :longest]
+    return States(states[: batch.size, :longest] * mask[:, :, None], mask)
+
 
 logger = logging.getLogger(__name__)
 

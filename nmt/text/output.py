@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
-from nmt.search.hypothesis import Hypothesis
+from nmt.search.results import Hypothesis
 from nmt.text.alignment import alignment_field
 
 Item = TypeVar("Item")

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from nmt.models import Model
 from nmt.search.beam_search import BeamSearch
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.scoring import score
+from nmt.search.results import Hypothesis
+from nmt.search.scorer import score
 from nmt.text.batches import Sample
 from nmt.text.lines import open_output
 from nmt.text.output import InOrder, best_line, n_best_line

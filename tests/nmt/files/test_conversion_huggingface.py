@@ -28,7 +28,7 @@ from nmt.files.huggingface import (
 )
 from nmt.files.huggingface.checkpoint import huggingface_positions
 from nmt.files.huggingface.names import POSITIONS, markdown
-from nmt.search.scoring import score
+from nmt.search.scorer import score
 from nmt.settings.model_options import parse_model_options
 from tests.helpers.checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
 

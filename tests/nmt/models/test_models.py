@@ -18,8 +18,8 @@ from mgraph import ArgumentError, ExpressionGraph, ModelFileError, ParameterErro
 from mgraph.files.items import with_model_yml, write_npz
 from nmt.files import create_model, load_model, save_model
 from nmt.models import TYPES, Model, Source
-from nmt.search import scoring
-from nmt.search.scoring import score
+from nmt.search import scorer
+from nmt.search.scorer import score
 from nmt.settings.model_options import ModelOptions
 from nmt.text.vocab import load_vocab
 
@@ -281,7 +281,7 @@ def test_scores_do_not_depend_on_the_batch_nor_on_how_it_is_cut(
     rng = np.random.default_rng(5)
     pairs = [tuple([*rng.integers(2, 11, rng.integers(0, 8)), 0] for _ in range(2)) for _ in range(3)]
     whole = score(plain_model, pairs)
-    monkeypatch.setattr(scoring, "MOST_LOGITS", 8 * 13)
+    monkeypatch.setattr(scorer, "MOST_LOGITS", 8 * 13)
     cut = score(plain_model, pairs)
     before = mgraph.compile_stats()
     alone = [score(plain_model, [pair])[0] for pair in pairs]

@@ -19,7 +19,7 @@ from mgraph.ops.scan import ScanNodeOp
 from nmt.files import create_model, load_model, save_model
 from nmt.models import Dropouts, Model, Source
 from nmt.models.names import amun_names, nematus_names
-from nmt.search.scoring import Streams, score_streams
+from nmt.search.scorer import Streams, score_streams
 from nmt.settings.model_options import ModelOptions, yaml_of
 from nmt.text.vocab import load_vocab
 from nmt.training.gradients import check_model_gradients

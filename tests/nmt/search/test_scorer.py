@@ -13,7 +13,7 @@ import pytest
 from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.files import load_model
-from nmt.search.scoring import score_streams
+from nmt.search.scorer import score_streams
 from nmt.text.nbest import NBestListError
 
 DATA = Path(__file__).parents[2] / "data" / "scorer"

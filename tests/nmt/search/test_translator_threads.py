@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from nmt import Translator
-from nmt.search.translation import Translation
+from nmt.search.results import Translation
 
 OPTIONS = Path(__file__).parents[2] / "data" / "options"
 MODEL = Path(__file__).parents[2] / "data" / "search" / "left-right.npz"

@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.translation import Attention, AttentionError, Translation
+from nmt.search.results import Attention, AttentionError, Hypothesis, Translation
 from nmt.settings import OptionError
 from nmt.text.alignment import alignment_field, links, read_alignment
 from nmt.text.output import best_line, n_best_line

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.search.hypothesis import Hypothesis
+from nmt.search.results import Hypothesis
 from nmt.text.output import InOrder, best_line, n_best_line, score_line, significant, word_scores_field
 
 # float32 values as `std::ostream << x`, as `std::fixed` with precision 5, and by std::to_string

@@ -1,4 +1,4 @@
-"""What became of a line: its translations with their scores, and the attention that made them."""
+"""What became of a line: hypotheses with their scores, translations, and the attention that made them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,30 @@ from typing import Any
 import numpy as np
 
 from mgraph.errors import MGraphError
-from nmt.search.hypothesis import Hypothesis
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A translation of one sentence with its scores; all scores are natural logarithms.
+
+    words: target word ids, the final ``</s>`` included where the hypothesis is finished.
+    word_scores: one weighted log-probability per word of ``words``; they sum to ``path_score``.
+    path_score: the unnormalized score of the whole path.
+    score: what hypotheses are ranked by, ``(path_score - word_penalty * n) / n ** normalize``
+        with ``n = len(words)`` (Marian's ``--normalize`` and ``--word-penalty``).
+    scorer_scores: the unweighted log-probability that each model gave to the path, printed by
+        Marian as ``F0= F1= ...``.
+    finished: False where the search was cut by ``--max-length-factor`` before ``</s>``.
+    alignment: attention as ``[target word][source word]``, or None if it was not asked for.
+    """
+
+    words: tuple[int, ...]
+    word_scores: tuple[float, ...]
+    path_score: float
+    score: float
+    scorer_scores: tuple[float, ...]
+    finished: bool = True
+    alignment: tuple[tuple[float, ...], ...] | None = None
 
 
 class AttentionError(MGraphError):
