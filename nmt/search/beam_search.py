@@ -88,7 +88,7 @@ class BeamSearch:
         self.ranking = Ranking(np.float32(normalize), np.float32(word_penalty))
         self.max_length_factor = np.float32(min(max_length_factor, NO_LIMIT))
         self.count = beam_size if n_best else 1
-        self.source_eos = source_vocab.eos_id
+        self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self.shortlist = shortlist
         self.seed = (seed or time.time_ns()) % SEEDS
         self.streams = max(1, *(model.sources for model in self.models))
@@ -177,7 +177,9 @@ class BeamSearch:
         limits = np.zeros(len(first.ids), np.int32)
         limits[: first.size] = [self.limit(len(source)) for source in streams[0]]
         sentences = Sentences(
-            tuple((batch.ids, batch.mask) for batch in padded), limits, first.ids[:, 0] == self.source_eos
+            tuple((batch.ids, batch.mask) for batch in padded),
+            limits,
+            first.ids[:, 0] == self.source_vocab.eos_id,
         )
         if prefixes is not None:
             forced, _ = _table(prefixes, len(limits), FREE)

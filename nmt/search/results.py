@@ -1,13 +1,16 @@
-"""What became of a line: hypotheses with their scores, translations, and the attention that made them."""
+"""What becomes of a line: hypotheses with scores, translations with attention, and how they are printed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mgraph.errors import MGraphError
+from mgraph import MGraphError
+from nmt.text.alignment import alignment_field
+from nmt.text.output import significant, word_scores_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +120,45 @@ class Translation:
     def plot(self, axes: Any = None) -> Any:
         """Draw the attention of the best translation; see ``Attention.plot``."""
         return self.attention.plot(axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Printing:
+    """What is printed of a translation, in Marian's formats.
+
+    n_best: all hypotheses, a line each. word_scores: the score of each word, too. alignment: the words'
+    alignments, too, as ``read_alignment`` gives it; None for none.
+    """
+
+    n_best: bool = False
+    word_scores: bool = False
+    alignment: str | float | None = None
+
+    def lines(self, translation: Translation) -> str:
+        """The line of the best hypothesis, or with ``n_best`` the lines of all:
+        ``3 ||| text ||| 0-0 ||| WordScores= ... ||| F0= v F1= v ||| score``.
+
+        The number is that of the input line, from 0. F0, F1, ...: the unweighted score by each model; the
+        last field is the normalized score.
+        """
+        if not self.n_best:
+            return self.best(translation)
+        return "\n".join(
+            self._entry(translation.line, text, hypothesis)
+            for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True)
+        )
+
+    def best(self, translation: Translation) -> str:
+        """The line of the best hypothesis: ``text[ ||| 0-0 1-1][ ||| WordScores= ...]``."""
+        return " ||| ".join([translation.text, *self._details(translation.hypotheses[0])])
+
+    def _entry(self, line: int, text: str, hypothesis: Hypothesis) -> str:
+        features = " ".join(f"F{i}= {significant(score)}" for i, score in enumerate(hypothesis.scorer_scores))
+        details = self._details(hypothesis)
+        return " ||| ".join([str(line), text, *details, features, significant(hypothesis.score)])
+
+    def _details(self, hypothesis: Hypothesis) -> Iterator[str]:
+        if self.alignment is not None:
+            yield alignment_field(self.alignment, hypothesis.alignment or ())
+        if self.word_scores:
+            yield word_scores_field(hypothesis.word_scores)

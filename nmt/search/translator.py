@@ -23,14 +23,15 @@ from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
 from nmt.search.beam_search import BeamSearch, check_weights
 from nmt.search.choice import read_sampling
-from nmt.search.results import Attention, Hypothesis, Translation
+from nmt.search.results import Printing, Translation
+from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
 from nmt.settings import DECODE, OptionError, require_files, require_readable, require_readable_files
 from nmt.settings.config import read_config
 from nmt.text.alignment import read_alignment
 from nmt.text.batches import BATCH_OPTIONS, Sample, maxi_batches, pad
 from nmt.text.lines import read_lines
-from nmt.text.output import InOrder, best_line, n_best_line
+from nmt.text.output import InOrder
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.samples import LineEncoder, load_vocabs
 
@@ -136,7 +137,6 @@ class Translator:
         options = self.options
         check_decoding(options)
         require_readable("--pieces", map(os.fspath, pieces))
-        self.alignment = read_alignment(options["alignment"])
         compilation_cache.use(options["compilation_cache"])
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
@@ -150,16 +150,22 @@ class Translator:
             no_spm_encode=options["no_spm_encode"],
             no_spm_decode=options["no_spm_decode"],
         )
-        self.right_left = _right_left(self.models)
+        right_left = _right_left(self.models)
         forced = [self.target_vocab] if options["force_decode"] else []
         self.encoder = LineEncoder(
             [*self.source_vocabs, *forced],
             options["max_length"],
             options["max_length_crop"],
-            self.right_left,
+            right_left,
             options["tsv"],
         )
         self.search = self._search(dims[-1])
+        self.service = TranslationService(
+            self.search,
+            Printing(options["n_best"], options["word_scores"], read_alignment(options["alignment"])),
+            right_left=right_left,
+            forced=options["force_decode"],
+        )
         self._check_combinations()
         self._seen = 0
 
@@ -237,22 +243,11 @@ class Translator:
 
     def format(self, translation: Translation) -> str:
         """The text that ``mgraph decode`` prints for a translation, in Marian's format."""
-        if not self.options["n_best"]:
-            return self.format_best(translation)
-        word_scores = self.options["word_scores"]
-        return "\n".join(
-            n_best_line(translation.line, text, hypothesis, alignment=self.alignment, word_scores=word_scores)
-            for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True)
-        )
+        return self.service.printing.lines(translation)
 
     def format_best(self, translation: Translation) -> str:
         """The text for the best translation alone, which is also what the log says."""
-        return best_line(
-            translation.text,
-            translation.hypotheses[0],
-            alignment=self.alignment,
-            word_scores=self.options["word_scores"],
-        )
+        return self.service.printing.best(translation)
 
     def require_inputs(self, number: int) -> None:
         """OptionError unless lines come in so many texts."""
@@ -289,7 +284,7 @@ class Translator:
         fields = options["tsv_fields"]
         if options["tsv"] and fields not in (0, len(self._names())):
             raise OptionError(f"--tsv-fields: {len(self._names())} are needed, got {fields}")
-        if self.alignment is not None:
+        if self.service.printing.alignment is not None:
             self.search.require_attention()
         if options["force_decode"]:
             self.search.require_prefixes()
@@ -319,7 +314,7 @@ class Translator:
         def search(batch: list[Sample]) -> list[Translation]:
             numbers = [before + sample.line for sample in batch]
             with settings():
-                return self._translate_batch(batch, numbers, attention, n_best)
+                return self.service.translate(batch, numbers=numbers, attention=attention, count=n_best)
 
         with ThreadPoolExecutor(self._workers()) as pool:
             for group in groups:
@@ -336,43 +331,6 @@ class Translator:
         if platform_of(None) != "cpu":
             return 1
         return min(self.options["cpu_threads"] or devices.cores(), MOST_WORKERS)
-
-    def _translate_batch(
-        self, batch: list[Sample], numbers: list[int], attention: bool, n_best: int | None
-    ) -> list[Translation]:
-        """The translations of a batch; ``numbers`` tell its lines from all others ever translated."""
-        if batch[0].problem:
-            return [Translation(batch[0].line, ("",), (self._no_hypothesis(),), batch[0].problem)]
-        streams = list(zip(*(sample.sequences for sample in batch), strict=True))
-        prefixes = streams.pop() if self.options["force_decode"] else None
-        found = self.search.search(
-            *streams,
-            prefixes=prefixes,
-            numbers=numbers,
-            attention=attention or self.alignment is not None,
-            count=n_best,
-        )
-        translations = []
-        for sample, hypotheses in zip(batch, found, strict=True):
-            texts = tuple(self._text(hypothesis) for hypothesis in hypotheses)
-            attentions = tuple(self._attention(sample, h) for h in hypotheses) if attention else ()
-            translations.append(Translation(sample.line, texts, tuple(hypotheses), "", attentions))
-        return translations
-
-    def _text(self, hypothesis: Hypothesis) -> str:
-        words = hypothesis.words
-        return self.target_vocab.decode(words[::-1] if self.right_left else words)
-
-    def _attention(self, sample: Sample, hypothesis: Hypothesis) -> Attention:
-        return Attention(
-            np.array(hypothesis.alignment, np.float32),
-            tuple(self.source_vocabs[0][word] for word in sample.sequences[0]),
-            tuple(self.target_vocab[word] for word in hypothesis.words),
-        )
-
-    def _no_hypothesis(self) -> Hypothesis:
-        unknown = float("nan")
-        return Hypothesis((), (), unknown, unknown, (unknown,) * len(self.models), finished=False)
 
 
 def check_decoding(options: Mapping[str, Any]) -> None:
