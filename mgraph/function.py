@@ -35,8 +35,6 @@ class FunctionPlan(Plan):
     trained: tuple[bool, ...]
     checkpoints: Checkpoints | None
 
-    __hash__ = Plan.__hash__
-
     def __str__(self) -> str:
         return f"function of {len(self.structure.rows)} nodes"
 

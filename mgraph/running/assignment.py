@@ -29,8 +29,6 @@ class AssignPlan(Plan):
     outputs: tuple[int, ...]
     given: tuple[int, ...]
 
-    __hash__ = Plan.__hash__
-
     @property
     def donated(self) -> tuple[int, ...]:
         return (0,)

@@ -26,8 +26,6 @@ class DrawPlan(Plan):
     init: Random
     spec: Spec
 
-    __hash__ = Plan.__hash__
-
     def __str__(self) -> str:
         return f"a draw of {self.init!r}"
 

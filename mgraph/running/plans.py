@@ -51,8 +51,6 @@ class ForwardPlan(Plan):
     labels: bool = False
     """Whether XLA is told which row each instruction comes from."""
 
-    __hash__ = Plan.__hash__
-
     def __str__(self) -> str:
         return f"forward of {len(self.structure.rows)} nodes"
 
@@ -84,8 +82,6 @@ class JointPlan(Plan):
     checkpoints: Checkpoints | None = None
     watch: bool = False
     labels: bool = False
-
-    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return f"forward and backward of {len(self.structure.rows)} nodes"
@@ -132,8 +128,6 @@ class AccumulationPlan(Plan):
 
     clip: bool
     """Whether the sums are cut elementwise, to a number that is an argument."""
-
-    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return "accumulation of gradients"

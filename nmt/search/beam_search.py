@@ -238,17 +238,13 @@ class BeamSearch:
 
 
 @dataclass(frozen=True)
-class BeamPlan(Plan):
+class BeamPlan(Plan, by_key=["models"]):
     """A function of ``BeamLoop``, for arguments of these shapes."""
 
     name: str
-    models: Sequence[SearchModel]
+    models: tuple[SearchModel, ...]
     shape: BeamShape
     shapes: Hashable
-
-    @property
-    def key(self) -> Hashable:
-        return self.name, tuple(model.key for model in self.models), self.shape, self.shapes
 
     @property
     def donated(self) -> tuple[int, ...]:

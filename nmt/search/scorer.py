@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ class Scored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ScoringPlan(Plan):
+class ScoringPlan(Plan, by_key=["model"]):
     """What ``Model.scorer`` computes, for sentences padded to these lengths."""
 
     model: Model
@@ -49,10 +49,6 @@ class ScoringPlan(Plan):
     lengths: tuple[int, ...]
     trg_length: int
     attention: bool
-
-    @property
-    def key(self) -> Hashable:
-        return self.model.key, self.batch, self.lengths, self.trg_length, self.attention
 
     def __str__(self) -> str:
         lengths = " and ".join(map(str, self.lengths)) or "no"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -46,17 +46,13 @@ class States(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EncodingPlan(Plan):
+class EncodingPlan(Plan, by_key=["model"]):
     """The states of so many sentences, padded to so many words, by one of a model's encoders."""
 
     model: Model
     stream: int
     rows: int
     length: int
-
-    @property
-    def key(self) -> Hashable:
-        return self.model.key, self.stream, self.rows, self.length
 
     def __str__(self) -> str:
         return f"encoding of {self.rows} sentences of {self.length} words"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,7 +216,7 @@ class Learner:
 
 
 @dataclass(frozen=True)
-class BatchGradientPlan(Plan):
+class BatchGradientPlan(Plan, by_key=["objective", "placement"]):
     """The gradient of a batch, added to those before; one for each shape of batches."""
 
     objective: Objective
@@ -224,10 +224,6 @@ class BatchGradientPlan(Plan):
     first: bool
     """Whether there are none before."""
     shapes: tuple[tuple[str, tuple[int, ...], str], ...]
-
-    @property
-    def key(self) -> Hashable:
-        return self.first, self.objective.key, self.placement.key, self.shapes
 
     @property
     def donated(self) -> tuple[int, ...]:
@@ -244,7 +240,7 @@ class BatchGradientPlan(Plan):
 
 
 @dataclass(frozen=True)
-class LearnerUpdatePlan(Plan):
+class LearnerUpdatePlan(Plan, by_key=["step", "placement"]):
     """Everything that changes, updated by a gradient."""
 
     step: UpdateStep
@@ -252,10 +248,6 @@ class LearnerUpdatePlan(Plan):
     smoothed: bool
     specs: tuple[tuple[str, tuple[int, ...]], ...]
     """Of the parameters."""
-
-    @property
-    def key(self) -> Hashable:
-        return self.smoothed, self.step.key, self.specs, self.placement.key
 
     @property
     def donated(self) -> tuple[int, ...]:
