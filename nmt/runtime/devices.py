@@ -15,9 +15,8 @@ from contextlib import contextmanager
 
 import jax
 
-from mgraph.device import started
+from mgraph.device import check_process, started
 from mgraph.errors import DeviceError
-from mgraph.running.forks import check_process
 from nmt.runtime.allocator import keep_freed_memory
 
 logger = logging.getLogger(__name__)
