@@ -152,7 +152,7 @@ class Plan:
 
     def __init_subclass__(cls, by_key: Iterable[str] = ()) -> None:
         super().__init_subclass__()
-        cls._by_key = frozenset(by_key)
+        cls._by_key |= frozenset(by_key)
 
     @cached_property
     def key(self) -> Hashable:
