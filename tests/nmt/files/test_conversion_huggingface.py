@@ -79,7 +79,7 @@ def test_a_marian_model_computes_the_same_at_huggingface(name: str) -> None:
     """The digest says that what HuggingFace loaded is what is exported; it computed what Marian prints."""
     tensors = to_huggingface(HERE / f"{name}.npz").tensors
     assert digest(tensors) == MARIAN[name]["digest"]
-    ours = [words for _, words in score(load_model(HERE / f"{name}.npz"), pairs_of(name))]
+    ours = [words for _, words, _ in score(load_model(HERE / f"{name}.npz"), pairs_of(name))]
     compare(ours, MARIAN[name]["scores"], 1e-5)
     compare(ours, word_scores(HERE / f"{name}.txt"), 1.1e-5)
     compare(ours, MARIAN[name]["scores as it is"], 1e-4)
@@ -97,7 +97,7 @@ def test_a_checkpoint_of_huggingface_computes_the_same_here(name: str, tmp_path:
     import_huggingface(HERE / name, tmp_path / "model.npz")
     model = load_model(tmp_path / "model.npz")
     assert model.dim_vocabs == RANDOM[name]
-    ours = [words for _, words in score(model, HUGGINGFACE[name]["pairs"])]
+    ours = [words for _, words, _ in score(model, HUGGINGFACE[name]["pairs"])]
     compare(ours, HUGGINGFACE[name]["scores"], 1e-5)
     compare(ours, word_scores(HERE / f"{name}.txt"), 1.1e-5)
     compare(ours, HUGGINGFACE[name]["scores as it is"], 1e-4)
