@@ -22,7 +22,7 @@ class MemoryUse:
     """What ``reserve_workspace_mb`` reserved; ``None`` if nothing."""
 
     @staticmethod
-    def of(compiled: Any, reserved: int | None = None) -> MemoryUse:
+    def of(compiled: Any, reserved: int | None) -> MemoryUse:
         """The memory of a compiled program."""
         found = compiled.memory_analysis()
         return MemoryUse(

@@ -359,7 +359,7 @@ class Compiled(NamedTuple):
 
     def memory(self, *args: Any) -> MemoryUse:
         """What the program needs for such arguments, by XLA's analysis; nothing is run."""
-        return MemoryUse.of(self.analysed(*args))
+        return MemoryUse.of(self.analysed(*args), None)
 
 
 def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False) -> Compiled:
