@@ -19,8 +19,9 @@ from typing import Any
 from benchmarks.measuring import Table, positive, print_machine
 from nmt.settings.training import TRAIN
 from nmt.text.corpus import Corpus
-from nmt.text.vocab import Vocab, load_vocab
+from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.creation import word_vocab
+from nmt.text.vocabs.loading import load_vocab
 
 WORDS = 20_000
 SMALL = 3_000

@@ -137,7 +137,7 @@ def _convert_model(values: Mapping[str, Any]) -> None:
 
 def _convert_shortlist(values: Mapping[str, Any]) -> None:
     from nmt.search.shortlist import convert_shortlist
-    from nmt.text.vocab import load_vocab
+    from nmt.text.vocabs.loading import load_vocab
 
     source, target = (load_vocab(path) for path in values["vocabs"])
     convert_shortlist(values["shortlist"], source, target, values["dump_shortlist"])

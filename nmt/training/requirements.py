@@ -11,10 +11,9 @@ from nmt.models.support import check_options
 from nmt.settings import require_readable
 from nmt.settings.checks import extra_fields, text_streams
 from nmt.settings.dump import new_model_options
-from nmt.text.corpus.batching import Batching
-from nmt.text.corpus.fields import Fields
-from nmt.text.corpus.rows import Rows
-from nmt.text.corpus.sentences import check_alphas
+from nmt.text.order import Rows
+from nmt.text.parallel import Fields
+from nmt.text.sentences import check_alphas
 from nmt.training.embeddings import check_vectors
 from nmt.training.learning.settings import check_settings
 from nmt.training.reports import check_reports
@@ -59,4 +58,3 @@ def _check_texts(values: Mapping[str, Any], streams: int) -> None:
         require_readable(f"--{option}", [values[option.replace("-", "_")]])
     check_alphas(values["sentencepiece_alphas"], streams)
     Rows.from_options(values, Fields.from_options(values, streams))
-    Batching.from_options(values)

@@ -9,9 +9,9 @@ from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
-from nmt.text.corpus.corpus import Corpus
-from nmt.text.corpus.fingerprint import Fingerprint, changes, from_text, to_text
-from nmt.text.vocab import ASKED
+from nmt.text.corpus import Corpus
+from nmt.text.lines import Fingerprint, changes, from_text, to_text
+from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.progress_file import TrainingStateError
 from nmt.training.grouping import Group, Grouping

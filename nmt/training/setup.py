@@ -19,7 +19,7 @@ from nmt.models.support import check_options, find_type
 from nmt.settings.dump import new_model_options
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.option import shown
-from nmt.text.vocab import VocabError
+from nmt.text.vocabs.base import VocabError
 from nmt.training.checkpoints.checkpoint import Checkpoint
 from nmt.training.embeddings import word_vectors
 from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs

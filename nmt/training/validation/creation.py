@@ -8,7 +8,7 @@ from typing import Any
 
 from nmt.settings import OptionError, nearest, require_tempdir
 from nmt.settings.checks import text_streams
-from nmt.text.vocab import Vocab
+from nmt.text.vocabs.base import Vocab
 from nmt.training.schedule.units import period
 from nmt.training.validation import bleu, cross_entropy
 from nmt.training.validation.bleu import TextMetric

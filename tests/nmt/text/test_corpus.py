@@ -18,17 +18,18 @@ import yaml
 
 from nmt.settings import OptionError
 from nmt.settings.training import TRAIN
-from nmt.text.corpus import Corpus, CorpusError, TrainingBatch
-from nmt.text.corpus.casing import Casing
-from nmt.text.parallel import ParallelTextError
-from nmt.text.vocab import Vocab, load_vocab
+from nmt.text.batches import Batch
+from nmt.text.corpus import Corpus
+from nmt.text.parallel import CorpusError, ParallelTextError
+from nmt.text.sentences import Casing
+from nmt.text.vocabs.base import Vocab
+from nmt.text.vocabs.loading import load_vocab
 
 DATA = Path(__file__).parents[2] / "data/corpus"
 TEXTS = (str(DATA / "source.txt"), str(DATA / "target.txt"))
 SEED = 7
-DEFAULTS = TRAIN.from_python(
-    {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
-)
+GIVEN = {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
+DEFAULTS = TRAIN.from_python(GIVEN)
 UPDATE = re.compile(r"Ep\. (\d+) : Up\. \d+ : Sen\. ([\d,]+) : Cost ([\d.]+) \* ([\d,]+) @")
 
 
@@ -42,7 +43,8 @@ def corpora(vocab: Vocab) -> Iterator[Any]:
     made: list[Corpus] = []
 
     def make(streams: int = 2, seed: int = SEED, sizes: Any = None, **options: Any) -> Corpus:
-        made.append(Corpus.from_options(DEFAULTS | options, [vocab] * streams, seed=seed, sizes=sizes))
+        values = TRAIN.from_python(GIVEN | options)
+        made.append(Corpus.from_options(values, [vocab] * streams, seed=seed, sizes=sizes))
         return made[-1]
 
     yield make
@@ -50,13 +52,13 @@ def corpora(vocab: Vocab) -> Iterator[Any]:
         corpus.close()
 
 
-def epoch(corpus: Corpus) -> list[TrainingBatch]:
+def epoch(corpus: Corpus) -> list[Batch]:
     """All batches of the next epoch."""
     corpus.begin_epoch()
     return list(corpus)
 
 
-def pairs(batch: TrainingBatch) -> list[tuple[tuple[int, ...], ...]]:
+def pairs(batch: Batch) -> list[tuple[tuple[int, ...], ...]]:
     """The real sentences of a batch, as word ids of each stream."""
     return [
         tuple(
@@ -66,7 +68,7 @@ def pairs(batch: TrainingBatch) -> list[tuple[tuple[int, ...], ...]]:
     ]
 
 
-def same(one: Sequence[TrainingBatch], other: Sequence[TrainingBatch]) -> bool:
+def same(one: Sequence[Batch], other: Sequence[Batch]) -> bool:
     """Whether batches are the same, padding included."""
     if len(one) != len(other):
         return False
