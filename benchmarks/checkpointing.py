@@ -25,7 +25,7 @@ def encoder(graph: ExpressionGraph, batch: int = 16, length: int = 64, dim: int 
     config = TransformerConfig(dim=dim, heads=8, dim_ffn=1024, dropout=0.1, dropout_ffn=0.1)
     x: Node = graph.constant((batch, length, dim), inits.normal())
     for i in range(1, LAYERS + 1):
-        x = EncoderLayer(graph, f"encoder_l{i}", config, LAYERS)(x, graph.zeros((batch, 1, 1, length)))
+        x = EncoderLayer(f"encoder_l{i}", config, LAYERS)(x, graph.zeros((batch, 1, 1, length)))
     return mgraph.sum(mgraph.flatten(x * x))
 
 

@@ -72,8 +72,8 @@ def gru(steps: int) -> Workload:
 
     def record(graph: ExpressionGraph) -> Node:
         xs = graph.constant((steps, 16, 128), inits.from_value(0.1))
-        cell = layers.GRU(graph, "gru", dim_input=128, dim_state=128)
-        states = layers.RNN(graph, [cell])(xs).output
+        cell = layers.GRU("gru", dim_input=128, dim_state=128)
+        states = layers.RNN([cell])(xs).output
         return mgraph.sum(mgraph.flatten(states * states))
 
     return Workload(f"GRU, {steps} steps", record)
@@ -92,8 +92,8 @@ def transformer(batch: int = 8, length: int = 24) -> Workload:
     def record(graph: ExpressionGraph) -> Node:
         ids = graph.indices([2 + i * 7 % 1900 for i in range(batch * length)])
         words = mgraph.reshape(ids, (batch, length))
-        state = model.encode(graph, [Source(words, graph.ones((batch, length)))])
-        logits = model.logits(graph, state, words)
+        state = model.encode([Source(words, graph.ones((batch, length)))])
+        logits = model.logits(state, words)
         return mgraph.sum(mgraph.flatten(mgraph.cross_entropy(logits, ids, 0.1)))
 
     return Workload("transformer, 6+6 layers", record)

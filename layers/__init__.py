@@ -1,7 +1,7 @@
 """Layers under Marian's parameter names, over the expression graph of ``mgraph``.
 
-A layer is made with a graph, a prefix of its parameters' names and its sizes, and is then called with
-nodes: ``layers.Dense(graph, "hidden", 64, activation="tanh")(x)``.
+A layer is made with a prefix of its parameters' names and its sizes, and is then called with nodes of any
+graph: ``layers.Dense("hidden", 32, 64, activation="tanh")(x)``.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from .embedding import NoPositionEmbedding as NoPositionEmbedding
 from .embedding import PositionEmbedding as PositionEmbedding
 from .embedding import Positions as Positions
 from .embedding import TrainedPositionEmbedding as TrainedPositionEmbedding
+from .layer import Layer as Layer
+from .layer import Parameter as Parameter
 from .norm import LayerNorm as LayerNorm
 from .norm import NormConfig as NormConfig
 from .norm import RMSNorm as RMSNorm

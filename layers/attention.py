@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from mgraph import (
     ElementTypeError,
-    ExpressionGraph,
     Node,
     ShapeError,
     bdot,
@@ -22,6 +21,7 @@ from mgraph.inits import Initializer
 
 from .dense import Affine
 from .dropping import rate
+from .layer import Layer
 
 
 def log_mask(mask: Node) -> Node:
@@ -48,7 +48,7 @@ def join_heads(x: Node) -> Node:
     return reshape(transpose(x, (0, 2, 1, 3)), (batch, time, heads * depth))
 
 
-class MultiHeadAttention:
+class MultiHeadAttention(Layer):
     """``[softmax(q_h k_h^T / sqrt(dim / heads) + mask) v_h for each head h] Wo + bo``
     with ``q = x Wq + bq``, ``k = keys Wk + bk``, ``v = values Wv + bv``.
 
@@ -61,7 +61,6 @@ class MultiHeadAttention:
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
         dim: int,
         heads: int,
@@ -73,9 +72,10 @@ class MultiHeadAttention:
     ) -> None:
         if heads < 1 or dim % heads:
             raise ShapeError(f"{prefix}: {heads} heads do not divide {dim} features")
-        self.graph, self.dim, self.heads, self.dropout = graph, dim, heads, dropout
-        parts = [Affine(graph, prefix, dim, part, init=init, bias=bias) for part in "qkvo"]
-        self.query, self.key, self.value, output = parts
+        self.dim, self.heads, self.dropout = dim, heads, dropout
+        self.query, self.key, self.value, output = (
+            Affine(prefix, dim, dim, part, init=init, bias=bias) for part in "qkvo"
+        )
         self.output = output if projection else None
 
     def __call__(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
@@ -97,7 +97,7 @@ class MultiHeadAttention:
     def attend(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
         """The same for ``keys`` and ``values`` that have been mapped and split already."""
         query = split_heads(self.query(x), self.heads)
-        dropped = rate(self.graph, self.dropout)
+        dropped = rate(x.graph, self.dropout)
         return self._joined(dot_product_attention(query, keys, values, mask, dropped))
 
     def weights(self, x: Node, keys: Node, mask: Node) -> Node:
@@ -108,7 +108,7 @@ class MultiHeadAttention:
 
     def gathered(self, weights: Node, values: Node) -> Node:
         """What ``attend`` gives for these ``weights``, for who wants to see both."""
-        return self._joined(bdot(dropout(weights, rate(self.graph, self.dropout)), values))
+        return self._joined(bdot(dropout(weights, rate(weights.graph, self.dropout)), values))
 
     def _joined(self, y: Node) -> Node:
         joined = join_heads(y)

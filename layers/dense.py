@@ -2,94 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
-from mgraph import ArgumentError, ExpressionGraph, Node, affine, dot, inits, layer_norm
+from mgraph import ArgumentError, Node, affine, dot, inits, layer_norm
 from mgraph.inits import Initializer
 
 from .activations import activation as find_activation
+from .layer import Layer
 
 LAYER_NORM_EPS = 1e-9
 NEMATUS_EPS = 1e-5
 
 
-class Affine:
-    """``y = x W + b``.
+class Affine(Layer):
+    """``y = x W + b`` of ``x (..., dim_input)``, ``y (..., dim)``.
 
-    Parameters: ``{prefix}_W{suffix} (inputs, dim)`` and, with ``bias``, ``{prefix}_b{suffix} (1, dim)``.
-    ``x`` has the shape ``(..., inputs)``, ``y`` ``(..., dim)``. Source: the products inside Marian's
-    attention and feed-forward blocks (``denseInline``).
+    Parameters: ``{prefix}_W{suffix} (dim_input, dim)`` and, with ``bias``, ``{prefix}_b{suffix} (1, dim)``.
+    Source: the products inside Marian's attention and feed-forward blocks (``denseInline``).
     """
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
+        dim_input: int,
         dim: int,
         suffix: str = "",
         *,
         init: Initializer | None = None,
         bias: bool = True,
     ) -> None:
-        self.graph, self.prefix, self.suffix, self.dim = graph, prefix, suffix, dim
-        self.init, self.biased = init or inits.glorot_uniform(), bias
+        self.weight = self.param(f"{prefix}_W{suffix}", dim_input, dim, init)
+        self.bias = self.param(f"{prefix}_b{suffix}", 1, dim, inits.zeros()) if bias else None
 
     def __call__(self, x: Node) -> Node:
-        weight = self.weight(x.shape[-1])
-        return affine(x, weight, self.bias()) if self.biased else dot(x, weight)
-
-    def weight(self, dim_input: int) -> Node:
-        """``W`` for inputs of ``dim_input`` features."""
-        return self.graph.param(f"{self.prefix}_W{self.suffix}", (dim_input, self.dim), self.init)
-
-    def bias(self) -> Node:
-        """``b``."""
-        return self.graph.param(f"{self.prefix}_b{self.suffix}", (1, self.dim), inits.zeros())
+        weight = self.weight.on(x.graph)
+        return dot(x, weight) if self.bias is None else affine(x, weight, self.bias.on(x.graph))
 
 
-class Dense:
-    """``y = act(sum_i x_i W_i + b_i)`` for one or several inputs ``x_i`` of shape ``(..., inputs_i)``.
+class Dense(Layer):
+    """``y (..., dim) = act(sum_i x_i W_i + b_i)`` of one or several inputs ``x_i (..., dim_input_i)``.
 
-    ``y`` has the shape ``(..., dim)``. Parameters: ``{prefix}_W``, ``{prefix}_b``; with several inputs
+    dim_input: features of the input, or a list of those of several.
+    Parameters: ``{prefix}_W (dim_input, dim)``, ``{prefix}_b (1, dim)``; with several inputs
     ``{prefix}_W0``, ``{prefix}_b0``, ``{prefix}_W1``, ... With ``layer_normalization`` each term is
-    ``LN(x_i W_i)`` with the gain ``{prefix}_gamma{i}`` and ``b_i`` as bias (eps 1e-9); with
+    ``LN(x_i W_i)`` with the gain ``{prefix}_gamma{i} (1, dim)`` and ``b_i`` as bias (eps 1e-9); with
     ``nematus_normalization`` too it is ``LN(x_i W_i + b_i)`` with ``{prefix}_ln_s{i}``, ``{prefix}_ln_b{i}``
-    (eps 1e-5). ``ArgumentError`` without an input. Source: Marian's ``mlp::Dense``.
+    (eps 1e-5). ``ArgumentError`` for another number of inputs, and for a list of none.
+    Source: Marian's ``mlp::Dense``.
     """
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
+        dim_input: int | Sequence[int],
         dim: int,
         *,
         activation: str = "linear",
         layer_normalization: bool = False,
         nematus_normalization: bool = False,
     ) -> None:
-        self.graph, self.prefix, self.dim = graph, prefix, dim
+        self.prefix = prefix
         self.activation = find_activation(activation)
-        self.layer_normalization = layer_normalization
-        self.nematus_normalization = nematus_normalization
+        sizes = [dim_input] if isinstance(dim_input, int) else dim_input
+        if not sizes:
+            raise ArgumentError(f"layer {prefix!r}: expected the sizes of at least one input, got none")
+        numbers = [""] if len(sizes) == 1 else [str(i) for i in range(len(sizes))]
+        normalized = layer_normalization, nematus_normalization
+        self.terms = [
+            _Term(prefix, size, dim, number, *normalized) for size, number in zip(sizes, numbers, strict=True)
+        ]
 
     def __call__(self, *inputs: Node) -> Node:
-        if not inputs:
-            raise ArgumentError(f"layer {self.prefix!r} has at least one input, got none")
-        numbers = [""] if len(inputs) == 1 else [str(i) for i in range(len(inputs))]
-        terms = [self._term(x, number) for x, number in zip(inputs, numbers, strict=True)]
-        return self.activation(reduce(add, terms))
+        if len(inputs) != len(self.terms):
+            raise ArgumentError(
+                f"layer {self.prefix!r}: expected {len(self.terms)} input(s), got {len(inputs)}"
+            )
+        return self.activation(reduce(add, (term(x) for term, x in zip(self.terms, inputs, strict=True))))
 
-    def _term(self, x: Node, number: str) -> Node:
-        layer = Affine(self.graph, self.prefix, self.dim, number)
-        if not self.layer_normalization:
-            return layer(x)
-        if self.nematus_normalization:
-            scale = self._vector(f"ln_s{number}", inits.ones())
-            shift = self._vector(f"ln_b{number}", inits.zeros())
-            return layer_norm(layer(x), scale, shift, NEMATUS_EPS)
-        gamma = self._vector(f"gamma{number}", inits.ones())
-        return layer_norm(dot(x, layer.weight(x.shape[-1])), gamma, layer.bias(), LAYER_NORM_EPS)
 
-    def _vector(self, name: str, init: Initializer) -> Node:
-        return self.graph.param(f"{self.prefix}_{name}", (1, self.dim), init)
+class _Term(Layer):
+    """One term of a ``Dense`` layer, normalized or not."""
+
+    def __init__(
+        self, prefix: str, dim_input: int, dim: int, number: str, layer_normalization: bool, nematus: bool
+    ) -> None:
+        self.affine = Affine(prefix, dim_input, dim, number)
+        self.gain = self.shift = None
+        if layer_normalization:
+            gain = f"{prefix}_ln_s{number}" if nematus else f"{prefix}_gamma{number}"
+            self.gain = self.param(gain, 1, dim, inits.ones())
+            if nematus:
+                self.shift = self.param(f"{prefix}_ln_b{number}", 1, dim, inits.zeros())
+
+    def __call__(self, x: Node) -> Node:
+        if self.gain is None:
+            return self.affine(x)
+        graph = x.graph
+        if self.shift is not None:
+            return layer_norm(self.affine(x), self.gain.on(graph), self.shift.on(graph), NEMATUS_EPS)
+        product = dot(x, self.affine.weight.on(graph))
+        assert self.affine.bias is not None
+        return layer_norm(product, self.gain.on(graph), self.affine.bias.on(graph), LAYER_NORM_EPS)

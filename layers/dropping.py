@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
-from mgraph import ExpressionGraph, Node, dropout
-from mgraph.tape import Graph
+from mgraph import Node, dropout
+from mgraph.tape import Graph, Tape
 
 
 def rate(graph: Graph, p: float) -> float:
@@ -13,10 +14,25 @@ def rate(graph: Graph, p: float) -> float:
     return 0.0 if graph.is_inference() else p
 
 
-def shared_mask(graph: ExpressionGraph, p: float, shape: Sequence[int]) -> Node | None:
+def shared_mask(graph: Graph, p: float, shape: Sequence[int]) -> Node | None:
     """A mask that several uses of ``mgraph.dropout`` share; ``None`` where nothing is dropped."""
     probability = rate(graph, p)
     return graph.dropout_mask(probability, tuple(shape)) if probability else None
+
+
+class FeatureMask:
+    """A mask ``(1, features)`` that is drawn once for all that a layer does in a recording of a graph."""
+
+    def __init__(self, p: float, features: int) -> None:
+        self.p, self.features = p, features
+        self._drawn: WeakKeyDictionary[Tape[Node], Node | None] = WeakKeyDictionary()
+
+    def on(self, graph: Graph) -> Node | None:
+        """The mask for what the graph records now; ``None`` where nothing is dropped."""
+        tape = graph.recording[0]
+        if tape not in self._drawn:
+            self._drawn[tape] = shared_mask(graph, self.p, (1, self.features))
+        return self._drawn[tape]
 
 
 def drop_features(x: Node, p: float) -> Node:

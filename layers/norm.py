@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
-from mgraph import ExpressionGraph, Node, inits, layer_norm, rms_norm
+from mgraph import Node, inits, layer_norm, rms_norm
+
+from .layer import Layer
 
 
 @dataclass(frozen=True)
@@ -24,46 +26,48 @@ MARIAN_NORM = NormConfig()
 """That of Marian's ``transformer``."""
 
 
-class Norm(ABC):
-    """Base of normalizations over the last axis of ``x (..., dim)``; their parameters begin with ``prefix``
-    and end with ``suffix``."""
+class Norm(Layer):
+    """Base of normalizations over the last axis of ``x (..., dim)``; the names of their parameters begin with
+    ``prefix`` and end with ``suffix``."""
 
-    def __init__(
-        self, graph: ExpressionGraph, prefix: str, suffix: str = "", config: NormConfig = MARIAN_NORM
-    ) -> None:
-        self.graph, self.prefix, self.suffix, self.config = graph, prefix, suffix, config
+    @abstractmethod
+    def __init__(self, prefix: str, dim: int, suffix: str = "", config: NormConfig = MARIAN_NORM) -> None: ...
 
     @abstractmethod
     def __call__(self, x: Node) -> Node: ...
 
 
 class LayerNorm(Norm):
-    """``y = scale * (x - mean) / sqrt(var + eps) + bias`` over the last axis.
+    """``y = scale * (x - mean) / sqrt(var + eps) + bias`` over the last axis of ``x (..., dim)``.
 
-    ``x`` has the shape ``(..., dim)``. Parameters: ``{prefix}_ln_scale{suffix}``,
-    ``{prefix}_ln_bias{suffix}``, both ``(1, dim)``. Source: Ba et al. 2016; Marian's operation ``n``.
+    Parameters: ``{prefix}_ln_scale{suffix} (1, dim)``, ``{prefix}_ln_bias{suffix} (1, dim)``.
+    Source: Ba et al. 2016; Marian's operation ``n``.
     """
 
+    def __init__(self, prefix: str, dim: int, suffix: str = "", config: NormConfig = MARIAN_NORM) -> None:
+        self.eps = config.eps
+        self.scale = self.param(f"{prefix}_ln_scale{suffix}", 1, dim, inits.ones())
+        self.bias = self.param(f"{prefix}_ln_bias{suffix}", 1, dim, inits.zeros())
+
     def __call__(self, x: Node) -> Node:
-        shape = (1, x.shape[-1])
-        scale = self.graph.param(f"{self.prefix}_ln_scale{self.suffix}", shape, inits.ones())
-        bias = self.graph.param(f"{self.prefix}_ln_bias{self.suffix}", shape, inits.zeros())
-        return layer_norm(x, scale, bias, self.config.eps)
+        return layer_norm(x, self.scale.on(x.graph), self.bias.on(x.graph), self.eps)
 
 
 class RMSNorm(Norm):
-    """``y = scale * x / sqrt(mean(x^2) + eps)`` over the last axis, ``+ bias`` if it has one.
+    """``y = scale * x / sqrt(mean(x^2) + eps)`` over the last axis of ``x (..., dim)``, ``+ bias`` with one.
 
-    ``x`` has the shape ``(..., dim)``. Parameters: ``{prefix}_rms_scale{suffix} (1, dim)`` and, with
-    ``rms_bias``, ``{prefix}_rms_bias{suffix} (1, dim)``.
+    Parameters: ``{prefix}_rms_scale{suffix} (1, dim)`` and, with ``rms_bias``,
+    ``{prefix}_rms_bias{suffix} (1, dim)``.
     Source: Zhang and Sennrich 2019; Marian's operation ``r``, which has a bias in models of the type
     ``transformer-new``.
     """
 
+    def __init__(self, prefix: str, dim: int, suffix: str = "", config: NormConfig = MARIAN_NORM) -> None:
+        self.eps = config.eps
+        self.scale = self.param(f"{prefix}_rms_scale{suffix}", 1, dim, inits.ones())
+        name = f"{prefix}_rms_bias{suffix}"
+        self.bias = self.param(name, 1, dim, inits.zeros()) if config.rms_bias else None
+
     def __call__(self, x: Node) -> Node:
-        shape = (1, x.shape[-1])
-        scale = self.graph.param(f"{self.prefix}_rms_scale{self.suffix}", shape, inits.ones())
-        bias: Node | None = None
-        if self.config.rms_bias:
-            bias = self.graph.param(f"{self.prefix}_rms_bias{self.suffix}", shape, inits.zeros())
-        return rms_norm(x, scale, bias, self.config.eps)
+        bias = None if self.bias is None else self.bias.on(x.graph)
+        return rms_norm(x, self.scale.on(x.graph), bias, self.eps)

@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
-from mgraph import (
-    ExpressionGraph,
-    Node,
-    ShapeError,
-    affine,
-    bdot,
-    dot,
-    flatten,
-    index_select,
-    inits,
-    reshape,
-    transpose,
-)
+from mgraph import Node, ShapeError, affine, bdot, dot, flatten, index_select, inits, reshape, transpose
+
+from .layer import Layer, Parameter
 
 
-class Output:
-    """``logits = x Wt^T + b``, not normalized.
+class Output(Layer):
+    """``logits = x Wt^T + b``, not normalized, of ``x (..., dim)``; the logits are ``(..., dim_vocab)``.
 
-    ``x`` has the shape ``(..., dim)``, the logits ``(..., dim_vocab)``. Parameters:
-    ``{prefix}_Wt (dim_vocab, dim)`` and, unless ``omit_bias``, ``{prefix}_b (1, dim_vocab)``. ``tied`` is
-    an embedding table that serves as ``Wt`` (``tied-embeddings``). ``transposed=False`` is for files of old
-    versions of Marian, which have ``{prefix}_W (dim, dim_vocab)`` instead of ``Wt``.
-    Source: Marian's ``mlp::Output``.
+    Parameters: ``{prefix}_Wt (dim_vocab, dim)`` and, unless ``omit_bias``, ``{prefix}_b (1, dim_vocab)``.
+    ``tied`` is the table of an ``Embedding`` that serves as ``Wt`` (``tied-embeddings``).
+    ``transposed=False`` is for files of old versions of Marian, which have ``{prefix}_W (dim, dim_vocab)``
+    instead of ``Wt``. Source: Marian's ``mlp::Output``.
     """
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
+        dim: int,
         dim_vocab: int,
         *,
-        tied: Node | None = None,
+        tied: Parameter | None = None,
         omit_bias: bool = False,
         transposed: bool = True,
     ) -> None:
-        self.graph, self.prefix, self.dim_vocab = graph, prefix, dim_vocab
-        self.tied, self.omit_bias = tied, omit_bias
         self.transposed = transposed or tied is not None
+        if tied is not None:
+            self.weight = tied
+        elif transposed:
+            self.weight = self.param(f"{prefix}_Wt", dim_vocab, dim, inits.glorot_uniform(fan_out=True))
+        else:
+            self.weight = self.param(f"{prefix}_W", dim, dim_vocab, inits.glorot_uniform(fan_in=True))
+        self.bias = None if omit_bias else self.param(f"{prefix}_b", 1, dim_vocab, inits.zeros())
 
     def __call__(self, x: Node, shortlist: Node | None = None) -> Node:
         """The logits of all words; with a ``shortlist (batch, candidates)`` of word ids, integers, those of
         each sentence's candidates: ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``, and
         ``ShapeError`` for other shapes."""
-        weight = self._weight(x.shape[-1])
-        bias = None if self.omit_bias else self._bias()
+        weight = self.weight.on(x.graph)
+        bias = None if self.bias is None else self.bias.on(x.graph)
         if shortlist is not None:
             return self._of_candidates(x, weight, bias, shortlist)
         if bias is None:
@@ -71,14 +65,3 @@ class Output:
         if bias is not None:
             logits = logits + reshape(index_select(bias, 1, ids), (batch, 1, candidates))
         return reshape(logits, (rows, candidates))
-
-    def _bias(self) -> Node:
-        return self.graph.param(f"{self.prefix}_b", (1, self.dim_vocab), inits.zeros())
-
-    def _weight(self, dim: int) -> Node:
-        if self.tied is not None:
-            return self.tied
-        if self.transposed:
-            init = inits.glorot_uniform(fan_out=True)
-            return self.graph.param(f"{self.prefix}_Wt", (self.dim_vocab, dim), init)
-        return self.graph.param(f"{self.prefix}_W", (dim, self.dim_vocab), inits.glorot_uniform(fan_in=True))

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from mgraph import ExpressionGraph, Node, highway
+from mgraph import Node, highway
 from mgraph.inits import Initializer
 
 from .choices import UnsupportedOptionError
 from .dense import Affine
 from .dropping import drop_features
+from .layer import Layer
 from .norm import MARIAN_NORM, LayerNorm, Norm, NormConfig, RMSNorm
 
 NORMS: dict[str, type[Norm]] = {"n": LayerNorm, "r": RMSNorm}
 """Normalizations by their letter."""
 
 
-class PreProcess:
-    """The operations in front of a sub-layer, applied in the order of the letters.
+class PreProcess(Layer):
+    """The operations on ``x (..., time, dim)`` in front of a sub-layer, in the order of the letters.
 
-    ``d`` drops features, ``n`` is ``LayerNorm``, ``r`` ``RMSNorm``; names ``{prefix}_ln_scale_pre`` and so
-    on. Source: Marian's ``transformer-preprocess`` and ``transformer-postprocess-emb``.
+    ``d`` drops features, ``n`` is ``LayerNorm``, ``r`` ``RMSNorm``, with the parameters
+    ``{prefix}_ln_scale_pre (1, dim)`` and so on. ``UnsupportedOptionError``, which names ``option``, for
+    another letter.
+    Source: Marian's ``transformer-preprocess`` and ``transformer-postprocess-emb``.
     """
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
+        dim: int,
         operations: str,
         *,
         dropout: float = 0.0,
@@ -32,31 +35,31 @@ class PreProcess:
         option: str = "transformer-preprocess",
     ) -> None:
         _check(option, operations, "d" + "".join(NORMS))
-        self.graph, self.prefix, self.operations = graph, prefix, operations
-        self.dropout, self.norm = dropout, norm
+        self.dropout = dropout
+        self.operations = [
+            None if letter == "d" else NORMS[letter](prefix, dim, "_pre", norm) for letter in operations
+        ]
 
     def __call__(self, x: Node) -> Node:
-        for letter in self.operations:
-            if letter == "d":
-                x = drop_features(x, self.dropout)
-            else:
-                x = NORMS[letter](self.graph, self.prefix, "_pre", self.norm)(x)
+        for norm in self.operations:
+            x = drop_features(x, self.dropout) if norm is None else norm(x)
         return x
 
 
-class PostProcess:
-    """The operations after a sub-layer, applied in the order of the letters.
+class PostProcess(Layer):
+    """The operations after a sub-layer, ``x (..., time, dim)``, in the order of the letters.
 
-    ``d``, ``n``, ``r`` as in ``PreProcess``, without the suffix ``_pre``; ``a`` adds the sub-layer's input
-    ``before``; ``h`` is a highway ``g * x + (1 - g) * before`` with the gate
-    ``g = sigmoid(before Wh + bh)``, parameters ``{prefix}_Wh``, ``{prefix}_bh``.
+    ``d``, ``n``, ``r`` as in ``PreProcess``, names without the suffix ``_pre``; ``a`` adds the sub-layer's
+    input ``before``; ``h`` is a highway ``g * x + (1 - g) * before`` with the gate
+    ``g = sigmoid(before Wh + bh)``, parameters ``{prefix}_Wh (dim, dim)``, ``{prefix}_bh (1, dim)``.
+    ``UnsupportedOptionError``, which names ``option``, for another letter.
     Source: Marian's ``transformer-postprocess`` and ``transformer-postprocess-top``.
     """
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
+        dim: int,
         operations: str,
         *,
         dropout: float = 0.0,
@@ -65,20 +68,26 @@ class PostProcess:
         option: str = "transformer-postprocess",
     ) -> None:
         _check(option, operations, "dah" + "".join(NORMS))
-        self.graph, self.prefix, self.operations = graph, prefix, operations
-        self.dropout, self.init, self.norm = dropout, init, norm
+        self.operations, self.dropout = operations, dropout
+        self.layers: list[Layer | None] = [
+            Affine(prefix, dim, dim, "h", init=init)
+            if letter == "h"
+            else NORMS[letter](prefix, dim, config=norm)
+            if letter in NORMS
+            else None
+            for letter in operations
+        ]
 
     def __call__(self, x: Node, before: Node) -> Node:
-        for letter in self.operations:
+        for letter, layer in zip(self.operations, self.layers, strict=True):
             if letter == "d":
                 x = drop_features(x, self.dropout)
             elif letter == "a":
                 x = x + before
-            elif letter == "h":
-                gate = Affine(self.graph, self.prefix, x.shape[-1], "h", init=self.init)
-                x = highway(x, before, gate(before))
-            else:
-                x = NORMS[letter](self.graph, self.prefix, config=self.norm)(x)
+            elif isinstance(layer, Affine):
+                x = highway(x, before, layer(before))
+            elif isinstance(layer, Norm):
+                x = layer(x)
         return x
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from mgraph import ArgumentError, ExpressionGraph, Node, ShapeError, scan
+from mgraph import ArgumentError, Node, ShapeError, scan
 
 from .cells import Cell, StackedCell, State
 from .choices import choose
+from .layer import Layer
 
 DIRECTIONS = {
     "forward": (False, False),
@@ -35,11 +36,11 @@ class Transduced:
     given: tuple[Node, ...]
 
 
-class RNN:
+class RNN(Layer):
     """Layers of recurrent cells, each running over the output of the one below.
 
-    Made of a kind of cell, ``RNN(GRU, graph, prefix, dim_input, dim_state)``, or of layers that there are,
-    ``RNN(graph, [cell1, cell2])``. Sequences are time-major: ``(time, batch, features)``, masks
+    Made of a kind of cell, ``RNN(GRU, prefix, dim_input, dim_state)``, or of layers that there are,
+    ``RNN([cell1, cell2])``. Sequences are time-major: ``(time, batch, features)``, masks
     ``(time, batch, 1)``. No parameters but those of the cells; of a kind of cell the first layer's are under
     ``{prefix}``, the others' under ``{prefix}_l2_cell1``, ``{prefix}_l3_cell1``, ... as in Marian's encoders.
 
@@ -56,7 +57,6 @@ class RNN:
     @overload
     def __init__(
         self,
-        graph: ExpressionGraph,
         layers: Sequence[Cell | StackedCell],
         /,
         *,
@@ -68,7 +68,6 @@ class RNN:
     def __init__(
         self,
         cell: type[Cell],
-        graph: ExpressionGraph,
         /,
         prefix: str,
         dim_input: int,
@@ -91,12 +90,12 @@ class RNN:
     ) -> None:
         kind = made_of[0] if made_of else None
         if isinstance(kind, type) and issubclass(kind, Cell):
-            self.graph, layers = _layers(*made_of, **sizes)
-        elif isinstance(kind, ExpressionGraph) and len(made_of) == 2 and not sizes:
-            self.graph, layers = made_of
+            layers: Any = _layers(*made_of, **sizes)
+        elif len(made_of) == 1 and not sizes:
+            layers = kind
         else:
             raise ArgumentError(
-                "expected RNN(cell, graph, prefix, dim_input, dim_state, ...) or RNN(graph, layers, ...), got"
+                "expected RNN(cell, prefix, dim_input, dim_state, ...) or RNN(layers, ...), got"
                 f" {', '.join([*(type(part).__name__ for part in made_of), *sizes])}"
             )
         if not isinstance(layers, Sequence) or not all(isinstance(c, Cell | StackedCell) for c in layers):
@@ -120,7 +119,12 @@ class RNN:
         """
         if len(x.shape) != 3:
             raise ShapeError(f"an RNN runs over (time, batch, features), got {x.shape}")
-        firsts = [cell.start(x.shape[1]) for cell in self.layers] if states is None else self._checked(states)
+        graph = x.graph
+        for cell in self.layers:
+            cell.draw_masks(graph)
+        if states is None:
+            states = [cell.start(graph, x.shape[1]) for cell in self.layers]
+        firsts = self._checked(states)
         lasts: list[State] = []
         given: list[Node] = []
         for number, (cell, first) in enumerate(zip(self.layers, firsts, strict=True)):
@@ -165,7 +169,6 @@ class RNN:
 
 def _layers(
     cell: type[Cell],
-    graph: ExpressionGraph,
     prefix: str,
     dim_input: int,
     dim_state: int,
@@ -173,11 +176,11 @@ def _layers(
     depth: int = 1,
     layer_normalization: bool = False,
     dropout: float = 0.0,
-) -> tuple[ExpressionGraph, list[Cell]]:
-    """The graph, and cells of one kind for as many layers as ``depth`` says."""
+) -> list[Cell]:
+    """Cells of one kind for as many layers as ``depth`` says."""
     prefixes = [prefix, *(f"{prefix}_l{i}_cell1" for i in range(2, depth + 1))][:depth]
     sizes = [dim_input, *(dim_state for _ in prefixes[1:])]
-    return graph, [
-        cell(graph, name, size, dim_state, layer_normalization=layer_normalization, dropout=dropout)
+    return [
+        cell(name, size, dim_state, layer_normalization=layer_normalization, dropout=dropout)
         for name, size in zip(prefixes, sizes, strict=False)
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mgraph import (
-    ExpressionGraph,
     Node,
     affine,
     bdot,
@@ -21,9 +20,10 @@ from mgraph.ops.cells import AttentionNodeOp
 from .cells import State
 from .dense import LAYER_NORM_EPS, NEMATUS_EPS
 from .dropping import shared_mask
+from .layer import Layer
 
 
-class GlobalAttention:
+class GlobalAttention(Layer):
     """Attention with a hidden layer over an encoder's context.
 
     ``e_i = va . tanh(c_i U + b + s W)``, ``a = softmax(e)`` over the source words, result ``sum_i a_i c_i``.
@@ -42,7 +42,6 @@ class GlobalAttention:
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
         dim_state: int,
         dim_context: int,
@@ -51,49 +50,52 @@ class GlobalAttention:
         nematus_normalization: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        self.graph, self.dropout, self.dim_state = graph, dropout, dim_state
-        self.weight = graph.param(f"{prefix}_W_comb_att", (dim_state, dim_context))
-        self.context_weight = graph.param(f"{prefix}_Wc_att", (dim_context, dim_context))
-        self.va = graph.param(f"{prefix}_U_att", (dim_context, 1))
-        self.bias = graph.param(f"{prefix}_b_att", (1, dim_context), inits.zeros())
+        self.dropout, self.dim_state = dropout, dim_state
+        self.weight = self.param(f"{prefix}_W_comb_att", dim_state, dim_context)
+        self.context_weight = self.param(f"{prefix}_Wc_att", dim_context, dim_context)
+        self.va = self.param(f"{prefix}_U_att", dim_context, 1)
+        self.bias = self.param(f"{prefix}_b_att", 1, dim_context, inits.zeros())
         self.layer_normalization, self.nematus = layer_normalization, nematus_normalization
-        row = (1, dim_context)
         if layer_normalization:
-            gains = (
-                ("Wc_att_lns", "W_comb_att_lns") if nematus_normalization else ("att_gamma1", "att_gamma2")
-            )
+            gains = ("att_gamma1", "att_gamma2")
+            if nematus_normalization:
+                gains = ("Wc_att_lns", "W_comb_att_lns")
+                self.context_shift, self.state_shift = (
+                    self.param(f"{prefix}_{name}", 1, dim_context, inits.zeros())
+                    for name in ("Wc_att_lnb", "W_comb_att_lnb")
+                )
             self.context_gain, self.state_gain = (
-                graph.param(f"{prefix}_{name}", row, inits.ones()) for name in gains
+                self.param(f"{prefix}_{name}", 1, dim_context, inits.ones()) for name in gains
             )
-        if layer_normalization and nematus_normalization:
-            self.context_shift = graph.param(f"{prefix}_Wc_att_lnb", row, inits.zeros())
-            self.state_shift = graph.param(f"{prefix}_W_comb_att_lnb", row, inits.zeros())
 
     def map_context(self, context: Node) -> Node:
         """``c U + b`` of a context ``(batch, source, dim_context)``: once per sentence."""
-        context = dropout(context, shared_mask(self.graph, self.dropout, (1, context.shape[-1])))
+        graph = context.graph
+        context = dropout(context, shared_mask(graph, self.dropout, (1, context.shape[-1])))
+        weight, bias = self.context_weight.on(graph), self.bias.on(graph)
         if self.layer_normalization and not self.nematus:
-            mapped = dot(context, self.context_weight)
-            return layer_norm(mapped, self.context_gain, self.bias, LAYER_NORM_EPS)
-        mapped = affine(context, self.context_weight, self.bias)
+            return layer_norm(dot(context, weight), self.context_gain.on(graph), bias, LAYER_NORM_EPS)
+        mapped = affine(context, weight, bias)
         if not self.layer_normalization:
             return mapped
-        return layer_norm(mapped, self.context_gain, self.context_shift, NEMATUS_EPS)
+        return layer_norm(mapped, self.context_gain.on(graph), self.context_shift.on(graph), NEMATUS_EPS)
 
     def over(self, context: Node, mapped: Node, mask: Node, *, give_weights: bool = False) -> AttendedContext:
         """This attention over one context; ``mapped`` is its ``map_context``, ``mask (batch, source)``
         is 1 at words."""
-        state_mask = shared_mask(self.graph, self.dropout, (1, self.dim_state))
+        state_mask = shared_mask(context.graph, self.dropout, (1, self.dim_state))
         return AttendedContext(self, context, mapped, mask, state_mask, give_weights)
 
     def map_state(self, state: Node) -> Node:
         """``s W`` of states ``(..., dim_state)``."""
-        mapped = dot(state, self.weight)
+        graph = state.graph
+        mapped = dot(state, self.weight.on(graph))
         if not self.layer_normalization:
             return mapped
+        gain = self.state_gain.on(graph)
         if self.nematus:
-            return layer_norm(mapped, self.state_gain, self.state_shift, NEMATUS_EPS)
-        return layer_norm(mapped, self.state_gain, eps=LAYER_NORM_EPS)
+            return layer_norm(mapped, gain, self.state_shift.on(graph), NEMATUS_EPS)
+        return layer_norm(mapped, gain, eps=LAYER_NORM_EPS)
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,6 @@ class AttendedContext:
         dropped = dropout(state[0], self.state_mask)
         query = reshape(self.attention.map_state(dropped), (batch, beam, 1, dim))
         keys = reshape(self.mapped, (batch, 1, source, dim))
-        energies = AttentionNodeOp(self.attention.va, keys, query)
+        energies = AttentionNodeOp(self.attention.va.on(query.graph), keys, query)
         mask = reshape(self.mask, (batch, 1, source))
         return softmax(reshape(energies, (batch, beam, source)), mask)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar
 
-from mgraph import ExpressionGraph, GraphError, Node, ShapeError, concatenate, dropout, inits, layer_norm
+from mgraph import GraphError, Node, ShapeError, concatenate, dropout, inits, layer_norm
 from mgraph.inits import Initializer
+from mgraph.tape import Graph
 
 from ..dense import LAYER_NORM_EPS
-from ..dropping import shared_mask
+from ..dropping import FeatureMask
+from ..layer import Layer, Parameter
 
 State = tuple[Node, ...]
 
 
-class Cell(ABC):
+class Cell(Layer):
     """Base of recurrent cells. Source: Marian, ``rnn/cells.h``.
 
     dim_input: features of the input, of all inputs together where there are several; 0 for a cell without
@@ -24,6 +26,7 @@ class Cell(ABC):
     dropout: probability of dropping features, one mask for all steps and sentences of a batch
         (``dropout-rnn``).
     final: whether this cell comes after an attention; see the cell's formula.
+    in_encoder: whether it reads a source, of which ``GRUNematus`` alone takes notice.
 
     ``ShapeError`` for sizes that a kind of cell cannot have, ``GraphError`` for a transition cell of a kind
     that needs an input.
@@ -36,7 +39,6 @@ class Cell(ABC):
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
         dim_input: int,
         dim_state: int,
@@ -44,21 +46,21 @@ class Cell(ABC):
         layer_normalization: bool = False,
         dropout: float = 0.0,
         final: bool = False,
+        in_encoder: bool = False,
     ) -> None:
         if not (dim_input or self.transition):
             raise GraphError(
                 f"cell {prefix!r}: {type(self).__name__} needs an input and cannot be a transition cell"
                 " (enc-cell-depth, dec-cell-base-depth, dec-cell-high-depth)"
             )
-        self.graph, self.prefix, self.dim_input, self.dim_state = graph, prefix, dim_input, dim_state
-        self.layer_normalization, self.final = layer_normalization, final
-        self.input_mask = shared_mask(graph, dropout, (1, dim_input)) if dim_input else None
-        self.state_mask = shared_mask(graph, dropout, (1, dim_state))
+        self.prefix, self.dim_input, self.dim_state = prefix, dim_input, dim_state
+        self.layer_normalization, self.final, self.in_encoder = layer_normalization, final, in_encoder
+        self.input_mask, self.state_mask = FeatureMask(dropout, dim_input), FeatureMask(dropout, dim_state)
         self.make_parameters()
 
     @abstractmethod
     def make_parameters(self) -> None:
-        """Ask the graph for the cell's parameters; called once."""
+        """Declare the cell's parameters; called once."""
 
     @abstractmethod
     def map_input(self, x: Node) -> tuple[Node, ...]:
@@ -89,34 +91,43 @@ class Cell(ABC):
             )
         return self.map_input(x)
 
-    def start(self, batch: int) -> State:
+    def start(self, graph: Graph, batch: int) -> State:
         """The state of zeros."""
-        return (self.graph.zeros((batch, self.dim_state)),) * self.states
+        return (graph.zeros((batch, self.dim_state)),) * self.states
 
-    def param(self, name: str, rows: int, columns: int, init: Initializer | None = None) -> Node:
+    def draw_masks(self, graph: Graph) -> None:
+        """Draw the masks of dropout now: they are the same for all steps that a graph records."""
+        if self.dim_input:
+            self.input_mask.on(graph)
+        self.state_mask.on(graph)
+
+    def weight(self, name: str, rows: int, columns: int, init: Initializer | None = None) -> Parameter:
         """The parameter ``{prefix}_{name}``."""
-        return self.graph.param(f"{self.prefix}_{name}", (rows, columns), init or inits.glorot_uniform())
+        return self.param(f"{self.prefix}_{name}", rows, columns, init)
 
-    def bias(self, name: str, columns: int) -> Node:
+    def bias(self, name: str, columns: int) -> Parameter:
         """A row that begins as zeros."""
-        return self.param(name, 1, columns, inits.zeros())
+        return self.weight(name, 1, columns, inits.zeros())
 
-    def gain(self, name: str, columns: int) -> Node | None:
+    def gain(self, name: str, columns: int) -> Parameter | None:
         """A gain of layer normalization, or ``None`` in a cell without."""
-        return self.param(name, 1, columns, inits.ones()) if self.layer_normalization else None
+        return self.weight(name, 1, columns, inits.ones()) if self.layer_normalization else None
 
     def dropped_input(self, x: Node) -> Node:
         """``x`` with the cell's mask on the input's features."""
-        return dropout(x, self.input_mask)
+        return dropout(x, self.input_mask.on(x.graph))
 
     def dropped_state(self, s: Node) -> Node:
         """``s`` with the cell's mask on the state's features."""
-        return dropout(s, self.state_mask)
+        return dropout(s, self.state_mask.on(s.graph))
 
 
-def normed(x: Node, gain: Node | None, bias: Node | None = None) -> Node:
+def normed(x: Node, gain: Parameter | None, bias: Parameter | None = None) -> Node:
     """``gain * (x - mean) / sqrt(var + 1e-9) + bias`` over the last axis, or ``x`` without a gain."""
-    return x if gain is None else layer_norm(x, gain, bias, LAYER_NORM_EPS)
+    if gain is None:
+        return x
+    shift = None if bias is None else bias.on(x.graph)
+    return layer_norm(x, gain.on(x.graph), shift, LAYER_NORM_EPS)
 
 
 def kept(mask: Node | None, new: Node, old: Node) -> Node:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from mgraph import Node, Slice, dot, inits, relu, slice, tanh
+from mgraph import Node, Slice, dot, inits, layer_norm, relu, slice, tanh
 
+from ..dense import LAYER_NORM_EPS
+from ..layer import Parameter
 from .base import Cell, State, erased, normed
 
 
@@ -17,25 +19,29 @@ class ElmanCell(Cell):
         self.recurrent = self.make_recurrent()
         self.biases = self.bias("b", d)
         if self.dim_input:
-            self.weight = self.param("W", self.dim_input, d)
+            self.input_weight = self.weight("W", self.dim_input, d)
             self.input_gain = self.gain("gamma1", d)
         self.state_gain = self.gain("gamma2", d)
 
     @abstractmethod
-    def make_recurrent(self) -> Node:
-        """Ask for the parameter ``U``."""
+    def make_recurrent(self) -> Parameter:
+        """Declare the parameter ``U``."""
+
+    def normed(self, x: Node, gain: Parameter | None) -> Node:
+        """``x`` normalized with ``gain``, or as it is without one."""
+        return normed(x, gain)
 
     @abstractmethod
     def activation(self, *terms: Node) -> Node:
         """``act`` of the sum of the terms."""
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
-        return (normed(dot(self.dropped_input(x), self.weight), self.input_gain),)
+        return (self.normed(dot(self.dropped_input(x), self.input_weight.on(x.graph)), self.input_gain),)
 
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         s, *rest = state
-        recurrent = normed(dot(self.dropped_state(s), self.recurrent), self.state_gain)
-        return erased(mask, self.activation(*inputs, recurrent, self.biases)), *rest
+        recurrent = self.normed(dot(self.dropped_state(s), self.recurrent.on(s.graph)), self.state_gain)
+        return erased(mask, self.activation(*inputs, recurrent, self.biases.on(s.graph))), *rest
 
 
 class Tanh(ElmanCell):
@@ -47,12 +53,16 @@ class Tanh(ElmanCell):
     variant. Source: Elman 1990; Marian's ``tanh``.
     """
 
-    def make_recurrent(self) -> Node:
-        return self.param("U", self.dim_state, self.dim_state)
+    def make_recurrent(self) -> Parameter:
+        return self.weight("U", self.dim_state, self.dim_state)
 
-    def gain(self, name: str, columns: int) -> Node | None:
-        whole = super().gain(name, 3 * columns)
-        return None if whole is None else slice(whole, -1, Slice(0, columns))
+    def gain(self, name: str, columns: int) -> Parameter | None:
+        return super().gain(name, 3 * columns)
+
+    def normed(self, x: Node, gain: Parameter | None) -> Node:
+        if gain is None:
+            return x
+        return layer_norm(x, slice(gain.on(x.graph), -1, Slice(0, self.dim_state)), eps=LAYER_NORM_EPS)
 
     def activation(self, *terms: Node) -> Node:
         return tanh(*terms)
@@ -65,8 +75,8 @@ class ReLU(ElmanCell):
     Source: Le et al. 2015; Marian's ``relu``.
     """
 
-    def make_recurrent(self) -> Node:
-        return self.param("U", self.dim_state, self.dim_state, inits.eye())
+    def make_recurrent(self) -> Parameter:
+        return self.weight("U", self.dim_state, self.dim_state, inits.eye())
 
     def activation(self, *terms: Node) -> Node:
         return relu(terms)

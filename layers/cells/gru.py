@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from mgraph import Node, affine, concatenate, dot, gru_ops, inits, layer_norm
+from mgraph.tape import Graph
 
 from ..dense import NEMATUS_EPS
+from ..layer import Parameter
 from .base import Cell, State, kept, normed
 from .multiplier import Multiplier
 
@@ -31,30 +33,30 @@ class GRU(Cell):
         self.make_gains()
 
     def make_gains(self) -> None:
-        """Ask for the parameters of layer normalization."""
+        """Declare the parameters of layer normalization."""
         if self.dim_input:
             self.input_gain = self.gain("gamma1", 3 * self.dim_state)
         self.state_gain = self.gain("gamma2", 3 * self.dim_state)
 
-    def pair(self, letter: str, rows: int) -> tuple[Node, Node]:
+    def pair(self, letter: str, rows: int) -> tuple[Parameter, Parameter]:
         """The matrices of the gates and of the candidate."""
-        return self.param(letter, rows, 2 * self.dim_state), self.param(f"{letter}x", rows, self.dim_state)
+        return self.weight(letter, rows, 2 * self.dim_state), self.weight(f"{letter}x", rows, self.dim_state)
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
-        return (normed(dot(self.dropped_input(x), concatenate(self.weights, -1)), self.input_gain),)
+        return (normed(dot(self.dropped_input(x), _beside(self.weights, x.graph)), self.input_gain),)
 
     def map_state(self, s: Node) -> Node:
         """``s [U Ux]`` of a state ``(batch, dim_state)``."""
-        return normed(dot(self.dropped_state(s), concatenate(self.recurrent, -1)), self.state_gain)
+        return normed(dot(self.dropped_state(s), _beside(self.recurrent, s.graph)), self.state_gain)
 
-    def step_biases(self) -> tuple[Node, Node]:
-        """What is added to gates and candidate in each step."""
-        return self.biases
+    def step_bias(self, graph: Graph) -> Node:
+        """What is added to gates and candidate in each step, ``(1, 3 dim_state)``."""
+        return _beside(self.biases, graph)
 
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         s, *rest = state
-        (mapped,) = inputs or (self.graph.zeros((1, 3 * self.dim_state)),)
-        bias = concatenate(self.step_biases(), -1)
+        (mapped,) = inputs or (s.graph.zeros((1, 3 * self.dim_state)),)
+        bias = self.step_bias(s.graph)
         return (gru_ops(s, mapped, self.map_state(s), bias, mask, final=self.final), *rest)
 
 
@@ -63,9 +65,9 @@ class GRUNematus(GRU):
 
     Every product of ``GRU`` is normalized by itself, with a gain and a bias of its own and eps 1e-5. The
     biases ``b`` and ``bx`` are added to ``x W`` and ``x Wx`` before they are normalized. They move to
-    ``s U`` and ``s Ux``, also before, in a ``final`` cell and in one without input. In an encoder, where
-    ``prefix`` begins with ``encoder``, they are added after normalizing in a cell without input, ``bx``
-    outside of ``r * (...)``, and a ``final`` cell with input has none.
+    ``s U`` and ``s Ux``, also before, in a ``final`` cell and in one without input. In an encoder
+    (``in_encoder``) they are added after normalizing in a cell without input, ``bx`` outside of
+    ``r * (...)``, and a ``final`` cell with input has none.
 
     Parameters: those of ``GRU`` without gains; with layer normalization ``{prefix}_W_lns``, ``_W_lnb``,
     ``_U_lns``, ``_U_lnb``, all ``(1, 2 dim_state)``, ``_Wx_lns``, ``_Wx_lnb``, ``_Ux_lns``, ``_Ux_lnb``,
@@ -74,7 +76,6 @@ class GRUNematus(GRU):
     """
 
     def make_gains(self) -> None:
-        self.in_encoder = self.prefix.startswith("encoder")
         self.input_gain = self.state_gain = None
         if self.layer_normalization:
             self.state_norms = self._norms("U")
@@ -94,17 +95,17 @@ class GRUNematus(GRU):
         biases = self.biases if inside else ()
         return _normed_apart(self.dropped_state(s), self.recurrent, biases, self.state_norms)
 
-    def step_biases(self) -> tuple[Node, Node]:
+    def step_bias(self, graph: Graph) -> Node:
         after = self.in_encoder and not self.dim_input
         if after or not self.layer_normalization:
-            return self.biases
-        return self.graph.zeros((1, 2 * self.dim_state)), self.graph.zeros((1, self.dim_state))
+            return super().step_bias(graph)
+        return concatenate([graph.zeros((1, 2 * self.dim_state)), graph.zeros((1, self.dim_state))], -1)
 
-    def _norms(self, letter: str) -> tuple[tuple[Node, Node], ...]:
+    def _norms(self, letter: str) -> tuple[tuple[Parameter, Parameter], ...]:
         """Gain and bias for the product of the gates and for that of the candidate."""
         sizes = {letter: 2 * self.dim_state, f"{letter}x": self.dim_state}
         return tuple(
-            (self.param(f"{name}_lns", 1, size, inits.ones()), self.bias(f"{name}_lnb", size))
+            (self.weight(f"{name}_lns", 1, size, inits.ones()), self.bias(f"{name}_lnb", size))
             for name, size in sizes.items()
         )
 
@@ -133,16 +134,27 @@ class MGRU(GRU):
         return kept(mask, new, s), *rest
 
 
+def _beside(parameters: tuple[Parameter, ...], graph: Graph) -> Node:
+    return concatenate([parameter.on(graph) for parameter in parameters], -1)
+
+
 def _normed_apart(
-    x: Node, weights: tuple[Node, ...], biases: tuple[Node, ...], norms: tuple[tuple[Node, Node], ...]
+    x: Node,
+    weights: tuple[Parameter, ...],
+    biases: tuple[Parameter, ...],
+    norms: tuple[tuple[Parameter, Parameter], ...],
 ) -> Node:
     """``LN(x W_i + b_i)`` for each of the weights, side by side."""
+    graph = x.graph
     if biases:
-        products = [affine(x, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+        pairs = zip(weights, biases, strict=True)
+        products = [affine(x, weight.on(graph), bias.on(graph)) for weight, bias in pairs]
     else:
-        products = [dot(x, weight) for weight in weights]
-    normed_products = [
-        layer_norm(product, gain, bias, NEMATUS_EPS)
-        for product, (gain, bias) in zip(products, norms, strict=True)
-    ]
-    return concatenate(normed_products, -1)
+        products = [dot(x, weight.on(graph)) for weight in weights]
+    return concatenate(
+        [
+            layer_norm(product, gain.on(graph), bias.on(graph), NEMATUS_EPS)
+            for product, (gain, bias) in zip(products, norms, strict=True)
+        ],
+        -1,
+    )

@@ -25,22 +25,23 @@ class LSTM(Cell):
 
     def make_parameters(self) -> None:
         d = self.dim_state
-        self.recurrent = self.param("U", d, 4 * d)
+        self.recurrent = self.weight("U", d, 4 * d)
         self.biases = self.bias("b", 4 * d)
         if self.dim_input:
-            self.weight = self.param("W", self.dim_input, 4 * d)
+            self.input_weight = self.weight("W", self.dim_input, 4 * d)
             self.input_gain = self.gain("gamma1", 4 * d)
         self.state_gain = self.gain("gamma2", 4 * d)
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
-        return (normed(dot(self.dropped_input(x), self.weight), self.input_gain),)
+        return (normed(dot(self.dropped_input(x), self.input_weight.on(x.graph)), self.input_gain),)
 
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         s, cell = state
-        (mapped,) = inputs or (self.graph.zeros((1, 4 * self.dim_state)),)
-        recurrent = normed(dot(self.dropped_state(s), self.recurrent), self.state_gain)
-        cell = lstm_ops_c(cell, mapped, recurrent, self.biases, mask)
-        return lstm_ops_o(cell, mapped, recurrent, self.biases), cell
+        (mapped,) = inputs or (s.graph.zeros((1, 4 * self.dim_state)),)
+        recurrent = normed(dot(self.dropped_state(s), self.recurrent.on(s.graph)), self.state_gain)
+        biases = self.biases.on(s.graph)
+        cell = lstm_ops_c(cell, mapped, recurrent, biases, mask)
+        return lstm_ops_o(cell, mapped, recurrent, biases), cell
 
 
 class MLSTM(LSTM):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from mgraph import Node, affine
 
+from ..layer import Layer
 from .base import Cell, normed
 
 
-class Multiplier:
+class Multiplier(Layer):
     """``m = (x Wm + bwm) * (s Um + bm)`` of a cell's input ``x`` and state ``s``, neither dropped.
 
     Parameters: ``{prefix}_Wm (dim_input, dim_state)``, ``_Um (dim_state, dim_state)``, ``_bwm``, ``_bm``,
@@ -18,14 +19,15 @@ class Multiplier:
 
     def __init__(self, cell: Cell) -> None:
         d = cell.dim_state
-        self.recurrent, self.weight = cell.param("Um", d, d), cell.param("Wm", cell.dim_input, d)
+        self.recurrent, self.weight = cell.weight("Um", d, d), cell.weight("Wm", cell.dim_input, d)
         self.state_bias, self.input_bias = cell.bias("bm", d), cell.bias("bwm", d)
         self.input_gain, self.state_gain = cell.gain("gamma1m", d), cell.gain("gamma2m", d)
 
     def map_input(self, x: Node) -> Node:
         """The factor of the input ``(..., dim_input)``, for all steps at once."""
-        return normed(affine(x, self.weight, self.input_bias), self.input_gain)
+        return normed(affine(x, self.weight.on(x.graph), self.input_bias.on(x.graph)), self.input_gain)
 
     def __call__(self, factor: Node, s: Node) -> Node:
         """``m (batch, dim_state)`` from one step of ``map_input`` and the state."""
-        return factor * normed(affine(s, self.recurrent, self.state_bias), self.state_gain)
+        mapped = affine(s, self.recurrent.on(s.graph), self.state_bias.on(s.graph))
+        return factor * normed(mapped, self.state_gain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mgraph import Node, ShapeError, affine, dot, highway, relu, tanh
 
+from ..layer import Parameter
 from .base import Cell, State, erased, normed
 
 
@@ -29,12 +30,13 @@ class SSRU(Cell):
                 f"cell {self.prefix!r}: {type(self).__name__} needs an input with as many features as its"
                 f" state, got {self.dim_input} and {d}"
             )
-        self.weight, self.candidate_gain = self.param("W", d, d), self.gain("gamma", d)
-        self.forget = self.param("Wf", d, d), self.bias("bf", d), self.gain("gammaf", d)
+        self.candidate, self.candidate_gain = self.weight("W", d, d), self.gain("gamma", d)
+        self.forget = self.weight("Wf", d, d), self.bias("bf", d), self.gain("gammaf", d)
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
         dropped = self.dropped_input(x)
-        return normed(dot(dropped, self.weight), self.candidate_gain), _gate(dropped, *self.forget)
+        candidate = normed(dot(dropped, self.candidate.on(x.graph)), self.candidate_gain)
+        return candidate, _gate(dropped, *self.forget)
 
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         cell = highway(state[1], *inputs)
@@ -55,7 +57,7 @@ class SRU(SSRU):
     def make_parameters(self) -> None:
         super().make_parameters()
         d = self.dim_state
-        self.reset = self.param("Wr", d, d), self.bias("br", d), self.gain("gammar", d)
+        self.reset = self.weight("Wr", d, d), self.bias("br", d), self.gain("gammar", d)
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
         return *super().map_input(x), _gate(self.dropped_input(x), *self.reset), x
@@ -66,6 +68,8 @@ class SRU(SSRU):
         return erased(mask, highway(tanh(cell), x, reset)), erased(mask, cell)
 
 
-def _gate(x: Node, weight: Node, bias: Node, gain: Node | None) -> Node:
+def _gate(x: Node, weight: Parameter, bias: Parameter, gain: Parameter | None) -> Node:
     """What a gate is the sigmoid of."""
-    return affine(x, weight, bias) if gain is None else normed(dot(x, weight), gain, bias)
+    if gain is None:
+        return affine(x, weight.on(x.graph), bias.on(x.graph))
+    return normed(dot(x, weight.on(x.graph)), gain, bias)

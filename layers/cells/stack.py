@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mgraph import Node, ShapeError
+from mgraph.tape import Graph
 
+from ..layer import Layer
 from .base import Cell, State
 
 
@@ -24,7 +26,7 @@ class CellInput(Protocol):
         ...
 
 
-class StackedCell:
+class StackedCell(Layer):
     """Cells that one step goes through one after another, with inputs computed in between.
 
     ``first`` gets the input of the stack. Of the other ``parts``, a ``CellInput`` reads the state so far,
@@ -76,6 +78,12 @@ class StackedCell:
                 given.extend(nodes)
         return state, tuple(given)
 
-    def start(self, batch: int) -> State:
+    def start(self, graph: Graph, batch: int) -> State:
         """The state of zeros."""
-        return (self.first.graph.zeros((batch, self.first.dim_state)),) * self.states
+        return (graph.zeros((batch, self.first.dim_state)),) * self.states
+
+    def draw_masks(self, graph: Graph) -> None:
+        """Draw the masks of dropout of all cells now."""
+        for part in (self.first, *self.parts):
+            if isinstance(part, Cell):
+                part.draw_masks(graph)

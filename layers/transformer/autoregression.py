@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mgraph import ExpressionGraph, Node
+from mgraph import Node
+from mgraph.tape import Graph
 
 from .config import TransformerConfig
 
@@ -15,16 +16,14 @@ Cache = dict[str, Node]
 class Autoregression(Protocol):
     """A block of a decoder that runs over a whole sentence, or step by step."""
 
-    def __init__(
-        self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int
-    ) -> None: ...
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None: ...
 
     def __call__(self, x: Node, mask: Node) -> Node:
         """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that hides what comes later, for blocks that do
         not go from left to right by themselves."""
         ...
 
-    def start(self, rows: int, max_length: int) -> Cache:
+    def start(self, graph: Graph, rows: int, max_length: int) -> Cache:
         """The cache of ``rows`` hypotheses before the first of at most ``max_length`` steps."""
         ...
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mgraph import ExpressionGraph, Node, Type, cast, cumsum, inits, reshape, sigmoid
+from itertools import pairwise
+
+from mgraph import Node, Type, cast, cumsum, inits, reshape, sigmoid
+from mgraph.tape import Graph
 
 from ..dense import Affine
 from ..dropping import drop_features
@@ -26,27 +29,28 @@ class AverageAttention(Block):
     ``transformer-aan-activation``, ``transformer-aan-nogate``).
     """
 
-    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
         prefix = f"{prefix}_aan"
-        super().__init__(graph, f"{prefix}_ffn", config, depth)
+        super().__init__(f"{prefix}_ffn", config, depth)
         self.dim, self.dropout = config.dim, config.dropout_ffn
         self.activation = block_activation(config.aan_activation, "transformer-aan-activation")
 
-        def layer(dim: int, suffix: str) -> Affine:
-            return Affine(graph, prefix, dim, suffix, init=config.init(depth), bias=config.bias)
+        def layer(dim_input: int, dim: int, suffix: str) -> Affine:
+            return Affine(prefix, dim_input, dim, suffix, init=config.init(depth), bias=config.bias)
 
-        self.inner = [layer(config.dim_aan, str(i)) for i in range(1, config.aan_depth)]
-        widened = bool(self.inner) and config.dim_aan != config.dim
-        self.last = layer(config.dim, str(config.aan_depth)) if widened else None
-        self.gates = (layer(config.dim, "i"), layer(config.dim, "f")) if config.aan_gate else None
+        dim, sizes = config.dim, [config.dim, *[config.dim_aan] * (config.aan_depth - 1)]
+        self.inner = [layer(before, after, str(i)) for i, (before, after) in enumerate(pairwise(sizes), 1)]
+        widened = sizes[-1] != dim
+        self.last = layer(sizes[-1], dim, str(config.aan_depth)) if widened else None
+        self.gates = (layer(dim, dim, "i"), layer(dim, dim, "f")) if config.aan_gate else None
 
     def __call__(self, x: Node, mask: Node) -> Node:
         length = x.shape[1]
-        counts = self.graph.constant((length, 1), inits.range(1, length + 1))
+        counts = x.graph.constant((length, 1), inits.range(1, length + 1))
         return self._applied(cumsum(x, 1) / counts, x)
 
-    def start(self, rows: int, max_length: int) -> Cache:
-        return {"mean": self.graph.zeros((rows, self.dim))}
+    def start(self, graph: Graph, rows: int, max_length: int) -> Cache:
+        return {"mean": graph.zeros((rows, self.dim))}
 
     def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
         before = cast(cast(position, Type.float32), x.value_type)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from mgraph import ExpressionGraph, Node, narrow
+from mgraph import Node, narrow
 
 from ..activations import ACTIVATIONS, Activation
 from ..attention import MultiHeadAttention
 from ..choices import choose
 from ..dense import Affine
 from ..dropping import drop_features
+from ..layer import Layer
 from ..processing import PostProcess, PreProcess
 from .config import TransformerConfig
 
@@ -28,7 +30,7 @@ class Context(NamedTuple):
     """A ``log_mask``, ``(batch, 1, 1, source)``."""
 
 
-class Block:
+class Block(Layer):
     """A sub-layer's frame: ``after(sublayer(before(x)), x)`` with the options of the stack.
 
     The parameters of ``before`` and ``after`` are under ``prefix``, those of ``before`` under
@@ -37,23 +39,21 @@ class Block:
 
     def __init__(
         self,
-        graph: ExpressionGraph,
         prefix: str,
         config: TransformerConfig,
         depth: int,
         before_prefix: str | None = None,
     ) -> None:
-        self.graph = graph
         self.before = PreProcess(
-            graph,
             prefix if before_prefix is None else before_prefix,
+            config.dim,
             config.preprocess,
             dropout=config.dropout,
             norm=config.norm,
         )
         self.after = PostProcess(
-            graph,
             prefix,
+            config.dim,
             config.postprocess,
             dropout=config.dropout,
             init=config.init(depth),
@@ -82,11 +82,10 @@ class AttentionBlock(Block):
     Source: Marian's ``LayerAttention``.
     """
 
-    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
-        super().__init__(graph, f"{prefix}_Wo", config, depth)
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
+        super().__init__(f"{prefix}_Wo", config, depth)
         self.prefix = prefix
         self.attention = MultiHeadAttention(
-            graph,
             prefix,
             config.dim,
             config.heads,
@@ -115,7 +114,7 @@ class AttentionBlock(Block):
         return self.after(self.attention(y, y, y, mask), x)
 
 
-class PoolingBlock:
+class PoolingBlock(Layer):
     """``after(v Wo + bo, x)`` with ``v`` the encoder's first state, in the place of cross-attention.
 
     Nothing comes before, and ``d`` after it drops nothing. Parameters: ``{prefix}_Wo (dim, dim)``,
@@ -123,11 +122,11 @@ class PoolingBlock:
     Source: Marian's ``LayerPooling`` (``transformer-pool``).
     """
 
-    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
-        init = config.init(depth)
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
+        dim, init = config.dim, config.init(depth)
         self.prefix = prefix
-        self.output = Affine(graph, prefix, config.dim, "o", init=init) if config.projection else None
-        self.after = PostProcess(graph, f"{prefix}_Wo", config.postprocess, init=init)
+        self.output = Affine(prefix, dim, dim, "o", init=init) if config.projection else None
+        self.after = PostProcess(f"{prefix}_Wo", dim, config.postprocess, init=init)
 
     def prepare(self, context: Node) -> dict[str, Node]:
         """The first state ``(batch, 1, dim)``, mapped."""
@@ -146,12 +145,12 @@ class FeedForwardBlock(Block):
     under ``{prefix}_ffn``. Source: Marian's ``LayerFFN``.
     """
 
-    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
-        super().__init__(graph, f"{prefix}_ffn", config, depth)
-        sizes = [config.dim_ffn] * (config.ffn_depth - 1) + [config.dim]
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
+        super().__init__(f"{prefix}_ffn", config, depth)
+        sizes = [config.dim, *[config.dim_ffn] * (config.ffn_depth - 1), config.dim]
         self.layers = [
-            Affine(graph, prefix, size, str(i), init=config.init(depth), bias=config.bias)
-            for i, size in enumerate(sizes, 1)
+            Affine(prefix, before, after, str(i), init=config.init(depth), bias=config.bias)
+            for i, (before, after) in enumerate(pairwise(sizes), 1)
         ]
         self.activation = block_activation(config.ffn_activation, "transformer-ffn-activation")
         self.dropout = config.dropout_ffn

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mgraph import ArgumentError, ExpressionGraph, Node, checkpoint
+from mgraph import ArgumentError, Node, checkpoint
 
 from ..choices import choose
+from ..layer import Layer
 from .autoregression import Autoregression, Cache
 from .average_attention import AverageAttention
 from .blocks import AttentionBlock, Context, CrossBlock, FeedForwardBlock, PoolingBlock
@@ -22,34 +23,32 @@ AUTOREGRESSIONS: dict[str, type[Autoregression]] = {
 """By the value of Marian's option ``transformer-decoder-autoreg``."""
 
 
-class EncoderLayer:
+class EncoderLayer(Layer):
     """Self-attention ``{prefix}_self``, then feed-forward ``{prefix}_ffn``; its result is a checkpoint."""
 
-    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
-        self.attention = AttentionBlock(graph, f"{prefix}_self", config, depth)
-        self.feed_forward = FeedForwardBlock(graph, f"{prefix}_ffn", config, depth)
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
+        self.attention = AttentionBlock(f"{prefix}_self", config, depth)
+        self.feed_forward = FeedForwardBlock(f"{prefix}_ffn", config, depth)
 
     def __call__(self, x: Node, mask: Node) -> Node:
         """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that fits ``(batch, heads, time, time)``."""
         return checkpoint(self.feed_forward(self.attention.self_attend(x, mask)))
 
 
-class DecoderLayer:
+class DecoderLayer(Layer):
     """Autoregression, a block for each encoder, then feed-forward.
 
     Parameters: under ``{prefix}_self``, ``{prefix}_aan`` or ``{prefix}_rnn``, ``{prefix}_context``
     (``{prefix}_context_enc2`` and so on for further encoders), ``{prefix}_ffn``.
     """
 
-    def __init__(
-        self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int, encoders: int = 1
-    ) -> None:
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int, encoders: int = 1) -> None:
         kind = choose("transformer-decoder-autoreg", config.decoder_autoreg, AUTOREGRESSIONS)
-        self.autoregression = kind(graph, prefix, config, depth)
+        self.autoregression = kind(prefix, config, depth)
         names = [f"{prefix}_context", *(f"{prefix}_context_enc{i}" for i in range(2, encoders + 1))]
         cross = PoolingBlock if config.pool else AttentionBlock
-        self.cross: list[CrossBlock] = [cross(graph, name, config, depth) for name in names[:encoders]]
-        self.feed_forward = FeedForwardBlock(graph, f"{prefix}_ffn", config, depth)
+        self.cross: list[CrossBlock] = [cross(name, config, depth) for name in names[:encoders]]
+        self.feed_forward = FeedForwardBlock(f"{prefix}_ffn", config, depth)
 
     def __call__(self, x: Node, mask: Node, contexts: Sequence[Context]) -> Node:
         """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that hides what comes later."""

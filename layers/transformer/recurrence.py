@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mgraph import ExpressionGraph, Node, reshape, transpose
+from mgraph import Node, reshape, transpose
+from mgraph.tape import Graph
 
 from ..cells import find_cell
 from ..dense import Affine
@@ -21,28 +22,27 @@ class Recurrence(Block):
     (``transformer-decoder-autoreg rnn``, ``dec-cell``, ``transformer-rnn-projection``, ``dropout-rnn``).
     """
 
-    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
         prefix, dim = f"{prefix}_rnn", config.dim
-        super().__init__(graph, f"{prefix}_ffn", config, depth, before_prefix=prefix)
+        super().__init__(f"{prefix}_ffn", config, depth, before_prefix=prefix)
         self.cell = find_cell(config.dec_cell)(
-            graph,
             prefix,
             dim,
             dim,
             layer_normalization=config.layer_normalization,
             dropout=config.dropout_rnn,
         )
-        self.rnn = RNN(graph, [self.cell])
+        self.rnn = RNN([self.cell])
         self.output: Affine | None = None
         if config.rnn_projection:
-            self.output = Affine(graph, prefix, dim, "o", init=config.init(depth), bias=config.bias)
+            self.output = Affine(prefix, dim, dim, "o", init=config.init(depth), bias=config.bias)
 
     def __call__(self, x: Node, mask: Node) -> Node:
         sequence = transpose(self.before(x), (1, 0, 2))
         return self._framed(transpose(self.rnn(sequence).output, (1, 0, 2)), x)
 
-    def start(self, rows: int, max_length: int) -> Cache:
-        return {f"state{i}": node for i, node in enumerate(self.cell.start(rows))}
+    def start(self, graph: Graph, rows: int, max_length: int) -> Cache:
+        return {f"state{i}": node for i, node in enumerate(self.cell.start(graph, rows))}
 
     def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
         batch, beam, dim = x.shape

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from mgraph import ExpressionGraph, Node, Type, cast, eq, inits, insert, le, reshape
+from mgraph import Node, Type, cast, eq, inits, insert, le, reshape
+from mgraph.tape import Graph
 
 from ..attention import log_mask
+from ..layer import Layer
 from ..processing import NORMS
 from .autoregression import Cache
 from .blocks import AttentionBlock
 from .config import TransformerConfig
 
 
-class SelfAttention:
+class SelfAttention(Layer):
     """Self-attention of a decoder, with keys and values of the words before in buffers of fixed size.
 
     Keys and values are pre-processed as queries are, in single steps as over a whole sentence. With
@@ -22,18 +24,18 @@ class SelfAttention:
     ``DecoderLayerSelfAttention``.
     """
 
-    def __init__(self, graph: ExpressionGraph, prefix: str, config: TransformerConfig, depth: int) -> None:
-        self.graph, self.config = graph, config
-        self.block = AttentionBlock(graph, f"{prefix}_self", config, depth)
+    def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
+        self.config = config
+        self.block = AttentionBlock(f"{prefix}_self", config, depth)
         self.raw = config.marian_exact and any(letter in NORMS for letter in config.preprocess)
 
     def __call__(self, x: Node, mask: Node) -> Node:
         return self.block.self_attend(x, mask)
 
-    def start(self, rows: int, max_length: int) -> Cache:
+    def start(self, graph: Graph, rows: int, max_length: int) -> Cache:
         heads, dim = self.config.heads, self.config.dim
         # A sum of small constants, so that no program holds a big one.
-        buffer = self.graph.zeros((rows, 1, max_length, 1)) + self.graph.zeros((1, heads, 1, dim // heads))
+        buffer = graph.zeros((rows, 1, max_length, 1)) + graph.zeros((1, heads, 1, dim // heads))
         return {"keys": buffer, "values": buffer}
 
     def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
@@ -57,5 +59,5 @@ class SelfAttention:
 
     def _mask(self, cache: Cache, position: Node) -> Node:
         places = cache["keys"].shape[2]
-        numbers = self.graph.constant((places,), inits.range(0, places), Type.float32)
+        numbers = position.graph.constant((places,), inits.range(0, places), Type.float32)
         return log_mask(cast(le(numbers, cast(position)), cache["keys"].value_type))

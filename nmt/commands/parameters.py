@@ -13,7 +13,7 @@ from nmt.settings.config import parse
 if TYPE_CHECKING:
     import numpy as np
 
-    from nmt.architecture import Parameter
+    from layers import Parameter
 
 COMMAND = Command(
     "parameters",
@@ -28,7 +28,7 @@ COMMAND = Command(
         ),
     },
     examples=(
-        ("mgraph parameters -m model.npz", "name, shape, size, block, and the options that it exists with"),
+        ("mgraph parameters -m model.npz", "name, shape, size, layer, and the options that it exists with"),
         ("mgraph parameters --markdown", "the page of all model types"),
     ),
 )
@@ -42,28 +42,33 @@ def run(argv: Sequence[str]) -> int | None:
     if bool(values["model"]) == values["markdown"]:
         raise OptionError("either --model or --markdown is needed")
     if values["markdown"]:
-        from nmt.architecture.page import markdown
+        from nmt.models.page import markdown
 
         print(markdown(), end="")
         return None
-    from nmt.architecture import parameters
     from nmt.files.loading import read_parameters
+    from nmt.models.explanations import Explanations
+    from nmt.models.parameters import parameters
 
     options, params = read_parameters(values["model"])
-    rows = _rows(params, parameters(options, params))
+    rows = _rows(params, parameters(options, params), Explanations(options).conditions())
     print(json.dumps(rows, indent=2) if values["json"] else _table(options.type, rows))
     return None
 
 
-def _rows(params: Mapping[str, np.ndarray], table: Mapping[str, Parameter]) -> list[dict[str, Any]]:
-    """What to say of each parameter; the block is empty for one that the table does not have."""
+def _rows(
+    params: Mapping[str, np.ndarray],
+    known: Mapping[str, Parameter],
+    conditions: Mapping[str, Sequence[str]],
+) -> list[dict[str, Any]]:
+    """What to say of each parameter; the layer is empty for one that the model does not have."""
     return [
         {
             "name": name,
             "shape": list(value.shape),
             "size": value.size,
-            "block": table[name].block if name in table else "",
-            "options": list(table[name].when) if name in table else [],
+            "layer": known[name].layer if name in known else "",
+            "options": list(conditions.get(name, ())),
         }
         for name, value in sorted(params.items())
     ]
@@ -71,13 +76,13 @@ def _rows(params: Mapping[str, np.ndarray], table: Mapping[str, Parameter]) -> l
 
 def _table(model_type: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows in columns, and their total."""
-    columns = [("parameter", "shape", "size", "block", "exists with")]
+    columns = [("parameter", "shape", "size", "layer", "exists with")]
     columns += [
         (
             row["name"],
             "x".join(map(str, row["shape"])),
             f"{row['size']:,}",
-            row["block"] or "unknown",
+            row["layer"] or "unknown",
             ", ".join(row["options"]),
         )
         for row in rows

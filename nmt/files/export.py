@@ -50,7 +50,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
         _sentences(graph, name, axes[BATCH], axes[length])
         for name, length in zip(names, lengths, strict=True)
     ]
-    encoded = model.encode(graph, sentences)
+    encoded = model.encode(sentences)
     start = model.start(graph, encoded, axes[BATCH], beam, axes[STEPS])
     needed = axes if _has(start, axes[STEPS]) else {k: v for k, v in axes.items() if k != STEPS}
     outputs = {**_prefixed("encoder", encoded), **_prefixed("decoder", start)}
@@ -106,7 +106,7 @@ def _export_step(
     state = _inputs(graph, "decoder", start)
     words = graph.input("words", (axes[BATCH] * beam,), Type.int32)
     position = graph.input("position", (), Type.int32)
-    step = model.step(graph, before, state, words, position, beam)
+    step = model.step(before, state, words, position, beam)
     outputs = {"logits": step.logits, **_prefixed("next", step.state)}
     inputs = [*before.values(), *state.values(), words, position]
     export_onnx(graph, outputs, inputs, path, opset=opset, axes=axes)

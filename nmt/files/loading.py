@@ -11,10 +11,11 @@ import numpy as np
 from mgraph import MGraphError, ModelFileError
 from mgraph.files.items import MODEL_YML
 from mgraph.files.parameter_files import read_items
-from nmt import architecture
-from nmt.architecture import completed, initial_values
+from nmt.models import checking
+from nmt.models.checking import completed
 from nmt.models.model import Model
-from nmt.models.support import check_options, find_type
+from nmt.models.parameters import initial_values
+from nmt.models.types import check_options, find_type
 from nmt.settings.model_options import ModelOptions, model_options
 from nmt.settings.model_values import check_values
 
@@ -74,7 +75,7 @@ def create_model(options: ModelOptions, *, seed: int = 1) -> Model:
 
 def check_parameters(model: Model) -> None:
     """``ParameterError`` that lists all parameters that are missing, unknown or wrongly shaped."""
-    architecture.check_parameters(model.options, _shapes(model.params))
+    checking.check_parameters(model.options, _shapes(model.params))
 
 
 def _shapes(params: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

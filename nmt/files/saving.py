@@ -16,7 +16,7 @@ from mgraph.files.intgemm import GEMM_TYPES, PACKINGS, is_quantized
 from mgraph.files.items import MODEL_YML, with_model_yml
 from mgraph.files.parameter_files import Path, load_parameters, write_items
 from nmt.models.model import Model
-from nmt.models.support import find_type
+from nmt.models.types import find_type
 from nmt.settings.model_options import ModelOptions, text_of
 
 logger = logging.getLogger(__name__)

@@ -53,7 +53,7 @@ class Encoder:
     def __init__(self, network: Network, batch: int, lengths: tuple[int, ...], derivatives: str) -> None:
         graph = ExpressionGraph(inference=True, derivatives=derivatives)
         sources = _sources(graph, batch, lengths)
-        encoded = network.encode(graph, sources)
+        encoded = network.encode(sources)
         self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source]) -> Arrays:
@@ -76,7 +76,7 @@ class Stepper:
         derivatives: str,
     ) -> None:
         graph = ExpressionGraph(inference=True, derivatives=derivatives)
-        encoded = network.encode(graph, _sources(graph, batch, lengths))
+        encoded = network.encode(_sources(graph, batch, lengths))
         encoder_state = _inputs(graph, "encoder", encoded)
         start = network.start(graph, encoder_state, batch, beam, max_length)
         self._start = _Named(graph, start, list(encoder_state.values()))
@@ -85,7 +85,6 @@ class Stepper:
         position = graph.input("position", (), Type.int32)
         shortlist = graph.input("shortlist", (batch, candidates), Type.int32) if candidates else None
         step = network.step(
-            graph,
             encoder_state,
             decoder_state,
             words,
@@ -137,7 +136,7 @@ class PairScorer:
         graph = ExpressionGraph(inference=True, derivatives=derivatives)
         sources = _sources(graph, batch, lengths)
         ids, mask = target = _sentences(graph, "target", batch, trg_length)
-        decoded = network.decode(graph, network.encode(graph, sources), ids, attention=attention)
+        decoded = network.decode(network.encode(sources), ids, attention=attention)
         costs = reshape(cross_entropy(decoded.logits, flatten(ids)), (batch, trg_length))
         outputs = {LOG_PROBS: -costs * mask}
         if decoded.attention is not None:

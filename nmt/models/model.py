@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from mgraph import ExpressionGraph
-from nmt.models.dropouts import NO_DROPOUT, Dropouts
 from nmt.models.functions import Encoder, PairScorer, Stepper
 from nmt.models.network import Network
+from nmt.models.parts import NO_DROPOUT, Dropouts
 from nmt.settings.model_options import ModelOptions, text_of
 
 T = TypeVar("T")

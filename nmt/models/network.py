@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mgraph import ArgumentError, ExpressionGraph, Node
-from nmt.models.dropouts import Dropouts
-from nmt.models.parts import Decoded, Encoded, Nodes, Setup, Source, Step
-from nmt.models.support import find_type
+from layers import Layer
+from mgraph import ArgumentError, Node
+from mgraph.tape import Graph
+from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, Setup, Source, Step
+from nmt.models.types import find_type
 from nmt.settings.model_options import ModelOptions
 
 
-class Network:
+class Network(Layer):
     """Encoders and a decoder.
 
-    The methods record them in a graph, where parameters are asked for under Marian's names. States are flat
-    dictionaries of nodes. In an encoder state every node has the sentence as axis 0, in a decoder state the
-    hypothesis: ``sentence * beam + place in the beam``. Padding, other sentences and other hypotheses
-    change nothing in a row.
+    The methods record them in the graph of the nodes that they get. States are flat dictionaries of nodes. In
+    an encoder state every node has the sentence as axis 0, in a decoder state the hypothesis:
+    ``sentence * beam + place in the beam``. Padding, other sentences and other hypotheses change nothing in a
+    row.
 
     options: what the model is. shapes: of its parameters, by name. dropouts: in force in training graphs.
     marian_exact: whether single steps repeat Marian's decoder also where it departs from the model that was
@@ -38,7 +39,8 @@ class Network:
         setup = Setup(options, dropouts, shapes, marian_exact)
         kind = find_type(options.type)
         self._encoders = [make(setup, prefix, i) for i, (make, prefix) in enumerate(kind.encoders)]
-        self._decoder = kind.decoder(setup, "decoder", len(self._encoders))
+        contexts = [encoder.dim_context for encoder in self._encoders]
+        self._decoder = kind.decoder(setup, "decoder", contexts)
 
     @property
     def type(self) -> str:
@@ -60,7 +62,7 @@ class Network:
         """The number of words of each source and of the target."""
         return self.options.dim_vocabs
 
-    def encode(self, graph: ExpressionGraph, sources: Sequence[Source]) -> Nodes:
+    def encode(self, sources: Sequence[Source]) -> Nodes:
         """The encoder state of sentences, with all that the decoder needs once per sentence.
 
         ``sources`` has one element for each source stream; their lengths may differ. ``ArgumentError`` for
@@ -71,9 +73,9 @@ class Network:
                 f"a model of type {self.type} reads {self.sources} sources, got {len(sources)}"
             )
         parts = zip(self._encoders, sources, strict=True)
-        return self._decoder.prepare(graph, [encoder.encode(graph, source) for encoder, source in parts])
+        return self._decoder.prepare([encoder.encode(source) for encoder, source in parts])
 
-    def context(self, graph: ExpressionGraph, source: Source, stream: int = 0) -> Encoded:
+    def context(self, source: Source, stream: int = 0) -> Encoded:
         """What the encoder of the source stream number ``stream``, from 0, makes of its sentences.
 
         ``ArgumentError`` if there is no such stream.
@@ -82,18 +84,15 @@ class Network:
             raise ArgumentError(
                 f"a model of type {self.type} reads {self.sources} sources, so none of number {stream}"
             )
-        return self._encoders[stream].encode(graph, source)
+        return self._encoders[stream].encode(source)
 
-    def start(
-        self, graph: ExpressionGraph, encoder_state: Nodes, batch: int, beam: int, max_length: int
-    ) -> Nodes:
-        """The decoder state before the first of at most ``max_length`` steps, ``beam`` hypotheses for
-        each of ``batch`` sentences."""
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
+        """The decoder state in ``graph`` before the first of at most ``max_length`` steps, ``beam``
+        hypotheses for each of ``batch`` sentences."""
         return self._decoder.start(graph, encoder_state, batch, beam, max_length)
 
     def step(
         self,
-        graph: ExpressionGraph,
         encoder_state: Nodes,
         decoder_state: Nodes,
         words: Node,
@@ -110,7 +109,6 @@ class Network:
         ``shortlist (batch, candidates)`` of word ids the logits are only those of a sentence's candidates.
         """
         return self._decoder.step(
-            graph,
             encoder_state,
             decoder_state,
             words,
@@ -120,15 +118,13 @@ class Network:
             attention=attention,
         )
 
-    def decode(
-        self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool = False
-    ) -> Decoded:
+    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool = False) -> Decoded:
         """Logits of every target word, given the words before it.
 
         ``target_ids (batch, time)`` are integers, ``</s>`` included, with padding after it.
         """
-        return self._decoder.decode(graph, encoder_state, target_ids, attention=attention)
+        return self._decoder.decode(encoder_state, target_ids, attention=attention)
 
-    def logits(self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node) -> Node:
+    def logits(self, encoder_state: Nodes, target_ids: Node) -> Node:
         """The logits ``(batch, time, vocabulary)`` of ``decode``."""
-        return self.decode(graph, encoder_state, target_ids).logits
+        return self.decode(encoder_state, target_ids).logits

@@ -2,17 +2,65 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from layers import Embedding, Output
-from mgraph import ExpressionGraph, Node, cast, gt
-from nmt.models.dropouts import Dropouts
+from layers import Embedding, Layer, Output
+from mgraph import ArgumentError, Node, cast, gt
+from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
 
+_OPTIONS = {
+    "rnn": "dropout_rnn",
+    "src": "dropout_src",
+    "trg": "dropout_trg",
+    "transformer": "transformer_dropout",
+    "transformer_attention": "transformer_dropout_attention",
+    "transformer_ffn": "transformer_dropout_ffn",
+}
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """What is dropped in training graphs; a model file says nothing of it.
+
+    Each is a probability from 0 to 1: ``rnn`` is Marian's ``dropout-rnn``, ``src`` and ``trg`` (whole words)
+    ``dropout-src`` and ``dropout-trg``, ``transformer`` ``transformer-dropout``, ``transformer_attention``
+    ``transformer-dropout-attention``, ``transformer_ffn`` ``transformer-dropout-ffn``. ``ArgumentError`` for
+    any other value.
+    """
+
+    rnn: float = 0.0
+    src: float = 0.0
+    trg: float = 0.0
+    transformer: float = 0.0
+    transformer_attention: float = 0.0
+    transformer_ffn: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise ArgumentError(f"dropout {name}: expected a probability from 0 to 1, got {value!r}")
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any]) -> Dropouts:
+        """Those that training options ask for."""
+        return cls(**{name: values[option] for name, option in _OPTIONS.items()})
+
+
+NO_DROPOUT = Dropouts()
+
+
 Nodes = dict[str, Node]
+
+TRAINING: Mapping[str, Any] = {
+    "transformer-depth-scaling": False,
+    "transformer-train-positions": False,
+    "max-length": 50,
+}
+"""Options that Marian reads and does not write into its models, with its defaults."""
 
 
 class Source(NamedTuple):
@@ -58,7 +106,7 @@ class Setup:
     """What the parts of a model know of it.
 
     shapes: of the parameters that there are, by name: old files name some differently, and the size of some
-        is no option.
+        is no option. Empty where it is not known.
     marian_exact: whether to repeat Marian's decoder where it departs from the model that was trained.
     """
 
@@ -68,33 +116,35 @@ class Setup:
     marian_exact: bool = False
 
 
-class ModelPart(ABC):
+class ModelPart(Layer):
     """An encoder or a decoder: parameters under ``prefix``, words from the stream number ``stream``."""
 
     def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
         self.setup, self.prefix, self.stream = setup, prefix, stream
-        self.options = setup.options
+        self.options = options = setup.options
+        shared = options.tied_embeddings_src or options.tied_embeddings_all
+        name = "Wemb" if shared else f"{prefix}_Wemb"
+        size = options.dim_vocabs[stream]
+        self.embedding = Embedding(name, size, options.dim_emb, dropout=self.word_dropout)
+        """Word embeddings: the table ``Wemb`` if all sides share it (``tied-embeddings-src``,
+        ``tied-embeddings-all``), else ``{prefix}_Wemb``."""
 
     @property
     @abstractmethod
     def word_dropout(self) -> float:
         """The probability of dropping a word."""
 
-    def embedding(self, graph: ExpressionGraph, *, time_axis: int = 1) -> Embedding:
-        """Word embeddings: the table ``Wemb`` if all sides share it (``tied-embeddings-src``,
-        ``tied-embeddings-all``), else ``{prefix}_Wemb``."""
-        options = self.options
-        shared = options.tied_embeddings_src or options.tied_embeddings_all
-        name = "Wemb" if shared else f"{self.prefix}_Wemb"
-        size = options.dim_vocabs[self.stream]
-        return Embedding(graph, name, size, options.dim_emb, dropout=self.word_dropout, time_axis=time_axis)
-
 
 class EncoderPart(ModelPart):
     """Encodes the sentences of one source stream."""
 
+    @property
     @abstractmethod
-    def encode(self, graph: ExpressionGraph, source: Source) -> Encoded:
+    def dim_context(self) -> int:
+        """Features of the context of a word."""
+
+    @abstractmethod
+    def encode(self, source: Source) -> Encoded:
         """The context of each word. Padding and other sentences change nothing in a row."""
 
     @property
@@ -103,12 +153,24 @@ class EncoderPart(ModelPart):
 
 
 class DecoderPart(ModelPart):
-    """Predicts target words, over whole sentences or step by step; ``Model`` explains the arguments."""
+    """Predicts target words, over whole sentences or step by step; ``Network`` explains the arguments.
 
-    @property
-    @abstractmethod
-    def output_prefix(self) -> str:
-        """The prefix of the output layer's parameters."""
+    contexts: the features of each source's context. output: the prefix of the output layer, which is tied to
+        the decoder's embeddings if the options say so.
+    """
+
+    def __init__(self, setup: Setup, prefix: str, contexts: Sequence[int], output: str) -> None:
+        super().__init__(setup, prefix, len(contexts))
+        options = self.options
+        tied = options.tied_embeddings or options.tied_embeddings_all
+        self.output = Output(
+            output,
+            options.dim_emb,
+            options.dim_vocabs[self.stream],
+            tied=self.embedding.table if tied else None,
+            omit_bias=options.output_omit_bias,
+            transposed=f"{output}_W" not in setup.shapes,
+        )
 
     @property
     def attends(self) -> bool:
@@ -116,19 +178,16 @@ class DecoderPart(ModelPart):
         return self.stream > 0
 
     @abstractmethod
-    def prepare(self, graph: ExpressionGraph, encoded: Sequence[Encoded]) -> Nodes:
+    def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         """The encoder state: all that the decoder needs once per sentence."""
 
     @abstractmethod
-    def start(
-        self, graph: ExpressionGraph, encoder_state: Nodes, batch: int, beam: int, max_length: int
-    ) -> Nodes:
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
         """The decoder state before the first step."""
 
     @abstractmethod
     def step(
         self,
-        graph: ExpressionGraph,
         encoder_state: Nodes,
         decoder_state: Nodes,
         words: Node,
@@ -141,29 +200,14 @@ class DecoderPart(ModelPart):
         """One step."""
 
     @abstractmethod
-    def decode(
-        self, graph: ExpressionGraph, encoder_state: Nodes, target_ids: Node, *, attention: bool
-    ) -> Decoded:
+    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
         """All steps for target sentences that are known."""
 
     @property
     def word_dropout(self) -> float:
         return self.setup.dropouts.trg
 
-    def previous(self, graph: ExpressionGraph, words: Node, position: Node) -> Node:
+    def previous(self, words: Node, position: Node) -> Node:
         """What a step sees of the words before: their embeddings, zeros at position 0."""
-        embedded = self.embedding(graph)(words)
+        embedded = self.embedding(words)
         return embedded * cast(gt(cast(position), 0), embedded.value_type)
-
-    def output(self, graph: ExpressionGraph) -> Output:
-        """The output layer, tied to the decoder's embeddings if the options say so."""
-        options = self.options
-        tied = options.tied_embeddings or options.tied_embeddings_all
-        return Output(
-            graph,
-            self.output_prefix,
-            options.dim_vocabs[self.stream],
-            tied=self.embedding(graph).table if tied else None,
-            omit_bias=options.output_omit_bias,
-            transposed=f"{self.output_prefix}_W" not in self.setup.shapes,
-        )

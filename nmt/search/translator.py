@@ -58,7 +58,7 @@ class EncodingPlan(Plan, by_key=["model"]):
     def __call__(self, params: dict[str, jax.Array], ids: np.ndarray, mask: np.ndarray) -> jax.Array:
         graph, shape = ExpressionGraph(inference=True), (self.rows, self.length)
         source = Source(graph.input("ids", shape, Type.int32), graph.input("mask", shape, Type.float32))
-        context = self.model.context(graph, source, self.stream).context
+        context = self.model.context(source, self.stream).context
         (found,) = graph.function([context], list(source), derivatives="jax").pure(params, [ids, mask])
         return found
 

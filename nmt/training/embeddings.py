@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, MGraphError, inits
-from nmt.models.support import find_type
+from nmt.models.types import find_type
 from nmt.settings import require_readable
 from nmt.settings.model_options import ModelOptions
 from nmt.text.lines import open_input

@@ -86,7 +86,7 @@ def training_loss(
     """
     combine = choose("multi-loss-type", options.multi_loss_type, COMBINATIONS)
     guided = options.alignment_weight is not None
-    decoded = model.decode(graph, model.encode(graph, sources), target.ids, attention=guided)
+    decoded = model.decode(model.encode(sources), target.ids, attention=guided)
     words = Loss(_cost_of_words(decoded.logits, target, options), sum(flatten(target.mask)))
     if options.alignment_weight is None:
         return combine(words, None, 0.0)

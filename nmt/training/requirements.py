@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from nmt.architecture import parameters
-from nmt.models.support import check_options
+from nmt.models.parameters import parameters
+from nmt.models.types import check_options
 from nmt.settings import require_readable
 from nmt.settings.checks import extra_fields, text_streams
 from nmt.settings.dump import new_model_options

@@ -12,10 +12,10 @@ import numpy as np
 
 from mgraph import ParameterError
 from mgraph.files.parameter_files import read_items
-from nmt.architecture import initial_values
-from nmt.architecture.scope import TRAINING
 from nmt.models import Dropouts, Model
-from nmt.models.support import check_options, find_type
+from nmt.models.parameters import initial_values
+from nmt.models.parts import TRAINING
+from nmt.models.types import check_options, find_type
 from nmt.settings.dump import new_model_options
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.option import shown

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from nmt.models.support import find_type
+from nmt.models.types import find_type
 from nmt.settings import OptionError, require_readable, require_writable
 from nmt.settings.checks import extra_fields, text_streams
 from nmt.text.lines import STANDARD_INPUT, open_input

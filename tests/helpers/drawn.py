@@ -52,7 +52,7 @@ def transformer(options: str, layers: int) -> ExpressionGraph:
     graph = ExpressionGraph()
     ids = graph.indices([2, 3, 4, 5, 6, 7])
     words = mgraph.reshape(ids, (2, 3))
-    logits = model.logits(graph, model.encode(graph, [Source(words, graph.ones((2, 3)))]), words)
+    logits = model.logits(model.encode([Source(words, graph.ones((2, 3)))]), words)
     mgraph.sum(mgraph.flatten(mgraph.cross_entropy(logits, ids, 0.1)))
     return graph
 

@@ -66,8 +66,8 @@ def test_scores_are_marians(row: str) -> None:
 def test_gradients(name: str, full: bool) -> None:
     """Over time; ``full`` backward with layer normalization, dropout and a mask."""
     graph = ExpressionGraph()
-    cell = CELLS[name](graph, "encoder", 3, 3, layer_normalization=full, dropout=0.3 if full else 0.0)
-    rnn = layers.RNN(graph, [cell], direction="backward" if full else "forward")
+    cell = CELLS[name]("c", 3, 3, layer_normalization=full, dropout=0.3 if full else 0.0, in_encoder=True)
+    rnn = layers.RNN([cell], direction="backward" if full else "forward")
     mask = constant(graph, np.array([[1, 1], [1, 0]], np.float32).reshape(2, 2, 1)) if full else None
     done = rnn(param(graph, "x", 2, 2, 3), mask, [state_of(graph, cell, 2, 3)])
     vary(graph)
@@ -75,12 +75,12 @@ def test_gradients(name: str, full: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, prefix",
-    [("gru", "c"), ("gru-nematus", "encoder"), ("gru-nematus", "c"), ("lstm", "c"), ("relu", "c")],
+    "name, in_encoder",
+    [("gru", False), ("gru-nematus", True), ("gru-nematus", False), ("lstm", False), ("relu", False)],
 )
-def test_gradients_of_a_transition_cell(name: str, prefix: str) -> None:
+def test_gradients_of_a_transition_cell(name: str, in_encoder: bool) -> None:
     graph = ExpressionGraph()
-    cell = CELLS[name](graph, prefix, 0, 3, layer_normalization=True, final=prefix == "c")
+    cell = CELLS[name]("c", 0, 3, layer_normalization=True, final=not in_encoder, in_encoder=in_encoder)
     after = cell.apply_state((), state_of(graph, cell, 2, 3))
     vary(graph)
     check(graph, after)
@@ -98,7 +98,7 @@ def check(graph: ExpressionGraph, nodes: tuple[Node, ...]) -> None:
 @pytest.mark.parametrize("name", CELLS)
 def test_where_the_mask_is_0(name: str) -> None:
     graph = ExpressionGraph(inference=True)
-    cell = CELLS[name](graph, "c", 4, 4)
+    cell = CELLS[name]("c", 4, 4)
     states = state_of(graph, cell, 2, 4)
     inputs = cell.apply_input(constant(graph, draw(2, 4)))
     free = cell.apply_state(inputs, states)
@@ -123,7 +123,7 @@ def test_padding_changes_nothing() -> None:
     mask[3:, 1] = 0
     pairs = []
     for name, kind in CELLS.items():
-        rnn = layers.RNN(kind, graph, f"encoder_{name}", 4, 4, depth=2, direction="alternating-backward")
+        rnn = layers.RNN(kind, f"encoder_{name}", 4, 4, depth=2, direction="alternating-backward")
         padded = rnn(constant(graph, x), constant(graph, mask)).output
         pairs.append((padded, rnn(constant(graph, np.ascontiguousarray(x[:3, 1:]))).output))
     vary(graph)
@@ -139,7 +139,7 @@ def test_dropout_is_one_mask_for_all_steps() -> None:
     graph = ExpressionGraph()
     x = constant(graph, np.ascontiguousarray(np.broadcast_to(draw(1, 20), (3, 2, 20))))
     pairs = {
-        name: [kind(graph, name, 20, 20, dropout=p).apply_input(x)[0] for p in (0.5, 0.0)]
+        name: [kind(name, 20, 20, dropout=p).apply_input(x)[0] for p in (0.5, 0.0)]
         for name, kind in CELLS.items()
     }
     graph.forward()
@@ -153,7 +153,7 @@ def test_what_is_never_dropped() -> None:
     x, s = constant(graph, draw(2, 5)), constant(graph, draw(2, 5, seed=2))
     pairs = []
     for name in ("sru", "mlstm", "mgru"):
-        cell, whole = (CELLS[name](graph, name, 5, 5, dropout=p) for p in (0.5, 0.0))
+        cell, whole = (CELLS[name](name, 5, 5, dropout=p) for p in (0.5, 0.0))
         parts = [c.apply_input(x)[-1] for c in (cell, whole)]
         if isinstance(cell, layers.MGRU | layers.MLSTM):
             parts = [cell.multiplier(part, s) for part in parts]
@@ -169,7 +169,8 @@ def test_what_is_never_dropped() -> None:
 def test_parameters() -> None:
     graph = ExpressionGraph()
     for kind in (layers.Tanh, layers.ReLU):
-        kind(graph, kind.__name__, 2, 4, layer_normalization=True)
+        for parameter in kind(kind.__name__, 2, 4, layer_normalization=True).parameters():
+            assert parameter.layer == kind.__name__ and parameter.on(graph).shape == parameter.shape
     params = graph.params()
     assert params["Tanh_gamma1"].shape == params["Tanh_gamma2"].shape == (1, 12), "as Marian saves them"
     assert params["ReLU_gamma1"].shape == params["ReLU_gamma2"].shape == (1, 4)
@@ -181,7 +182,7 @@ def test_several_inputs_stand_side_by_side() -> None:
     parts = [constant(graph, draw(2, n, seed=n)) for n in (1, 3)]
     pairs = []
     for name, kind in CELLS.items():
-        cell = kind(graph, name, 4, 4)
+        cell = kind(name, 4, 4)
         pairs += zip(cell.apply_input(*parts), cell.apply_input(mgraph.concatenate(parts, -1)), strict=True)
     graph.forward()
     for apart, together in pairs:
@@ -190,9 +191,9 @@ def test_several_inputs_stand_side_by_side() -> None:
 
 def test_a_cell_of_a_stack_keeps_what_it_has_not() -> None:
     graph = ExpressionGraph(inference=True)
-    stack = layers.StackedCell(layers.LSTM(graph, "a", 3, 4), [layers.GRU(graph, "b", 0, 4)])
-    assert stack.states == 2 and layers.StackedCell(layers.GRU(graph, "c", 3, 4)).states == 1
-    inputs, start = stack.apply_input(constant(graph, draw(2, 3))), stack.start(2)
+    stack = layers.StackedCell(layers.LSTM("a", 3, 4), [layers.GRU("b", 0, 4)])
+    assert stack.states == 2 and layers.StackedCell(layers.GRU("c", 3, 4)).states == 1
+    inputs, start = stack.apply_input(constant(graph, draw(2, 3))), stack.start(graph, 2)
     alone = stack.first.apply_state(inputs, start)
     (output, cell), _ = stack.step(inputs, start)
     assert cell is alone[1] and output is not alone[0]
@@ -204,11 +205,11 @@ def test_refusals() -> None:
         with pytest.raises(
             GraphError, match=f"cell 'c': {CELLS[name].__name__} needs an input and cannot be"
         ):
-            CELLS[name](graph, "c", 0, 4)
+            CELLS[name]("c", 0, 4)
     for kind in (layers.SRU, layers.SSRU):
         with pytest.raises(ShapeError, match=r"'d': S?SRU needs an input with as many .* got 3 and 4"):
-            kind(graph, "d", 3, 4)
-    cell = layers.LSTM(graph, "e", 3, 4)
+            kind("d", 3, 4)
+    cell = layers.LSTM("e", 3, 4)
     with pytest.raises(GraphError, match="'e' has an input of 3 features, got none"):
         cell.apply_input()
     with pytest.raises(ShapeError, match=r"'e': expected an input of 3 features, got \(2, 4\)"):
@@ -221,33 +222,31 @@ def test_refusals() -> None:
 def test_an_rnn_of_a_kind_is_the_rnn_of_its_layers() -> None:
     graph = ExpressionGraph(inference=True)
     x = constant(graph, draw(3, 2, 5))
-    rnn = layers.RNN(layers.LSTM, graph, "encoder_bi", 5, 4, depth=2, skip=True, layer_normalization=True)
-    names = set(graph.params())
+    rnn = layers.RNN(layers.LSTM, "encoder_bi", 5, 4, depth=2, skip=True, layer_normalization=True)
     stack = [
-        layers.LSTM(graph, prefix, size, 4, layer_normalization=True)
+        layers.LSTM(prefix, size, 4, layer_normalization=True)
         for prefix, size in (("encoder_bi", 5), ("encoder_bi_l2_cell1", 4))
     ]
-    assert names == set(graph.params())
-    one, other = rnn(x).output, layers.RNN(graph, stack, skip=True)(x).output
+    assert {p.name for p in rnn.parameters()} == {p.name for layer in stack for p in layer.parameters()}
+    one, other = rnn(x).output, layers.RNN(stack, skip=True)(x).output
     graph.forward()
     np.testing.assert_array_equal(one.val(), other.val())
 
 
 def test_an_rnn_of_something_else_is_refused() -> None:
-    graph = ExpressionGraph()
-    for wrong in ((layers.Dense, graph, "p", 2, 3), (graph,), ()):
-        with pytest.raises(ArgumentError, match=r"expected RNN\(cell, graph, prefix, dim_input, dim_state"):
+    for wrong in ((layers.Dense, "p", 2, 3), (ExpressionGraph(), []), ()):
+        with pytest.raises(ArgumentError, match=r"expected RNN\(cell, prefix, dim_input, dim_state"):
             layers.RNN(*wrong)
     with pytest.raises(ArgumentError, match="needs at least one layer"):
-        layers.RNN(layers.GRU, graph, "p", 2, 3, depth=0)
+        layers.RNN(layers.GRU, "p", 2, 3, depth=0)
     with pytest.raises(layers.UnsupportedOptionError, match="direction: 'down' is unknown"):
-        layers.RNN(layers.GRU, graph, "p", 2, 3, direction="down")
+        layers.RNN(layers.GRU, "p", 2, 3, direction="down")
 
 
 def test_states_of_the_wrong_number_are_refused() -> None:
     graph = ExpressionGraph()
-    rnn, x = layers.RNN(layers.LSTM, graph, "p", 2, 3, depth=2), graph.ones((5, 1, 2))
-    output, _ = rnn.layers[0].start(1)
+    rnn, x = layers.RNN(layers.LSTM, "p", 2, 3, depth=2), graph.ones((5, 1, 2))
+    output, _ = rnn.layers[0].start(graph, 1)
     for wrong in ([(output,)] * 2, [(output, output)]):
         with pytest.raises(ArgumentError, match=r"states of \[2, 2\] nodes got states of \[(1, 1|2)\] nodes"):
             rnn(x, states=wrong)
@@ -258,7 +257,7 @@ def test_states_of_the_wrong_number_are_refused() -> None:
 def test_attention_normalised_as_in_nematus() -> None:
     graph = ExpressionGraph(inference=True)
     context, state = draw(2, 4, 5), draw(2, 3)
-    attention = layers.GlobalAttention(graph, "d", 3, 5, layer_normalization=True, nematus_normalization=True)
+    attention = layers.GlobalAttention("d", 3, 5, layer_normalization=True, nematus_normalization=True)
     mapped = attention.map_context(constant(graph, context)), attention.map_state(constant(graph, state))
     vary(graph)
     graph.forward()

@@ -24,12 +24,14 @@ def draw() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def classify(graph: ExpressionGraph, ids: np.ndarray, mask: np.ndarray) -> Node:
     """Logits ``(batch, classes)``, from what a network in each direction has seen in the end."""
-    words = layers.Embedding(graph, "Wemb", WORDS, 8, time_axis=0)(indices(graph, ids))
+    words = layers.Embedding("Wemb", WORDS, 8)(indices(graph, ids), time_axis=0)
     shown = graph.constant(mask.shape, inits.from_tensor(mask))
-    forward = layers.RNN(layers.GRU, graph, "forward", 8, 12, dropout=0.1)(words, shown)
-    backward = layers.RNN(layers.LSTM, graph, "backward", 8, 12, direction="backward")(words, shown)
-    hidden = layers.Dense(graph, "hidden", 12, activation="tanh")(forward.states[0][0], backward.states[0][0])
-    return layers.Dense(graph, "output", CLASSES)(hidden)
+    forward = layers.RNN(layers.GRU, "forward", 8, 12, dropout=0.1)(words, shown)
+    backward = layers.RNN(layers.LSTM, "backward", 8, 12, direction="backward")(words, shown)
+    hidden = layers.Dense("hidden", [12, 12], 12, activation="tanh")(
+        forward.states[0][0], backward.states[0][0]
+    )
+    return layers.Dense("output", 12, CLASSES)(hidden)
 
 
 def indices(graph: ExpressionGraph, values: np.ndarray) -> Node:

@@ -17,34 +17,35 @@ def ones(graph: ExpressionGraph, *shape: int, kind: str = "float32") -> Node:
 
 
 def gru(graph: ExpressionGraph, dim_input: int = 3) -> layers.GRU:
-    return layers.GRU(graph, f"gru{dim_input}", dim_input, 4)
+    return layers.GRU(f"gru{dim_input}", dim_input, 4)
 
 
 def attended(graph: ExpressionGraph) -> layers.AttendedContext:
     context = ones(graph, 2, 9, 6)
-    attention = layers.GlobalAttention(graph, "att", 4, 6)
+    attention = layers.GlobalAttention("att", 4, 6)
     return attention.over(context, attention.map_context(context), ones(graph, 2, 9))
 
 
 MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
-    (lambda g: layers.Dense(g, "h", 4)(), "'h' has at least one input, got none"),
-    (lambda g: layers.MultiHeadAttention(g, "m", 8, 0), "0 heads do not divide 8 features"),
+    (lambda g: layers.Dense("h", [], 4), "'h': expected the sizes of at least one input, got none"),
+    (lambda g: layers.Dense("h", 2, 4)(), r"'h': expected 1 input\(s\), got 0"),
+    (lambda g: layers.MultiHeadAttention("m", 8, 0), "0 heads do not divide 8 features"),
     (lambda g: layers.log_mask(ones(g, 2, 3, kind="int32")), "a mask of floating point, got int32"),
-    (lambda g: layers.PositionEmbedding(g, 8)(ones(g, 2, 3, 6)), r"of 8 features for .* \(2, 3, 6\)"),
-    (lambda g: layers.PositionEmbedding(g, 8)(ones(g, 8)), r"of 8 features for .* \(8,\)"),
-    (lambda g: layers.RNN(gru(g), g), r"expected RNN\(cell, graph, .* got GRU, ExpressionGraph"),
-    (lambda g: layers.RNN(g, gru(g)), "a list of cells and stacks of cells, got <layers"),
-    (lambda g: layers.RNN(g, [gru(g), "gru"]), "a list of cells and stacks of cells, got "),
-    (lambda g: layers.RNN(g, []), "at least one layer"),
-    (lambda g: layers.RNN(g, [gru(g)])(ones(g, 5, 3)), r"\(time, batch, features\), got \(5, 3\)"),
+    (lambda g: layers.PositionEmbedding(8)(ones(g, 2, 3, 6)), r"of 8 features for .* \(2, 3, 6\)"),
+    (lambda g: layers.PositionEmbedding(8)(ones(g, 8)), r"of 8 features for .* \(8,\)"),
+    (lambda g: layers.RNN(gru(g), g), r"expected RNN\(cell, prefix, .* got GRU, ExpressionGraph"),
+    (lambda g: layers.RNN(gru(g)), "a list of cells and stacks of cells, got <layers"),
+    (lambda g: layers.RNN([gru(g), "gru"]), "a list of cells and stacks of cells, got "),
+    (lambda g: layers.RNN([]), "at least one layer"),
+    (lambda g: layers.RNN([gru(g)])(ones(g, 5, 3)), r"\(time, batch, features\), got \(5, 3\)"),
     (lambda g: layers.StackedCell(gru(g), [gru(g, 6)]), "'gru6' has an input of 6 features, and gets 0"),
     (lambda g: layers.StackedCell(gru(g), [attended(g), gru(g, 0)]), "input of 0 features, and gets 6"),
     (
-        lambda g: layers.Output(g, "o", 5)(ones(g, 3, 4), ones(g, 2, 2, kind="uint32")),
+        lambda g: layers.Output("o", 4, 5)(ones(g, 3, 4), ones(g, 2, 2, kind="uint32")),
         r"got \(3, 4\) and \(2, 2\)",
     ),
     (
-        lambda g: layers.DecoderLayer(g, "l", layers.TransformerConfig(8, heads=2, dim_ffn=6), 1)(
+        lambda g: layers.DecoderLayer("l", layers.TransformerConfig(8, heads=2, dim_ffn=6), 1)(
             ones(g, 2, 3, 8), ones(g, 1, 1, 1, 1), []
         ),
         "sees 1 encoders, got 0 contexts",
@@ -63,4 +64,4 @@ def test_a_mistake_is_explained(mistake: Callable[[ExpressionGraph], Any], messa
 def test_what_comes_before_a_cell_of_a_stack_is_its_input() -> None:
     graph = ExpressionGraph(inference=True)
     stack = layers.StackedCell(gru(graph), [attended(graph), gru(graph, 6), gru(graph, 0)])
-    assert layers.RNN(graph, [stack])(ones(graph, 5, 2, 3)).output.shape == (5, 2, 4)
+    assert layers.RNN([stack])(ones(graph, 5, 2, 3)).output.shape == (5, 2, 4)

@@ -55,8 +55,8 @@ def normed(x: np.ndarray, gain: np.ndarray, bias: np.ndarray | float, eps: float
 def test_dense_with_one_and_with_several_inputs() -> None:
     graph = ExpressionGraph(inference=True)
     a, b = draw(2, 3, 4), draw(2, 3, 5)
-    one = layers.Dense(graph, "one", 6, activation="relu")(constant(graph, a))
-    two = layers.Dense(graph, "two", 6, activation="tanh")(constant(graph, a), constant(graph, b))
+    one = layers.Dense("one", 4, 6, activation="relu")(constant(graph, a))
+    two = layers.Dense("two", [4, 5], 6, activation="tanh")(constant(graph, a), constant(graph, b))
     p = random_params(graph)
     graph.forward()
     assert sorted(p) == ["one_W", "one_b", "two_W0", "two_W1", "two_b0", "two_b1"]
@@ -68,7 +68,7 @@ def test_dense_with_one_and_with_several_inputs() -> None:
 def test_dense_with_layer_normalization(nematus: bool) -> None:
     graph = ExpressionGraph(inference=True)
     x = draw(3, 4)
-    dense = layers.Dense(graph, "p", 5, layer_normalization=True, nematus_normalization=nematus)
+    dense = layers.Dense("p", 4, 5, layer_normalization=True, nematus_normalization=nematus)
     y = dense(constant(graph, x))
     p = random_params(graph)
     graph.forward()
@@ -80,13 +80,13 @@ def test_dense_with_layer_normalization(nematus: bool) -> None:
 
 def test_an_unknown_activation_is_refused_by_name() -> None:
     with pytest.raises(layers.UnsupportedOptionError, match="activation: 'mish' is unknown; there is"):
-        layers.Dense(ExpressionGraph(), "p", 2, activation="mish")
+        layers.Dense("p", 3, 2, activation="mish")
 
 
 def test_embedding_selects_rows() -> None:
     graph = ExpressionGraph(inference=True)
     ids = np.array([[3, 1, 0], [2, 2, 3]], np.uint32)
-    y = layers.Embedding(graph, "Wemb", 4, 5)(graph.constant((2, 3), inits.from_tensor(ids), "uint32"))
+    y = layers.Embedding("Wemb", 4, 5)(graph.constant((2, 3), inits.from_tensor(ids), "uint32"))
     p = random_params(graph)
     graph.forward()
     close(y, p["Wemb"][ids])
@@ -95,7 +95,7 @@ def test_embedding_selects_rows() -> None:
 def test_positions_step_by_step_are_those_of_the_sequence() -> None:
     graph = ExpressionGraph(inference=True)
     x = draw(300, 8)
-    layer = layers.PositionEmbedding(graph, 8)
+    layer = layers.PositionEmbedding(8)
     whole = layer(constant(graph, x))
     steps = [
         layer.at(constant(graph, x[i]), graph.constant((), inits.from_value(i), "int32")) for i in (0, 1, 299)
@@ -110,8 +110,8 @@ def test_positions_step_by_step_are_those_of_the_sequence() -> None:
 def test_norms_of_the_transformer() -> None:
     graph = ExpressionGraph(inference=True)
     x = 0.01 * draw(2, 3, 6)
-    layer_norm = layers.LayerNorm(graph, "a", "_pre")(constant(graph, x))
-    rms_norm = layers.RMSNorm(graph, "a")(constant(graph, x))
+    layer_norm = layers.LayerNorm("a", 6, "_pre")(constant(graph, x))
+    rms_norm = layers.RMSNorm("a", 6)(constant(graph, x))
     p = random_params(graph)
     graph.forward()
     close(layer_norm, normed(x, p["a_ln_scale_pre"], p["a_ln_bias_pre"], 1e-6))
@@ -121,10 +121,10 @@ def test_norms_of_the_transformer() -> None:
 def test_output_tied_plain_and_of_old_files() -> None:
     graph = ExpressionGraph(inference=True)
     x = draw(2, 3, 4)
-    table = graph.param("Wemb", (7, 4))
-    plain = layers.Output(graph, "plain", 7)(constant(graph, x))
-    tied = layers.Output(graph, "tied", 7, tied=table, omit_bias=True)(constant(graph, x))
-    old = layers.Output(graph, "old", 7, transposed=False)(constant(graph, x))
+    table = layers.Embedding("Wemb", 7, 4).table
+    plain = layers.Output("plain", 4, 7)(constant(graph, x))
+    tied = layers.Output("tied", 4, 7, tied=table, omit_bias=True)(constant(graph, x))
+    old = layers.Output("old", 4, 7, transposed=False)(constant(graph, x))
     p = random_params(graph)
     graph.forward()
     assert sorted(p) == ["Wemb", "old_W", "old_b", "plain_Wt", "plain_b"]
@@ -139,10 +139,10 @@ def test_logits_of_a_shortlist_are_those_of_its_words(kind: str) -> None:
     x = constant(graph, draw(6, 4))
     ids = np.array([[0, 1, 5, 3, 6], [2, 1, 0, 4, 4]], np.int32)
     output = layers.Output(
-        graph,
         "o",
+        4,
         7,
-        tied=graph.param("Wemb", (7, 4)) if kind == "tied" else None,
+        tied=layers.Embedding("Wemb", 7, 4).table if kind == "tied" else None,
         omit_bias=kind == "bare",
         transposed=kind != "old",
     )
@@ -180,8 +180,8 @@ def gru(p, prefix, x, s, *, final=False, mask=None, norm=False):
 def test_gru_cell(final: bool, norm: bool) -> None:
     graph = ExpressionGraph(inference=True)
     x, s, mask = draw(3, 4), draw(3, 5), np.array([[1], [0], [1]], np.float32)
-    cell = layers.GRU(graph, "c", 4, 5, final=final, layer_normalization=norm)
-    bare = layers.GRU(graph, "t", 0, 5, final=final, layer_normalization=norm)
+    cell = layers.GRU("c", 4, 5, final=final, layer_normalization=norm)
+    bare = layers.GRU("t", 0, 5, final=final, layer_normalization=norm)
     (y,) = cell.apply_state(
         cell.apply_input(constant(graph, x)), (constant(graph, s),), constant(graph, mask)
     )
@@ -198,7 +198,7 @@ def test_gru_cell(final: bool, norm: bool) -> None:
 def test_a_cell_without_input_refuses_one() -> None:
     graph = ExpressionGraph()
     with pytest.raises(mgraph.GraphError, match="'c' has no input"):
-        layers.GRU(graph, "c", 0, 5).apply_input(graph.ones((1, 4)))
+        layers.GRU("c", 0, 5).apply_input(graph.ones((1, 4)))
 
 
 def test_cells_that_there_are_not_are_refused_by_name() -> None:
@@ -212,10 +212,10 @@ def test_rnn_of_two_layers_with_skip_and_mask(direction: str) -> None:
     x, mask = draw(5, 2, 3), np.ones((5, 2, 1), np.float32)
     mask[3:, 1] = 0
     cells = [
-        layers.GRU(graph, "a", 3, 4),
-        layers.StackedCell(layers.GRU(graph, "b", 4, 4), [layers.GRU(graph, "c", 0, 4)]),
+        layers.GRU("a", 3, 4),
+        layers.StackedCell(layers.GRU("b", 4, 4), [layers.GRU("c", 0, 4)]),
     ]
-    rnn = layers.RNN(graph, cells, direction=direction, skip=True)
+    rnn = layers.RNN(cells, direction=direction, skip=True)
     done = rnn(constant(graph, x), constant(graph, mask))
     p = random_params(graph)
     graph.forward()
@@ -241,13 +241,11 @@ def test_an_rnn_step_by_step_is_the_rnn_over_the_sequence() -> None:
     graph = ExpressionGraph(inference=True)
     x, context, start = draw(4, 2, 3), draw(2, 6, 5), draw(2, 4)
     source_mask = np.array([[1] * 6, [1] * 4 + [0] * 2], np.float32)
-    attention = layers.GlobalAttention(graph, "att", 4, 5)
+    attention = layers.GlobalAttention("att", 4, 5)
     nodes = constant(graph, context), constant(graph, source_mask)
     attended = attention.over(nodes[0], attention.map_context(nodes[0]), nodes[1])
-    conditional = layers.StackedCell(
-        layers.GRU(graph, "a", 3, 4), [attended, layers.GRU(graph, "b", 5, 4, final=True)]
-    )
-    rnn = layers.RNN(graph, [conditional, layers.GRU(graph, "c", 4, 4)], skip=True)
+    conditional = layers.StackedCell(layers.GRU("a", 3, 4), [attended, layers.GRU("b", 5, 4, final=True)])
+    rnn = layers.RNN([conditional, layers.GRU("c", 4, 4)], skip=True)
     states = [(constant(graph, start),)] * 2
     whole = rnn(constant(graph, x), states=states)
     outputs, given = [], []
@@ -268,7 +266,7 @@ def test_attention_of_rnns_for_several_rows_per_sentence(norm: bool) -> None:
     graph = ExpressionGraph(inference=True)
     context, state = draw(2, 4, 5), draw(6, 3)
     mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.float32)
-    attention = layers.GlobalAttention(graph, "d", 3, 5, layer_normalization=norm)
+    attention = layers.GlobalAttention("d", 3, 5, layer_normalization=norm)
     nodes = constant(graph, context), constant(graph, mask)
     attended = attention.over(nodes[0], attention.map_context(nodes[0]), nodes[1])
     aligned, weights = (f((constant(graph, state),)) for f in (attended.apply, attended.weights))
@@ -311,7 +309,7 @@ def test_multi_head_attention() -> None:
     x, context = draw(2, 3, 8), draw(2, 5, 8)
     mask = np.array([[1] * 5, [1] * 3 + [0] * 2], np.float32)
     log_mask = layers.log_mask(constant(graph, mask.reshape(2, 1, 1, 5)))
-    attention = layers.MultiHeadAttention(graph, "s", 8, 4)
+    attention = layers.MultiHeadAttention("s", 8, 4)
     y = attention(constant(graph, x), constant(graph, context), constant(graph, context), log_mask)
     p = random_params(graph)
     graph.forward()
@@ -321,14 +319,14 @@ def test_multi_head_attention() -> None:
 
 def test_heads_that_do_not_divide_the_features_are_an_error() -> None:
     with pytest.raises(ShapeError, match="3 heads do not divide 8 features"):
-        layers.MultiHeadAttention(ExpressionGraph(), "s", 8, 3)
+        layers.MultiHeadAttention("s", 8, 3)
 
 
 @pytest.mark.parametrize("operations", ["dan", "dr", "dhn", "", "na"])
 def test_post_process(operations: str) -> None:
     graph = ExpressionGraph(inference=True)
     x, before = draw(2, 3, 4), draw(2, 3, 4)
-    process = layers.PostProcess(graph, "p", operations, dropout=0.5)
+    process = layers.PostProcess("p", 4, operations, dropout=0.5)
     y = process(constant(graph, x), constant(graph, before))
     p = random_params(graph)
     graph.forward()
@@ -346,22 +344,21 @@ def test_post_process(operations: str) -> None:
 
 
 def test_unknown_operations_are_refused_by_name() -> None:
-    graph = ExpressionGraph()
     with pytest.raises(
         layers.UnsupportedOptionError, match=r"transformer-preprocess: 'dan' .* operation 'a'"
     ):
-        layers.PreProcess(graph, "p", "dan")
+        layers.PreProcess("p", 4, "dan")
     with pytest.raises(
         layers.UnsupportedOptionError, match=r"transformer-postprocess: 'dax' .* operation 'x'"
     ):
-        layers.PostProcess(graph, "p", "dax")
+        layers.PostProcess("p", 4, "dax")
 
 
 def test_an_encoder_layer_is_its_formula() -> None:
     graph = ExpressionGraph(inference=True)
     x, mask = draw(2, 3, 8), np.array([[1, 1, 1], [1, 1, 0]], np.float32)
     config = layers.TransformerConfig(8, heads=2, dim_ffn=5, ffn_activation="relu")
-    layer = layers.EncoderLayer(graph, "l", config, 1)
+    layer = layers.EncoderLayer("l", config, 1)
     y = layer(constant(graph, x), layers.log_mask(constant(graph, mask.reshape(2, 1, 1, 3))))
     p = random_params(graph)
     graph.forward()
@@ -379,7 +376,7 @@ def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str
     config = layers.TransformerConfig(
         dim, heads=2, dim_ffn=6, preprocess=preprocess, postprocess=postprocess, ffn_activation="gelu"
     )
-    layer = layers.DecoderLayer(graph, "l", config, 1)
+    layer = layers.DecoderLayer("l", config, 1)
     (cross,) = layer.cross
     mask = layers.log_mask(
         constant(graph, np.array([[1] * 5, [1] * 3 + [0] * 2], np.float32).reshape(2, 1, 1, 5))
@@ -388,7 +385,7 @@ def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str
     attended = [layers.Context(cross.prepare(node), mask)]
     triangle = layers.log_mask(constant(graph, np.tril(np.ones((length, length), np.float32))))
     whole = [layer(constant(graph, x[:, b]), triangle, attended) for b in range(beam)]
-    cache, steps = layer.autoregression.start(batch * beam, length + 2), []
+    cache, steps = layer.autoregression.start(graph, batch * beam, length + 2), []
     for t in range(length):
         position = graph.constant((), inits.from_value(t), "int32")
         y, cache = layer.step(constant(graph, x[:, :, t]), cache, position, attended)
@@ -402,7 +399,7 @@ def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str
 def test_depth_scaling_and_several_encoders() -> None:
     graph = ExpressionGraph()
     config = layers.TransformerConfig(8, heads=2, dim_ffn=6, depth_scaling=True)
-    layer = layers.DecoderLayer(graph, "l", config, 4, encoders=2)
+    layer = layers.DecoderLayer("l", config, 4, encoders=2)
     x, mask = graph.ones((1, 2, 8)), graph.zeros((1, 1, 1, 2))
     contexts = [layers.Context(block.prepare(x), mask) for block in layer.cross]
     layer(x, mask, contexts)
@@ -418,7 +415,7 @@ def test_an_autoregression_that_there_is_not_is_refused_by_name() -> None:
     with pytest.raises(
         layers.UnsupportedOptionError, match="transformer-decoder-autoreg: 'convolution' is unknown"
     ):
-        layers.DecoderLayer(ExpressionGraph(), "l", config, 1)
+        layers.DecoderLayer("l", config, 1)
 
 
 # ---------------------------------------------------------------- dropout and gradients
@@ -427,9 +424,9 @@ def test_an_autoregression_that_there_is_not_is_refused_by_name() -> None:
 def test_dropout_masks_are_shared_as_in_marian() -> None:
     graph = ExpressionGraph()
     x = graph.ones((64, 3, 50))
-    features = layers.PostProcess(graph, "p", "d", dropout=0.25)(x, x)
+    features = layers.PostProcess("p", 50, "d", dropout=0.25)(x, x)
     ids = graph.zeros((64, 50), "uint32")
-    words = layers.Embedding(graph, "E", 2, 3, dropout=0.25)(ids)
+    words = layers.Embedding("E", 2, 3, dropout=0.25)(ids)
     graph.params()["E"].set_value(np.ones((2, 3)))
     graph.forward()
     features, words = np.asarray(features.val()), np.asarray(words.val())
@@ -441,12 +438,16 @@ def test_dropout_masks_are_shared_as_in_marian() -> None:
 
 def test_an_rnn_drops_the_same_features_at_every_step() -> None:
     graph = ExpressionGraph()
-    cell = layers.GRU(graph, "c", 40, 6, dropout=0.5)
-    assert cell.input_mask is not None and cell.input_mask.shape == (1, 40)
-    assert cell.state_mask is not None and cell.state_mask.shape == (1, 6)
+    cell = layers.GRU("c", 40, 6, dropout=0.5)
+    for mask, features in ((cell.input_mask, 40), (cell.state_mask, 6)):
+        drawn = mask.on(graph)
+        assert drawn is not None and drawn.shape == (1, features)
+        assert mask.on(graph) is drawn and mask.on(ExpressionGraph()) is not drawn
     x = np.broadcast_to(draw(2, 40), (3, 2, 40))
     (mapped,) = cell.apply_input(constant(graph, np.ascontiguousarray(x)))
-    full = mgraph.dot(constant(graph, np.ascontiguousarray(x)), mgraph.concatenate(cell.weights, -1))
+    full = mgraph.dot(
+        constant(graph, np.ascontiguousarray(x)), mgraph.concatenate([w.on(graph) for w in cell.weights], -1)
+    )
     graph.forward()
     np.testing.assert_array_equal(mapped.val()[0], mapped.val()[2])
     assert np.abs(np.asarray(mapped.val()) - np.asarray(full.val())).max() > 0.1
@@ -458,11 +459,11 @@ def test_nothing_drops_in_inference() -> None:
         8, heads=2, dim_ffn=6, dropout=0.9, dropout_attention=0.9, dropout_ffn=0.9
     )
     x, mask = graph.ones((1, 2, 8)), graph.zeros((1, 1, 1, 2))
-    y = layers.EncoderLayer(graph, "l", config, 1)(x, mask)
-    z = layers.EncoderLayer(graph, "l", layers.TransformerConfig(8, heads=2, dim_ffn=6), 1)(x, mask)
+    y = layers.EncoderLayer("l", config, 1)(x, mask)
+    z = layers.EncoderLayer("l", layers.TransformerConfig(8, heads=2, dim_ffn=6), 1)(x, mask)
     graph.forward()
     np.testing.assert_array_equal(y.val(), z.val())
-    assert layers.GRU(graph, "c", 4, 5, dropout=0.5).input_mask is None
+    assert layers.GRU("c", 4, 5, dropout=0.5).input_mask.on(graph) is None
 
 
 @pytest.mark.slow
@@ -470,12 +471,10 @@ def test_gradients_of_a_conditional_gru_over_time() -> None:
     graph = ExpressionGraph()
     context = graph.param("context", (2, 3, 4), inits.normal())
     mask = constant(graph, np.array([[1, 1, 1], [1, 1, 0]], np.float32))
-    attention = layers.GlobalAttention(graph, "d", 3, 4)
+    attention = layers.GlobalAttention("d", 3, 4)
     attended = attention.over(context, attention.map_context(context), mask)
-    cell = layers.StackedCell(
-        layers.GRU(graph, "a", 2, 3), [attended, layers.GRU(graph, "b", 4, 3, final=True)]
-    )
-    done = layers.RNN(graph, [cell])(graph.param("x", (3, 2, 2), inits.normal()))
+    cell = layers.StackedCell(layers.GRU("a", 2, 3), [attended, layers.GRU("b", 4, 3, final=True)])
+    done = layers.RNN([cell])(graph.param("x", (3, 2, 2), inits.normal()))
     report = mgraph.check_gradients(mgraph.concatenate([done.output, done.given[0]], -1))
     assert report.ok, report
     assert len(report.checks) == 18
@@ -485,7 +484,7 @@ def test_gradients_of_a_conditional_gru_over_time() -> None:
 def test_gradients_of_a_decoder_layer_of_the_transformer() -> None:
     graph = ExpressionGraph()
     config = layers.TransformerConfig(4, heads=2, dim_ffn=3, preprocess="n", postprocess="ha")
-    layer = layers.DecoderLayer(graph, "l", config, 1)
+    layer = layers.DecoderLayer("l", config, 1)
     x = graph.param("x", (2, 3, 4), inits.normal())
     context = graph.param("context", (2, 2, 4), inits.normal())
     mask = layers.log_mask(constant(graph, np.array([[1, 1], [1, 0]], np.float32).reshape(2, 1, 1, 2)))
@@ -498,7 +497,7 @@ def test_gradients_of_a_decoder_layer_of_the_transformer() -> None:
 def test_self_attention_keeps_fixed_buffers() -> None:
     graph = ExpressionGraph(inference=True)
     config = layers.TransformerConfig(8, heads=2)
-    cache = SelfAttention(graph, "l", config, 1).start(rows=6, max_length=9)
+    cache = SelfAttention("l", config, 1).start(graph, rows=6, max_length=9)
     assert {name: node.shape for name, node in cache.items()} == {
         "keys": (6, 2, 9, 4),
         "values": (6, 2, 9, 4),

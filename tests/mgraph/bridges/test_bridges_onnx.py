@@ -197,7 +197,7 @@ def test_a_model_comes_back(tmp_path: Path) -> None:
         if read:
             top = import_onnx(graph, tmp_path / "encoder.onnx", x, m)["encoder.mapped_context"]
         else:
-            top = model.encode(graph, [Source(x, m)])["mapped_context"]
+            top = model.encode([Source(x, m)])["mapped_context"]
         f = graph.function(top)
         gradients = jax.jit(jax.grad(lambda p, f=f: jnp.sum(f.pure(p) ** 2)))(graph.params().vals())
         graph.forward()

@@ -66,7 +66,7 @@ def kinds_behind(node: Node) -> set[str]:
 
 def test_layers_attend_by_one_node_and_show_weights_by_others() -> None:
     graph = ExpressionGraph()
-    attention = MultiHeadAttention(graph, "a", 8, 2)
+    attention = MultiHeadAttention("a", 8, 2)
     x, mask = constant(graph, drawn(2, 6, 8)), log_mask(constant(graph, KEPT))
     keys, values = attention.keys(x), attention.values(x)
     y = attention.attend(x, keys, values, mask)

@@ -257,8 +257,8 @@ def test_the_rules_give_a_whole_model_the_gradients_that_jax_gives(options: Mode
 
     ids = constant(target, Type.int32)
     words = Source(constant(source, Type.int32), constant(source_mask, Type.float32))
-    encoded = model.encode(graph, [words])
-    costs = mgraph.cross_entropy(model.logits(graph, encoded, ids), mgraph.flatten(ids), 0.1)
+    encoded = model.encode([words])
+    costs = mgraph.cross_entropy(model.logits(encoded, ids), mgraph.flatten(ids), 0.1)
     loss = mgraph.sum(mgraph.flatten(costs * constant(target_mask[:, :, None], Type.float32)))
 
     def gradients(derivatives: str) -> dict[str, jax.Array]:
@@ -352,7 +352,7 @@ def test_a_new_model_of_every_type_is_saved_and_loaded(tmp_path: Path, kind: str
         for parameter, value in model.params.items():
             np.testing.assert_array_equal(again.params[parameter], value, err_msg=parameter)
     with pytest.raises(ArgumentError, match=f"type {kind} reads {streams - 1} sources, got 7"):
-        model.encode(model.new_graph(), [Source(None, None)] * 7)
+        model.encode([Source(None, None)] * 7)
 
 
 def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:
         ),
         (
             YML.replace("s2s", "transformer") + "transformer-heads: 2",
-            "transformer-heads to divide dim-emb, got 2 and 5",
+            "transformer-heads: expected a divisor of dim-emb, 5, got 2",
         ),
         (
             YML.replace("s2s", "transformer") + "transformer-heads: 0",
@@ -465,9 +465,9 @@ def test_models_are_recorded_in_the_element_type_of_the_graph(plain_model: Model
     graph = ExpressionGraph(inference=True)
     graph.set_default_element_type(kind)
     ids = graph.input("ids", (2, 4), Type.int32)
-    encoded = plain_model.encode(graph, [Source(ids, graph.input("mask", (2, 4)))])
+    encoded = plain_model.encode([Source(ids, graph.input("mask", (2, 4)))])
     words, position = graph.input("words", (4,), Type.int32), graph.input("position", (), Type.int32)
     start = plain_model.start(graph, encoded, 2, 2, 6)
-    logits, state, _ = plain_model.step(graph, encoded, start, words, position, 2)
-    nodes = [logits, *state.values(), plain_model.logits(graph, encoded, ids)]
+    logits, state, _ = plain_model.step(encoded, start, words, position, 2)
+    nodes = [logits, *state.values(), plain_model.logits(encoded, ids)]
     assert {node.value_type for node in nodes} == {kind}

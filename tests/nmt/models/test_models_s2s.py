@@ -204,8 +204,8 @@ def test_attention_is_computed_where_it_is_asked_for_only() -> None:
     def results(attention: bool) -> int:
         graph = ExpressionGraph(inference=True)
         ids = graph.input("ids", (2, 5), Type.int32)
-        encoded = model.encode(graph, [Source(ids, graph.input("mask", (2, 5)))])
-        model.decode(graph, encoded, ids, attention=attention)
+        encoded = model.encode([Source(ids, graph.input("mask", (2, 5)))])
+        model.decode(encoded, ids, attention=attention)
         heads = [head for head, *_ in graph.tape.structure().rows if isinstance(head, ScanNodeOp)]
         return len(heads[-1].body.results)
 
@@ -248,7 +248,7 @@ def training_logits(model: Model, graph: ExpressionGraph) -> mgraph.Node:
         values = np.arange(2 * width).reshape(2, width) % vocabulary
         return graph.constant(values.shape, mgraph.inits.from_tensor(values), Type.int32)
 
-    return model.logits(graph, model.encode(graph, [Source(ids(7, 7), graph.ones((2, 7)))]), ids(6, 9))
+    return model.logits(model.encode([Source(ids(7, 7), graph.ones((2, 7)))]), ids(6, 9))
 
 
 def test_dropout_masks_are_drawn_where_marian_draws_them(monkeypatch: pytest.MonkeyPatch) -> None:

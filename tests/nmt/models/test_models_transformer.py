@@ -210,10 +210,10 @@ def one_step(graph: ExpressionGraph, model: Model, shortlist: mgraph.Node | None
     """The logits of a second step: 2 sentences, 2 hypotheses each."""
     source = drawn(0, [4, 2], 11)
     ids, words = (constant(graph, value) for value in (source.ids, np.array([3, 4, 5, 6], np.int32)))
-    encoded = model.encode(graph, [Source(ids, constant(graph, source.mask))])
+    encoded = model.encode([Source(ids, constant(graph, source.mask))])
     state = model.start(graph, encoded, 2, 2, 3)
     position = constant(graph, np.array(1, np.int32))
-    return model.step(graph, encoded, state, words, position, 2, shortlist=shortlist).logits
+    return model.step(encoded, state, words, position, 2, shortlist=shortlist).logits
 
 
 def constant(graph: ExpressionGraph, value: np.ndarray) -> mgraph.Node:
@@ -271,7 +271,7 @@ def test_only_normalised_self_attention_is_another_in_marians_steps(
 def test_positions_past_a_trained_table_have_its_last_row() -> None:
     graph = ExpressionGraph(inference=True)
     x = np.random.default_rng(0).standard_normal((2, 5, 4)).astype(np.float32)
-    positions = layers.TrainedPositionEmbedding(graph, "Wpos", 3, 4)
+    positions = layers.TrainedPositionEmbedding("Wpos", 3, 4)
     whole = positions(constant(graph, x))
     steps = [positions.at(constant(graph, x[:, t]), constant(graph, np.array(t, np.int32))) for t in range(5)]
     graph.forward()
@@ -292,7 +292,7 @@ def test_average_attention_is_its_formula() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 4, 6)).astype(np.float32)
     config = layers.TransformerConfig(6, dim_aan=5, aan_depth=2, aan_activation="relu", postprocess="a")
-    block = layers.AverageAttention(graph, "l", config, 1)
+    block = layers.AverageAttention("l", config, 1)
     y = block(graph.constant(x.shape, mgraph.inits.from_tensor(x)), graph.zeros((4, 4)))
     for node in graph.params().values():
         node.set_value(rng.standard_normal(node.shape))

@@ -45,8 +45,8 @@ def masks(options: ModelOptions, dropouts: Dropouts, inference: bool = False) ->
     graph = Masks(inference)
     model = Model(options, {}, dropouts)
     source, target = (graph.input(name, (2, n), Type.int32) for name, n in (("source", 4), ("target", 3)))
-    encoded = model.encode(graph, [Source(source, graph.input("mask", (2, 4)))])
-    model.logits(graph, encoded, target)
+    encoded = model.encode([Source(source, graph.input("mask", (2, 4)))])
+    model.logits(encoded, target)
     return graph.masks
 
 
@@ -84,7 +84,7 @@ def test_dropout_changes_training_and_not_inference() -> None:
         ids = graph.constant((2, 3), mgraph.inits.from_vector([3, 4, 0, 5, 0, 0]), Type.int32)
         model = Model(options, params, dropouts)
         mask = graph.constant((2, 3), mgraph.inits.from_vector([1, 1, 1, 1, 1, 0]))
-        found = model.logits(graph, model.encode(graph, [Source(ids, mask)]), ids)
+        found = model.logits(model.encode([Source(ids, mask)]), ids)
         graph.forward()
         return np.asarray(found.val())
 

@@ -275,7 +275,7 @@ def parts(
     ids = constant(batch.ids[1], "int32")
     target = Target(ids, constant(batch.masks[1]), constant(weights), constant(alignment))
     loss = training_loss(graph, model, [source], target, options)
-    decoded = model.decode(graph, model.encode(graph, [source]), ids, attention=True)
+    decoded = model.decode(model.encode([source]), ids, attention=True)
     log_probs = mgraph.logsoftmax(decoded.logits)
     graph.forward()
     assert decoded.attention is not None

@@ -1,0 +1,196 @@
+"""Which options a parameter exists with: found by making the model with other options and looking."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from types import MappingProxyType
+from typing import Any
+
+from layers import CELLS
+from mgraph import MGraphError
+from nmt.models.network import Network
+from nmt.models.parts import NO_DROPOUT
+from nmt.models.types import TYPES
+from nmt.settings.model_options import ModelOptions
+from nmt.settings.model_values import MOST_LAYERS, OPTIONS
+
+_FEATURES, _OTHER_FEATURES = 4, 5
+"""Sizes do not matter here, but whether the layers of average attention are as wide as the model does."""
+_MOST_LAYERS = 64
+"""No option is named that makes so many more layers."""
+_NUMBER = re.compile("[0-9]+")
+_POSITIONS = "transformer-train-positions"
+
+_RICH = {
+    "layer-normalization": True,
+    "output-omit-bias": False,
+    "transformer-no-projection": False,
+    "transformer-rnn-projection": True,
+    "transformer-pool": False,
+    "transformer-aan-nogate": False,
+    "transformer-dim-aan": _OTHER_FEATURES,
+    "transformer-tied-layers": (),
+    "transformer-train-position-embeddings": True,
+    "transformer-disable-position-embeddings": False,
+    "transformer-no-bias": False,
+    _POSITIONS: True,
+}
+"""With these values a model has more parameters than with others, and none of its own is gone."""
+_CHOICES: tuple[Mapping[str, Any], ...] = (
+    *({"transformer-decoder-autoreg": kind} for kind in ("self-attention", "average-attention")),
+    *(
+        {"enc-cell": cell, "dec-cell": cell, "enc-type": kind, "transformer-decoder-autoreg": "rnn"}
+        for cell, kind in product(CELLS, ("bidirectional", "bi-unidirectional"))
+    ),
+)
+"""Of these, each has parameters of its own, as of the next three."""
+_TIED: tuple[Mapping[str, Any], ...] = (
+    {"tied-embeddings": False, "tied-embeddings-src": False, "tied-embeddings-all": False},
+    {"tied-embeddings": False, "tied-embeddings-src": True, "tied-embeddings-all": False},
+    {"tied-embeddings": False, "tied-embeddings-src": False, "tied-embeddings-all": True},
+)
+_OPERATIONS = ("nrh", "n", "r")
+_LAYERS = ("enc-depth", "dec-depth")
+DEPTHS = tuple(name for name, option in OPTIONS.items() if option.greatest == MOST_LAYERS)
+"""Options that say how many layers there are."""
+_INNER_LAYERS = tuple(name for name in DEPTHS if name not in _LAYERS)
+
+_Values = dict[str, Any]
+"""Values of options by name, those of ``extra`` among them."""
+
+
+class Explanations:
+    """What the parameters of a model with these options depend on."""
+
+    def __init__(self, options: ModelOptions) -> None:
+        self.options = options
+        wide = options.transformer_dim_aan != options.dim_emb
+        sizes = {
+            "dim-vocabs": (1,) * (len(TYPES[options.type].encoders) + 1),
+            "dim-emb": _FEATURES,
+            "dim-rnn": _FEATURES,
+            "transformer-heads": 1,
+            "transformer-dim-aan": _OTHER_FEATURES if wide else _FEATURES,
+        }
+        self.values: _Values = {name: options[name] for name in OPTIONS} | sizes
+        self.values[_POSITIONS] = options.extra.get(_POSITIONS) is True
+        self._found: dict[tuple[Any, ...], frozenset[str]] = {}
+        self._known: list[_Values] = []
+
+    def conditions(self) -> dict[str, tuple[str, ...]]:
+        """By name, what each parameter exists with; nothing for those that every such model has."""
+        own = self._names(self.values)
+        needed: dict[str, list[str]] = {name: [] for name in own}
+        for text, other in self._alternatives():
+            names = self._names(self.values | other)
+            for name in own - names if names else ():
+                if text not in needed[name]:
+                    needed[name].append(text)
+        return {name: tuple(texts) for name, texts in needed.items()}
+
+    def hints(self, names: Iterable[str]) -> dict[str, str]:
+        """What would make a model have each of these parameters, in words; empty if nothing would."""
+        return {name: self._hint(name) for name in names}
+
+    def _hint(self, name: str) -> str:
+        ways = [self._least(name, values) for values in self._richest(name) if name in self._names(values)]
+        fewest = min(map(len, ways), default=0)
+        texts = [", ".join(texts) for texts in ways if len(texts) == fewest]
+        if not texts:
+            texts = [f"type {other}" for other in TYPES if self._is_of(name, other)]
+        return f"exists with {', or with '.join(dict.fromkeys(texts))}" if texts else ""
+
+    def _is_of(self, name: str, model_type: str) -> bool:
+        vocabs = (1,) * (len(TYPES[model_type].encoders) + 1)
+        return name in self._names(self.values | {"type": model_type, "dim-vocabs": vocabs})
+
+    def _alternatives(self) -> Iterator[tuple[str, _Values]]:
+        """Other values, one at a time, each with the text of the one that there is."""
+        for name, option in OPTIONS.items():
+            value = self.values[name]
+            if isinstance(value, bool):
+                yield _said(name, value), {name: not value}
+            elif option.letters:
+                for letter in dict.fromkeys(str(value)):
+                    yield f"{letter} in {name}", {name: str(value).replace(letter, "")}
+            elif option.choices and name != "type":
+                yield from ((_said(name, value), {name: other}) for other in option.choices if other != value)
+        if self.values[_POSITIONS]:
+            yield _POSITIONS, {_POSITIONS: False}
+
+    def _richest(self, name: str) -> Iterator[_Values]:
+        """Values with which a model of this type has as many parameters as can be, each in its own way."""
+        numbers = [int(digits) for digits in _NUMBER.findall(name)]
+        if max(numbers, default=0) > _MOST_LAYERS:
+            return
+        only: _Values = dict(TYPES[self.options.type].only)
+        depths = sorted({1, *numbers})
+        for layers, inner, choice, tied, letters in product(depths, depths, _CHOICES, _TIED, _OPERATIONS):
+            values: _Values = {**self.values, **_RICH, **choice, **tied, **only}
+            for names, depth in ((_LAYERS, layers), (_INNER_LAYERS, inner)):
+                values |= {option: max(depth, self.values[option]) for option in names}
+            for option, about in OPTIONS.items():
+                if about.letters:
+                    values[option] = "".join(letter for letter in letters if letter in about.letters)
+            yield values
+
+    def _least(self, name: str, values: _Values) -> list[str]:
+        """What must be said for the parameter to be there: the ``values`` that cannot stay as they were."""
+        texts = []
+        for option in values:
+            own, value = self.values[option], values[option]
+            for kept in self._between(option, own, value):
+                if name in self._names(values | {option: kept}):
+                    values = values | {option: kept}
+                    break
+            if values[option] != own:
+                texts.append(_change(option, own, values[option]))
+        return texts
+
+    def _between(self, option: str, own: Any, value: Any) -> Iterator[Any]:
+        """Values from that which there is to ``value``."""
+        yield own
+        if option in DEPTHS:
+            yield from range(own + 1, value)
+        elif OPTIONS[option].letters if option in OPTIONS else False:
+            yield from (own + letter for letter in value if letter not in own)
+
+    def _names(self, values: _Values) -> frozenset[str]:
+        """The names of a model's parameters; none if there is no such model."""
+        key = tuple(values.values())
+        if key not in self._found:
+            try:
+                network = Network(_options(values), {}, NO_DROPOUT, False)
+                self._found[key] = frozenset(parameter.name for parameter in network.parameters())
+            except MGraphError:
+                self._found[key] = frozenset()
+        return self._found[key]
+
+
+def _options(values: _Values) -> ModelOptions:
+    extra = MappingProxyType({_POSITIONS: values[_POSITIONS]})
+    known = {name.replace("-", "_"): value for name, value in values.items() if name != _POSITIONS}
+    return ModelOptions(**known, extra=extra)
+
+
+def _said(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    return f"{name} {value}"
+
+
+def _change(name: str, own: Any, value: Any) -> str:
+    """How to say that an option has another value."""
+    if isinstance(value, tuple):
+        return f"no {name}"
+    if name == "transformer-dim-aan":
+        return f"{name} other than dim-emb"
+    if isinstance(value, bool):
+        return _said(name, value)
+    if isinstance(value, int):
+        return f"{name} of at least {value}"
+    if OPTIONS[name].letters:
+        return ", ".join(f"{letter} in {name}" for letter in value if letter not in own)
+    return _said(name, value)

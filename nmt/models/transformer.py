@@ -1,0 +1,371 @@
+"""Marian's transformer encoder and decoder, those of ``transformer-new`` too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from layers import (
+    Context,
+    DecoderLayer,
+    EncoderLayer,
+    Layer,
+    NoPositionEmbedding,
+    NormConfig,
+    PositionEmbedding,
+    Positions,
+    PostProcess,
+    PreProcess,
+    TrainedPositionEmbedding,
+    TransformerConfig,
+    UnsupportedOptionError,
+    log_mask,
+)
+from mgraph import ArgumentError, Node, inits, le, narrow, reshape, shift
+from mgraph.tape import Graph
+from nmt.models.parts import (
+    TRAINING,
+    Decoded,
+    DecoderPart,
+    Encoded,
+    EncoderPart,
+    ModelPart,
+    Nodes,
+    Setup,
+    Source,
+    Step,
+)
+from nmt.settings.model_options import ModelOptions
+
+_ACTIVATIONS = ("relu", "swish", "gelu", "sigmoid")
+_ONLY_OLD, _ONLY_NEW = "", "tanh"
+"""Activations that ``transformer-new`` has not, and that no other type has."""
+
+
+def encoder_config(setup: Setup) -> TransformerConfig:
+    """Sizes and options of the encoder's layers."""
+    options, dropouts = setup.options, setup.dropouts
+    _check_activation(options, "transformer-ffn-activation")
+    if options.dim_emb % options.transformer_heads:
+        raise UnsupportedOptionError(
+            f"transformer-heads: expected a divisor of dim-emb, {options.dim_emb}, got"
+            f" {options.transformer_heads}"
+        )
+    config = TransformerConfig(
+        dim=options.dim_emb,
+        heads=options.transformer_heads,
+        dim_ffn=options.transformer_dim_ffn,
+        ffn_depth=options.transformer_ffn_depth,
+        ffn_activation=options.transformer_ffn_activation,
+        preprocess=options.transformer_preprocess,
+        postprocess=options.transformer_postprocess,
+        projection=not options.transformer_no_projection,
+        depth_scaling=options.extra.get("transformer-depth-scaling") is True,
+        dropout=dropouts.transformer,
+        dropout_attention=dropouts.transformer_attention,
+        dropout_ffn=dropouts.transformer_ffn,
+    )
+    return _renewed(config, options) if is_new(options) else config
+
+
+def decoder_config(setup: Setup) -> TransformerConfig:
+    """Sizes and options of the decoder's layers."""
+    options = setup.options
+    if options.transformer_decoder_autoreg == "average-attention":
+        _check_activation(options, "transformer-aan-activation")
+    config = replace(
+        encoder_config(setup),
+        dim_ffn=options.transformer_decoder_dim_ffn or options.transformer_dim_ffn,
+        ffn_depth=options.transformer_decoder_ffn_depth or options.transformer_ffn_depth,
+        decoder_autoreg=options.transformer_decoder_autoreg,
+        dim_aan=options.transformer_dim_aan,
+        aan_depth=options.transformer_aan_depth,
+        aan_activation=options.transformer_aan_activation,
+        aan_gate=not options.transformer_aan_nogate,
+        dec_cell=options.dec_cell,
+        layer_normalization=options.layer_normalization,
+        rnn_projection=options.transformer_rnn_projection,
+        dropout_rnn=setup.dropouts.rnn,
+        pool=options.transformer_pool,
+        marian_exact=setup.marian_exact,
+    )
+    return _renewed(config, options) if is_new(options) else config
+
+
+def _renewed(config: TransformerConfig, options: ModelOptions) -> TransformerConfig:
+    """The layers of ``transformer-new``: other normalizations, no fewer than two feed-forward layers, SSRU as
+    the only cell, which neither normalizes nor drops, and steps that agree with what was trained."""
+    check_new(options)
+    return replace(
+        config,
+        norm=NormConfig(eps=1e-5, rms_bias=True),
+        bias=not options.transformer_no_bias,
+        projection=True,
+        ffn_depth=max(config.ffn_depth, 2),
+        dec_cell="ssru",
+        layer_normalization=False,
+        dropout_rnn=0.0,
+        pool=False,
+        marian_exact=False,
+    )
+
+
+def layer_numbers(options: ModelOptions) -> tuple[int, ...]:
+    """The number of each layer of the decoder, from 1; tied layers have one number
+    (``transformer-tied-layers``)."""
+    depth, numbers = options.dec_depth, options.transformer_tied_layers
+    if numbers and len(numbers) != depth:
+        raise UnsupportedOptionError(
+            f"transformer-tied-layers: expected a number for each of the {depth} layers of the decoder, got"
+            f" {list(numbers)}"
+        )
+    if is_new(options) and any(number > place for place, number in enumerate(numbers, 1)):
+        raise UnsupportedOptionError(
+            "transformer-tied-layers: in transformer-new no layer is tied to one above it, got"
+            f" {list(numbers)}"
+        )
+    return numbers or tuple(range(1, depth + 1))
+
+
+def _check_activation(options: ModelOptions, name: str) -> None:
+    """``UnsupportedOptionError`` for an activation that Marian refuses for this type."""
+    known = (*_ACTIVATIONS, _ONLY_NEW if is_new(options) else _ONLY_OLD)
+    if options[name] not in known:
+        raise UnsupportedOptionError(
+            f"{name}: {options[name]!r} is unknown; there is {', '.join(map(repr, known))}"
+        )
+
+
+def is_new(options: ModelOptions) -> bool:
+    """Whether a model is of the type ``transformer-new``."""
+    return options.type == "transformer-new"
+
+
+def check_new(options: ModelOptions) -> None:
+    """``UnsupportedOptionError`` for what models of the type ``transformer-new`` cannot be."""
+    if options.transformer_decoder_autoreg not in ("self-attention", "rnn"):
+        raise _refusal("transformer-decoder-autoreg", options, "'self-attention' and 'rnn'")
+    if options.transformer_no_affine:
+        raise _refusal("transformer-no-affine", options, "False: Marian on CPU ends with an error")
+    if options.transformer_no_bias and options.transformer_decoder_autoreg == "rnn":
+        raise _refusal("transformer-no-bias", options, "False where transformer-decoder-autoreg is 'rnn'")
+    for name in ("preprocess", "postprocess-emb", "postprocess", "postprocess-top"):
+        operations = str(options[f"transformer-{name}"])
+        if (
+            "h" in operations
+            or operations.count("d") > 1
+            or operations.count("n") + operations.count("r") > 1
+        ):
+            raise _refusal(f"transformer-{name}", options, "each of d and a, and n or r, once at most")
+
+
+def _refusal(name: str, options: ModelOptions, allowed: str) -> UnsupportedOptionError:
+    return UnsupportedOptionError(f"{name}: type transformer-new has {allowed}; got {options[name]!r}")
+
+
+class Stack(Layer):
+    """Embeddings with positions, what comes before the first of ``depth`` layers and after the last."""
+
+    def __init__(self, part: ModelPart, config: TransformerConfig, depth: int) -> None:
+        options, dim = part.options, config.dim
+        self.positions = positions(part)
+        self.bottom = PreProcess(
+            f"{part.prefix}_emb",
+            dim,
+            options.transformer_postprocess_emb,
+            dropout=config.dropout,
+            norm=config.norm,
+            option="transformer-postprocess-emb",
+        )
+        self.top = PostProcess(
+            f"{part.prefix}_top",
+            dim,
+            options.transformer_postprocess_top,
+            dropout=config.dropout,
+            init=config.init(depth),
+            norm=config.norm,
+            option="transformer-postprocess-top",
+        )
+
+
+def positions(part: ModelPart) -> Positions:
+    """Positions by sinusoids, by a table, or none, as the options of the model say.
+
+    The type ``transformer`` reads ``transformer-train-positions``, which no option of Marian's command line
+    sets today, and has one table ``Wpos`` for all sides; ``transformer-new`` has one for each.
+    """
+    options, dim = part.options, part.options.dim_emb
+    new = is_new(options)
+    if options.transformer_disable_position_embeddings:
+        return NoPositionEmbedding(math.sqrt(dim) if new else 1.0)
+    old = options.extra.get("transformer-train-positions") is True
+    if not (options.transformer_train_position_embeddings if new else old):
+        return PositionEmbedding(dim)
+    name = f"{part.prefix}_Wpos" if new else "Wpos"
+    rows, *_ = part.setup.shapes.get(name) or (_max_length(options),)
+    return TrainedPositionEmbedding(name, rows, dim)
+
+
+def _max_length(options: ModelOptions) -> int:
+    """The rows of a new table: Marian's ``max-length`` in training."""
+    value = options.extra.get("max-length")
+    return value if isinstance(value, int) else TRAINING["max-length"]
+
+
+class TransformerEncoder(EncoderPart):
+    """Layers of self-attention and feed-forward (Vaswani et al. 2017).
+
+    Parameters: ``{prefix}_l1_self_*``, ``{prefix}_l1_ffn_*``, ... and embeddings.
+    Source: Marian, ``EncoderTransformer`` in ``models/transformer.h``.
+    """
+
+    def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
+        super().__init__(setup, prefix, stream)
+        config, depths = encoder_config(setup), range(1, self.options.enc_depth + 1)
+        self.stack = Stack(self, config, len(depths))
+        self.layers = [EncoderLayer(f"{prefix}_l{depth}", config, depth) for depth in depths]
+
+    @property
+    def dim_context(self) -> int:
+        return self.options.dim_emb
+
+    def encode(self, source: Source) -> Encoded:
+        batch, length = source.ids.shape
+        embedded = self.stack.positions(self.embedding(source.ids))
+        mask = log_mask(reshape(source.mask, (batch, 1, 1, length)))
+        x = self.stack.bottom(embedded)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return Encoded(self.stack.top(x, embedded), source.mask)
+
+
+class TransformerDecoder(DecoderPart):
+    """Layers of autoregression, attention to each source, and feed-forward (Vaswani et al. 2017).
+
+    Parameters: ``{prefix}_l1_self_*`` (``{prefix}_l1_aan_*``, ``{prefix}_l1_rnn_*``),
+    ``{prefix}_l1_context_*`` (``{prefix}_l1_context_enc2_*`` for the second source), ``{prefix}_l1_ffn_*``,
+    ..., ``{prefix}_ff_logit_out_*`` and embeddings. The decoder is causal, so the padding of targets needs
+    no mask. Its attention is that of the first head of the layer ``transformer-guided-alignment-layer``.
+
+    In single steps too, keys and values are pre-processed as queries are; Marian leaves that out there
+    (``transformer-preprocess``), which ``marian_exact`` repeats.
+    Source: Marian, ``DecoderTransformer`` in ``models/transformer.h``.
+    """
+
+    def __init__(self, setup: Setup, prefix: str, contexts: Sequence[int]) -> None:
+        super().__init__(setup, prefix, contexts, f"{prefix}_ff_logit_out")
+        config, numbers = decoder_config(setup), layer_numbers(setup.options)
+        self.pooled = config.pool
+        self.stack = Stack(self, config, len(numbers))
+        made: dict[int, DecoderLayer] = {}
+        for depth, number in enumerate(numbers, 1):
+            if number not in made:
+                made[number] = DecoderLayer(f"{prefix}_l{number}", config, depth, len(contexts))
+        self.layers = [made[number] for number in numbers]
+        """Tied layers are one."""
+
+    @property
+    def attends(self) -> bool:
+        return self.stream > 0 and not self.pooled
+
+    def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
+        state = {f"mask{i}": mask for i, (_, mask) in enumerate(encoded)}
+        for layer in dict.fromkeys(self.layers):
+            for block, (context, _) in zip(layer.cross, encoded, strict=True):
+                prepared = block.prepare(context)
+                state |= {f"{block.prefix}:{part}": node for part, node in prepared.items()}
+        return state
+
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
+        state = {}
+        for depth, layer in enumerate(self.layers, 1):
+            for part, node in layer.autoregression.start(graph, batch * beam, max_length).items():
+                state[f"l{depth}:{part}"] = node
+        return state
+
+    def step(
+        self,
+        encoder_state: Nodes,
+        decoder_state: Nodes,
+        words: Node,
+        position: Node,
+        beam: int,
+        *,
+        shortlist: Node | None,
+        attention: bool,
+    ) -> Step:
+        (rows,) = words.shape
+        embedded = self.previous(words, position)
+        embedded = reshape(embedded, (rows // beam, beam, self.options.dim_emb))
+        embedded = self.stack.positions.at(embedded, position)
+        x = self.stack.bottom(embedded)
+        after: Nodes = {}
+        aligned = self._attention_depth() if attention else None
+        weights = None
+        for depth, layer in enumerate(self.layers, 1):
+            cache = _under(f"l{depth}", decoder_state)
+            x, cache = layer.autoregression.step(x, cache, position)
+            x, found = layer.after_autoregression(x, _contexts(layer, encoder_state), depth == aligned)
+            after |= {f"l{depth}:{part}": node for part, node in cache.items()}
+            weights = found if depth == aligned else weights
+        x = reshape(self.stack.top(x, embedded), (rows, self.options.dim_emb))
+        alignment = None
+        if attention:
+            alignment = self._attention(weights)
+            alignment = reshape(alignment, (rows, alignment.shape[-1]))
+        return Step(self.output(x, shortlist), after, alignment)
+
+    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
+        length = target_ids.shape[1]
+        embedded = self.stack.positions(shift(self.embedding(target_ids), (0, 1, 0)))
+        places = target_ids.graph.constant((1, length), inits.range(0, length))
+        mask = log_mask(le(places, reshape(places, (length, 1))))
+        x = self.stack.bottom(embedded)
+        aligned = self._attention_depth() if attention else None
+        weights = None
+        for depth, layer in enumerate(self.layers, 1):
+            x = layer.autoregression(x, mask)
+            x, found = layer.after_autoregression(x, _contexts(layer, encoder_state), depth == aligned)
+            weights = found if depth == aligned else weights
+        alignment = self._attention(weights) if attention else None
+        return Decoded(self.output(self.stack.top(x, embedded)), alignment)
+
+    def _attention(self, weights: Node | None) -> Node:
+        """The first head's ``(batch, time, source)`` of the weights ``(batch, heads, time, source)`` of the
+        layer that the options choose."""
+        if weights is None:
+            problem = (
+                "reads its sources without attention (transformer-pool)" if self.stream else "reads no source"
+            )
+            raise ArgumentError(f"a model of type {self.options.type} {problem}, so it has no attention")
+        batch, _, time, source = weights.shape
+        return reshape(narrow(weights, 1, 0, 1), (batch, time, source))
+
+    def _attention_depth(self) -> int:
+        """The number of the layer whose attention is the model's, from 1."""
+        layer, depth = self.options.transformer_guided_alignment_layer, self.options.dec_depth
+        if layer == "last":
+            return depth
+        if not (layer.isascii() and layer.isdigit() and 1 <= int(layer) <= depth):
+            raise UnsupportedOptionError(
+                f"transformer-guided-alignment-layer: expected 'last' or a number from 1 to {depth}, got"
+                f" {layer!r}"
+            )
+        return int(layer)
+
+
+def _contexts(layer: DecoderLayer, encoder_state: Nodes) -> list[Context]:
+    """What a decoder layer sees of the encoders, out of an encoder state."""
+    contexts = []
+    for i, block in enumerate(layer.cross):
+        mask = encoder_state[f"mask{i}"]
+        log = log_mask(reshape(mask, (mask.shape[0], 1, 1, mask.shape[1])))
+        contexts.append(Context(_under(block.prefix, encoder_state), log))
+    return contexts
+
+
+def _under(prefix: str, state: Nodes) -> Nodes:
+    """The part of a state whose names begin with ``prefix``, without it."""
+    start = f"{prefix}:"
+    return {name.removeprefix(start): node for name, node in state.items() if name.startswith(start)}
