@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -104,11 +104,7 @@ class OptimizerUpdatePlan(Plan):
     hyperparameters: tuple[Any, ...]
     specs: tuple[tuple[str, Any], ...]
     """Of the parameters."""
-    transformation: optax.GradientTransformation
-
-    @property
-    def key(self) -> Hashable:
-        return self.optimizer, self.hyperparameters, self.specs
+    transformation: optax.GradientTransformation = field(compare=False)
 
     @property
     def donated(self) -> tuple[int, ...]:

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nmt.files import load_model as load_model
-    from nmt.search.hypothesis import Hypothesis as Hypothesis
+    from nmt.search.results import Hypothesis as Hypothesis
+    from nmt.search.results import Translation as Translation
     from nmt.search.scorer import Score as Score
     from nmt.search.scorer import Scorer as Scorer
-    from nmt.search.translation import Translation as Translation
     from nmt.search.translator import Translator as Translator
     from nmt.settings import OptionError as OptionError
     from nmt.text.vocabs.loading import load_vocab as load_vocab
     from nmt.training.trainer import Trainer as Trainer
 
 HOMES = {
-    "Hypothesis": "nmt.search.hypothesis",
+    "Hypothesis": "nmt.search.results",
     "OptionError": "nmt.settings",
     "Score": "nmt.search.scorer",
     "Scorer": "nmt.search.scorer",
     "Trainer": "nmt.training.trainer",
-    "Translation": "nmt.search.translation",
+    "Translation": "nmt.search.results",
     "Translator": "nmt.search.translator",
     "load_model": "nmt.files",
     "load_vocab": "nmt.text.vocabs.loading",

@@ -28,8 +28,6 @@ class ValuePlan(Plan):
 
     operator: Any
 
-    __hash__ = Plan.__hash__
-
     def __str__(self) -> str:
         return f"the value of {self.operator!r}"
 
@@ -44,8 +42,6 @@ class GradientPlan(Plan):
     operator: Any
     rule_set: str
     trained: tuple[bool, ...]
-
-    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return f"the gradient of {self.operator!r}"

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..draws import run_draws, run_key
 from ..inits import Random
 from ..node import Node
 from ..scalars import number_vector
 from ..specs import Spec, is_wide
 from ..structure import INPUT
 from ..tape import Tape
-from ..tracing.draws import run_draws, run_key
 from .programs import Plan, compiled
 
 
@@ -25,8 +25,6 @@ class DrawPlan(Plan):
 
     init: Random
     spec: Spec
-
-    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return f"a draw of {self.init!r}"

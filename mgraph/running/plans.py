@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..draws import random_sources
 from ..rules import without_float0
 from ..scalars import weak_scalars
 from ..specs import Specs
 from ..structure import Structure
 from ..tracing.adjoints import are_finite, clipped
-from ..tracing.draws import random_sources
 from ..tracing.trace import Checkpoints, trace
 from .programs import Plan
 
@@ -50,8 +50,6 @@ class ForwardPlan(Plan):
     watch: bool = False
     labels: bool = False
     """Whether XLA is told which row each instruction comes from."""
-
-    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return f"forward of {len(self.structure.rows)} nodes"
@@ -84,8 +82,6 @@ class JointPlan(Plan):
     checkpoints: Checkpoints | None = None
     watch: bool = False
     labels: bool = False
-
-    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return f"forward and backward of {len(self.structure.rows)} nodes"
@@ -132,8 +128,6 @@ class AccumulationPlan(Plan):
 
     clip: bool
     """Whether the sums are cut elementwise, to a number that is an argument."""
-
-    __hash__ = Plan.__hash__
 
     def __str__(self) -> str:
         return "accumulation of gradients"

@@ -14,19 +14,19 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 from jax.extend.core import get_opaque_trace_state
 
-from ..device import platform_of
+from ..device import check_process, platform_of
 from ..errors import ArgumentError
 from ..platforms import Options, as_wished
-from .forks import check_process
+from .memory import MemoryUse
 
 log = logging.getLogger("mgraph.programs")
 
@@ -139,32 +139,45 @@ jax.monitoring.register_event_listener(_note_read)
 
 
 class Plan:
-    """What a program computes: a function, and what tells it from others.
+    """What a program computes: a function, and what tells it from others. A frozen dataclass.
 
     ``plan(*args)`` is the function, of pytrees of arrays, which JAX traces; ``str(plan)`` names it in the
-    log. Plans of one class and of equal keys compute the same. A frozen dataclass of hashable fields is its
-    own key; a plan that holds what no program is to keep alive, such as a model, gives a key that does not.
+    log. Plans of equal keys compute the same, and share a program. The key is made of the class and its
+    fields, which are hashable. A program outlives its plan: what it is not to keep alive, such as a model,
+    has a ``key`` of its own, and the class says so, ``class MyPlan(Plan, by_key=["model"])``; such a field
+    may be a tuple of these. A field that follows from the others is left out with ``field(compare=False)``.
     """
 
-    @property
+    _by_key: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, by_key: Iterable[str] = ()) -> None:
+        super().__init_subclass__()
+        cls._by_key |= frozenset(by_key)
+
+    @cached_property
     def key(self) -> Hashable:
-        """What, together with the class, tells this plan from others."""
-        return self
+        """What tells this plan from others."""
+        cls: Any = type(self)
+        values = [(name, getattr(self, name)) for name in _names(cls)]
+        return cls, *(_key(value) if name in self._by_key else value for name, value in values)
 
     @property
     def donated(self) -> tuple[int, ...]:
         """Numbers of the arguments whose buffers the program may write its results to."""
         return ()
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash(tuple(getattr(self, field.name) for field in fields(self)))  # type: ignore[arg-type]
-
-    def __hash__(self) -> int:
-        return self._hash
-
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError
+
+
+@cache
+def _names(plan: Any) -> tuple[str, ...]:
+    """The fields of a class of plans that tell one from another."""
+    return tuple(field.name for field in fields(plan) if field.compare)
+
+
+def _key(value: Any) -> Hashable:
+    return tuple(map(_key, value)) if isinstance(value, tuple) else value.key
 
 
 class Program:
@@ -344,6 +357,10 @@ class Compiled(NamedTuple):
         """What XLA has made of the plan for such arguments; nothing is run."""
         return self.program.compiled(self.plan, *args)
 
+    def memory(self, *args: Any) -> MemoryUse:
+        """What the program needs for such arguments, by XLA's analysis; nothing is run."""
+        return MemoryUse.of(self.analysed(*args), None)
+
 
 def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False) -> Compiled:
     """A plan as a compiled function of the same arguments; plans with equal keys share one program.
@@ -351,8 +368,7 @@ def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False
     device: where arguments are put that are on none yet; ``None`` for JAX's default device. wide: whether
     there are 64-bit types. ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
     """
-    key = type(plan), plan.key
-    return Compiled(PROGRAMS.get(key, plan, device=device, wide=wide, donated=plan.donated), plan)
+    return Compiled(PROGRAMS.get(plan.key, plan, device=device, wide=wide, donated=plan.donated), plan)
 
 
 def callers_settings() -> Callable[[], AbstractContextManager[None]]:

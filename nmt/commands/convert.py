@@ -123,7 +123,7 @@ def _check(values: Mapping[str, Any]) -> None:
 
 
 def _convert_model(values: Mapping[str, Any]) -> None:
-    from nmt.files import huggingface
+    from nmt.files import convert_model, huggingface
 
     source, target, gemm_type = values["from"], values["to"], values["gemm_type"]
     logger.info("Outputting %s, precision: %s", target, gemm_type)
@@ -132,7 +132,7 @@ def _convert_model(values: Mapping[str, Any]) -> None:
     elif os.path.isdir(source):
         huggingface.import_huggingface(source, target, gemm_type=gemm_type, zero_start=values["zero_start"])
     else:
-        huggingface.convert_model(source, target, gemm_type=gemm_type)
+        convert_model(source, target, gemm_type=gemm_type)
 
 
 def _convert_shortlist(values: Mapping[str, Any]) -> None:

@@ -12,13 +12,12 @@ import jax
 import numpy as np
 
 from mgraph import Plan, compiled
-from nmt.search.beam import BeamLoop, BeamShape, SearchModel
-from nmt.search.choice import Rules
-from nmt.search.history import Ranking, best_hypotheses, join
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.sampling import Sampling
+from nmt.models import Model, Source
+from nmt.search.beam_loop import BeamLoop, BeamShape
+from nmt.search.choice import Rules, Sampling
+from nmt.search.results import Hypothesis
 from nmt.search.shortlist import MULTIPLE, Shortlist
-from nmt.search.trellis import FREE, Sentences, Trellis
+from nmt.search.trellis import FREE, Ranking, Sentences, Trellis, best_hypotheses, join
 from nmt.settings import OptionError
 from nmt.text.batches import pad, table
 from nmt.text.shapes import length_bucket
@@ -67,7 +66,7 @@ class BeamSearch:
 
     def __init__(
         self,
-        models: Sequence[SearchModel],
+        models: Sequence[Model],
         weights: Sequence[float] | None = None,
         *,
         source_vocab: Vocab,
@@ -91,7 +90,7 @@ class BeamSearch:
         self.ranking = Ranking(np.float32(normalize), np.float32(word_penalty))
         self.max_length_factor = np.float32(min(max_length_factor, NO_LIMIT))
         self.count = beam_size if n_best else 1
-        self.source_eos = source_vocab.eos_id
+        self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self.shortlist = shortlist
         self.seed = (seed or time.time_ns()) % SEEDS
         self.streams = max(1, *(model.sources for model in self.models))
@@ -179,8 +178,8 @@ class BeamSearch:
         batch = pad(streams)
         limits = np.zeros(len(batch.ids[0]), np.int32)
         limits[: batch.sentences] = [self.limit(len(source)) for source in streams[0]]
-        sources = tuple(zip(batch.ids, batch.masks, strict=True))
-        sentences = Sentences(sources, limits, batch.ids[0][:, 0] == self.source_eos)
+        sources = tuple(map(Source, batch.ids, batch.masks))
+        sentences = Sentences(sources, limits, batch.ids[0][:, 0] == self.source_vocab.eos_id)
         if prefixes is not None:
             forced, _ = _table(prefixes, len(limits), FREE)
             sentences = replace(sentences, prefixes=np.where(forced == self.rules.eos, FREE, forced))
@@ -238,17 +237,13 @@ class BeamSearch:
 
 
 @dataclass(frozen=True)
-class BeamPlan(Plan):
+class BeamPlan(Plan, by_key=["models"]):
     """A function of ``BeamLoop``, for arguments of these shapes."""
 
     name: str
-    models: Sequence[SearchModel]
+    models: tuple[Model, ...]
     shape: BeamShape
     shapes: Hashable
-
-    @property
-    def key(self) -> Hashable:
-        return self.name, tuple(model.key for model in self.models), self.shape, self.shapes
 
     @property
     def donated(self) -> tuple[int, ...]:
@@ -291,9 +286,7 @@ def check_weights(weights: Sequence[float], models: int) -> None:
         raise OptionError(f"{models} model(s) need as many weights, got {len(weights)}")
 
 
-def _check(
-    models: Sequence[SearchModel], weights: Sequence[float] | None, beam_size: int, factor: float
-) -> None:
+def _check(models: Sequence[Model], weights: Sequence[float] | None, beam_size: int, factor: float) -> None:
     if not models:
         raise OptionError("beam search needs at least one model")
     check_weights(weights or (), len(models))

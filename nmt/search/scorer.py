@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mgraph import Plan, compiled
 from nmt.files import load_model
+from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
-from nmt.search.scoring import score_streams
 from nmt.settings import SCORE, OptionError, require_files, require_readable_files
-from nmt.text.batches import Batching
+from nmt.text.batches import Batching, pad
 from nmt.text.output import (
     InOrder,
     alignment_field,
@@ -26,7 +27,84 @@ from nmt.text.output import (
 )
 from nmt.text.parallel import NBestRows, ParallelLines, source_names
 from nmt.text.sentences import LineEncoder, Sentence
+from nmt.text.shapes import batch_bucket, length_bucket
 from nmt.text.vocabs.loading import load_vocabs
+
+Streams = Sequence[Sequence[int]]
+"""The ids of a sentence in every source stream, then those of its translation."""
+
+MOST_LOGITS = 1 << 27
+"""Logits computed at once, at 4 bytes each; more sentences are scored in parts."""
+
+
+class Scored(NamedTuple):
+    """A translation under a model; scores are natural logarithms."""
+
+    log_prob: float
+    """The sum over the words."""
+    word_scores: np.ndarray
+    """Of each target word, float32 ``(words,)``."""
+    attention: np.ndarray | None
+    """To the words of the first source, float32 ``(words, source words)``; None if it was not asked for, or
+    the model has none."""
+
+
+@dataclass(frozen=True)
+class ScoringPlan(Plan, by_key=["model"]):
+    """What ``Model.scorer`` computes, for sentences padded to these lengths."""
+
+    model: Model
+    batch: int
+    lengths: tuple[int, ...]
+    trg_length: int
+    attention: bool
+
+    def __str__(self) -> str:
+        lengths = " and ".join(map(str, self.lengths)) or "no"
+        return f"scoring of {self.batch} sentences, {lengths} to {self.trg_length} words"
+
+    def __call__(self, params: Any, sources: Sequence[Source], target: Source) -> Any:
+        shapes = self.batch, self.lengths, self.trg_length
+        scorer = self.model.scorer(*shapes, attention=self.attention, derivatives="jax")
+        return scorer(params, sources, target)
+
+
+def score(model: Model, samples: Sequence[Streams], *, attention: bool = False) -> list[Scored]:
+    """The log-probabilities of target ids given source ids, for each sentence; natural logarithms.
+
+    ids: ``</s>`` included in every stream, at least one in each. attention: whether to return it, too.
+    Sentences are padded to ``length_bucket``; neither that nor the other sentences change a score.
+    """
+    if not samples:
+        return []
+    for number, streams in enumerate(samples):
+        if len(streams) != model.sources + 1:
+            raise ValueError(f"sentence {number} has {len(streams)} streams, expected {model.sources + 1}")
+        if not all(map(len, streams)):
+            raise ValueError(f"sentence {number} has no ids in one stream, not even </s>")
+    longest = length_bucket(max(len(streams[-1]) for streams in samples))
+    at_once = max(1, MOST_LOGITS // (longest * model.dim_vocabs[-1]))
+    while batch_bucket(at_once) > at_once:
+        at_once -= 1
+    scores: list[Scored] = []
+    for first in range(0, len(samples), at_once):
+        scores += _score_padded(model, samples[first : first + at_once], attention and model.attends)
+    return scores
+
+
+def _score_padded(model: Model, samples: Sequence[Streams], attention: bool) -> list[Scored]:
+    padded = pad(list(zip(*samples, strict=True)))
+    *sources, target = map(Source, padded.ids, padded.masks)
+    batch, *lengths, trg_length = padded.shape
+    plan = ScoringPlan(model, batch, tuple(lengths), trg_length, attention)
+    found = compiled(plan)(model.params, sources, target)
+    log_probs, weights = map(np.asarray, found) if isinstance(found, tuple) else (np.asarray(found), None)
+    scores = []
+    for row, streams in enumerate(samples):
+        words = log_probs[row, : len(streams[-1])]
+        aligned = None if weights is None else weights[row, : len(words), : len(streams[0])]
+        scores.append(Scored(float(words.sum(dtype=np.float64)), words, aligned))
+    return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +250,7 @@ class Scorer:
             yield Score(batch[0].line, math.nan, (), batch[0].problem)
             return
         streams = [sample.sequences for sample in batch]
-        found = score_streams(self.model, streams, attention=self.alignment is not None)
+        found = score(self.model, streams, attention=self.alignment is not None)
         for sample, (total, words, attention) in zip(batch, found, strict=True):
             yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)
 

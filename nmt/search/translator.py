@@ -6,33 +6,76 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from mgraph.device import platform_of
-from mgraph.running.forks import check_process
-from mgraph.running.programs import callers_settings
+from mgraph import ExpressionGraph, Plan, Type, callers_settings, compiled
+from mgraph.device import check_process, platform_of
 from nmt.files import load_model
 from nmt.files.directories import read_directory
-from nmt.models import Model
+from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
 from nmt.search.beam_search import BeamSearch, check_weights
-from nmt.search.encoding import States, encode_sentences
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.sampling import read_sampling
+from nmt.search.choice import read_sampling
+from nmt.search.results import Printing, Translation
+from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
-from nmt.search.translation import Attention, Translation
 from nmt.settings import DECODE, OptionError, require_files, require_readable, require_readable_files
 from nmt.settings.config import read_config
-from nmt.text.batches import Batching
+from nmt.text.batches import Batching, pad
 from nmt.text.lines import read_lines
-from nmt.text.output import InOrder, best_line, n_best_line, read_alignment
+from nmt.text.output import InOrder, read_alignment
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.sentences import LineEncoder, Sentence
 from nmt.text.vocabs.loading import load_vocabs
+
+
+class States(NamedTuple):
+    """What an encoder makes of lines."""
+
+    states: np.ndarray
+    """float32 ``[line, word, dim]``, zeros after the last word of a line."""
+    mask: np.ndarray
+    """float32 ``[line, word]``: 1 at words, ``</s>`` included, 0 after them."""
+
+
+@dataclass(frozen=True)
+class EncodingPlan(Plan, by_key=["model"]):
+    """The states of so many sentences, padded to so many words, by one of a model's encoders."""
+
+    model: Model
+    stream: int
+    rows: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"encoding of {self.rows} sentences of {self.length} words"
+
+    def __call__(self, params: dict[str, jax.Array], ids: np.ndarray, mask: np.ndarray) -> jax.Array:
+        graph, shape = ExpressionGraph(inference=True), (self.rows, self.length)
+        source = Source(graph.input("ids", shape, Type.int32), graph.input("mask", shape, Type.float32))
+        context = self.model.context(source, self.stream).context
+        (found,) = graph.function([context], list(source), derivatives="jax").pure(params, [ids, mask])
+        return found
+
+
+def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: int = 0) -> States:
+    """The states of sentences of the source stream number ``stream``, given as word ids with ``</s>``.
+
+    They are padded to ``length_bucket`` while they are computed; neither that nor the other sentences change
+    a state.
+    """
+    batch = pad([sentences])
+    encode = compiled(EncodingPlan(model, stream, *batch.shape))
+    states = np.asarray(encode(model.params, *batch.ids, *batch.masks))
+    longest = max(map(len, sentences))
+    mask = batch.masks[0][: batch.sentences, :longest]
+    return States(states[: batch.sentences, :longest] * mask[:, :, None], mask)
+
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +131,6 @@ class Translator:
         options = self.options
         check_decoding(options)
         require_readable("--pieces", map(os.fspath, pieces))
-        self.alignment = read_alignment(options["alignment"])
         compilation_cache.use(options["compilation_cache"])
         if options["cpu_threads"] or options["devices"] != ("0",):
             devices.start(options["cpu_threads"], options["devices"])
@@ -102,16 +144,22 @@ class Translator:
             no_spm_encode=options["no_spm_encode"],
             no_spm_decode=options["no_spm_decode"],
         )
-        self.right_left = _right_left(self.models)
+        right_left = _right_left(self.models)
         forced = [self.target_vocab] if options["force_decode"] else []
         self.encoder = LineEncoder(
             [*self.source_vocabs, *forced],
             options["max_length"],
             options["max_length_crop"],
-            self.right_left,
+            right_left,
             options["tsv"],
         )
         self.search = self._search(dims[-1])
+        self.service = TranslationService(
+            self.search,
+            Printing(options["n_best"], options["word_scores"], read_alignment(options["alignment"])),
+            right_left=right_left,
+            forced=options["force_decode"],
+        )
         self._check_combinations()
         self._seen = 0
 
@@ -189,22 +237,11 @@ class Translator:
 
     def format(self, translation: Translation) -> str:
         """The text that ``mgraph decode`` prints for a translation, in Marian's format."""
-        if not self.options["n_best"]:
-            return self.format_best(translation)
-        word_scores = self.options["word_scores"]
-        return "\n".join(
-            n_best_line(translation.line, text, hypothesis, alignment=self.alignment, word_scores=word_scores)
-            for text, hypothesis in zip(translation.texts, translation.hypotheses, strict=True)
-        )
+        return self.service.printing.lines(translation)
 
     def format_best(self, translation: Translation) -> str:
         """The text for the best translation alone, which is also what the log says."""
-        return best_line(
-            translation.text,
-            translation.hypotheses[0],
-            alignment=self.alignment,
-            word_scores=self.options["word_scores"],
-        )
+        return self.service.printing.best(translation)
 
     def require_inputs(self, number: int) -> None:
         """OptionError unless lines come in so many texts."""
@@ -241,7 +278,7 @@ class Translator:
         fields = options["tsv_fields"]
         if options["tsv"] and fields not in (0, len(self._names())):
             raise OptionError(f"--tsv-fields: {len(self._names())} are needed, got {fields}")
-        if self.alignment is not None:
+        if self.service.printing.alignment is not None:
             self.search.require_attention()
         if options["force_decode"]:
             self.search.require_prefixes()
@@ -271,7 +308,7 @@ class Translator:
         def search(batch: list[Sentence]) -> list[Translation]:
             numbers = [before + sample.line for sample in batch]
             with settings():
-                return self._translate_batch(batch, numbers, attention, n_best)
+                return self.service.translate(batch, numbers=numbers, attention=attention, count=n_best)
 
         with ThreadPoolExecutor(self._workers()) as pool:
             for group in groups:
@@ -288,43 +325,6 @@ class Translator:
         if platform_of(None) != "cpu":
             return 1
         return min(self.options["cpu_threads"] or devices.cores(), MOST_WORKERS)
-
-    def _translate_batch(
-        self, batch: list[Sentence], numbers: list[int], attention: bool, n_best: int | None
-    ) -> list[Translation]:
-        """The translations of a batch; ``numbers`` tell its lines from all others ever translated."""
-        if batch[0].problem:
-            return [Translation(batch[0].line, ("",), (self._no_hypothesis(),), batch[0].problem)]
-        streams = list(zip(*(sample.sequences for sample in batch), strict=True))
-        prefixes = streams.pop() if self.options["force_decode"] else None
-        found = self.search.search(
-            *streams,
-            prefixes=prefixes,
-            numbers=numbers,
-            attention=attention or self.alignment is not None,
-            count=n_best,
-        )
-        translations = []
-        for sample, hypotheses in zip(batch, found, strict=True):
-            texts = tuple(self._text(hypothesis) for hypothesis in hypotheses)
-            attentions = tuple(self._attention(sample, h) for h in hypotheses) if attention else ()
-            translations.append(Translation(sample.line, texts, tuple(hypotheses), "", attentions))
-        return translations
-
-    def _text(self, hypothesis: Hypothesis) -> str:
-        words = hypothesis.words
-        return self.target_vocab.decode(words[::-1] if self.right_left else words)
-
-    def _attention(self, sample: Sentence, hypothesis: Hypothesis) -> Attention:
-        return Attention(
-            np.array(hypothesis.alignment, np.float32),
-            tuple(self.source_vocabs[0][word] for word in sample.sequences[0]),
-            tuple(self.target_vocab[word] for word in hypothesis.words),
-        )
-
-    def _no_hypothesis(self) -> Hypothesis:
-        unknown = float("nan")
-        return Hypothesis((), (), unknown, unknown, (unknown,) * len(self.models), finished=False)
 
 
 def check_decoding(options: Mapping[str, Any]) -> None:

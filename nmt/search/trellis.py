@@ -1,18 +1,22 @@
-"""The arrays of beam search: the sentences, the beams between two steps, and all that was ever in them."""
+"""The arrays of beam search, step by step, and the hypotheses that are traced back through them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
+from nmt.models import Source
+from nmt.search.results import Hypothesis
+
 Arrays = Mapping[str, jax.Array]
 
 NONE = -np.inf
 FREE = -1
+SLACK = 1e-4  # powers of float32 differ in their last digits
 
 
 @jax.tree_util.register_dataclass
@@ -30,7 +34,7 @@ class Sentences:
     keys uint32 ``[batch, 2]``: what the noise of each sentence is drawn from.
     """
 
-    sources: tuple[tuple[Any, Any], ...]
+    sources: tuple[Source, ...]
     limits: Any
     empty: Any
     prefixes: Any = None
@@ -78,3 +82,103 @@ class Trellis:
     paths: Any
     scores: Any
     attention: Any = None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Ranking:
+    """How finished hypotheses are compared.
+
+    A hypothesis of ``n`` words, ``</s>`` counted, has the score
+    ``(path_score - word_penalty * n) / n ** normalize``, computed in float32 as in Marian; both are numbers
+    of that type.
+    """
+
+    normalize: Any
+    word_penalty: Any
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a ``bound``: nothing but a longer divisor makes scores better."""
+        return bool(self.normalize >= 0 and self.word_penalty >= 0)
+
+    def scores(self, paths: Any, lengths: Any) -> Any:
+        """The scores of hypotheses with these path scores and lengths, float32; arrays of NumPy or JAX."""
+        length = lengths.astype(np.float32)
+        return (paths - self.word_penalty * length) / length**self.normalize
+
+    def bound(self, paths: Any, limits: Any) -> Any:
+        """What the score of no hypothesis exceeds that goes on from one of these path scores, at most 0, by
+        words with scores of at most 0, to at most ``limits`` words."""
+        return paths * np.float32(1 - SLACK) / limits.astype(np.float32) ** self.normalize
+
+
+def join(parts: Sequence[tuple[np.ndarray, Trellis]], batch: int) -> Trellis:
+    """One trellis for ``batch`` sentences of parts in NumPy arrays that follow each other in time.
+
+    Each part comes with the rows of the batch that its first rows are; a sentence that is not in
+    a part has no hypotheses there.
+    """
+
+    def placed(rows: np.ndarray, array: np.ndarray, empty: float) -> np.ndarray:
+        whole = np.full((len(array), batch, *array.shape[2:]), empty, array.dtype)
+        whole[:, rows] = array[:, : len(rows)]
+        return whole
+
+    attention = None if parts[0][1].attention is None else 0
+    empty = Trellis(0, 0, -np.inf, 0, attention)
+    placed_parts = (
+        jax.tree.map(lambda array, value, rows=rows: placed(rows, array, value), part, empty)
+        for rows, part in parts
+    )
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *placed_parts)
+
+
+def best_hypotheses(
+    trellis: Trellis, sentences: Sentences, ranking: Ranking, eos: int, count: int
+) -> list[list[Hypothesis]]:
+    """The ``count`` best hypotheses of each sentence; of equals the one that ended first.
+
+    A hypothesis ends with ``</s>``, or where the length limit of its sentence cuts it off. All arrays are
+    NumPy's. With attention each hypothesis has that of its words to the words of the first source.
+    """
+    words, paths = trellis.words, trellis.paths
+    sizes = sentences.sources[0].mask.sum(axis=1).astype(int)
+    lengths = np.arange(1, len(words) + 1)[:, None]
+    cut = (lengths == sentences.limits)[:, :, None]
+    ends = (paths != -np.inf) & ((words == eos) | cut)
+    found = []
+    for sentence in range(words.shape[1]):
+        step, place = np.nonzero(ends[:, sentence])
+        scores = ranking.scores(paths[step, sentence, place], step + 1)
+        order = np.argsort(-scores, kind="stable")[:count]
+        size = sizes[sentence]
+        found.append(
+            [_traced_back(trellis, sentence, step[i], place[i], float(scores[i]), eos, size) for i in order]
+        )
+    return found
+
+
+def _traced_back(
+    trellis: Trellis, sentence: int, last: int, place: int, score: float, eos: int, size: int
+) -> Hypothesis:
+    """The hypothesis that is in ``place`` of its beam after step ``last``, counted from 0; its source has
+    ``size`` words."""
+    origins = trellis.origins[:, sentence]
+    places = [place]
+    for step in range(last, 0, -1):
+        places.append(origins[step, places[-1]])
+    places.reverse()
+    path = np.arange(last + 1), sentence, places
+    words = trellis.words[path].tolist()
+    paths = trellis.paths[path]
+    attention = None if trellis.attention is None else trellis.attention[path][:, :size]
+    return Hypothesis(
+        words=tuple(words),
+        word_scores=tuple(np.diff(paths, prepend=np.float32(0)).tolist()),
+        path_score=float(paths[-1]),
+        score=score,
+        scorer_scores=tuple(trellis.scores[last, sentence, place].tolist()),
+        finished=words[-1] == eos,
+        alignment=None if attention is None else tuple(map(tuple, attention.tolist())),
+    )

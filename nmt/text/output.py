@@ -1,4 +1,4 @@
-"""Marian's text formats for translations, scores and alignments, byte for byte, and the order of lines."""
+"""Marian's text formats for scores and alignments, byte for byte, and the order of lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from nmt.search.hypothesis import Hypothesis
 from nmt.settings import OptionError
 
 Item = TypeVar("Item")
@@ -21,42 +20,6 @@ def significant(value: float) -> str:
 def word_scores_field(scores: Sequence[float]) -> str:
     """``WordScores= -0.77547 -0.35450``: five decimals each."""
     return "WordScores=" + "".join(f" {score:.5f}" for score in scores)
-
-
-def best_line(
-    text: str, hypothesis: Hypothesis, *, alignment: str | float | None = None, word_scores: bool = False
-) -> str:
-    """What ``mgraph decode`` prints of a line: ``text[ ||| 0-0 1-1][ ||| WordScores= ...]``.
-
-    alignment: how to print the alignment, see ``read_alignment``; None not to.
-    """
-    return " ||| ".join([text, *_details(hypothesis, alignment, word_scores)])
-
-
-def n_best_line(
-    line: int,
-    text: str,
-    hypothesis: Hypothesis,
-    *,
-    alignment: str | float | None = None,
-    word_scores: bool = False,
-) -> str:
-    """One entry of an n-best list: ``3 ||| text ||| 0-0 ||| WordScores= ... ||| F0= v F1= v ||| score``.
-
-    line: the number of the input line, from 0. alignment: as in ``best_line``.
-    F0, F1, ...: the unweighted score by each model; the last field is the normalized score.
-    """
-    features = " ".join(f"F{i}= {significant(score)}" for i, score in enumerate(hypothesis.scorer_scores))
-    details = _details(hypothesis, alignment, word_scores)
-    return " ||| ".join([str(line), text, *details, features, significant(hypothesis.score)])
-
-
-def _details(hypothesis: Hypothesis, alignment: str | float | None, word_scores: bool) -> Iterator[str]:
-    """The fields that options ask for."""
-    if alignment is not None:
-        yield alignment_field(alignment, hypothesis.alignment or ())
-    if word_scores:
-        yield word_scores_field(hypothesis.word_scores)
 
 
 def score_line(score: float, fields: Sequence[str] = ()) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, Type
 from nmt.models import Model
-from nmt.search.scoring import Streams
+from nmt.search.scorer import Streams
 from nmt.text.batches import Batch, pad
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.sentences import LineEncoder

@@ -9,7 +9,7 @@ import layers
 import mgraph
 from layers.cells import CELLS, Cell, State
 from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, ShapeError, inits
-from nmt.search.scoring import score
+from nmt.search.scorer import score
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from tests.helpers.cell_models import DATA, ROWS, TEXTS, VOCABS, make
@@ -53,7 +53,7 @@ def test_scores_are_marians(row: str) -> None:
     lines = zip(*(path.read_bytes().splitlines() for path in TEXTS), strict=True)
     pairs = [encoder.sentence(i, pair).sequences for i, pair in enumerate(lines)]
     reference = (DATA / "cells" / f"{row}.txt").read_text().splitlines()
-    for (_, found), line in zip(score(model, pairs), reference, strict=True):
+    for (_, found, _), line in zip(score(model, pairs), reference, strict=True):
         expected = [float(word) for word in line.split("WordScores=")[1].split()]
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 

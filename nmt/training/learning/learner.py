@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mgraph import Compiled, Plan, compiled
+from mgraph.draws import run_draws
 from mgraph.optimizers import OptimizerState
-from mgraph.running.memory import MemoryUse
-from mgraph.running.programs import Compiled, Plan, compiled
-from mgraph.tracing.draws import run_draws
 from nmt.models import Model
 from nmt.text.batches import Batch
 from nmt.training.learning.cost_scaling import CostScale
@@ -174,10 +173,10 @@ class Learner:
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
         args = (before, device.params, device.scale, self.placement.batch_specs(batch), draws)
-        gradient = self._gradient(args).analysed(*args)
-        updating = self._update().analysed(device, total, packed)
+        gradient = self._gradient(args).memory(*args).needed
+        updating = self._update().memory(device, total, packed).needed
         beside = self.held - self.placement.held(device.params)
-        return max(MemoryUse.of(gradient, None).needed + beside, MemoryUse.of(updating, None).needed)
+        return max(gradient + beside, updating)
 
     @property
     def held(self) -> int:
@@ -216,7 +215,7 @@ class Learner:
 
 
 @dataclass(frozen=True)
-class BatchGradientPlan(Plan):
+class BatchGradientPlan(Plan, by_key=["objective", "placement"]):
     """The gradient of a batch, added to those before; one for each shape of batches."""
 
     objective: Objective
@@ -224,10 +223,6 @@ class BatchGradientPlan(Plan):
     first: bool
     """Whether there are none before."""
     shapes: tuple[tuple[str, tuple[int, ...], str], ...]
-
-    @property
-    def key(self) -> Hashable:
-        return self.first, self.objective.key, self.placement.key, self.shapes
 
     @property
     def donated(self) -> tuple[int, ...]:
@@ -244,7 +239,7 @@ class BatchGradientPlan(Plan):
 
 
 @dataclass(frozen=True)
-class LearnerUpdatePlan(Plan):
+class LearnerUpdatePlan(Plan, by_key=["step", "placement"]):
     """Everything that changes, updated by a gradient."""
 
     step: UpdateStep
@@ -252,10 +247,6 @@ class LearnerUpdatePlan(Plan):
     smoothed: bool
     specs: tuple[tuple[str, tuple[int, ...]], ...]
     """Of the parameters."""
-
-    @property
-    def key(self) -> Hashable:
-        return self.smoothed, self.step.key, self.specs, self.placement.key
 
     @property
     def donated(self) -> tuple[int, ...]:

@@ -53,9 +53,9 @@ class TextMetric(Metric):
 
     def measure(self, evaluation: Evaluation, state: TrainingState) -> float:
         counts = NGramCounts(ORDERS.get(self.kind, BLEU_ORDER))
-        for item in evaluation.translated():
-            ours = item.hypotheses[0].words
-            theirs = tuple(item.sample.sequences[-1])
+        for translation in evaluation.translations():
+            ours = translation.hypotheses[0].words
+            theirs = tuple(evaluation.data.samples[translation.line].sequences[-1])
             theirs = theirs[: theirs.index(self.vocab.eos_id)]
             self._announce(ours, theirs)
             if self.kind == "bleu-segmented":

@@ -12,6 +12,8 @@ import numpy as np
 from mgraph import ArgumentError
 from nmt.models import Model
 from nmt.search.beam_search import BeamSearch
+from nmt.search.results import Printing
+from nmt.search.service import TranslationService
 from nmt.settings import OptionError
 from nmt.settings.model_options import ModelOptions
 from nmt.text.output import significant
@@ -21,7 +23,7 @@ from nmt.training.schedule.state import TrainingState
 from nmt.training.update import Tensors
 from nmt.training.validation.creation import is_wanted, metrics_of
 from nmt.training.validation.data import ValidationSet
-from nmt.training.validation.evaluation import Evaluation, TranslationOutput
+from nmt.training.validation.evaluation import Evaluation
 from nmt.training.validation.log import valid_log
 from nmt.training.validation.metric import Metric, Record
 from nmt.training.validation.script import ScriptMetric
@@ -34,7 +36,8 @@ class Validation:
     """Marian's validators: all metrics of ``--valid-metrics``, in their order.
 
     options: of the model. vocabs: of its sources and its target. metrics: what to measure.
-    data: the validation set; of no sentences if no metric needs one.
+    data: the validation set; of no sentences if no metric needs one. printing: how translations are printed.
+    quiet: whether to log none of them.
     early_stopping_on: whose stalled validations count: ``first``, ``all`` (the fewest), ``any`` (the most).
     reset_stalled, reset_all: what to forget when training goes on. keep_best: whether to save the best.
     search: options of ``BeamSearch``. marian_exact: see ``Model``. epoch: how the log counts epochs.
@@ -49,7 +52,8 @@ class Validation:
         metrics: Sequence[Metric],
         data: ValidationSet,
         *,
-        output: TranslationOutput | None = None,
+        printing: Printing | None = None,
+        quiet: bool = False,
         early_stopping_on: str = "first",
         reset_stalled: bool = False,
         reset_all: bool = False,
@@ -61,7 +65,7 @@ class Validation:
         if early_stopping_on not in STOPS:
             raise OptionError(f"--early-stopping-on is one of {', '.join(STOPS)}, got {early_stopping_on}")
         self.options, self.vocabs, self.metrics, self.data = options, tuple(vocabs), tuple(metrics), data
-        self.output = output or TranslationOutput(self.vocabs[-1], options.right_left)
+        self.printing, self.quiet = printing, quiet
         self.early_stopping_on = early_stopping_on
         self.reset_stalled, self.reset_all, self.keep_best = reset_stalled, reset_all, keep_best
         self.latest: dict[str, float] = {}
@@ -97,13 +101,8 @@ class Validation:
             vocabs,
             metrics,
             data,
-            output=TranslationOutput(
-                vocabs[-1],
-                model_options.right_left,
-                values["n_best"],
-                values["word_scores"],
-                values["quiet_translation"],
-            ),
+            printing=Printing(values["n_best"], values["word_scores"]),
+            quiet=values["quiet_translation"],
             early_stopping_on=values["early_stopping_on"],
             reset_stalled=values["valid_reset_stalled"],
             reset_all=values["valid_reset_all"],
@@ -189,8 +188,9 @@ class Validation:
         search = BeamSearch(
             [model], source_vocab=self.vocabs[0], target_vocab=self.vocabs[-1], **self._search_options
         )
+        service = TranslationService(search, self.printing, right_left=self.options.right_left)
         try:
-            yield Evaluation(model, search, self.data, self.output, save_dev)
+            yield Evaluation(model, service, self.data, save_dev, quiet=self.quiet)
         finally:
             model.params = {}
 

@@ -18,8 +18,8 @@ from mgraph import ArgumentError, ExpressionGraph, ModelFileError, ParameterErro
 from mgraph.files.items import with_model_yml, write_npz
 from nmt.files import create_model, load_model, save_model
 from nmt.models import TYPES, Model, Source
-from nmt.search import scoring
-from nmt.search.scoring import score
+from nmt.search import scorer
+from nmt.search.scorer import score
 from nmt.settings.model_options import ModelOptions
 from nmt.text.vocabs.loading import load_vocab
 
@@ -108,7 +108,7 @@ def assert_marians_scores(model: Model, pairs: list[tuple[list[int], list[int]]]
     lines = reference.read_text().splitlines()
     got = score(model, pairs)
     assert len(lines) == len(got)
-    for line, (total, words) in zip(lines, got, strict=True):
+    for line, (total, words, _) in zip(lines, got, strict=True):
         expected, expected_words = line.split(" ||| WordScores= ")
         np.testing.assert_allclose(words, [float(w) for w in expected_words.split()], rtol=0, atol=2.5e-5)
         assert total == pytest.approx(float(expected), rel=5e-6, abs=5e-5)
@@ -281,16 +281,17 @@ def test_scores_do_not_depend_on_the_batch_nor_on_how_it_is_cut(
     rng = np.random.default_rng(5)
     pairs = [tuple([*rng.integers(2, 11, rng.integers(0, 8)), 0] for _ in range(2)) for _ in range(3)]
     whole = score(plain_model, pairs)
-    monkeypatch.setattr(scoring, "MOST_LOGITS", 8 * 13)
+    monkeypatch.setattr(scorer, "MOST_LOGITS", 8 * 13)
     cut = score(plain_model, pairs)
     before = mgraph.compile_stats()
     alone = [score(plain_model, [pair])[0] for pair in pairs]
     assert (mgraph.compile_stats() - before).misses == 0, "cut to single pairs"
     for scores in (cut, alone):
-        for (total, words), (other_total, other_words), (_, target) in zip(whole, scores, pairs, strict=True):
+        for one, other, (_, target) in zip(whole, scores, pairs, strict=True):
+            words, total = one.word_scores, one.log_prob
             assert words.shape == (len(target),) and words.dtype == np.float32
-            np.testing.assert_allclose(words, other_words, atol=1e-5)
-            assert total == pytest.approx(other_total, abs=1e-4)
+            np.testing.assert_allclose(words, other.word_scores, atol=1e-5)
+            assert total == pytest.approx(other.log_prob, abs=1e-4)
             assert total == pytest.approx(words.sum(), abs=1e-4)
 
 

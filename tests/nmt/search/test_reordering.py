@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.search.reordering import LARGE, _gathered, _in_place, reordered
+from nmt.search.beam_loop import LARGE, _gathered, _in_place, reordered
 
 reordering = jax.jit(reordered)
 

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.models import Step
 from nmt.search.beam_search import BeamSearch
-from nmt.search.sampling import Sampling, read_sampling
+from nmt.search.choice import Sampling, read_sampling
 from nmt.settings import OptionError
 from tests.helpers.toy_vocab import ToyVocab
 

@@ -17,11 +17,10 @@ import mgraph
 from nmt.models import Step
 from nmt.search import beam_search as search_module
 from nmt.search.beam_search import BeamSearch
-from nmt.search.choice import best_candidates
-from nmt.search.history import best_hypotheses
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.sampling import Sampling
+from nmt.search.choice import Sampling, best_candidates
+from nmt.search.results import Hypothesis
 from nmt.search.shortlist import Lexicon, Shortlist
+from nmt.search.trellis import best_hypotheses
 from tests.helpers.toy_vocab import ToyVocab
 
 EOS, UNK, CONTROL = 2, 4, 1

@@ -11,7 +11,7 @@ import pytest
 import nmt.numbers
 from nmt.files import load_model
 from nmt.search.beam_search import BeamSearch
-from nmt.search.hypothesis import Hypothesis
+from nmt.search.results import Hypothesis
 from nmt.text.vocabs.loading import load_vocab
 
 DATA = Path(__file__).parents[2] / "data"

@@ -11,7 +11,7 @@ import pytest
 import nmt.numbers
 from nmt import OptionError, Translator
 from nmt.cli import main
-from nmt.search.translation import AttentionError
+from nmt.search.results import AttentionError
 from nmt.text.parallel import ParallelTextError
 
 DATA = Path(__file__).parents[2] / "data"

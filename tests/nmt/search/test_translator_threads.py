@@ -11,11 +11,12 @@ import jax
 import pytest
 
 from nmt import Translator
-from nmt.search.translation import Translation
+from nmt.search.results import Hypothesis, Translation
 
 OPTIONS = Path(__file__).parents[2] / "data" / "options"
 MODEL = Path(__file__).parents[2] / "data" / "search" / "left-right.npz"
 SECONDS = 60
+NOTHING = Hypothesis((), (), 0.0, 0.0, (0.0,))
 Search = Callable[[list[Any]], list[Translation]]
 
 
@@ -26,13 +27,13 @@ class Fake:
         self.translator, self.searched = translator, []
         self.during: Callable[[int], None] = lambda line: None
         monkeypatch.setattr(translator, "_workers", lambda: workers)
-        monkeypatch.setattr(translator, "_translate_batch", self._search)
+        monkeypatch.setattr(translator.service, "translate", self._search)
 
-    def _search(self, batch: list[Any], *_: Any) -> list[Translation]:
+    def _search(self, batch: list[Any], **_: Any) -> list[Translation]:
         (sample,) = batch
         self.searched.append(sample.line)
         self.during(sample.line)
-        return [Translation(sample.line, (str(sample.line),), (self.translator._no_hypothesis(),))]
+        return [Translation(sample.line, (str(sample.line),), (NOTHING,))]
 
     def lines(self, number: int) -> Iterator[str]:
         return (f"cat {i}" for i in range(number))

@@ -1,16 +1,12 @@
-"""Alignments out of attention: Marian's text formats, and the drawing of a heatmap."""
+"""Alignments out of attention: Marian's text formats."""
 
 from __future__ import annotations
-
-import sys
 
 import numpy as np
 import pytest
 
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.translation import Attention, AttentionError, Translation
 from nmt.settings import OptionError
-from nmt.text.output import alignment_field, best_line, links, n_best_line, read_alignment
+from nmt.text.output import alignment_field, links, read_alignment
 
 # Marian v1.12.42, decode -b 2 --alignment soft, hard and 0.3 of "six" by a model of number words.
 SOFT = "0.999278,0.000721528 0.406381,0.593619"
@@ -48,50 +44,3 @@ def test_links_are_ordered_by_source_and_ties_go_to_the_first() -> None:
     assert links(table) == [(0, 1), (0, 2), (2, 0)]
     assert links(table, 0.4) == [(0, 1), (2, 0)], "above in float32, not at"
     assert links(table, 0.15) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 2)]
-
-
-def test_the_alignment_stands_before_the_word_scores() -> None:
-    hypothesis = Hypothesis((5, 0), (-0.5, -0.25), -0.75, -0.75, (-0.75,), True, tuple(attention()))
-    options = {"alignment": 1.0, "word_scores": True}
-    scores = "WordScores= -0.50000 -0.25000"
-    assert best_line("sechs", hypothesis, **options) == f"sechs ||| 0-0 1-1 ||| {scores}"
-    entry = n_best_line(3, "sechs", hypothesis, **options)
-    assert entry == f"3 ||| sechs ||| 0-0 1-1 ||| {scores} ||| F0= -0.75 ||| -0.75"
-
-
-class Axes:
-    """What a heatmap is drawn into."""
-
-    def __init__(self) -> None:
-        self.calls: dict[str, tuple] = {}
-        self.xaxis = self
-
-    def __getattr__(self, name: str):
-        return lambda *arguments, **_: self.calls.setdefault(name, arguments)
-
-
-def test_a_plot_shows_weights_and_words() -> None:
-    weights = np.array(attention(), np.float32)
-    found = Attention(weights, ("▁six", "</s>"), ("▁sechs", "</s>"))
-    hypothesis = Hypothesis((), (), 0.0, 0.0, ())
-    axes = Translation(0, ("sechs",), (hypothesis,), attentions=(found,)).plot(Axes())
-    assert axes.calls["imshow"][0] is weights
-    assert axes.calls["set_xticks"] == (range(2), ("▁six", "</s>"))
-    assert axes.calls["set_yticks"] == (range(2), ("▁sechs", "</s>"))
-
-
-def test_a_plot_is_a_picture(tmp_path) -> None:
-    from matplotlib import pyplot
-
-    axes = Attention(np.array(attention(), np.float32), ("six", "</s>"), ("sechs", "</s>")).plot()
-    axes.figure.savefig(tmp_path / "attention.png")
-    assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
-    pyplot.close(axes.figure)
-
-
-def test_what_cannot_be_plotted_says_why(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(AttentionError, match=r"matplotlib: pip install 'mgraph\[plot\]'"):
-        Attention(np.ones((1, 1), np.float32), ("a",), ("b",)).plot()
-    with pytest.raises(AttentionError, match="line 3 has no attention: it was not asked for"):
-        Translation(2, ("",), ()).plot()

@@ -10,68 +10,27 @@ them in smaller arrays. The host reads nothing before it ends; what it did is re
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from nmt.models import Model
 from nmt.search.choice import Rules
-from nmt.search.history import Ranking
-from nmt.search.reordering import reordered, rows_of
-from nmt.search.trellis import NONE, Arrays, Beam, Sentences, Trellis
+from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 
+T = TypeVar("T")
 FEW_HYPOTHESES = 32
 """Fewer are hardly faster."""
 BATCH_MULTIPLE = 8
 """Batches shrink to a multiple of this many sentences."""
 UNUSED = "jax"
 """The derivatives of what is only run: those that are traced fastest."""
-
-
-class StepFunctions(Protocol):
-    """The decoder of a model for fixed shapes, as pure functions."""
-
-    def start(self, params: Arrays, encoder_state: Arrays, /) -> Arrays: ...
-
-    def step(
-        self,
-        params: Arrays,
-        encoder_state: Arrays,
-        decoder_state: Arrays,
-        words: jax.Array,
-        position: jax.Array,
-        shortlist: jax.Array | None = None,
-        /,
-    ) -> Any: ...
-
-
-class SearchModel(Protocol):
-    """What the search asks of a model; ``nmt.models.Model`` offers it and explains the arguments."""
-
-    @property
-    def key(self) -> Hashable: ...
-    @property
-    def params(self) -> Arrays: ...
-    @property
-    def sources(self) -> int: ...
-    @property
-    def dim_vocabs(self) -> Sequence[int]: ...
-    def encoder(self, batch: int, lengths: tuple[int, ...], /, *, derivatives: str) -> Any: ...
-    def stepper(
-        self,
-        batch: int,
-        beam: int,
-        lengths: tuple[int, ...],
-        max_length: int,
-        /,
-        *,
-        attention: bool = False,
-        candidates: int = 0,
-        derivatives: str,
-    ) -> StepFunctions: ...
+LARGE = 1024
+"""Numbers of a hypothesis. Of fewer it takes longer to say what is to be moved than to move everything."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +79,7 @@ class BeamLoop:
         has sources.
     """
 
-    def __init__(self, models: Sequence[SearchModel], shape: BeamShape) -> None:
+    def __init__(self, models: Sequence[Model], shape: BeamShape) -> None:
         self.models, self.shape = models, shape
         self.steppers = [
             model.stepper(
@@ -268,3 +227,53 @@ def _enlarged(array: jax.Array, shape: Sequence[int]) -> jax.Array:
     """``array`` with zeros after its end along each axis in which ``shape`` is larger."""
     more = [(0, new - old) for old, new in zip(array.shape, shape, strict=True)]
     return jnp.pad(array, more)
+
+
+def reordered(states: T, origins: jax.Array, living: jax.Array) -> T:
+    """``states``, arrays ``[batch * beam, ...]``, with each living hypothesis in the place of its origin's.
+
+    origins int32 ``[batch, beam]``: the place in the beam that a hypothesis comes from. living bool
+    ``[batch, beam]``: which matter; the states of others are any.
+
+    Caches are most of what a step moves. On a CPU, which moves no faster than its memory, they are changed
+    in place, and only where hypotheses have changed their order.
+    """
+    batch, beam = origins.shape
+    if beam == 1:
+        return states
+    places = jnp.arange(beam, dtype=jnp.int32)
+    chosen = jnp.where(living, origins, places)
+    rows = (jnp.arange(batch, dtype=jnp.int32)[:, None] * beam + chosen).reshape(-1)
+    leaves, structure = jax.tree.flatten(states)
+    large = [leaf.size >= LARGE * batch * beam for leaf in leaves]
+    caches = [leaf for leaf, is_large in zip(leaves, large, strict=True) if is_large]
+    moved = iter(lax.platform_dependent(caches, chosen, rows, cpu=_in_place, default=_gathered))
+    others = (rows_of(leaf, rows) for leaf, is_large in zip(leaves, large, strict=True) if not is_large)
+    return jax.tree.unflatten(structure, [next(moved if is_large else others) for is_large in large])
+
+
+def rows_of(array: jax.Array, chosen: jax.Array) -> jax.Array:
+    """The chosen rows, which there are: a gather that need not look for others is a plain copy."""
+    return array.at[chosen].get(mode="promise_in_bounds")
+
+
+def _gathered(caches: list[jax.Array], chosen: jax.Array, rows: jax.Array) -> list[jax.Array]:
+    return [rows_of(cache, rows) for cache in caches]
+
+
+def _in_place(caches: list[jax.Array], chosen: jax.Array, rows: jax.Array) -> list[jax.Array]:
+    """Sentence by sentence, those first whose hypotheses have moved; the others are never reached."""
+    batch, beam = chosen.shape
+    unmoved = jnp.all(chosen == jnp.arange(beam), axis=1)
+    sentences = jnp.argsort(unmoved)
+
+    def move(i: jax.Array, caches: list[jax.Array]) -> list[jax.Array]:
+        sentence = sentences[i]
+        first, places = sentence * beam, chosen[sentence]
+        blocks = [lax.dynamic_slice_in_dim(cache, first, beam) for cache in caches]
+        return [
+            lax.dynamic_update_slice_in_dim(cache, rows_of(block, places), first, 0)
+            for cache, block in zip(caches, blocks, strict=True)
+        ]
+
+    return lax.fori_loop(0, batch - jnp.sum(unmoved, dtype=jnp.int32), move, caches)

@@ -1,0 +1,83 @@
+"""The service that every translation goes through: a batch of samples in, translations out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmt.search.beam_search import BeamSearch
+from nmt.search.results import Attention, Hypothesis, Printing, Translation
+from nmt.text.sentences import Sentence
+
+
+class TranslationService:
+    """Translates batches of samples with models in memory, and says how the translations are printed.
+
+    search: finds the hypotheses. printing: where it shows alignments, the search collects attention.
+    right_left: whether the models read and write from right to left. forced: whether samples have, after
+    their sources, the first words of their translations (``--force-decode``).
+    """
+
+    def __init__(
+        self,
+        search: BeamSearch,
+        printing: Printing | None = None,
+        *,
+        right_left: bool = False,
+        forced: bool = False,
+    ) -> None:
+        self.search, self.printing = search, printing or Printing()
+        self.right_left, self.forced = right_left, forced
+
+    def translate(
+        self,
+        batch: Sequence[Sentence],
+        *,
+        numbers: Sequence[int] | None = None,
+        attention: bool = False,
+        count: int | None = None,
+    ) -> list[Translation]:
+        """The translations of a batch, in its order.
+
+        attention: whether they have it. numbers, count: as for ``BeamSearch.search``. Sequences after those
+        that are needed, such as references, are not read. A sample with a problem, which is alone in its
+        batch, becomes an empty translation.
+        """
+        if batch[0].problem:
+            return [self._nothing(batch[0])]
+        streams = list(zip(*(sample.sequences for sample in batch), strict=True))
+        sources = self.search.streams
+        found = self.search.search(
+            *streams[:sources],
+            prefixes=streams[sources] if self.forced else None,
+            numbers=numbers,
+            attention=attention or self.printing.alignment is not None,
+            count=count,
+        )
+        return [
+            Translation(
+                sample.line,
+                tuple(map(self._text, hypotheses)),
+                tuple(hypotheses),
+                attentions=tuple(self._attention(sample, h) for h in hypotheses) if attention else (),
+            )
+            for sample, hypotheses in zip(batch, found, strict=True)
+        ]
+
+    def _text(self, hypothesis: Hypothesis) -> str:
+        words = hypothesis.words
+        return self.search.target_vocab.decode(words[::-1] if self.right_left else words)
+
+    def _attention(self, sample: Sentence, hypothesis: Hypothesis) -> Attention:
+        return Attention(
+            np.array(hypothesis.alignment, np.float32),
+            tuple(self.search.source_vocab[word] for word in sample.sequences[0]),
+            tuple(self.search.target_vocab[word] for word in hypothesis.words),
+        )
+
+    def _nothing(self, sample: Sentence) -> Translation:
+        scores = (math.nan,) * len(self.search.models)
+        hypothesis = Hypothesis((), (), math.nan, math.nan, scores, finished=False)
+        return Translation(sample.line, ("",), (hypothesis,), sample.problem)
