@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Table, positive, print_machine
-from nmt.settings.training import TRAIN
+from nmt.settings import TRAIN
 from nmt.text.corpus import Corpus
 from nmt.text.vocab import Vocab, load_vocab
 from nmt.text.vocabs.creation import word_vocab
 
 WORDS = 20_000
 SMALL = 3_000
-DEFAULTS = TRAIN.from_python({"model": "m.npz", "train_sets": ("s", "t"), "max_length": 100})
+DEFAULTS = vars(TRAIN.from_python({"model": "m.npz", "train_sets": ("s", "t"), "max_length": 100}))
 WAYS: dict[str, dict[str, Any]] = {
     "mini-batch 16": {"mini_batch": 16},
     "mini-batch 64": {"mini_batch": 64},

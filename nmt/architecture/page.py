@@ -5,8 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator
 
-from nmt.settings.model_options import ModelOptions
-from nmt.settings.model_values import OPTIONS
+from nmt.settings.model_options import OPTIONS, ModelOptions
 
 from .conditions import Condition
 from .notation import Block, Either, Part, Row
@@ -111,7 +110,7 @@ def _options() -> str:
             _KINDS[types[name.replace("-", "_")]],
             _code(_default(defaults[name])),
             option.values,
-            option.meaning,
+            option.help,
         )
         for name, option in OPTIONS.items()
     )

@@ -15,8 +15,7 @@ from nmt import architecture
 from nmt.architecture import completed, initial_values
 from nmt.models.model import Model
 from nmt.models.support import check_options, find_type
-from nmt.settings.model_options import ModelOptions, model_options
-from nmt.settings.model_values import check_values
+from nmt.settings.model_options import ModelOptions, check_values, model_options
 
 
 def load_model(

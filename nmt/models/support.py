@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from layers import UnsupportedOptionError, choose
 from nmt.models.types import TYPES, ModelType
-from nmt.settings.model_options import ModelOptions
-from nmt.settings.model_values import check_values
+from nmt.settings.model_options import ModelOptions, check_values
 
 MARIAN_TYPES = (
     "amun",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from mgraph import ArgumentError
+from nmt.settings.training import TrainOptions
 from nmt.text.corpus.batch import TrainingBatch
 from nmt.training.schedule.units import progress
 
@@ -33,39 +34,25 @@ class Grouping:
     summed: the update is the same, but needs less memory. With growth an update has as many batches as
     ``multiplier()`` says when the last of them comes; where that is no whole number each is shortened.
 
-    delay: ``--optimizer-delay``; without growth only. multiplier: None for no growth.
-    reference: target words of an update at full growth (``--mini-batch-words``); 0 for what the batches have.
-    round_up: to numbers of batches that are multiples of a power of two (``--mini-batch-round-up``).
+    options: ``--mini-batch-warmup`` says whether they grow; ``--optimizer-delay`` counts without growth only.
+    With it an update has ``--mini-batch-words`` target words at full growth, 0 for what the batches have, and
+    with ``--mini-batch-round-up`` numbers of batches that are multiples of a power of two.
 
     ArgumentError for a delay that is not above 0.
     """
 
-    def __init__(
-        self,
-        *,
-        delay: float = 1.0,
-        multiplier: Callable[[], float] | None = None,
-        reference: int = 0,
-        round_up: bool = True,
-    ) -> None:
-        if not delay > 0:
-            raise ArgumentError(f"--optimizer-delay: expected a number above 0, got {delay}")
-        self.delay, self.multiplier, self.reference, self.round_up = delay, multiplier, reference, round_up
-        self.typical_words = float(reference)
+    def __init__(self, options: TrainOptions, multiplier: Callable[[], float]) -> None:
+        if not options.optimizer_delay > 0:
+            raise ArgumentError(
+                f"--optimizer-delay: expected a number above 0, got {options.optimizer_delay:g}"
+            )
+        self.delay, self.multiplier = options.optimizer_delay, multiplier
+        self.grows = progress(options.mini_batch_warmup, "--mini-batch-warmup").n > 0
+        self.reference, self.round_up = options.mini_batch_words, options.mini_batch_round_up
+        self.typical_words = float(self.reference)
         """Running average of the target words of the batches that went into updates; part of a checkpoint."""
         self._pending: list[TrainingBatch] = []
         self._taken = 0
-
-    @classmethod
-    def from_options(cls, values: Mapping[str, Any], multiplier: Callable[[], float]) -> Grouping:
-        """``optimizer-delay``, ``mini-batch-warmup``, ``mini-batch-words`` and ``mini-batch-round-up``."""
-        grows = progress(values["mini_batch_warmup"], "--mini-batch-warmup").n > 0
-        return cls(
-            delay=values["optimizer_delay"],
-            multiplier=multiplier if grows else None,
-            reference=values["mini_batch_words"],
-            round_up=values["mini_batch_round_up"],
-        )
 
     def begin_epoch(self) -> None:
         """Batches that are pending stay; from now on those of a new epoch are counted."""
@@ -73,7 +60,7 @@ class Grouping:
 
     def add(self, batch: TrainingBatch) -> Group | None:
         """The next update, or None if it needs more batches."""
-        if self.multiplier is None:
+        if not self.grows:
             return Group(batch.split(math.ceil(self.delay)) if self.delay > 1 else [batch], 1)
         self._pending.append(batch)
         self._taken += 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from nmt.architecture import parameters
 from nmt.models.support import check_options
 from nmt.settings import require_readable
-from nmt.settings.checks import extra_fields, text_streams
 from nmt.settings.dump import new_model_options
+from nmt.settings.training import TrainOptions
 from nmt.text.corpus.batching import Batching
 from nmt.text.corpus.fields import Fields
 from nmt.text.corpus.rows import Rows
@@ -24,39 +23,39 @@ from nmt.training.validation.creation import check_validation
 from nmt.training.vocabularies import check_vocabs, require_streams
 
 
-def check_training(values: Mapping[str, Any]) -> None:
+def check_training(options: TrainOptions) -> None:
     """The errors of a training with these options that are known before it begins, custom fallbacks included.
 
-    values: all options of ``mgraph train`` by attribute name. ``OSError`` for a file that cannot be read or
-    written, ``OptionError`` and others of ``MGraphError`` for invalid values. No text is read, no
-    device is started.
+    ``OSError`` for a file that cannot be read or written, ``OptionError`` and others of ``MGraphError`` for
+    invalid values. No text is read, no device is started.
     """
-    for fallback in ({}, *values["custom_fallbacks"]):
-        _check({**values, **fallback})
+    for fallback in ({}, *options.custom_fallbacks):
+        _check(replace(options, **fallback))
 
 
-def _check(values: Mapping[str, Any]) -> None:
-    streams = text_streams(values)
-    if values["no_reload"] or not os.path.exists(values["model"]):
-        require_streams(values)
-        options = new_model_options(values, (1,) * streams)  # the true sizes are not known yet
-        check_options(options)
-        parameters(options)
-    _check_texts(values, streams)
-    check_vocabs(values)
-    require_readable("--pretrained-model", [values["pretrained_model"]])
-    check_vectors(values["embedding_vectors"], values["dim_emb"])
-    check_settings(values)
-    Scheduler.from_options(values, TrainingState(values["learn_rate"]))
-    check_validation(values)
-    check_reports(values)
+def _check(options: TrainOptions) -> None:
+    streams = options.text_streams
+    if options.no_reload or not os.path.exists(options.model):
+        require_streams(options)
+        model = new_model_options(options, (1,) * streams)  # the true sizes are not known yet
+        check_options(model)
+        parameters(model)
+    _check_texts(options, streams)
+    check_vocabs(options)
+    require_readable("--pretrained-model", [options.pretrained_model])
+    check_vectors(options.embedding_vectors, options.dim_emb)
+    check_settings(options)
+    Scheduler(options, TrainingState(options.learn_rate))
+    check_validation(options)
+    check_reports(options)
 
 
-def _check_texts(values: Mapping[str, Any], streams: int) -> None:
+def _check_texts(options: TrainOptions, streams: int) -> None:
     """The training text, its layout and its batches."""
-    require_readable("--train-sets", values["train_sets"])
-    for option in () if values["tsv"] else extra_fields(values):
-        require_readable(f"--{option}", [values[option.replace("-", "_")]])
-    check_alphas(values["sentencepiece_alphas"], streams)
+    require_readable("--train-sets", options.train_sets)
+    for name, path in () if options.tsv else options.extra_fields.items():
+        require_readable(f"--{name}", [path])
+    check_alphas(options.sentencepiece_alphas, streams)
+    values = vars(options)
     Rows.from_options(values, Fields.from_options(values, streams))
     Batching.from_options(values)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from nmt.settings.training import Extras, TrainOptions
 from nmt.text.corpus.corpus import Corpus
 from nmt.text.corpus.fingerprint import Fingerprint, changes, from_text, to_text
 from nmt.text.vocab import ASKED
@@ -34,55 +36,52 @@ N = TypeVar("N", int, float)
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
 CORPUS = "mgraph-corpus"
 """Keys of ours in ``.progress.yml``: what else a run needs to go on bit by bit."""
-SILENT = {"log_json": "", "tensorboard": "", "progress": False}
-"""What all processes but the first report."""
 
 
 class Session:
     """Training with one set of options, from the start or continued.
 
-    values: all options of ``mgraph train``, by attribute name. stopped: asked after each update whether to
-    end, as after SIGTERM. placement: the devices that share updates. With several processes each has its
-    session, and the first writes all files.
+    stopped: asked after each update whether to end, as after SIGTERM. placement: the devices that share
+    updates. With several processes each has its session, and the first writes all files.
     """
 
     def __init__(
         self,
-        values: Mapping[str, Any],
+        options: TrainOptions,
         stopped: Callable[[], bool],
         placement: Placement = ONE_DEVICE,
     ) -> None:
         self._processes = Processes()
         self._stopped = Agreement(self._processes, stopped)
         with self._processes.in_turn():
-            found = None if values["no_reload"] else load_checkpoint(values["model"], values)
+            found = None if options.no_reload else load_checkpoint(options.model, options)
             if found:
-                values = with_model_options(values, found.options, values["model"])
-            owner = values["model"] if found else ASKED
-            vocabs, paths, dims = load_or_create_vocabs(values, owner=owner)
-        values = {**values, "vocabs": paths, "dim_vocabs": dims}
-        self.state = found.state if found else TrainingState(values["learn_rate"])
-        seed = self._processes.shared(values["seed"] or time.time_ns() % 2**31)
-        self.seed = _number(self.state, SEED, int(seed), values["model"])
-        if values["seed"] not in (0, self.seed):
-            logger.warning("[training] Going on with --seed %d, as before; got %d", self.seed, values["seed"])
-        values["marian_exact"] = self._is_exact(values["marian_exact"])
-        model = reloaded_model(found, values) if found else new_model(values, dims, self.seed)
-        self.values, self.options = values, model.options
-        self.learner = Learner.from_options(model, values, seed=self.seed, placement=placement)
+                options = with_model_options(options, found.options, options.model)
+            owner = options.model if found else ASKED
+            vocabs, paths, dims = load_or_create_vocabs(options, owner=owner)
+        self.state = found.state if found else TrainingState(options.learn_rate)
+        seed = self._processes.shared(options.seed or time.time_ns() % 2**31)
+        self.seed = _number(self.state, SEED, int(seed), options.model)
+        if options.seed not in (0, self.seed):
+            logger.warning("[training] Going on with --seed %d, as before; got %d", self.seed, options.seed)
+        exact = self._is_exact(options.marian_exact)
+        self.options = options = replace(options, vocabs=paths, dim_vocabs=dims, marian_exact=exact)
+        model = reloaded_model(found, options) if found else new_model(options, dims, self.seed)
+        self.model_options = model.options
+        self.learner = Learner.from_options(model, options, seed=self.seed, placement=placement)
         if found:
             self.learner.restore(found.learner)
-        self.validation = Validation.from_options(values, model.options, vocabs)
+        self.validation = Validation.from_options(options, model.options, vocabs)
         if self.validation:
             self.validation.register(self.state)
         stalled = self.validation.stalled if self.validation else None
-        self.scheduler = Scheduler.from_options(values, self.state, stalled=stalled)
-        sizes = fitting(self.learner, values)
+        self.scheduler = Scheduler(options, self.state, stalled=stalled)
+        sizes = fitting(self.learner, options)
         alone = stopped if self._processes.count == 1 else None
-        self.corpus = Corpus.from_options(values, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
+        self.corpus = Corpus.from_options(vars(options), vocabs, seed=self.seed, sizes=sizes, stopped=alone)
         self._remember_corpus()
-        self.grouping = Grouping.from_options(values, self.scheduler.batch_size_multiplier)
-        typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, values["model"])
+        self.grouping = Grouping(options, self.scheduler.batch_size_multiplier)
+        typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, options.model)
         self.grouping.typical_words = typical
         self.saved = False
         """Whether a checkpoint has been written."""
@@ -104,10 +103,10 @@ class Session:
         try:
             before = now if noted is None else from_text(noted)
         except ValueError:
-            where = f"{self.values['model']}.progress.yml: {CORPUS}"
+            where = f"{self.options.model}.progress.yml: {CORPUS}"
             raise TrainingStateError(f"{where}: expected a list of files, got {noted!r:.80}") from None
         level, how = logging.WARNING, "going on within it; --no-restore-corpus begins an epoch of it instead"
-        if self.values["no_restore_corpus"]:
+        if self.options.no_restore_corpus:
             level, how = logging.INFO, "beginning an epoch of it"
         for line in changes(before, now):
             logger.log(level, "[training] The corpus has changed, %s: %s", how, line)
@@ -144,7 +143,7 @@ class Session:
         """Put the corpus where the last run left it; False if an epoch is to begin instead."""
         state = self.state
         begun = state.seed_corpus or state.batches_epoch or state.epochs > 1
-        if not begun or self.values["no_restore_corpus"]:
+        if not begun or self.options.no_restore_corpus:
             return False
         logger.info("[data] Restoring the corpus state to epoch %d, batch %d", state.epochs, state.batches)
         self.corpus.restore(state.seed_batch, state.seed_corpus, state.batches_epoch, epoch=state.epochs)
@@ -220,7 +219,7 @@ class Session:
         before = self.validation.stalled(self.state)
         params = self.learner.params(smoothed=True)
         if self._processes.is_first:
-            paths = self.values["model"], self.values, self.options, params
+            paths = self.options.model, self.options, self.model_options, params
             self.validation.run(
                 params, self.state, partial(save_best, *paths), partial(save_for_script, *paths)
             )
@@ -235,19 +234,21 @@ class Session:
     def _save(self, *, final: bool = False) -> None:
         self.scheduler.settle()
         self.state.extra[TYPICAL_WORDS] = repr(self.grouping.typical_words)
-        learner, path, written = self.learner.state(), self.values["model"], False
+        learner, path, written = self.learner.state(), self.options.model, False
         if self._processes.is_first:
-            written = save_checkpoint(path, self.values, self.options, learner, self.state, final=final)
+            written = save_checkpoint(
+                path, self.options, self.model_options, learner, self.state, final=final
+            )
         written = self._processes.shared(written)
         self.saved |= written
-        if not written and self.values["throw_on_divergence"]:
+        if not written and self.options.throw_on_divergence:
             raise DivergenceError("Detected training divergence: parameters are not finite")
 
     def _reports(self) -> Reports:
-        after = progress(self.values["after"].partition(",")[0], "--after")
-        total = self.values["after_batches"] or (after.n if after.unit is Unit.UPDATES else 0)
-        values = self.values if self._processes.is_first else {**self.values, **SILENT}
-        return Reports(values, total or None, self.state.batches)
+        after = progress(self.options.after.partition(",")[0], "--after")
+        total = self.options.after_batches or (after.n if after.unit is Unit.UPDATES else 0)
+        asked = self.options if self._processes.is_first else Extras()  # the others report nothing
+        return Reports(asked, total or None, self.state.batches)
 
 
 def _number(state: TrainingState, key: str, default: N, model: str) -> N:

@@ -13,12 +13,13 @@ import numpy as np
 from mgraph import ParameterError
 from mgraph.files.parameter_files import read_items
 from nmt.architecture import initial_values
-from nmt.architecture.scope import TRAINING
 from nmt.models import Dropouts, Model
 from nmt.models.support import check_options, find_type
 from nmt.settings.dump import new_model_options
-from nmt.settings.model_options import ModelOptions
+from nmt.settings.model_options import OPTIONS, ModelOptions
 from nmt.settings.option import shown
+from nmt.settings.train import TRAIN
+from nmt.settings.training import TrainOptions
 from nmt.text.vocab import VocabError
 from nmt.training.checkpoints.checkpoint import Checkpoint
 from nmt.training.embeddings import word_vectors
@@ -27,66 +28,67 @@ from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vo
 logger = logging.getLogger(__name__)
 
 
-def new_model(values: Mapping[str, Any], dim_vocabs: Sequence[int], seed: int) -> Model:
+def new_model(training: TrainOptions, dim_vocabs: Sequence[int], seed: int) -> Model:
     """A model to be trained, as the options of training want it to begin.
 
     Its parameters are drawn as Marian initializes them; ``--embedding-vectors`` and ``--pretrained-model``
     take the place of some. It has the dropouts of the options.
 
-    values: all options of training by attribute name. dim_vocabs: ids in each vocabulary. seed: of what is
-    drawn. ``UnsupportedOptionError`` for a model that there is not, ``ParameterError`` if a parameter of the
+    dim_vocabs: ids in each vocabulary. seed: of what is drawn.
+    ``UnsupportedOptionError`` for a model that there is not, ``ParameterError`` if a parameter of the
     pretrained model has another shape, ``WordVectorsError`` for word vectors that do not fit.
     """
-    options = new_model_options(values, tuple(dim_vocabs))
+    options = new_model_options(training, tuple(dim_vocabs))
     check_options(options)
     # Marian reads these of the command line, and keeps them out of its models.
-    training = {name: values[attribute] for name in TRAINING if (attribute := _attribute(name)) in values}
-    params = initial_values(replace(options, extra=training), seed)
-    if values["embedding_vectors"]:
-        normalization = values["embedding_normalization"]
-        params |= word_vectors(options, values["embedding_vectors"], normalization=normalization, seed=seed)
-    if values["pretrained_model"]:
-        params |= _pretrained(values["pretrained_model"], params, options)
-    return _model(options, params, values)
+    beside = {
+        "transformer-depth-scaling": training.transformer_depth_scaling,
+        "max-length": training.max_length,
+    }
+    params = initial_values(replace(options, extra=beside), seed)
+    if training.embedding_vectors:
+        normalization = training.embedding_normalization
+        params |= word_vectors(options, training.embedding_vectors, normalization=normalization, seed=seed)
+    if training.pretrained_model:
+        params |= _pretrained(training.pretrained_model, params, options)
+    return _model(options, params, training)
 
 
-def reloaded_model(checkpoint: Checkpoint, values: Mapping[str, Any]) -> Model:
+def reloaded_model(checkpoint: Checkpoint, training: TrainOptions) -> Model:
     """The model of a checkpoint, with the dropouts of the options of training.
 
-    ``VocabError`` if the vocabularies have other sizes (``dim_vocabs`` of the values) than the model.
+    ``VocabError`` if the vocabularies have other sizes (``dim_vocabs`` of the options) than the model.
     """
-    own, given = checkpoint.options.dim_vocabs, tuple(values["dim_vocabs"])
+    own, given = checkpoint.options.dim_vocabs, tuple(training.dim_vocabs)
     if own != given:
         raise VocabError(
-            f"--vocabs: sizes of {list(given)}, but the model {values['model']} has {list(own)} "
+            f"--vocabs: sizes of {list(given)}, but the model {training.model} has {list(own)} "
             "(dim-vocabs); expected the vocabularies that it was trained with"
         )
-    return _model(checkpoint.options, checkpoint.learner.params, values)
+    return _model(checkpoint.options, checkpoint.learner.params, training)
 
 
-def with_model_options(values: Mapping[str, Any], options: ModelOptions, path: str) -> dict[str, Any]:
+def with_model_options(training: TrainOptions, options: ModelOptions, path: str) -> TrainOptions:
     """The options of training with those of the model in the file ``path``, which count, as in Marian.
 
     A warning names those that were given otherwise.
     """
-    own = {_attribute(name): options[name] for name in options.given if _attribute(name) in values}
-    other = [name for name in options.given if values.get(_attribute(name)) not in _unsaid(name, options)]
+    own: dict[str, Any] = {
+        OPTIONS[name].attribute: options[name] for name in options.given if name in TRAIN.options
+    }
+    plain = ModelOptions()
+    other = [
+        f"{OPTIONS[name].name}: {shown(options[name])}"
+        for name in sorted(options.given)
+        if getattr(training, OPTIONS[name].attribute, None) not in (None, plain[name], options[name])
+    ]
     if other:
-        said = ", ".join(f"{name}: {shown(options[name])}" for name in sorted(other))
-        logger.warning("%s was made with other options, which count: %s", path, said)
-    return {**values, **own}
+        logger.warning("%s was made with other options, which count: %s", path, ", ".join(other))
+    return replace(training, **own)
 
 
-def _unsaid(name: str, options: ModelOptions) -> tuple[Any, ...]:
-    """Values of the command line that do not contradict the model."""
-    plain = getattr(ModelOptions(), _attribute(name))
-    return (None, plain, options[name])
-
-
-def _model(options: ModelOptions, params: Mapping[str, Any], values: Mapping[str, Any]) -> Model:
-    return Model(
-        options, params, Dropouts.from_options(values), marian_exact=values.get("marian_exact", False)
-    )
+def _model(options: ModelOptions, params: Mapping[str, Any], training: TrainOptions) -> Model:
+    return Model(options, params, Dropouts.from_options(training), marian_exact=training.marian_exact)
 
 
 def _pretrained(path: str, drawn: Mapping[str, Any], options: ModelOptions) -> dict[str, np.ndarray]:
@@ -108,7 +110,3 @@ def _pretrained(path: str, drawn: Mapping[str, Any], options: ModelOptions) -> d
         if names:
             logger.warning("%s: %d parameters %s: %s", path, len(names), what, ", ".join(sorted(names)))
     return taken
-
-
-def _attribute(name: str) -> str:
-    return name.replace("-", "_")

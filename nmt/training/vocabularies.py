@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 from nmt.models.support import find_type
 from nmt.settings import OptionError, require_readable, require_writable
-from nmt.settings.checks import extra_fields, text_streams
+from nmt.settings.training import TrainOptions
 from nmt.text.lines import STANDARD_INPUT, open_input
 from nmt.text.vocab import ASKED, INPUT_TYPES, Vocab, VocabError, load_vocab
 from nmt.text.vocabs.creation import YAML_ENDINGS, check_new_vocab, create_vocab
@@ -43,7 +43,7 @@ class _Stream:
     input_type: str
 
 
-def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> TrainingVocabs:
+def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> TrainingVocabs:
     """The vocabularies that ``--vocabs`` names, or those beside the training text.
 
     A file that does not exist is made from the text of the streams that name it: words by how often they come
@@ -51,19 +51,18 @@ def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> T
     ``--sentencepiece-max-lines``), ``--dim-vocabs`` of them at most. Without ``--vocabs`` each text has
     ``TEXT.yml`` (or ``.yaml``, ``.json``, if that exists), and the fields of a ``--tsv`` share one.
 
-    values: all options of training by attribute name. owner: the model that is there already and has
-    ``dim_vocabs``, for messages.
+    owner: the model that is there already and has ``dim_vocabs``, for messages.
     ``OptionError`` where the options do not say what can be done, ``VocabError`` for a file that is damaged
     or does not fit, ``OSError`` for one that cannot be read or written.
     """
-    require_streams(values)
-    streams = _streams(values)
+    require_streams(options)
+    streams = _streams(options)
     sizes: dict[str, int] = {}
     for stream in streams:
         sizes[stream.path] = max(stream.dim, sizes.get(stream.path, 0))
     for path in sizes:
         if not os.path.exists(path):
-            _create(path, [stream for stream in streams if stream.path == path], sizes[path], values)
+            _create(path, [stream for stream in streams if stream.path == path], sizes[path], options)
     found: dict[tuple[str, str], Vocab] = {}
     dims = []
     for number, stream in enumerate(streams):
@@ -76,7 +75,7 @@ def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> T
                 size,
                 owner=owner,
                 input_type=stream.input_type,
-                no_spm_encode=values["no_spm_encode"],
+                no_spm_encode=options.no_spm_encode,
             )
         dims.append(max(len(found[key]), size))
         logger.info("[data] Vocabulary of input %d: %s, %s ids", number, stream.path, f"{dims[-1]:,}")
@@ -84,41 +83,41 @@ def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> T
     return TrainingVocabs(vocabs, tuple(stream.path for stream in streams), tuple(dims))
 
 
-def check_vocabs(values: Mapping[str, Any]) -> None:
+def check_vocabs(options: TrainOptions) -> None:
     """The errors of ``load_or_create_vocabs`` that are known before a text is read, but for
     ``require_streams``."""
-    streams = _streams(values)
+    streams = _streams(options)
     for path in {stream.path: None for stream in streams}:
         if os.path.exists(path):
             require_readable("--vocabs", [path])
         else:
-            _require_new(path, [stream for stream in streams if stream.path == path], values)
+            _require_new(path, [stream for stream in streams if stream.path == path], options)
 
 
-def require_streams(values: Mapping[str, Any]) -> None:
+def require_streams(options: TrainOptions) -> None:
     """``OptionError`` unless there are as many streams of text as a model of ``--type`` has;
     ``UnsupportedOptionError`` for a type that there is not."""
-    needed, got = len(find_type(values["type"]).encoders) + 1, text_streams(values)
+    needed, got = len(find_type(options.type).encoders) + 1, options.text_streams
     if got != needed:
-        kind = "fields of text" if values["tsv"] else "files"
+        kind = "fields of text" if options.tsv else "files"
         raise OptionError(
-            f"--train-sets: --type {values['type']} needs {needed} {kind}, sources first, then the target; "
+            f"--train-sets: --type {options.type} needs {needed} {kind}, sources first, then the target; "
             f"got {got}"
         )
 
 
-def _streams(values: Mapping[str, Any]) -> list[_Stream]:
-    texts, vocabs = values["train_sets"], values["vocabs"]
+def _streams(options: TrainOptions) -> list[_Stream]:
+    texts, vocabs = options.train_sets, options.vocabs
     sources: list[tuple[str, int | None]] = [(text, None) for text in texts]
-    if values["tsv"]:
-        sources = [(texts[0], field) for field in range(text_streams(values))]
-    types = [kind for kind in values["input_types"] if kind in INPUT_TYPES]
+    if options.tsv:
+        sources = [(texts[0], field) for field in range(options.text_streams)]
+    types = [kind for kind in options.input_types if kind in INPUT_TYPES]
     return [
         _Stream(
             text,
             field,
             _nth(vocabs, i, "") or _default_path(text),
-            _nth(values["dim_vocabs"], i, 0),
+            _nth(options.dim_vocabs, i, 0),
             _nth(types, i, INPUT_TYPES[0]),
         )
         for i, (text, field) in enumerate(sources)
@@ -135,9 +134,9 @@ def _default_path(text: str) -> str:
     return next(filter(os.path.exists, paths), paths[0])
 
 
-def _require_new(path: str, streams: Sequence[_Stream], values: Mapping[str, Any]) -> None:
+def _require_new(path: str, streams: Sequence[_Stream], options: TrainOptions) -> None:
     """The errors of making a vocabulary that are known before the text is read."""
-    check_new_vocab(path, values["sentencepiece_options"])
+    check_new_vocab(path, options.sentencepiece_options)
     require_writable("--vocabs", path)
     texts = [stream.text for stream in streams]
     if any(text in STANDARD_INPUT for text in texts):
@@ -145,7 +144,7 @@ def _require_new(path: str, streams: Sequence[_Stream], values: Mapping[str, Any
             f"--vocabs: {path} does not exist, and the text on standard input can be read once only; "
             "make vocabularies first, with mgraph vocab"
         )
-    given = extra_fields(values) if values["tsv"] else []
+    given = [*options.extra_fields] if options.tsv else []
     if given:
         raise OptionError(
             f"--vocabs: {path} does not exist, and is not made from fields of --tsv that hold --{given[0]} "
@@ -154,8 +153,8 @@ def _require_new(path: str, streams: Sequence[_Stream], values: Mapping[str, Any
     require_readable("--train-sets", texts)
 
 
-def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[str, Any]) -> None:
-    _require_new(path, streams, values)
+def _create(path: str, streams: Sequence[_Stream], size: int, options: TrainOptions) -> None:
+    _require_new(path, streams, options)
     texts = sorted({stream.text for stream in streams})
     logger.info("[data] Creating vocabulary %s from %s", path, ", ".join(texts))
     fields = [stream.field for stream in streams if stream.field is not None]
@@ -169,9 +168,9 @@ def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[st
             chain([first], lines),
             size,
             input_type=streams[0].input_type,
-            options=values["sentencepiece_options"],
-            max_lines=values["sentencepiece_max_lines"],
-            seed=values["seed"],
+            options=options.sentencepiece_options,
+            max_lines=options.sentencepiece_max_lines,
+            seed=options.seed,
         )
     except VocabError:
         if not os.path.exists(path):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.settings import OptionError
-from nmt.settings.checks import NOTHING
+from nmt.settings.training import NOTHING
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import logging
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from mgraph import ArgumentError, ModelFileError
+from mgraph import ModelFileError
 from mgraph.files.items import PADDING
+from nmt.settings.training import Learning
 from nmt.training.update import LearnerState, Tensors
 
 logger = logging.getLogger(__name__)
@@ -39,28 +39,15 @@ _ALIGNED = PADDING // 4
 class Moments:
     """Learner states to the items of an optimizer's file and back.
 
-    optimizer: value of ``--optimizer``. optimizer_params: of ``--optimizer-params``; the first two of Adam's
-    are needed, for the file has not the number of updates but ``1 - beta1^n`` and ``1 - beta2^n``.
-    smoothing: whether there is ``--exponential-smoothing``. ``ArgumentError`` for an unknown optimizer.
+    options: by ``--optimizer`` there are moments, by ``--exponential-smoothing`` an average. The first two of
+    Adam's ``--optimizer-params`` are needed, for the file has not the number of updates but ``1 - beta1^n``
+    and ``1 - beta2^n``.
     """
 
-    def __init__(
-        self, optimizer: str = "adam", optimizer_params: Sequence[float] = (), *, smoothing: bool = False
-    ) -> None:
-        if optimizer not in MOMENTS:
-            raise ArgumentError(f"optimizer: expected one of {', '.join(MOMENTS)}, got {optimizer!r}")
-        self.optimizer, self.smoothing = optimizer, smoothing
-        given = tuple(optimizer_params[:2]) if optimizer == "adam" else ()
+    def __init__(self, options: Learning) -> None:
+        self.optimizer, self.smoothing = options.optimizer, options.exponential_smoothing > 0
+        given = options.optimizer_params[:2] if self.optimizer == "adam" else ()
         self.betas = tuple(float(np.float32(beta)) for beta in (*given, *BETAS[len(given) :]))
-
-    @classmethod
-    def from_options(cls, values: Mapping[str, Any]) -> Moments:
-        """``optimizer``, ``optimizer-params`` and ``exponential-smoothing``."""
-        return cls(
-            values["optimizer"],
-            values["optimizer_params"],
-            smoothing=values["exponential_smoothing"] > 0,
-        )
 
     def items(self, state: LearnerState, order: Sequence[str]) -> dict[str, np.ndarray]:
         """The items of the file, as Marian orders them; order: of the parameters in each."""

@@ -15,6 +15,7 @@ from mgraph.running.memory import MemoryUse
 from mgraph.running.programs import Compiled, Plan, compiled
 from mgraph.tracing.draws import run_draws
 from nmt.models import Model
+from nmt.settings.training import TrainOptions
 from nmt.text.corpus.batch import TrainingBatch
 from nmt.training.learning.cost_scaling import CostScale
 from nmt.training.learning.normalization import Normalization
@@ -61,20 +62,20 @@ class Learner:
 
     @classmethod
     def from_options(
-        cls, model: Model, values: Mapping[str, Any], *, seed: int, placement: Placement = ONE_DEVICE
+        cls, model: Model, options: TrainOptions, *, seed: int, placement: Placement = ONE_DEVICE
     ) -> Learner:
         """A learner as Marian's training options ask for it; it begins with the parameters of ``model``.
 
         ``UnsupportedOptionError`` or ``ArgumentError`` for options that cannot be followed.
         """
-        objective = objective_of(model, values)
+        objective = objective_of(model, options)
         return cls(
             objective,
-            step_of(values, objective),
+            step_of(options, objective),
             seed=seed,
-            smoothing=values["exponential_smoothing"],
-            words_reference=values["mini_batch_words_ref"],
-            normalization=normalization_of(values),
+            smoothing=options.exponential_smoothing,
+            words_reference=options.mini_batch_words_ref,
+            normalization=normalization_of(options),
             placement=placement,
         )
 

@@ -6,13 +6,13 @@ Source: Aji and Heafield 2020; Marian, ``optimizers/quantizer.cpp``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 
-from nmt.settings.checks import check_bits
+from nmt.settings.train import check_bits
+from nmt.settings.training import Numerics
 from nmt.training.update import Tensors
 
 LOG_MIDDLE = math.log(4 / 3)
@@ -34,17 +34,17 @@ class Quantization:
     biases: bool = False
 
     @classmethod
-    def from_options(cls, values: Mapping[str, Any]) -> Quantization | None:
+    def from_options(cls, options: Numerics) -> Quantization | None:
         """``None`` without ``quantize-bits``; ``OptionError`` for a number of bits that makes no sense."""
-        bits = values["quantize_bits"]
+        bits = options.quantize_bits
         check_bits(bits)
         if not bits:
             return None
         return cls(
             bits,
-            values["quantize_log_based"],
-            values["quantize_optimization_steps"],
-            values["quantize_biases"],
+            options.quantize_log_based,
+            options.quantize_optimization_steps,
+            options.quantize_biases,
         )
 
     def __call__(self, params: Tensors, errors: Tensors) -> tuple[Tensors, Tensors]:

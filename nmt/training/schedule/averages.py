@@ -27,7 +27,7 @@ def moved_variance(variance: float, distance: np.float32, share: np.float32) -> 
 class GradientNorms:
     """Averages the norm of gradients and its logarithm in a state (``--gradient-norm-average-window``)."""
 
-    def __init__(self, window: int = 100) -> None:
+    def __init__(self, window: int) -> None:
         self._window = window
 
     def add(self, state: TrainingState, norm: np.float32, updates: int) -> None:

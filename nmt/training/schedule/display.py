@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from nmt.settings.option import OptionError
+from nmt.settings.training import Course, TrainOptions
 from nmt.training.schedule.state import TrainingState
 from nmt.training.schedule.units import Unit, progress
-
-COST_TYPES = ("ce-sum", "ce-mean", "cross-entropy", "ce-mean-words", "perplexity")
-"""What the cost can be shown as; ``cross-entropy`` is an old name of ``ce-mean``."""
 
 
 class DisplayRecord(NamedTuple):
@@ -56,7 +53,7 @@ class LogicalEpoch:
     is not one pass.
     """
 
-    def __init__(self, words: tuple[str, ...] = ("1e", "0")) -> None:
+    def __init__(self, words: tuple[str, ...] = Course().logical_epoch) -> None:
         option = "--logical-epoch"
         if not 1 <= len(words) <= 2:
             raise OptionError(
@@ -82,32 +79,15 @@ class LogicalEpoch:
 class Display:
     """The line that Marian logs every ``--disp-freq``.
 
-    Parameters:
-        cost_type: what the cost is shown as (``--cost-type``): ``ce-mean-words`` per label, ``ce-mean`` per
-            sentence, ``perplexity`` exp of that per label, ``ce-sum`` per label with the numbers of labels,
-            or per update if they are not shown.
-        label_counts: show them with ``ce-sum`` (``--disp-label-counts``).
-        learn_rate: show the rate of the next update (``--lr-report``).
-        epoch: how epochs are counted.
-
-    Raises OptionError for other types of cost.
+    The cost is shown by ``--cost-type``: ``ce-mean-words`` per label, ``ce-mean`` (``cross-entropy`` is its
+    old name) per sentence, ``perplexity`` exp of that per label, ``ce-sum`` per label with the numbers of
+    labels (``--disp-label-counts``), or per update if they are not shown. With ``--lr-report`` there is the
+    rate of the next update. epoch: how epochs are counted.
     """
 
-    def __init__(self, *, cost_type: str, label_counts: bool, learn_rate: bool, epoch: LogicalEpoch) -> None:
-        if cost_type not in COST_TYPES:
-            raise OptionError(f"--cost-type must be one of {', '.join(COST_TYPES)}; got '{cost_type}'")
-        self._cost_type, self._label_counts = cost_type, label_counts
-        self._learn_rate, self._epoch = learn_rate, epoch
-
-    @classmethod
-    def from_options(cls, values: Mapping[str, Any], epoch: LogicalEpoch) -> Display:
-        """By ``cost-type``, ``disp-label-counts`` and ``lr-report``."""
-        return cls(
-            cost_type=values["cost_type"],
-            label_counts=values["disp_label_counts"],
-            learn_rate=values["lr_report"],
-            epoch=epoch,
-        )
+    def __init__(self, options: TrainOptions, epoch: LogicalEpoch) -> None:
+        self._cost_type, self._label_counts = options.cost_type, options.disp_label_counts
+        self._learn_rate, self._epoch = options.lr_report, epoch
 
     def record(self, state: TrainingState, batch_labels: int, seconds: float) -> DisplayRecord:
         """The figures for a state whose costs are all in it."""

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 import yaml
 
-from nmt.settings import OptionError
-from nmt.settings.training import TRAIN
+from nmt.settings import TRAIN, OptionError
 from nmt.text.corpus import Corpus, CorpusError, TrainingBatch
 from nmt.text.corpus.casing import Casing
 from nmt.text.parallel import ParallelTextError
@@ -26,9 +25,8 @@ from nmt.text.vocab import Vocab, load_vocab
 DATA = Path(__file__).parents[2] / "data/corpus"
 TEXTS = (str(DATA / "source.txt"), str(DATA / "target.txt"))
 SEED = 7
-DEFAULTS = TRAIN.from_python(
-    {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
-)
+GIVEN = {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
+DEFAULTS = vars(TRAIN.from_python(GIVEN))
 UPDATE = re.compile(r"Ep\. (\d+) : Up\. \d+ : Sen\. ([\d,]+) : Cost ([\d.]+) \* ([\d,]+) @")
 
 

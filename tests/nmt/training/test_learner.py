@@ -79,7 +79,7 @@ PAIRS = batch_of(SENTENCES, lengths=(5, 4))
 
 
 def learner_of(model: Model, seed: int = 1, **values: Any) -> Learner:
-    return Learner.from_options(model, {**VALUES, **values}, seed=seed)
+    return Learner.from_options(model, replace(VALUES, **values), seed=seed)
 
 
 def updated(learner: Learner, *batches: TrainingBatch, number: int = 1) -> dict[str, np.ndarray]:
@@ -166,7 +166,7 @@ def test_a_restored_learner_goes_on_bit_by_bit(model: Model) -> None:
     after = updated(learner, number=3)
     # The update wrote over the buffers that the state was read from.
     assert jax.tree.all(jax.tree.map(np.array_equal, vars(state), kept))
-    file = Moments.from_options({**VALUES, **FULL})
+    file = Moments(replace(VALUES, **FULL))
     order = sorted(state.params)
     other.restore(file.state(file.items(state, order), model.params, "model.optimizer.npz", updates=2))
     assert_same(updated(other, number=3), after)
@@ -229,10 +229,10 @@ def test_fixed_embeddings_stay() -> None:
 
 def test_a_shared_table_is_the_targets() -> None:
     model = small("transformer", tied_embeddings_all=True)
-    assert frozen_of(model, {**VALUES, "embedding_fix_src": True}) == frozenset()
-    assert frozen_of(model, {**VALUES, "embedding_fix_trg": True}) == {"Wemb"}
+    assert frozen_of(model, replace(VALUES, embedding_fix_src=True)) == frozenset()
+    assert frozen_of(model, replace(VALUES, embedding_fix_trg=True)) == {"Wemb"}
     apart = small("s2s")
-    assert frozen_of(apart, {**VALUES, "embedding_fix_src": True}) == {"encoder_Wemb"}
+    assert frozen_of(apart, replace(VALUES, embedding_fix_src=True)) == {"encoder_Wemb"}
 
 
 def test_checkpointing_changes_no_gradient(model: Model) -> None:
@@ -368,7 +368,7 @@ def test_alignments_need_attention_and_a_file(model: Model, pair_model: Model) -
 
 def test_options_as_parts() -> None:
     assert precision_of(()) is PRECISIONS["float32"] and precision_of(("bfloat16",)) is PRECISIONS["bfloat16"]
-    optimizer = optimizer_of({**VALUES, "optimizer": "adagrad", "optimizer_params": (1e-3, 9)})
+    optimizer = optimizer_of(replace(VALUES, optimizer="adagrad", optimizer_params=(1e-3, 9)))
     assert (optimizer.learn_rate, optimizer.clip_norm, vars(optimizer)["eps"]) == (0.01, 1.0, 1e-3)
     words = {"data_weighting": "file", "data_weighting_type": "word", "unlikelihood_loss": True}
-    assert loss_of({**VALUES, **words, "label_smoothing": 0.1}) == LossOptions(0.1, True)
+    assert loss_of(replace(VALUES, **words, label_smoothing=0.1)) == LossOptions(0.1, True)

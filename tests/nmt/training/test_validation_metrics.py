@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from nmt.settings import TRAIN, OptionError
+from nmt.settings import OptionError, TrainOptions
 from nmt.text.vocab import load_vocab
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import segments
@@ -27,7 +27,6 @@ from nmt.training.validation.script import Script
 from nmt.training.validation.translation import OutputName
 
 DATA = Path(__file__).parents[2] / "data" / "validation"
-DEFAULTS = {option.attribute: option.default for option in TRAIN.options.values()}
 WORST = float(np.finfo(np.float32).max)
 
 sentences = st.lists(st.sampled_from("abcde"), min_size=6, max_size=12)
@@ -210,13 +209,13 @@ def test_names_of_output_files() -> None:
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
     vocab = load_vocab(DATA / "target.yml")
     with pytest.raises(OptionError, match=message):
-        metrics_of(DEFAULTS | options, vocab)
+        metrics_of(TrainOptions(**options), vocab)
 
 
 def test_each_metric_has_its_epsilon() -> None:
     vocab = load_vocab(DATA / "target.yml")
     kinds = ("perplexity", "chrf")
-    one = metrics_of(DEFAULTS | {"valid_metrics": kinds, "early_stopping_epsilon": (0.5,)}, vocab)
-    two = metrics_of(DEFAULTS | {"valid_metrics": kinds, "early_stopping_epsilon": (0.5, 2.0)}, vocab)
+    one = metrics_of(TrainOptions(valid_metrics=kinds, early_stopping_epsilon=(0.5,)), vocab)
+    two = metrics_of(TrainOptions(valid_metrics=kinds, early_stopping_epsilon=(0.5, 2.0)), vocab)
     assert [metric.epsilon for metric in one] == [0.5, 0.5]
     assert [(metric.kind, metric.epsilon) for metric in two] == [("perplexity", 0.5), ("chrf", 2.0)]
