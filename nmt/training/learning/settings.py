@@ -17,7 +17,7 @@ from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.quantization import Quantization
 from nmt.training.learning.step import UpdateStep
-from nmt.training.loss import COMBINATIONS, LossOptions
+from nmt.training.loss import LossOptions
 
 OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
 """By the value of ``optimizer``."""
@@ -29,10 +29,9 @@ PRECISIONS = {"float32": Type.float32, "float16": Type.float16, "bfloat16": Type
 def optimizer_of(options: Learning) -> Optimizer:
     """The optimizer that ``optimizer``, ``optimizer-params`` and ``clip-norm`` ask for."""
     name = options.optimizer
-    make = choose("optimizer", name, OPTIMIZERS)
     given = options.optimizer_params[: MOST_PARAMETERS[name]]
     try:
-        return make(options.learn_rate, *given, clip_norm=options.clip_norm)
+        return OPTIMIZERS[name](options.learn_rate, *given, clip_norm=options.clip_norm)
     except ArgumentError as error:
         raise OptionError(f"--optimizer-params: {error}") from None
 
@@ -48,7 +47,6 @@ def loss_of(options: TrainOptions) -> LossOptions:
     words = options.data_weighting and options.data_weighting_type == "word"
     if options.unlikelihood_loss and not words:
         raise ArgumentError("--unlikelihood-loss needs --data-weighting with --data-weighting-type word")
-    choose("multi-loss-type", options.multi_loss_type, COMBINATIONS)
     return LossOptions(
         options.label_smoothing,
         options.unlikelihood_loss,

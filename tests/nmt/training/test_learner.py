@@ -341,17 +341,17 @@ def test_guided_alignment_trains_the_attention() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"optimizer": "lion"}, "optimizer: 'lion' is unknown; there is 'sgd', 'adagrad', 'adam'"),
+        ({"optimizer": "lion"}, "--optimizer must be one of sgd, adagrad, adam; got 'lion'"),
         ({"guided_alignment": "f", "guided_alignment_cost": "mse"}, "guided-alignment-cost: 'mse'"),
         ({"unlikelihood_loss": True}, "--unlikelihood-loss needs --data-weighting"),
-        ({"multi_loss_type": "max"}, "multi-loss-type: 'max' is unknown"),
+        ({"multi_loss_type": "max"}, "--multi-loss-type must be one of sum, scaled, mean; got 'max'"),
         ({"precision": ("float16", "float16")}, "precision: parameters are updated in 'float32'"),
         ({"precision": ("int8",)}, "precision: 'int8' is unknown"),
         ({"cost_scaling": ("8", "x")}, "--cost-scaling: expected a factor"),
         ({"dynamic_gradient_scaling": ("two",)}, "--dynamic-gradient-scaling: expected a number"),
         ({"quantize_bits": 1}, "--quantize-bits: expected 0 or a number from 2 to 24"),
         ({"optimizer_params": (1.5,)}, "beta1 of at least 0 and less than 1"),
-        ({"dropout_src": 2.0}, "dropout src: expected a probability"),
+        ({"dropout_src": 2.0}, "--dropout-src: expected less than 1, got 2"),
     ],
 )
 def test_values_that_cannot_be(model: Model, values: dict[str, Any], message: str) -> None:
