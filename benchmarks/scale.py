@@ -30,9 +30,10 @@ from nmt.files import create_model
 from nmt.runtime import devices
 from nmt.search.beam_search import BeamSearch
 from nmt.settings.model_options import ModelOptions
-from nmt.text.corpus import TrainingBatch
-from nmt.text.vocab import Vocab, load_vocab
+from nmt.text.batches import Batch
+from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.creation import word_vocab
+from nmt.text.vocabs.loading import load_vocab
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
@@ -68,9 +69,9 @@ class Size(NamedTuple):
         shape = self.batch, self.length
         return np.random.default_rng(0).integers(2, self.vocabulary, shape, np.int32)
 
-    def sentences(self) -> TrainingBatch:
+    def sentences(self) -> Batch:
         mask = np.ones((self.batch, self.length), np.float32)
-        return TrainingBatch((self.words(),) * 2, (mask,) * 2, self.batch)
+        return Batch((self.words(),) * 2, (mask,) * 2, self.batch)
 
 
 AXES: dict[str, tuple[int, ...]] = {
@@ -88,7 +89,7 @@ def learner(size: Size, placement: Placement = ONE_DEVICE, dim: int = 128) -> Le
     return Learner(objective, step, seed=1, smoothing=1e-4, placement=placement)
 
 
-def update(trainer: Learner, batch: TrainingBatch) -> Callable[[], Any]:
+def update(trainer: Learner, batch: Batch) -> Callable[[], Any]:
     """One update by the batch."""
     return lambda: trainer.update([batch], learn_rate=1e-4, number=1).cost
 

@@ -60,7 +60,7 @@ with tempfile.TemporaryDirectory() as folder:
     export_model(translator.models[0], folder)
     exported = OnnxModel(folder)
     line = "seventy-two thousand four hundred eleven"
-    source = translator.encoder.sample(0, [line.encode()]).sequences[0]
+    source = translator.encoder.sentence(0, [line.encode()]).sequences[0]
     (words,) = exported.greedy([source], translator.target_vocab.eos_id)
     translation = translator.target_vocab.decode(words)
     print(f"{line} -> {translation}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nmt.search.scorer import Scorer as Scorer
     from nmt.search.translator import Translator as Translator
     from nmt.settings import OptionError as OptionError
-    from nmt.text.vocab import load_vocab as load_vocab
+    from nmt.text.vocabs.loading import load_vocab as load_vocab
     from nmt.training.trainer import Trainer as Trainer
 
 HOMES = {
@@ -28,7 +28,7 @@ HOMES = {
     "Translation": "nmt.search.results",
     "Translator": "nmt.search.translator",
     "load_model": "nmt.files",
-    "load_vocab": "nmt.text.vocab",
+    "load_vocab": "nmt.text.vocabs.loading",
 }
 __all__ = sorted(HOMES)
 

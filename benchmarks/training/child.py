@@ -24,20 +24,20 @@ from benchmarks.measuring.launcher import UNIT
 from benchmarks.peers.plain_jax import adam
 from nmt.runtime import compilation_cache, devices
 from nmt.settings import TRAIN
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import Batch
 from nmt.training.session import Session
 
 
 class Candidate(Protocol):
     """What trains."""
 
-    def update(self, batch: TrainingBatch) -> None:
+    def update(self, batch: Batch) -> None:
         """Begin an update by a batch."""
 
     def wait(self) -> None:
         """Wait until all updates are done."""
 
-    def needs(self, batch: TrainingBatch) -> tuple[int, int]:
+    def needs(self, batch: Batch) -> tuple[int, int]:
         """Bytes of the state, and of all else that an update by such a batch needs, by XLA's analysis."""
 
 
@@ -48,14 +48,14 @@ class Ours:
         self._learner, self._rate, self._number = session.learner, session.options.learn_rate, 0
         self._last: Any = None
 
-    def update(self, batch: TrainingBatch) -> None:
+    def update(self, batch: Batch) -> None:
         self._number += 1
         self._last = self._learner.update([batch], learn_rate=self._rate, number=self._number)
 
     def wait(self) -> None:
         jax.block_until_ready(self._last)
 
-    def needs(self, batch: TrainingBatch) -> tuple[int, int]:
+    def needs(self, batch: Batch) -> tuple[int, int]:
         held = self._learner.held
         return held, self._learner.memory(batch) - held
 
@@ -70,19 +70,19 @@ class PlainJax:
         self._step = adam.step_of(partial(loss, options, values.label_smoothing), values.learn_rate)
         self._last: Any = None
 
-    def update(self, batch: TrainingBatch) -> None:
+    def update(self, batch: Batch) -> None:
         self._state, self._last = self._step(self._state, self._arrays(batch))
 
     def wait(self) -> None:
         jax.block_until_ready(self._last)
 
-    def needs(self, batch: TrainingBatch) -> tuple[int, int]:
+    def needs(self, batch: Batch) -> tuple[int, int]:
         found = self._step.lower(self._state, self._arrays(batch)).compile().memory_analysis()
         held = sum(leaf.nbytes for leaf in jax.tree.leaves(self._state))
         results = found.output_size_in_bytes - found.alias_size_in_bytes
         return held, found.argument_size_in_bytes + results + found.temp_size_in_bytes - held
 
-    def _arrays(self, batch: TrainingBatch) -> tuple[Any, ...]:
+    def _arrays(self, batch: Batch) -> tuple[Any, ...]:
         return batch.ids[0], batch.masks[0], batch.ids[1], batch.masks[1]
 
 
@@ -140,7 +140,7 @@ class Timing:
         device = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
         return {"held": held, "more": more, "peak": peak, "device": device, "shape": largest.shape}
 
-    def _batches(self) -> Iterator[TrainingBatch]:
+    def _batches(self) -> Iterator[Batch]:
         """Those that count."""
         corpus = self._corpus
         corpus.restore("", "", self._skipped)

@@ -152,7 +152,7 @@ def _convert_model(options: ConvertOptions) -> None:
 
 def _convert_shortlist(options: ConvertOptions) -> None:
     from nmt.search.shortlist import convert_shortlist
-    from nmt.text.vocab import load_vocab
+    from nmt.text.vocabs.loading import load_vocab
 
     source, target = (load_vocab(path) for path in options.vocabs)
     convert_shortlist(options.shortlist, source, target, options.dump_shortlist)

@@ -149,7 +149,8 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
 
 def _model_gradients(options: GradcheckOptions) -> Any:
     from nmt.files import load_model
-    from nmt.text.samples import LineEncoder, load_vocabs
+    from nmt.text.sentences import LineEncoder
+    from nmt.text.vocabs.loading import load_vocabs
     from nmt.training.gradients import check_model_gradients, read_samples
 
     model = load_model(options.model)

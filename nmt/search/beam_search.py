@@ -18,7 +18,8 @@ from nmt.search.results import Hypothesis
 from nmt.search.shortlist import MULTIPLE, Shortlist
 from nmt.search.trellis import FREE, Ranking, Sentences, Trellis, best_hypotheses, join
 from nmt.settings import OptionError
-from nmt.text.batches import length_bucket, pad
+from nmt.text.batches import pad, table
+from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps
@@ -173,14 +174,11 @@ class BeamSearch:
         prefixes: Sequence[Sequence[int]] | None,
         numbers: Sequence[int] | None,
     ) -> Sentences:
-        first, *_ = padded = [pad(stream) for stream in streams]
-        limits = np.zeros(len(first.ids), np.int32)
-        limits[: first.size] = [self.limit(len(source)) for source in streams[0]]
-        sentences = Sentences(
-            tuple((batch.ids, batch.mask) for batch in padded),
-            limits,
-            first.ids[:, 0] == self.source_vocab.eos_id,
-        )
+        batch = pad(streams)
+        limits = np.zeros(len(batch.ids[0]), np.int32)
+        limits[: batch.sentences] = [self.limit(len(source)) for source in streams[0]]
+        sources = tuple(zip(batch.ids, batch.masks, strict=True))
+        sentences = Sentences(sources, limits, batch.ids[0][:, 0] == self.source_vocab.eos_id)
         if prefixes is not None:
             forced, _ = _table(prefixes, len(limits), FREE)
             sentences = replace(sentences, prefixes=np.where(forced == self.rules.eos, FREE, forced))
@@ -190,7 +188,7 @@ class BeamSearch:
             candidates, counts = _table(lists, len(limits), 0, most)
             sentences = replace(sentences, candidates=candidates, counts=counts)
         if self.rules.sampling is not None:
-            own = np.resize(np.arange(first.size) if numbers is None else numbers, len(limits))
+            own = np.resize(np.arange(batch.sentences) if numbers is None else numbers, len(limits))
             keys = np.stack([np.full_like(own, self.seed), own], axis=1)
             sentences = replace(sentences, keys=keys.astype(np.uint32))
         return sentences
@@ -276,13 +274,9 @@ def _table(
 ) -> tuple[np.ndarray, np.ndarray]:
     """``rows`` as int32 ``[count, length_bucket]``, at most ``most`` long, and their lengths; the first row
     is repeated."""
-    rows = [*rows, *[rows[0]] * (count - len(rows))]
-    lengths = np.array([len(row) for row in rows], np.int32)
-    length = length_bucket(int(lengths.max()))
-    table = np.full((count, length if most is None else min(length, most)), filling, np.int32)
-    for place, row in zip(table, rows, strict=True):
-        place[: len(row)] = row
-    return table, lengths
+    length = length_bucket(max(map(len, rows)))
+    found, inside = table(rows, (count, length if most is None else min(length, most)), filling)
+    return found, inside.sum(1, dtype=np.int32)
 
 
 def check_weights(weights: Sequence[float], models: int) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import MGraphError
-from nmt.text.alignment import alignment_field
-from nmt.text.output import significant, word_scores_field
+from nmt.text.output import alignment_field, significant, word_scores_field
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,20 @@ from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
 from nmt.settings import SCORE, OptionError, ScoreOptions, require_files, require_readable
 from nmt.settings.config import takes
-from nmt.text.alignment import alignment_field, read_alignment
-from nmt.text.batches import BATCH_OPTIONS, Sample, batch_bucket, batches, length_bucket, pad
-from nmt.text.nbest import NBestRows, with_feature
-from nmt.text.output import InOrder, score_line, significant, word_scores_field
-from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.batches import Batching, pad
+from nmt.text.output import (
+    InOrder,
+    alignment_field,
+    read_alignment,
+    score_line,
+    significant,
+    with_feature,
+    word_scores_field,
+)
+from nmt.text.parallel import NBestRows, ParallelLines, source_names
+from nmt.text.sentences import LineEncoder, Sentence
+from nmt.text.shapes import batch_bucket, length_bucket
+from nmt.text.vocabs.loading import load_vocabs
 
 Streams = Sequence[Sequence[int]]
 """The ids of a sentence in every source stream, then those of its translation."""
@@ -91,10 +100,12 @@ def score_streams(model: Model, samples: Sequence[Streams], *, attention: bool =
 
 
 def _score_padded(model: Model, samples: Sequence[Streams], attention: bool) -> list[Scored]:
-    *sources, target = (Source(batch.ids, batch.mask) for batch in map(pad, zip(*samples, strict=True)))
-    batch, trg_length = target.ids.shape
-    lengths = tuple(source.ids.shape[1] for source in sources)
-    found = compiled(ScoringPlan(model, batch, lengths, trg_length, attention))(model.params, sources, target)
+    padded = pad(list(zip(*samples, strict=True)))
+    *sources, target = map(Source, padded.ids, padded.masks)
+    batch, *lengths, trg_length = padded.shape
+    found = compiled(ScoringPlan(model, batch, tuple(lengths), trg_length, attention))(
+        model.params, sources, target
+    )
     log_probs, weights = map(np.asarray, found) if isinstance(found, tuple) else (np.asarray(found), None)
     scores = []
     for row, streams in enumerate(samples):
@@ -205,10 +216,10 @@ class Scorer:
     def scores(self, *texts: Iterable[str | bytes]) -> Iterator[Score]:
         """The scores of streams of lines, in order, each as soon as it can be had."""
         finished: InOrder[Score] = InOrder()
-        batching = {name: getattr(self.options, name) for name in BATCH_OPTIONS}
         rows = self._rows(texts)
-        samples = (self.encoder.sample(number, lines) for number, lines in enumerate(rows))
-        for batch in batches(samples, **batching):
+        samples = (self.encoder.sentence(number, lines) for number, lines in enumerate(rows))
+        groups = Batching.from_options(self.options).maxi_batches(samples)
+        for batch in chain.from_iterable(groups):
             for result in self._score_batch(batch):
                 entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""
                 finished.add(result.line, replace(result, entry=entry))
@@ -244,7 +255,7 @@ class Scorer:
             return NBestRows(texts[:-1], texts[-1])
         return ParallelLines(texts, names)
 
-    def _score_batch(self, batch: list[Sample]) -> Iterator[Score]:
+    def _score_batch(self, batch: list[Sentence]) -> Iterator[Score]:
         if batch[0].problem:
             yield Score(batch[0].line, math.nan, (), batch[0].problem)
             return

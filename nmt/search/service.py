@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Attention, Hypothesis, Printing, Translation
-from nmt.text.batches import Sample
+from nmt.text.sentences import Sentence
 
 
 class TranslationService:
@@ -33,7 +33,7 @@ class TranslationService:
 
     def translate(
         self,
-        batch: Sequence[Sample],
+        batch: Sequence[Sentence],
         *,
         numbers: Sequence[int] | None = None,
         attention: bool = False,
@@ -70,14 +70,14 @@ class TranslationService:
         words = hypothesis.words
         return self.search.target_vocab.decode(words[::-1] if self.right_left else words)
 
-    def _attention(self, sample: Sample, hypothesis: Hypothesis) -> Attention:
+    def _attention(self, sample: Sentence, hypothesis: Hypothesis) -> Attention:
         return Attention(
             np.array(hypothesis.alignment, np.float32),
             tuple(self.search.source_vocab[word] for word in sample.sequences[0]),
             tuple(self.search.target_vocab[word] for word in hypothesis.words),
         )
 
-    def _nothing(self, sample: Sample) -> Translation:
+    def _nothing(self, sample: Sentence) -> Translation:
         scores = (math.nan,) * len(self.search.models)
         hypothesis = Hypothesis((), (), math.nan, math.nan, scores, finished=False)
         return Translation(sample.line, ("",), (hypothesis,), sample.problem)

@@ -28,12 +28,12 @@ from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
 from nmt.settings import DECODE, DecodeOptions, OptionError, require_files, require_readable
 from nmt.settings.config import takes
-from nmt.text.alignment import read_alignment
-from nmt.text.batches import BATCH_OPTIONS, Sample, maxi_batches, pad
+from nmt.text.batches import Batching, pad
 from nmt.text.lines import read_lines
-from nmt.text.output import InOrder
+from nmt.text.output import InOrder, read_alignment
 from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.sentences import LineEncoder, Sentence
+from nmt.text.vocabs.loading import load_vocabs
 
 
 class States(NamedTuple):
@@ -71,12 +71,12 @@ def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: i
     They are padded to ``length_bucket`` while they are computed; neither that nor the other sentences change
     a state.
     """
-    batch = pad(sentences)
-    encode = compiled(EncodingPlan(model, stream, *batch.ids.shape))
-    states = np.asarray(encode(model.params, batch.ids, batch.mask))
+    batch = pad([sentences])
+    encode = compiled(EncodingPlan(model, stream, *batch.shape))
+    states = np.asarray(encode(model.params, *batch.ids, *batch.masks))
     longest = max(map(len, sentences))
-    mask = batch.mask[: batch.size, :longest]
-    return States(states[: batch.size, :longest] * mask[:, :, None], mask)
+    mask = batch.masks[0][: batch.sentences, :longest]
+    return States(states[: batch.sentences, :longest] * mask[:, :, None], mask)
 
 
 logger = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class Translator:
         if not 0 <= source < chosen.sources:
             raise OptionError(f"the model has {chosen.sources} source(s), so none of number {source}")
         encoder = replace(self.encoder, vocabs=[self.source_vocabs[source]], tsv=False)
-        samples = [encoder.sample(number, [line]) for number, line in enumerate(read_lines(lines))]
+        samples = [encoder.sentence(number, [line]) for number, line in enumerate(read_lines(lines))]
         for sample in samples:
             if sample.problem:
                 raise OptionError(f"line {sample.line + 1}: {sample.problem}")
@@ -294,15 +294,15 @@ class Translator:
             raise OptionError(f"n_best is from 1 to beam_size={self.options.beam_size}, got {n_best!r}")
         finished: InOrder[Translation] = InOrder()
         rows = ParallelLines(texts, self._names()[: len(texts)])
-        samples = (self.encoder.sample(number, row) for number, row in enumerate(rows))
-        groups: Iterable[Iterable[list[Sample]]]
-        groups = maxi_batches(samples, **{name: getattr(self.options, name) for name in BATCH_OPTIONS})
+        samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows))
+        groups: Iterable[Iterable[list[Sentence]]]
+        groups = Batching.from_options(self.options).maxi_batches(samples)
         if at_once:
             groups = [chain.from_iterable(groups)]
         before = self._seen
         settings = callers_settings()
 
-        def search(batch: list[Sample]) -> list[Translation]:
+        def search(batch: list[Sentence]) -> list[Translation]:
             numbers = [before + sample.line for sample in batch]
             with settings():
                 return self.service.translate(batch, numbers=numbers, attention=attention, count=n_best)

@@ -17,7 +17,7 @@ import yaml
 from mgraph.errors import ArgumentError
 from mgraph.files.paths import path_text
 from nmt.settings import yaml_text
-from nmt.settings.aliases import Alias, Given, Source, expanded
+from nmt.settings.aliases import Alias, Given, Origin, expanded
 from nmt.settings.option import Option, OptionError, Options, Support, nearest, options_of
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
@@ -35,7 +35,7 @@ OBSOLETE_DEFAULTS = {"grad-dropping-rate": "0", "mini-batch-overstuff": "1", "mi
 # Of the Marian that Bergamot forked; they change speed, rounding and what splits text into lines.
 BERGAMOTS = """
 bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thresholds quality
-source-language ssplit-mode ssplit-prefix-file target-language
+origin-language ssplit-mode ssplit-prefix-file target-language
 """.split()
 
 
@@ -120,7 +120,7 @@ class Command(Generic[C]):
             if name not in table:
                 raise TypeError(f"unknown option {nearest(name, table, prefix='')}")
         accepted = {
-            table[name].name: Given(table[name].accept(value), Source.COMMAND_LINE)
+            table[name].name: Given(table[name].accept(value), Origin.COMMAND_LINE)
             for name, value in given.items()
         }
         return self.values(self.complete(accepted))
@@ -154,10 +154,10 @@ def with_standard_input(given: Mapping[str, Given]) -> dict[str, Given]:
     alone is ``--tsv``, as in Marian."""
     files: Sequence[str] = given["train-sets"].value if "train-sets" in given else ()
     if not files and "tsv" in given and given["tsv"].value:
-        return {**given, "train-sets": Given(STANDARD_INPUT[:1], Source.COMMAND_LINE)}
-    said = "tsv" in given and given["tsv"].source is Source.COMMAND_LINE
+        return {**given, "train-sets": Given(STANDARD_INPUT[:1], Origin.COMMAND_LINE)}
+    said = "tsv" in given and given["tsv"].origin is Origin.COMMAND_LINE
     if len(files) == 1 and files[0] in STANDARD_INPUT and not said:
-        return {**given, "tsv": Given(True, Source.COMMAND_LINE)}
+        return {**given, "tsv": Given(True, Origin.COMMAND_LINE)}
     return dict(given)
 
 
@@ -185,8 +185,8 @@ def read(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Given], 
     if interpolate or from_files.get("interpolate-env-vars", False):
         words = with_paths(words, _interpolated)
         from_files = with_paths(from_files, _interpolated)
-    given = {name: Given(value, Source.FILE) for name, value in from_files.items()}
-    given |= {name: Given(value, Source.COMMAND_LINE) for name, value in words.items()}
+    given = {name: Given(value, Origin.FILE) for name, value in from_files.items()}
+    given |= {name: Given(value, Origin.COMMAND_LINE) for name, value in words.items()}
     return command.complete(given), operands
 
 

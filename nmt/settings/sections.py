@@ -137,7 +137,7 @@ class SavedUniversal(NewUniversal):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking(Options):
+class BeamOptions(Options):
     """How translations are searched for, and which is the best."""
 
     beam_size: int = option(12, "hypotheses kept per sentence", short="b", least=1)
@@ -183,7 +183,7 @@ class Devices(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batching(Options):
+class BatchOptions(Options):
     """How lines are gathered."""
 
     mini_batch: int = option(64, "lines in a batch", least=1)
@@ -211,7 +211,7 @@ class IntegerProducts(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Input(Options):
+class TranslatedTexts(Options):
     """What is translated."""
 
     input: tuple[str, ...] = option(
@@ -222,7 +222,7 @@ class Input(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output(Options):
+class PrintedTranslations(Options):
     """What is printed."""
 
     allow_special: bool = option(False, "let special symbols appear in translations")
@@ -274,13 +274,13 @@ class DecodeExtras(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TranslatorOptions(
-    Input,
-    Ranking,
-    Output,
+    TranslatedTexts,
+    BeamOptions,
+    PrintedTranslations,
     InputLength,
     Tsv,
     Devices,
-    Batching,
+    BatchOptions,
     SixteenBits,
     Searching,
     IntegerProducts,
@@ -297,9 +297,9 @@ class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
 
     workspace: int = again(General, "workspace", 512)
     seed: int = option(0, "of --output-sampling; 0: another one in each run")
-    mini_batch: int = again(Batching, "mini_batch", 1)
-    maxi_batch: int = again(Batching, "maxi_batch", 1)
-    maxi_batch_sort: str = again(Batching, "maxi_batch_sort", "none")
+    mini_batch: int = again(BatchOptions, "mini_batch", 1)
+    maxi_batch: int = again(BatchOptions, "maxi_batch", 1)
+    maxi_batch_sort: str = again(BatchOptions, "maxi_batch_sort", "none")
 
 
 DECODE = Command("decode", "translate lines of text", DecodeOptions, aliases=OF_READING)
@@ -321,7 +321,7 @@ class ScoredModelOptions(ScoredModel, SavedModel, SavedUniversal):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored(Options):
+class ScoredTexts(Options):
     """What is scored, and what is printed."""
 
     no_reload: bool = ignored(False, "the model is always loaded", command=True)
@@ -343,7 +343,7 @@ class Scored(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScorerOptions(Scored, InputLength, Tsv, Devices, Batching, SixteenBits, IntegerProducts):
+class ScorerOptions(ScoredTexts, InputLength, Tsv, Devices, BatchOptions, SixteenBits, IntegerProducts):
     """How ``score`` scores."""
 
     title = "Scorer options"

@@ -9,7 +9,7 @@ from typing import Any
 from nmt.settings.aliases import OF_TRAINING
 from nmt.settings.model_options import NO_FACTORS
 from nmt.settings.option import Options, again, ignored, later, option
-from nmt.settings.sections import Devices, General, NewModel, NewUniversal, Ranking
+from nmt.settings.sections import BatchOptions, BeamOptions, Devices, General, NewModel, NewUniversal
 
 NOTHING = ("", "none")
 """Values of options that name a file, or a field, and name none."""
@@ -143,19 +143,26 @@ class TrainingDevices(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingBatches(Options):
+class TrainingBatchOptions(BatchOptions):
     """How sentences are gathered."""
 
-    mini_batch: int = option(64, "sentences in a batch", least=1)
-    mini_batch_words: int = option(0, "close a batch at more words than this; 0: count sentences", least=0)
-    mini_batch_fit: bool = option(False, "as many sentences as fit into --workspace")
-    mini_batch_fit_step: int = option(10, "measure what --mini-batch-fit needs at every Nth length", least=1)
-    gradient_checkpointing: bool = option(False, "less memory, more time")
-    maxi_batch: int = option(100, "batches to read ahead and sort by length", least=1)
-    maxi_batch_sort: str = option(
-        "trg", "what the sentences read ahead are sorted by", choices=("none", "src", "trg")
+    mini_batch: int = again(BatchOptions, "mini_batch", help="sentences in a batch")
+    mini_batch_words: int = again(
+        BatchOptions, "mini_batch_words", help="close a batch at more words than this; 0: count sentences"
     )
-    shuffle_in_ram: bool = option(False, "shuffle in memory, without temporary files")
+    mini_batch_fit: bool = option(
+        False, "as many sentences as fit into --workspace", after="mini-batch-words"
+    )
+    mini_batch_fit_step: int = option(
+        10, "measure what --mini-batch-fit needs at every Nth length", least=1, after="mini-batch-fit"
+    )
+    gradient_checkpointing: bool = option(False, "less memory, more time", after="mini-batch-fit-step")
+    maxi_batch_sort: str = again(
+        BatchOptions, "maxi_batch_sort", help="what the sentences read ahead are sorted by"
+    )
+    shuffle_in_ram: bool = option(
+        False, "shuffle in memory, without temporary files", after="maxi-batch-sort"
+    )
     data_threads: int = option(
         8, "with 1, lines left out take no room among those read ahead; there is one thread always", least=1
     )
@@ -337,7 +344,7 @@ class TrainingOptions(
     Course,
     Data,
     TrainingDevices,
-    TrainingBatches,
+    TrainingBatchOptions,
     Learning,
     Guidance,
     Numerics,
@@ -350,7 +357,7 @@ class TrainingOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validating(ValidationRuns, Ranking, ValidationOutput):
+class Validating(ValidationRuns, BeamOptions, ValidationOutput):
     """How it is validated."""
 
     title = "Validation set options"

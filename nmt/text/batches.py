@@ -1,151 +1,261 @@
-"""Batches of sentences: Marian's mini-batches and maxi-batches, and the shapes they are padded to.
+"""Batches of sentences: how they are padded, and the two ways to cut sentences into batches.
 
-A program is compiled for each padded shape, so shapes are few: lengths are rounded up to
-``length_bucket``, numbers of sentences to ``batch_bucket``. What a sentence becomes must not depend
-on the padding, nor on the other sentences of its batch.
+What a sentence becomes must not depend on the padding, nor on the other sentences of its batch.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-SHORTEST_BUCKET = 8
-BATCH_OPTIONS = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
-"""The options that ``batches`` and ``maxi_batches`` take."""
-
-
-def length_bucket(length: int) -> int:
-    """The padded length for a sequence of ``length`` words: 8, 16, 24, 32, 48, 64, 96, 128, 192, ...
-
-    From 16 on these are the powers of two and the numbers halfway between them, so that a bucket
-    is at most 1.5 times the one below it: a batch wastes less than a third of its positions, and
-    a thousand words make 13 buckets.
-    """
-    if length <= SHORTEST_BUCKET:
-        return SHORTEST_BUCKET
-    power = 1 << (length - 1).bit_length()  # the power of two at or above `length`
-    halfway = power * 3 // 4
-    return halfway if length <= halfway and power > 2 * SHORTEST_BUCKET else power
-
-
-def batch_bucket(sentences: int, largest: int | None = None) -> int:
-    """The padded number of sentences: the next power of two, but at most ``largest``.
-
-    ``largest`` is the size of a full batch (``--mini-batch``): full batches are not padded.
-    """
-    power = 1 << max(sentences - 1, 0).bit_length()
-    return power if largest is None or largest < sentences else min(power, largest)
+from nmt.settings.sections import BatchOptions
+from nmt.text.sentences import Sentence
+from nmt.text.shapes import Shape, Sizes, bucketed
 
 
 @dataclass(frozen=True, slots=True)
-class PaddedBatch:
-    """Word ids of several sequences as one array.
+class Batch:
+    """Sentences of all streams, padded to a shape for which a program may be there.
 
-    ids: int32 ``[rows, length]``; positions after the end of a sequence hold 0.
-    mask: float32 ``[rows, length]``; 1 at a word, 0 at padding.
-    size: the number of real sequences; rows from ``size`` on repeat the first, so that they are
-        finished when it is, and their results are dropped.
+    ids, masks: of each stream, sources first: int32 and float32 ``[rows, length]``. Padding is 0 in both.
+        Rows from ``sentences`` on repeat row 0, so that nothing in them is infinite and a search of them ends
+        when that of row 0 does; what they give is dropped. In training the mask of the target, the last
+        stream, is 0 there, and it is this mask that counts.
+    sentences: how many rows are real.
+    weights: float32 ``[rows, target length]``, the weight of each target word (``--data-weighting``); None
+        for 1.
+    alignment: float32 ``[rows, target length, source length]``, the attention that is asked for
+        (``--guided-alignment``); None if none is.
     """
 
-    ids: np.ndarray
-    mask: np.ndarray
-    size: int
+    ids: tuple[np.ndarray, ...]
+    masks: tuple[np.ndarray, ...]
+    sentences: int
+    weights: np.ndarray | None = None
+    alignment: np.ndarray | None = None
+
+    @property
+    def words(self) -> int:
+        """The number of target words, ``</s>`` included; Marian's ``wordsTrg``."""
+        return int(self.masks[-1].sum())
+
+    @property
+    def shape(self) -> Shape:
+        """Rows, then the padded length of each stream; what a program is compiled for."""
+        return (len(self.ids[0]), *(ids.shape[1] for ids in self.ids))
+
+    def split(self, parts: int) -> list[Batch]:
+        """At most so many parts of nearly equal size, in order; as many rows in each, whatever batch of this
+        shape is split, so that they run through one program."""
+        rows = -(-len(self.ids[0]) // parts)
+        return [self._part(at, min(rows, self.sentences - at), rows) for at in range(0, self.sentences, rows)]
+
+    def shortened(self, sentences: int) -> Batch:
+        """The first so many sentences; all of them, if there are no more."""
+        return self if sentences >= self.sentences else self._part(0, sentences, sentences)
+
+    def with_rows(self, rows: int) -> Batch:
+        """The same sentences in so many rows, of which those that are too many are padding."""
+        return self if rows == len(self.ids[0]) else self._part(0, self.sentences, rows)
+
+    def _part(self, start: int, sentences: int, rows: int) -> Batch:
+        chosen = np.full(rows, start)
+        chosen[:sentences] = np.arange(start, start + sentences)
+        masks = [mask[chosen] for mask in self.masks]
+        masks[-1][sentences:] = 0
+        return Batch(
+            tuple(ids[chosen] for ids in self.ids),
+            tuple(masks),
+            sentences,
+            None if self.weights is None else self.weights[chosen],
+            None if self.alignment is None else self.alignment[chosen],
+        )
 
 
-def pad(sequences: Sequence[Sequence[int]], *, largest: int | None = None) -> PaddedBatch:
-    """``sequences`` of word ids padded to ``length_bucket`` and ``batch_bucket``.
+def pad(
+    streams: Sequence[Sequence[Sequence[int]]], shape: Shape | None = None, *, target: bool = False
+) -> Batch:
+    """The sentences of several streams as one batch.
 
-    sequences: at least one, each with at least one id (the final ``</s>``).
-    largest: the size of a full batch, see ``batch_bucket``.
+    streams: of each stream the word ids of all sentences: at least one sentence, at least one id in each
+        (the final ``</s>``).
+    shape: rows, then the length of each stream; None for that of the sentences, ``bucketed``.
+    target: whether the last stream is a target to be trained on: its mask is 0 after the sentences.
     """
-    rows = batch_bucket(len(sequences), largest)
-    length = length_bucket(max(map(len, sequences)))
-    ids = np.zeros((rows, length), np.int32)
-    mask = np.zeros((rows, length), np.float32)
-    for row in range(rows):
-        sequence = sequences[row if row < len(sequences) else 0]
-        ids[row, : len(sequence)] = sequence
-        mask[row, : len(sequence)] = 1
-    return PaddedBatch(ids, mask, len(sequences))
+    sentences = len(streams[0])
+    if shape is None:
+        shape = bucketed((sentences, *(max(map(len, words)) for words in streams)))
+    tables = [table(words, (shape[0], length)) for words, length in zip(streams, shape[1:], strict=True)]
+    masks = [inside.astype(np.float32) for _, inside in tables]
+    if target:
+        masks[-1][sentences:] = 0
+    return Batch(tuple(ids for ids, _ in tables), tuple(masks), sentences)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One input line, or one line of each input, as word ids.
+def table(
+    sequences: Sequence[Sequence[int]], shape: tuple[int, int], filling: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers in rows, as int32 of ``shape``, and bool of that shape: where there are any.
 
-    line: its number, from 0.
-    sequences: word ids of each stream (source; or source and target), ``</s>`` included.
-    problem: why the line is not to be computed, or empty. Such a sample joins no batch.
+    After the last sequence the first is repeated; ``filling`` stands after the end of each.
+    """
+    inside = np.arange(shape[1]) < np.fromiter(map(len, sequences), np.int64)[:, None]
+    found = np.full(inside.shape, filling, np.int32)
+    found[inside] = np.concatenate(sequences)
+    rows = np.arange(shape[0])
+    rows[len(sequences) :] = 0
+    return found[rows], inside[rows]
+
+
+def pad_for_training(sentences: Sequence[Sentence], shape: Shape) -> Batch:
+    """The batch of ``sentences`` with their weights and alignments, padded to ``shape``."""
+    streams = list(zip(*(sentence.sequences for sentence in sentences), strict=True))
+    batch = pad(streams, shape, target=True)
+    if sentences[0].weights is not None:
+        weights = np.ones(batch.ids[-1].shape, np.float32)
+        for row, sentence in zip(weights, sentences, strict=False):
+            own = sentence.weights or []
+            row[: len(own)] = own
+        batch = replace(batch, weights=weights)
+    if sentences[0].alignment is not None:
+        alignment = np.zeros((*batch.ids[-1].shape, shape[1]), np.float32)
+        for part, sentence in zip(alignment, sentences, strict=False):
+            _add_links(part, sentence.alignment or [])
+        batch = replace(batch, alignment=alignment)
+    return batch
+
+
+def _add_links(part: np.ndarray, links: Sequence[tuple[int, int]]) -> None:
+    """To each target word equal shares for the source words that it is linked to; they sum to 1, or 0."""
+    if links:
+        source, target = np.array(links).T
+        shares = np.float32(1) / np.maximum(np.bincount(target), 1).astype(np.float32)
+        np.add.at(part, (target, source), shares[target])
+
+
+class _Queued(int):
+    """A place in the order of a maxi-batch, and the sentence that has it; equal places are equal."""
+
+    sentence: Sentence
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How sentences become batches: maxi-batches are read ahead, ordered by length, and cut into batches.
+
+    mini_batch: sentences in a batch. mini_batch_words: if not 0, a batch is full as soon as its first source
+        has more words than this, instead.
+    maxi_batch: mini-batches' worth of sentences that are read ahead.
+    maxi_batch_sort: in which order they are taken: ``trg`` and ``src`` by the lengths of the target or of the
+        first source, then of the other streams, longest first (so that what does not fit into memory fails at
+        once); ``none`` for no such order.
+    sizes: for training: if there, a batch is full when no more sentences would fit, instead.
+
+    The last batch of a maxi-batch may be smaller than the others.
     """
 
-    line: int
-    sequences: tuple[list[int], ...]
-    problem: str = ""
+    mini_batch: int
+    mini_batch_words: int = 0
+    maxi_batch: int = 1
+    maxi_batch_sort: str = "none"
+    sizes: Sizes | None = None
 
+    @classmethod
+    def from_options(cls, options: BatchOptions, sizes: Sizes | None = None) -> Batching:
+        """Batches as Marian's options say."""
+        return cls(
+            options.mini_batch,
+            options.mini_batch_words,
+            options.maxi_batch,
+            options.maxi_batch_sort,
+            sizes,
+        )
 
-def batches(samples: Iterable[Sample], **options: Any) -> Iterator[list[Sample]]:
-    """The batches of ``maxi_batches``, one after another."""
-    for found in maxi_batches(samples, **options):
-        yield from found
+    @property
+    def capacity(self) -> int:
+        """Sentences that are read ahead."""
+        return self.mini_batch * self.maxi_batch
 
+    def maxi_batches(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
+        """For translating and scoring: the batches of one maxi-batch after another, of a stream of sentences.
 
-def maxi_batches(
-    samples: Iterable[Sample],
-    *,
-    mini_batch: int,
-    maxi_batch: int = 1,
-    maxi_batch_sort: str = "none",
-    mini_batch_words: int = 0,
-) -> Iterator[list[list[Sample]]]:
-    """Cut a stream of samples into lists of batches, reading no further ahead than it must.
+        No more is read than a maxi-batch needs, and a sentence with a problem is passed on at once, alone.
+        Sentences that are equally long stay in their order, and with ``none`` all do.
+        """
+        held: list[Sentence] = []
+        for sentence in sentences:
+            if sentence.problem:
+                yield [[sentence]]
+                continue
+            held.append(sentence)
+            if len(held) == self.capacity:
+                yield list(self._cut(self._in_order(held)))
+                held = []
+        if held:
+            yield list(self._cut(self._in_order(held)))
 
-    ``mini_batch * maxi_batch`` samples are read, sorted, and cut into batches of ``mini_batch``
-    (or, if ``mini_batch_words`` is not 0, of just more than so many words of the first stream).
-    ``maxi_batch_sort`` is ``src``, ``trg`` (longest first, so that what does not fit into memory
-    fails at once) or ``none``. A sample with a problem is passed on at once, alone.
-    """
-    capacity = mini_batch * maxi_batch
-    buffer: list[Sample] = []
-    for sample in samples:
-        if sample.problem:
-            yield [[sample]]
-            continue
-        buffer.append(sample)
-        if len(buffer) == capacity:
-            yield list(_cut(_sorted(buffer, maxi_batch_sort), mini_batch, mini_batch_words))
-            buffer.clear()
-    if buffer:
-        yield list(_cut(_sorted(buffer, maxi_batch_sort), mini_batch, mini_batch_words))
+    def marian_batches(self, sentences: Sequence[Sentence]) -> list[list[Sentence]]:
+        """For training: the batches of a maxi-batch, which are Marian's.
 
+        Sentences that are equally long come in the order in which Marian's priority queue gives them; with
+        ``none`` they come from the last line to the first.
+        """
+        # With the same comparisons heapq keeps its heap as the C++ library does: a priority queue of C++ has
+        # the largest on top, heapq the smallest of the negated.
+        queue: list[_Queued] = []
+        for sentence in sentences:
+            queued = _Queued(-self._rank(sentence))
+            queued.sentence = sentence
+            heapq.heappush(queue, queued)
+        if self.sizes is None:
+            return list(self._cut(heapq.heappop(queue).sentence for _ in sentences))
+        batches: list[list[Sentence]] = []
+        while queue:
+            batches.append(self._fitting(queue, self.sizes))
+        return batches
 
-def _sorted(samples: list[Sample], order: str) -> list[Sample]:
-    if order == "none":
-        return list(samples)
-    step = 1 if order == "src" else -1
+    def _in_order(self, sentences: list[Sentence]) -> list[Sentence]:
+        if self.maxi_batch_sort == "none":
+            return sentences
+        return sorted(sentences, key=self._rank, reverse=True)
 
-    def lengths(sample: Sample) -> list[int]:
-        return [len(sequence) for sequence in sample.sequences[::step]]
+    def _rank(self, sentence: Sentence) -> int:
+        """The larger, the earlier."""
+        if self.maxi_batch_sort == "none":
+            return sentence.line
+        rank = 0
+        for words in sentence.sequences[:: 1 if self.maxi_batch_sort == "src" else -1]:
+            rank = rank << 32 | len(words)
+        return rank
 
-    return sorted(samples, key=lengths, reverse=True)
-
-
-def _cut(samples: list[Sample], size: int, words: int) -> Iterator[list[Sample]]:
-    if not words:
-        stream = iter(samples)
-        while batch := list(islice(stream, min(size, len(samples)))):
+    def _cut(self, ordered: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+        batch: list[Sentence] = []
+        words = 0
+        for sentence in ordered:
+            batch.append(sentence)
+            words += len(sentence.sequences[0])
+            if words > self.mini_batch_words if self.mini_batch_words else len(batch) == self.mini_batch:
+                yield batch
+                batch, words = [], 0
+        if batch:
             yield batch
-        return
-    batch, count = [], 0
-    for sample in samples:
-        batch.append(sample)
-        count += len(sample.sequences[0])
-        if count > words:
-            yield batch
-            batch, count = [], 0
-    if batch:
-        yield batch
+
+    def _fitting(self, queue: list[_Queued], sizes: Sizes) -> list[Sentence]:
+        """As many sentences as fit; one that makes the batch too long for itself waits for the next."""
+        batch: list[Sentence] = []
+        lengths: tuple[int, ...] = ()
+        while queue:
+            queued = heapq.heappop(queue)
+            own = tuple(map(len, queued.sentence.sequences))
+            lengths = tuple(map(max, lengths, own)) if lengths else own
+            most = max(1, sizes(lengths))
+            if len(batch) + 1 > most:
+                heapq.heappush(queue, queued)
+                break
+            batch.append(queued.sentence)
+            if len(batch) == most:
+                break
+        return batch

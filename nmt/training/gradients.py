@@ -27,10 +27,10 @@ import numpy as np
 from mgraph import ArgumentError, ExpressionGraph, Type
 from nmt.models import Model
 from nmt.search.scorer import Streams
-from nmt.text.batches import PaddedBatch, pad
+from nmt.text.batches import Batch, pad
 from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.samples import LineEncoder
-from nmt.training.loss import cross_entropy_loss, word_count
+from nmt.text.sentences import LineEncoder
+from nmt.training.loss import cross_entropy_loss
 
 logger = logging.getLogger(__name__)
 
@@ -218,8 +218,8 @@ def check_model_gradients(
         )
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"expected a label smoothing from 0 to 1, got {label_smoothing}")
-    *sources, target = (pad(list(stream)) for stream in zip(*samples, strict=True))
-    loss = _Loss(model, sources, target, label_smoothing)
+    batch = pad(list(zip(*samples, strict=True)), target=True)
+    loss = _Loss(model, batch, label_smoothing)
     value, expected = loss.gradients(Type.float64, "jax")
     wide = _differences(loss.gradients(Type.float64, rule_set)[1], expected)
     whole = max(filter(math.isfinite, map(_largest, expected.values())), default=0.0)
@@ -234,9 +234,7 @@ def check_model_gradients(
         for name, gradient in expected.items()
     ]
     rows.sort(key=lambda row: (not row.ok, row.worst), reverse=True)
-    return ModelGradientReport(
-        tuple(rows), value, word_count(loss.target), len(samples), float(label_smoothing)
-    )
+    return ModelGradientReport(tuple(rows), value, batch.words, len(samples), float(label_smoothing))
 
 
 def _row(
@@ -272,8 +270,7 @@ class _Loss:
     """The loss of one batch as a function of the parameters."""
 
     model: Model
-    sources: Sequence[PaddedBatch]
-    target: PaddedBatch
+    batch: Batch
     label_smoothing: float
 
     def gradients(self, kind: Type, rule_set: str) -> tuple[float, dict[str, np.ndarray]]:
@@ -281,7 +278,7 @@ class _Loss:
         began = time.perf_counter()
         graph = ExpressionGraph()
         graph.set_default_element_type(kind)
-        node = cross_entropy_loss(graph, self.model, self.sources, self.target, self.label_smoothing)
+        node = cross_entropy_loss(graph, self.model, self.batch, self.label_smoothing)
         function = graph.function(node, derivatives=rule_set)
         with jax.enable_x64(kind is Type.float64), jax.default_matmul_precision("highest"):
             params = {name: np.asarray(p).astype(kind.dtype) for name, p in self.model.params.items()}
@@ -326,7 +323,7 @@ def read_samples(texts: Sequence[Iterable[str | bytes]], encoder: LineEncoder, l
         if empty:
             logger.warning("line %d is left out: its %s is empty", number + 1, " and ".join(empty))
             continue
-        sample = encoder.sample(number, row)
+        sample = encoder.sentence(number, row)
         if not sample.problem:
             samples.append(sample.sequences)
     if len(samples) < lines:

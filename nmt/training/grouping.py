@@ -10,7 +10,7 @@ import numpy as np
 
 from mgraph import ArgumentError
 from nmt.settings.training import TrainOptions
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import Batch
 from nmt.training.schedule.units import progress
 
 LEAST_WORDS = 256
@@ -22,7 +22,7 @@ ROUNDING = 0.25
 class Group(NamedTuple):
     """What one update is made of."""
 
-    batches: list[TrainingBatch]
+    batches: list[Batch]
     taken: int
     """How many batches of the corpus it took in this epoch."""
 
@@ -51,14 +51,14 @@ class Grouping:
         self.reference, self.round_up = options.mini_batch_words, options.mini_batch_round_up
         self.typical_words = float(self.reference)
         """Running average of the target words of the batches that went into updates; part of a checkpoint."""
-        self._pending: list[TrainingBatch] = []
+        self._pending: list[Batch] = []
         self._taken = 0
 
     def begin_epoch(self) -> None:
         """Batches that are pending stay; from now on those of a new epoch are counted."""
         self._taken = 0
 
-    def add(self, batch: TrainingBatch) -> Group | None:
+    def add(self, batch: Batch) -> Group | None:
         """The next update, or None if it needs more batches."""
         if not self.grows:
             return Group(batch.split(math.ceil(self.delay)) if self.delay > 1 else [batch], 1)
@@ -99,7 +99,7 @@ def rounded_up(ratio: float) -> float:
     return ratio
 
 
-def _shortened(batch: TrainingBatch, part: float, *, alone: bool) -> TrainingBatch:
+def _shortened(batch: Batch, part: float, *, alone: bool) -> Batch:
     least = 1
     if alone:
         least = 1 + (LEAST_WORDS * batch.sentences - 1) // batch.words

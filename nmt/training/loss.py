@@ -27,7 +27,7 @@ from mgraph import (
     unlikelihood,
 )
 from nmt.models import Model, Source
-from nmt.text.batches import PaddedBatch
+from nmt.text.batches import Batch
 
 ALIGNMENT_EPS = 1e-6
 """What is added to an attention before its logarithm is taken."""
@@ -138,15 +138,13 @@ COMBINATIONS = {"sum": _summed, "scaled": _scaled, "mean": _averaged}
 def cross_entropy_loss(
     graph: ExpressionGraph,
     model: Model,
-    sources: Sequence[PaddedBatch],
-    target: PaddedBatch,
+    batch: Batch,
     label_smoothing: float = 0.0,
 ) -> Node:
     """The cross entropy of all target words, ``</s>`` included, summed, in nats; shape (1,).
 
-    The model is recorded in ``graph``, in the graph's element type, with one batch of ``sources`` for each of
-    its source streams. Padding counts nothing, nor do rows after the first ``size``. Divide by
-    ``word_count(target)`` for the mean of a word.
+    The model is recorded in ``graph``, in the graph's element type. ``batch`` has its source streams and a
+    target. Words count where the target's mask is 1; divide by ``batch.words`` for the mean of a word.
 
     Source: Marian, ``--cost-type ce-sum`` and ``--label-smoothing``.
     """
@@ -155,17 +153,8 @@ def cross_entropy_loss(
         return graph.constant(array.shape, inits.from_tensor(array), kind)
 
     kind = graph.default_element_type
-    words = [Source(constant(s.ids, Type.int32), constant(s.mask, kind)) for s in sources]
+    streams = zip(batch.ids[:-1], batch.masks[:-1], strict=True)
+    sources = [Source(constant(ids, Type.int32), constant(mask, kind)) for ids, mask in streams]
     wide = kind if kind is Type.float64 else Type.float32
-    counted = Target(constant(target.ids, Type.int32), constant(_counted(target), wide))
-    return training_loss(graph, model, words, counted, LossOptions(label_smoothing)).cost
-
-
-def word_count(target: PaddedBatch) -> int:
-    """The number of words that ``cross_entropy_loss`` sums over."""
-    return int(_counted(target).sum())
-
-
-def _counted(batch: PaddedBatch) -> np.ndarray:
-    real = np.arange(len(batch.ids))[:, None] < batch.size
-    return np.where(real, batch.mask, 0)
+    target = Target(constant(batch.ids[-1], Type.int32), constant(batch.masks[-1], wide))
+    return training_loss(graph, model, sources, target, LossOptions(label_smoothing)).cost

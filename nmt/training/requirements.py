@@ -10,10 +10,9 @@ from nmt.models.support import check_options
 from nmt.settings import require_readable
 from nmt.settings.dump import new_model_options
 from nmt.settings.training import TrainOptions
-from nmt.text.corpus.batching import Batching
-from nmt.text.corpus.fields import Fields
-from nmt.text.corpus.rows import Rows
-from nmt.text.corpus.sentences import check_alphas
+from nmt.text.order import Rows
+from nmt.text.parallel import Fields
+from nmt.text.sentences import check_alphas
 from nmt.training.embeddings import check_vectors
 from nmt.training.learning.settings import check_settings
 from nmt.training.reports import check_reports
@@ -56,6 +55,4 @@ def _check_texts(options: TrainOptions, streams: int) -> None:
     for name, path in () if options.tsv else options.extra_fields.items():
         require_readable(f"--{name}", [path])
     check_alphas(options.sentencepiece_alphas, streams)
-    values = vars(options)
-    Rows.from_options(values, Fields.from_options(values, streams))
-    Batching.from_options(values)
+    Rows.from_options(options, Fields.from_options(options, streams))

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TypeVar
 
 from nmt.settings.training import Extras, TrainOptions
-from nmt.text.corpus.corpus import Corpus
-from nmt.text.corpus.fingerprint import Fingerprint, changes, from_text, to_text
-from nmt.text.vocab import ASKED
+from nmt.text.corpus import Corpus
+from nmt.text.lines import Fingerprint, changes, from_text, to_text
+from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.progress_file import TrainingStateError
 from nmt.training.grouping import Group, Grouping
@@ -78,7 +78,7 @@ class Session:
         self.scheduler = Scheduler(options, self.state, stalled=stalled)
         sizes = fitting(self.learner, options)
         alone = stopped if self._processes.count == 1 else None
-        self.corpus = Corpus.from_options(vars(options), vocabs, seed=self.seed, sizes=sizes, stopped=alone)
+        self.corpus = Corpus.from_options(options, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
         self._remember_corpus()
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier)
         typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, options.model)

@@ -20,7 +20,7 @@ from nmt.settings.model_options import OPTIONS, ModelOptions
 from nmt.settings.option import shown
 from nmt.settings.train import TRAIN
 from nmt.settings.training import TrainOptions
-from nmt.text.vocab import VocabError
+from nmt.text.vocabs.base import VocabError
 from nmt.training.checkpoints.checkpoint import Checkpoint
 from nmt.training.embeddings import word_vectors
 from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs

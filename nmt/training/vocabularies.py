@@ -13,8 +13,10 @@ from nmt.models.support import find_type
 from nmt.settings import OptionError, require_readable, require_writable
 from nmt.settings.training import TrainOptions
 from nmt.text.lines import STANDARD_INPUT, open_input
-from nmt.text.vocab import ASKED, INPUT_TYPES, Vocab, VocabError, load_vocab
-from nmt.text.vocabs.creation import YAML_ENDINGS, check_new_vocab, create_vocab
+from nmt.text.vocabs.base import ASKED, Vocab, VocabError
+from nmt.text.vocabs.creation import check_new_vocab, create_vocab
+from nmt.text.vocabs.loading import INPUT_TYPES, load_vocab
+from nmt.text.vocabs.yaml_words import YAML_ENDINGS
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 
 OPTIONS = Path(__file__).parents[1] / "data" / "options"
 

@@ -15,7 +15,7 @@ from nmt.files import create_model
 from nmt.models import Dropouts, Model
 from nmt.runtime import devices
 from nmt.settings.model_options import ModelOptions
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import Batch
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
@@ -38,7 +38,7 @@ S2S = ModelOptions(type="s2s", dim_vocabs=VOCABS, dim_emb=8, dim_rnn=8)
 DROPPED = Dropouts(0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
 
 
-def batch(rows: int, seed: int) -> TrainingBatch:
+def batch(rows: int, seed: int) -> Batch:
     """Sentences of different lengths, with weights and alignments; the last is as short as can be."""
     rng = np.random.default_rng(seed)
     sizes = [rng.integers(1, length + 1, rows) for length in LENGTHS]
@@ -47,10 +47,10 @@ def batch(rows: int, seed: int) -> TrainingBatch:
     ids = [np.int32(rng.integers(2, v, m.shape) * m) for v, m in zip(VOCABS, masks, strict=True)]
     links = np.float32(rng.random((rows, LENGTHS[1], LENGTHS[0])) < 0.3) / 2
     weights = rng.random((rows, LENGTHS[1]), np.float32)
-    return TrainingBatch(tuple(ids), tuple(masks), rows, weights, links)
+    return Batch(tuple(ids), tuple(masks), rows, weights, links)
 
 
-def run(options: ModelOptions, placement: Placement, updates: list[list[TrainingBatch]]) -> dict:
+def run(options: ModelOptions, placement: Placement, updates: list[list[Batch]]) -> dict:
     created = create_model(options, seed=4)
     model = Model(created.options, created.params, DROPPED)
     objective = Objective(model, LossOptions(0.1, alignment_weight=0.3))

@@ -16,7 +16,7 @@ from benchmarks.peers.pymarian_training import read_log
 from benchmarks.training.child import Timing
 from benchmarks.training.models import command_line
 from benchmarks.training.text import write_text
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 
 ROOT = Path(__file__).parents[2]
 PATH = {"PYTHONPATH": str(ROOT)}

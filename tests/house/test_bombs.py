@@ -188,7 +188,7 @@ def read_json(path: str) -> Any:
 
 
 def read_vocab(path: str) -> Any:
-    from nmt.text.vocab import load_vocab
+    from nmt.text.vocabs.loading import load_vocab
 
     return load_vocab(path)
 
@@ -201,7 +201,7 @@ def read_pieces(path: str) -> Any:
 
 def read_shortlist(path: str) -> Any:
     from nmt.search.shortlist import load_shortlist
-    from nmt.text.vocabs.default import DefaultVocab
+    from nmt.text.vocabs.words import DefaultVocab
 
     vocab = DefaultVocab({"</s>": 0, "<unk>": 1, "a": 2}, "v")
     return load_shortlist([path], vocab, vocab, size=3, shared=True)
@@ -214,9 +214,9 @@ def read_vectors(path: str) -> Any:
 
 
 def read_lines(path: str) -> Any:
-    from nmt.text.corpus.text import ParallelText
+    from nmt.text.parallel import read_rows
 
-    return sum(1 for _ in ParallelText([path]).rows())
+    return sum(1 for _ in read_rows([path]))
 
 
 def read_onnx(path: str) -> Any:

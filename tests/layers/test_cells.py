@@ -10,7 +10,8 @@ import mgraph
 from layers.cells import CELLS, Cell, State
 from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, ShapeError, inits
 from nmt.search.scorer import score
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.sentences import LineEncoder
+from nmt.text.vocabs.loading import load_vocabs
 from tests.helpers.cell_models import DATA, ROWS, TEXTS, VOCABS, make
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -50,7 +51,7 @@ def test_scores_are_marians(row: str) -> None:
     model = make(row)
     encoder = LineEncoder(load_vocabs([str(path) for path in VOCABS], model.dim_vocabs), 100, False)
     lines = zip(*(path.read_bytes().splitlines() for path in TEXTS), strict=True)
-    pairs = [encoder.sample(i, pair).sequences for i, pair in enumerate(lines)]
+    pairs = [encoder.sentence(i, pair).sequences for i, pair in enumerate(lines)]
     reference = (DATA / "cells" / f"{row}.txt").read_text().splitlines()
     for (_, found), line in zip(score(model, pairs), reference, strict=True):
         expected = [float(word) for word in line.split("WordScores=")[1].split()]

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nmt.files.huggingface.configuration import ConversionError
-from nmt.text.vocab import load_vocab
 from nmt.text.vocabs.base import EOS_WORD, UNK_WORD, Vocab, VocabError
-from nmt.text.vocabs.sentence_piece import read_sentence_piece
+from nmt.text.vocabs.loading import load_vocab
+from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.yaml_words import yaml_word
 
 logger = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ def marian_files(
 def _lists(model: bytes, name: str, words: Mapping[str, int]) -> bool:
     """Whether the ids of the SentencePiece model are those of ``words``."""
     try:
-        vocab: Vocab = read_sentence_piece(model, name)
+        vocab: Vocab = SentencePieceVocab(model, name)
     except VocabError:
         return False
     return {vocab[number]: number for number in range(len(vocab))} == dict(words)

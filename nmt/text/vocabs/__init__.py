@@ -1,1 +1,1 @@
-"""The kinds of vocabulary; ``nmt.text.vocab.load_vocab`` chooses among them."""
+"""Vocabularies: text to ids and ids to text; ``loading`` reads each kind from its file."""

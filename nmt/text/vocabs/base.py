@@ -65,9 +65,12 @@ class Vocab(ABC):
     def _word_of(self, number: int) -> str:
         """The word of an id that there is."""
 
-    @abstractmethod
     def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
         """The ids of one line of text, without its line end; ``eos_id`` after them if ``add_eos``."""
+        ids = self._encoded(line)
+        if add_eos and self.eos_id >= 0:
+            ids.append(self.eos_id)
+        return ids
 
     def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
         """The ids of one way to split a line, drawn at random: subword regularization (Kudo 2018).
@@ -80,7 +83,18 @@ class Vocab(ABC):
             probability ``alpha`` (Provilkov et al. 2020).
         seed: the same line with the same seed is split in the same way, in every process.
         """
-        return self.encode(line, add_eos)
+        if not alpha:
+            return self.encode(line, add_eos)
+        ids = self._sampled(line, alpha, seed)
+        return [*ids, self.eos_id] if add_eos and self.eos_id >= 0 else ids
+
+    @abstractmethod
+    def _encoded(self, line: str | bytes) -> list[int]:
+        """The ids of a line, in a new list."""
+
+    def _sampled(self, line: str | bytes, alpha: float, seed: int) -> list[int]:
+        """The ids of one way to split a line."""
+        return self._encoded(line)
 
     @abstractmethod
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:

@@ -15,11 +15,10 @@ from mgraph.files.items import replacing
 from nmt.text.lines import as_bytes
 
 from .base import EOS_WORD, UNK_WORD, VocabError
-from .yaml_words import word_ids_yaml
+from .yaml_words import YAML_ENDINGS, word_ids_yaml
 
 logger = logging.getLogger(__name__)
 
-YAML_ENDINGS = (".yml", ".yaml", ".json")
 DEFAULT_PIECES = 32000
 MAX_LINE = 2048  # bytes; longer lines teach SentencePiece nothing, as in Marian
 SPECIAL_IDS = {"bos_id": "-1", "eos_id": "0", "unk_id": "1"}

@@ -1,14 +1,28 @@
-"""What a SentencePiece model file holds: its pieces, with their scores and kinds."""
+"""The pieces of a SentencePiece model: what its file holds, and splits drawn at random.
+
+SentencePiece can draw splits too, but its generator begins elsewhere in each process; here a seed gives the
+same split in every process.
+"""
 
 from __future__ import annotations
 
+import heapq
+import math
+import random
 import struct
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 from .base import VocabError
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
 
 MAX_PIECES = 1 << 19
 MAX_OTHER_BYTES = 1 << 22
@@ -17,6 +31,17 @@ _TEXT, _SCORE, _KIND = 1, 2, 3  # of a piece
 _MODEL_TYPE, _BYTE_FALLBACK = 3, 35  # of the options that it was trained with
 _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 _MOST_BITS = 63
+
+SPACE = "▁"
+UNKNOWN_PENALTY = 10.0  # SentencePiece's, below the lowest score
+USER_DEFINED_SCORE = -0.1  # SentencePiece's, above that of any other way
+WORDS_KEPT = 1 << 13
+
+Part = tuple[int, str]
+"""The id of a piece and its text."""
+
+Edges = tuple[list[Part], list[float]]
+"""The pieces that may end at a place, and the cumulated probabilities of all but the last of them."""
 
 
 class PieceKind(IntEnum):
@@ -60,13 +85,22 @@ class PieceModel:
     byte_fallback: bool
 
 
+@contextmanager
+def damage_reported(path: str) -> Iterator[None]:
+    """VocabError with ``path`` for what goes wrong while a SentencePiece model is read."""
+    try:
+        yield
+    except (IndexError, KeyError, ValueError, TypeError, RuntimeError, struct.error) as error:
+        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
+
+
 def read_piece_model(data: bytes, path: str) -> PieceModel:
     """The model in ``data``, a serialized ``ModelProto``; VocabError with ``path`` if it is damaged.
 
     SentencePiece's Python functions do not tell the type of a model, nor which pieces its user defined.
     """
     pieces, model_type, byte_fallback = [], SplitterType.UNIGRAM, False
-    try:
+    with damage_reported(path):
         for number, value in _fields(data):
             if number == _PIECES:
                 pieces.append(_piece(value))
@@ -74,8 +108,6 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
                 options = dict(_fields(value))
                 model_type = SplitterType(options.get(_MODEL_TYPE, SplitterType.UNIGRAM))
                 byte_fallback = bool(options.get(_BYTE_FALLBACK, False))
-    except (IndexError, KeyError, ValueError, TypeError, struct.error) as error:
-        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
     return PieceModel(tuple(pieces), model_type, byte_fallback)
 
 
@@ -88,14 +120,12 @@ def check_size(data: bytes, path: str) -> None:
     if len(data) <= MAX_OTHER_BYTES:
         return
     pieces = others = 0
-    try:
+    with damage_reported(path):
         for number, value in _fields(data):
             pieces += number == _PIECES
             others += 0 if number == _PIECES or isinstance(value, int) else len(value)
             if pieces > MAX_PIECES or others > MAX_OTHER_BYTES:
                 break
-    except (IndexError, KeyError, ValueError) as error:
-        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
     if pieces > MAX_PIECES or others > MAX_OTHER_BYTES:
         raise VocabError(
             f"{path}: a SentencePiece model of more than {MAX_PIECES} pieces, or of more than "
@@ -106,11 +136,8 @@ def check_size(data: bytes, path: str) -> None:
 def _piece(data: bytes) -> Piece:
     fields = dict(_fields(data))
     score = struct.unpack("<f", fields.get(_SCORE, bytes(4)))[0]
-    return Piece(
-        fields.get(_TEXT, b"").decode("utf-8", "replace"),
-        score,
-        PieceKind(fields.get(_KIND, PieceKind.NORMAL)),
-    )
+    text = fields.get(_TEXT, b"").decode("utf-8", "replace")
+    return Piece(text, score, PieceKind(fields.get(_KIND, PieceKind.NORMAL)))
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -142,3 +169,193 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > _MOST_BITS:
             raise ValueError("a number that does not end")
+
+
+class PieceSampler:
+    """Draws ways to split a line.
+
+    With a unigram model in proportion to ``p(way) ** alpha`` (Kudo 2018), with a BPE model by leaving out
+    each merge with probability ``alpha`` (Provilkov et al. 2020).
+
+    processor: the model. path: for messages. VocabError if it is of another type: such know one way only.
+    """
+
+    def __init__(self, processor: SentencePieceProcessor, path: str) -> None:
+        model = read_piece_model(processor.serialized_model_proto(), path)
+        if model.model_type not in (SplitterType.UNIGRAM, SplitterType.BPE):
+            raise VocabError(
+                f"{path}: --sentencepiece-alphas is for unigram and bpe models, this is a "
+                f"{model.model_type.name.lower()} model"
+            )
+        self._processor = processor
+        self._unknown = processor.unk_id()
+        self._bytes = _byte_ids(model) if model.byte_fallback else {}
+        # Without pieces that reach over a space, words are split each for itself, and often the same ones.
+        self._by_words = not any(
+            SPACE in piece.text[1:]
+            for piece in model.pieces
+            if piece.kind in (PieceKind.NORMAL, PieceKind.USER_DEFINED)
+        )
+        splitter = _Unigram if model.model_type is SplitterType.UNIGRAM else _Merges
+        self._splitter: _Unigram | _Merges = splitter(model, self._unknown)
+
+    def sample(self, line: bytes, alpha: float, seed: int) -> list[Part]:
+        """One way to split ``line``, by its ``seed``: the ids and texts of its pieces."""
+        text = self._processor.normalize(line)
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        draw = random.Random(seed).random
+        parts: list[Part] = []
+        for word in _words(text) if self._by_words else [text]:
+            parts += self._splitter.split(word, alpha, draw)
+        return self._with_unknown(parts)
+
+    def _with_unknown(self, parts: list[Part]) -> list[Part]:
+        """What no piece covers as bytes, or as one unknown piece for a run of such characters."""
+        if not any(number == self._unknown for number, _ in parts):
+            return parts
+        joined: list[Part] = []
+        for number, text in parts:
+            if number != self._unknown:
+                joined.append((number, text))
+            elif self._bytes:
+                joined += [(self._bytes[byte], f"<0x{byte:02X}>") for byte in text.encode()]
+            elif joined and joined[-1][0] == self._unknown:
+                joined[-1] = (number, joined[-1][1] + text)
+            else:
+                joined.append((number, text))
+        return joined
+
+
+class _Unigram:
+    """Splits by a model of independent pieces: forward filtering, backward sampling."""
+
+    def __init__(self, model: PieceModel, unknown: int) -> None:
+        normal = [piece.score for piece in model.pieces if piece.kind is PieceKind.NORMAL]
+        lowest = min(normal, default=0.0)
+        self._pieces: dict[str, tuple[int, float]] = {}
+        for number, piece in enumerate(model.pieces):
+            if piece.kind is PieceKind.NORMAL:
+                self._pieces[piece.text] = number, piece.score
+            elif piece.kind is PieceKind.USER_DEFINED:
+                self._pieces[piece.text] = number, USER_DEFINED_SCORE
+        self._unknown = unknown, lowest - UNKNOWN_PENALTY
+        self._longest = max(map(len, self._pieces), default=1)
+        self._edges = lru_cache(WORDS_KEPT)(self._new_edges)
+
+    def split(self, word: str, alpha: float, draw: Callable[[], float]) -> list[Part]:
+        edges = self._edges(word, alpha)
+        parts: list[Part] = []
+        end = len(word)
+        while end:
+            choices, shares = edges[end]
+            part = choices[bisect(shares, draw())] if shares else choices[0]
+            parts.append(part)
+            end -= len(part[1])
+        return parts[::-1]
+
+    def _new_edges(self, word: str, alpha: float) -> list[Edges]:
+        """For each place in a word the pieces that may end there."""
+        totals = [0.0]  # log of the sum over all ways to a place
+        edges: list[Edges] = [([], [])]
+        for end in range(1, len(word) + 1):
+            parts, weights = [], []
+            for start in range(max(0, end - self._longest), end):
+                text = word[start:end]
+                found = self._pieces.get(text)
+                if found is None and end - start == 1:
+                    found = self._unknown
+                if found is not None:
+                    parts.append((found[0], text))
+                    weights.append(totals[start] + alpha * found[1])
+            most = max(weights)
+            cumulated = list(accumulate(math.exp(weight - most) for weight in weights))
+            totals.append(most + math.log(cumulated[-1]))
+            edges.append((parts, [share / cumulated[-1] for share in cumulated[:-1]]))
+        return edges
+
+
+class _Merges:
+    """Splits by merging neighbours, those with the highest score first; a merge may be left out."""
+
+    def __init__(self, model: PieceModel, unknown: int) -> None:
+        kinds = (PieceKind.NORMAL, PieceKind.USER_DEFINED, PieceKind.UNUSED)
+        self._pieces = {piece.text: (i, piece) for i, piece in enumerate(model.pieces) if piece.kind in kinds}
+        self._whole = sorted(
+            (piece.text for piece in model.pieces if piece.kind is PieceKind.USER_DEFINED),
+            key=len,
+            reverse=True,
+        )
+        self._unknown = unknown
+
+    def split(self, word: str, alpha: float, draw: Callable[[], float]) -> list[Part]:
+        symbols, frozen = self._symbols(word)
+        after = list(range(1, len(symbols) + 1))
+        before = list(range(-1, len(symbols) - 1))
+        made_of: dict[str, tuple[str, str]] = {}
+        agenda: list[tuple[float, int, int, int]] = []
+
+        def offer(left: int, right: int) -> None:
+            if left < 0 or right >= len(symbols) or frozen[left] or frozen[right]:
+                return
+            text = symbols[left] + symbols[right]
+            if text in self._pieces:
+                piece = self._pieces[text][1]
+                heapq.heappush(agenda, (-piece.score, left, right, len(text)))
+                if piece.kind is PieceKind.UNUSED:
+                    made_of[text] = symbols[left], symbols[right]
+
+        for left in range(len(symbols) - 1):
+            offer(left, left + 1)
+        while agenda:
+            _, left, right, length = heapq.heappop(agenda)
+            stale = not symbols[left] or not symbols[right]
+            if stale or len(symbols[left]) + len(symbols[right]) != length or draw() < alpha:
+                continue
+            symbols[left] += symbols[right]
+            symbols[right] = ""
+            after[left] = after[right]
+            if after[right] < len(symbols):
+                before[after[right]] = left
+            offer(before[left], left)
+            offer(left, after[left])
+        return [part for symbol in symbols if symbol for part in self._parts(symbol, made_of)]
+
+    def _symbols(self, word: str) -> tuple[list[str], list[bool]]:
+        """The characters, and what is never split or merged; and which of them are such."""
+        symbols: list[str] = []
+        frozen: list[bool] = []
+        at = 0
+        while at < len(word):
+            whole = next((text for text in self._whole if word.startswith(text, at)), "")
+            symbols.append(whole or word[at])
+            frozen.append(bool(whole))
+            at += len(symbols[-1])
+        return symbols, frozen
+
+    def _parts(self, symbol: str, made_of: dict[str, tuple[str, str]]) -> Iterator[Part]:
+        """A symbol as pieces that may be used."""
+        if symbol not in self._pieces:
+            yield self._unknown, symbol
+        elif symbol in made_of:
+            for half in made_of[symbol]:
+                yield from self._parts(half, made_of)
+        else:
+            yield self._pieces[symbol][0], symbol
+
+
+def _words(text: str) -> Iterator[str]:
+    """``text`` cut before each space."""
+    start = 0
+    while start < len(text):
+        end = text.find(SPACE, start + 1)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end
+
+
+def _byte_ids(model: PieceModel) -> dict[int, int]:
+    return {
+        int(piece.text[3:5], 16): number
+        for number, piece in enumerate(model.pieces)
+        if piece.kind is PieceKind.BYTE
+    }

@@ -1,19 +1,40 @@
-"""Vocabularies of subword pieces: raw text in, detokenized text out (Kudo and Richardson 2018)."""
+"""Vocabularies of subword pieces: raw text in, detokenized text out (Kudo and Richardson 2018).
+
+``SentencePieceVocab`` is a SentencePiece model. ``SegmentedVocab``, of OPUS-MT's models, is a list of words
+with a SentencePiece model of its own, which splits and joins text.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
+import unicodedata
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nmt.text.lines import as_bytes, is_utf8
 
-from .base import Vocab, VocabError
-from .piece_sampling import PieceSampler
-from .pieces import check_size
+from .base import Vocab, VocabError, as_text
+from .pieces import PieceSampler, check_size, damage_reported
+from .words import DefaultVocab
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
+
+logger = logging.getLogger(__name__)
+
+_TAG = re.compile(r">>[^<> ]+<<")
+_TAGS = re.compile(rf" *((?:{_TAG.pattern} *)+)")
+
+_FULL_WIDTH = 0xFEE0  # from a character of ASCII to its full-width form
+_PLAIN: dict[int, str] = {ord(c) + _FULL_WIDTH: c for c in "!%(),0123456789:;?~"}
+_PLAIN |= zip(map(ord, "\u3001\u2236\u2019\u2501\u3008\u3009\u3010\u3011"), ",:'-<>[]", strict=True)
+_PLAIN |= dict.fromkeys(map(ord, "\u201c\u201d\u300a\u300b\u300c\u300d"), '"')
+_PLAIN |= {ord("\u2026"): "..."}
+# A slip in Moses' script, which the models have learnt: the full-width one is a quotation mark.
+_PLAIN |= {ord("\uff11"): '"'}
+_FULL_STOP = re.compile("[\u3002\uff0e] *")
 
 
 class SentencePieceVocab(Vocab):
@@ -23,17 +44,14 @@ class SentencePieceVocab(Vocab):
     included, is ``unk_id`` and prints as " ⁇ ". Its pieces must be as many as the model has ids.
 
     Args:
-        processor: the loaded model.
-        path: where it comes from.
-        dim: how many ids the translation model has (``dim-vocabs``); 0 for as many as there are.
-        owner: whose number that is, for the error.
-        no_spm_encode: lines are pieces already, with spaces between (``--no-spm-encode``).
-        no_spm_decode: print pieces with spaces between, not text (``--no-spm-decode``).
+        data: the model, serialized.
+        path: where it comes from, for errors: VocabError if it cannot be read.
+        dim, owner, no_spm_encode, no_spm_decode: see ``load_vocab``.
     """
 
     def __init__(
         self,
-        processor: SentencePieceProcessor,
+        data: bytes,
         path: str,
         dim: int = 0,
         *,
@@ -42,7 +60,7 @@ class SentencePieceVocab(Vocab):
         no_spm_decode: bool = False,
     ):
         self.path = path
-        self._processor = processor
+        self._processor = processor = load_processor(data, path)
         self._takes_pieces = no_spm_encode
         self._prints_pieces = no_spm_decode
         self._size = processor.get_piece_size()
@@ -71,21 +89,16 @@ class SentencePieceVocab(Vocab):
     def _word_of(self, number: int) -> str:
         return self._processor.id_to_piece(number)
 
-    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
-        sentence: list[int] = (
-            self._piece_ids(line) if self._takes_pieces else self._processor.encode(as_bytes(line))
-        )
-        if add_eos:
-            sentence.append(self.eos_id)
-        return sentence
+    def _encoded(self, line: str | bytes) -> list[int]:
+        if self._takes_pieces:
+            return [self._id_of(piece) for piece in as_bytes(line).split(b" ") if piece]
+        ids: list[int] = self._processor.encode(as_bytes(line))
+        return ids
 
-    def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
-        if not alpha or self._takes_pieces:
-            return self.encode(line, add_eos)
-        sentence = [number for number, _ in self._sampler.sample(as_bytes(line), alpha, seed)]
-        if add_eos:
-            sentence.append(self.eos_id)
-        return sentence
+    def _sampled(self, line: str | bytes, alpha: float, seed: int) -> list[int]:
+        if self._takes_pieces:
+            return self._encoded(line)
+        return [number for number, _ in self._sampler.sample(as_bytes(line), alpha, seed)]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The text of ``ids``, its pieces joined and the spaces put back."""
@@ -98,8 +111,90 @@ class SentencePieceVocab(Vocab):
     def _sampler(self) -> PieceSampler:
         return PieceSampler(self._processor, self.path)
 
-    def _piece_ids(self, line: str | bytes) -> list[int]:
-        return [self._id_of(piece) for piece in as_bytes(line).split(b" ") if piece]
+
+class SegmentedVocab(Vocab):
+    """Raw text in, text out, for a model whose vocabulary lists the pieces of SentencePiece models.
+
+    OPUS-MT's models come so: ``source.spm`` and ``target.spm`` split and join text, ``*.vocab.yml``
+    gives the ids of their pieces. A line is normalized (``normalized``), split, and each piece is
+    looked up. Language tokens (``>>fra<<``) before the text stay whole, if the vocabulary has any;
+    one that it lacks is an unknown word, and so is a piece.
+
+    Args:
+        words: the ids of the pieces.
+        pieces: the SentencePiece model of this side.
+    """
+
+    def __init__(self, words: DefaultVocab, pieces: SentencePieceProcessor):
+        self.path = words.path
+        self.eos_id, self.unk_id = words.eos_id, words.unk_id
+        self.control_ids = words.control_ids
+        self.languages = frozenset(filter(_TAG.fullmatch, words.words()))
+        self._words = words
+        self._pieces = pieces
+        self._told: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def _id_of(self, word: str | bytes) -> int:
+        return self._words[word]
+
+    def _word_of(self, number: int) -> str:
+        return self._words[number]
+
+    def _encoded(self, line: str | bytes) -> list[int]:
+        tags, text = self._divided(line)
+        return [self._words[word] for word in (*tags, *self._pieces.encode(text, out_type=str))]
+
+    def _sampled(self, line: str | bytes, alpha: float, seed: int) -> list[int]:
+        tags, text = self._divided(line)
+        pieces = (piece for _, piece in self._sampler.sample(text, alpha, seed))
+        return [self._words[word] for word in (*tags, *pieces)]
+
+    def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
+        """The text of ``ids``: their pieces joined and the spaces put back."""
+        words = [self._words[int(i)] for i in ids if not (ignore_eos and i == self.eos_id)]
+        return self._pieces.decode(words) if words else ""
+
+    @cached_property
+    def _sampler(self) -> PieceSampler:
+        return PieceSampler(self._pieces, self.path)
+
+    def _divided(self, line: str | bytes) -> tuple[list[str], bytes]:
+        """The language tokens before a line's text, and the text, normalized."""
+        text = as_text(line)
+        tags: list[str] = []
+        if self.languages:
+            if match := _TAGS.match(text):
+                tags, text = _TAG.findall(match[1]), text[match.end() :]
+            self._tell(tags or [""] * (not text.isspace() and text != ""))
+        return tags, as_bytes(normalized(text))
+
+    def _tell(self, tags: list[str]) -> None:
+        """Warns of a line that a multilingual model cannot take as it is meant, once for each reason."""
+        for tag in tags:
+            if tag in self.languages or tag in self._told:
+                continue
+            self._told.add(tag)
+            logger.warning(
+                "%s: %s; this model translates into the language that a token before the line names: %s",
+                self.path,
+                f"it has no token {tag}" if tag else "a line has no language token",
+                " ".join(sorted(self.languages)),
+            )
+
+
+def normalized(line: str) -> str:
+    """``line`` with plain punctuation, without control and format characters and needless spaces.
+
+    The scripts ``preprocess.sh`` of OPUS-MT's model directories do this to every line that a model is
+    trained on (they took it from Moses), so a model knows nothing else.
+    """
+    text = _FULL_STOP.sub(". ", line).translate(_PLAIN)
+    if not text.isascii() or not text.isprintable():
+        text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in text)
+    return " ".join(word for word in text.split(" ") if word)
 
 
 def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
@@ -108,24 +203,6 @@ def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
 
     check_size(data, path)
     processor = SentencePieceProcessor()
-    try:
+    with damage_reported(path):
         processor.LoadFromSerializedProto(data)
-    except RuntimeError as error:
-        raise VocabError(f"{path}: not a SentencePiece model, or damaged ({error})") from None
     return processor
-
-
-def read_sentence_piece(
-    data: bytes,
-    path: str,
-    dim: int = 0,
-    *,
-    owner: str = "the model",
-    no_spm_encode: bool = False,
-    no_spm_decode: bool = False,
-) -> SentencePieceVocab:
-    """The vocabulary in ``data``, a serialized SentencePiece model; see ``SentencePieceVocab``."""
-    processor = load_processor(data, path)
-    return SentencePieceVocab(
-        processor, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode
-    )

@@ -12,8 +12,8 @@ import numpy as np
 from mgraph import ArgumentError
 from mgraph.device import memory_of
 from nmt.settings.training import TrainOptions
-from nmt.text.batches import length_bucket
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import Batch
+from nmt.text.shapes import length_bucket
 from nmt.training.learning.learner import Learner
 from nmt.training.schedule.units import progress
 
@@ -193,13 +193,11 @@ def fitting(learner: Learner, options: TrainOptions) -> Fit | None:
     return fit
 
 
-def blank(
-    rows: int, length: int, streams: int, weights: bool = False, alignment: bool = False
-) -> TrainingBatch:
+def blank(rows: int, length: int, streams: int, weights: bool = False, alignment: bool = False) -> Batch:
     """A batch of that shape."""
     ids = np.broadcast_to(np.int32(0), (rows, length))
     mask = np.broadcast_to(np.float32(1), (rows, length))
-    return TrainingBatch(
+    return Batch(
         (ids,) * streams,
         (mask,) * streams,
         rows,

@@ -16,7 +16,7 @@ from mgraph.running.programs import Compiled, Plan, compiled
 from mgraph.tracing.draws import run_draws
 from nmt.models import Model
 from nmt.settings.training import TrainOptions
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import Batch
 from nmt.training.learning.cost_scaling import CostScale
 from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Arrays, Differentiated, Objective, specs_of
@@ -81,7 +81,7 @@ class Learner:
 
     def update(
         self,
-        batches: Sequence[TrainingBatch],
+        batches: Sequence[Batch],
         *,
         learn_rate: float,
         number: int,
@@ -164,7 +164,7 @@ class Learner:
         restored = DeviceState(params, OptimizerState(steps, moments), average, scale, errors)
         self._device = self.placement.placed(restored)
 
-    def memory(self, batch: TrainingBatch, *, last_of_several: bool = False) -> int:
+    def memory(self, batch: Batch, *, last_of_several: bool = False) -> int:
         """The bytes that an update by a batch of this shape needs on each device, ``held`` included, by XLA's
         analysis of its programs, which are compiled and kept, and not run.
 

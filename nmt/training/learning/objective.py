@@ -13,7 +13,7 @@ import numpy as np
 from mgraph import ExpressionGraph, Node, Type, cast
 from mgraph.tracing.draws import run_key
 from nmt.models import Model, Source
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import Batch
 from nmt.training.loss import LossOptions, Target, training_loss
 from nmt.training.update import Tensors
 
@@ -99,7 +99,7 @@ class Objective:
         return graph.function(outputs, inputs)
 
 
-def arrays(batch: TrainingBatch) -> Arrays:
+def arrays(batch: Batch) -> Arrays:
     """A batch as the arguments of a program; the names are those of the graph's inputs."""
     found: Arrays = {}
     for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from nmt.text.corpus.batch import TrainingBatch
+from nmt.text.batches import Batch
 from nmt.training.learning.objective import Arrays, arrays, specs_of
 from nmt.training.update import Tensors
 
@@ -29,11 +29,11 @@ class Placement:
         """Equal for placements that need the same programs."""
         return None
 
-    def batch(self, batch: TrainingBatch) -> Arrays:
+    def batch(self, batch: Batch) -> Arrays:
         """A batch as the arguments of a program."""
         return arrays(batch)
 
-    def batch_specs(self, batch: TrainingBatch) -> dict[str, jax.ShapeDtypeStruct]:
+    def batch_specs(self, batch: Batch) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes, types and places of what ``batch`` gives."""
         return specs_of(arrays(batch))
 
@@ -87,12 +87,12 @@ class SharedPlacement(Placement):
     def key(self) -> Hashable:
         return self._mesh, self._divided
 
-    def batch(self, batch: TrainingBatch) -> Arrays:
+    def batch(self, batch: Batch) -> Arrays:
         """A batch as the arguments of a program. If its rows do not divide evenly there are more of them,
         that repeat the first and count nothing."""
         return {name: _put(array, self._by_rows) for name, array in arrays(self._even(batch)).items()}
 
-    def batch_specs(self, batch: TrainingBatch) -> dict[str, jax.ShapeDtypeStruct]:
+    def batch_specs(self, batch: Batch) -> dict[str, jax.ShapeDtypeStruct]:
         specs = specs_of(arrays(self._even(batch)))
         return {
             name: jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=self._by_rows)
@@ -128,7 +128,7 @@ class SharedPlacement(Placement):
             for leaf in jax.tree.leaves(tree)
         )
 
-    def _even(self, batch: TrainingBatch) -> TrainingBatch:
+    def _even(self, batch: Batch) -> Batch:
         return batch.with_rows(-(-batch.shape[0] // self.devices) * self.devices)
 
     def _place(self, array: Any) -> NamedSharding:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nmt.text.vocab import SentencePieceVocab, Vocab
+from nmt.text.vocabs.base import Vocab
+from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import segments
 from nmt.training.validation.evaluation import Evaluation

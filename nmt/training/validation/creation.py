@@ -6,7 +6,7 @@ from itertools import repeat
 
 from nmt.settings import OptionError, nearest, require_tempdir
 from nmt.settings.training import TrainOptions
-from nmt.text.vocab import Vocab
+from nmt.text.vocabs.base import Vocab
 from nmt.training.schedule.units import period
 from nmt.training.validation import bleu, cross_entropy
 from nmt.training.validation.bleu import TextMetric

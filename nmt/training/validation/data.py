@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from mgraph.errors import MGraphError
 from nmt.settings import OptionError, require_readable
-from nmt.text.batches import Sample, length_bucket
-from nmt.text.lines import STANDARD_INPUT, open_input
-from nmt.text.parallel import ParallelLines
-from nmt.text.samples import LineEncoder
-from nmt.text.vocab import Vocab
+from nmt.text.lines import STANDARD_INPUT
+from nmt.text.parallel import read_rows
+from nmt.text.sentences import LineEncoder, Sentence
+from nmt.text.shapes import length_bucket
+from nmt.text.vocabs.base import Vocab
 
 
 class ValidationSetError(MGraphError, ValueError):
@@ -27,7 +26,7 @@ class ValidationSet:
     mini_batch: sentences in a batch; what a sentence becomes does not depend on it.
     """
 
-    samples: tuple[Sample, ...]
+    samples: tuple[Sentence, ...]
     mini_batch: int = 32
 
     @classmethod
@@ -52,11 +51,7 @@ class ValidationSet:
         """
         check_sets(paths, 1 if tsv else len(vocabs), tsv)
         encoder = LineEncoder(vocabs, max_length, max_length_crop=True, right_left=right_left, tsv=tsv)
-        with ExitStack() as stack:
-            texts = [stack.enter_context(open_input(path)) for path in paths]
-            rows = ParallelLines(texts, [f"file {path}" for path in paths])
-            samples = tuple(encoder.sample(number, row) for number, row in enumerate(rows))
-            rows.check()
+        samples = tuple(encoder.sentence(number, row) for number, row in enumerate(read_rows(paths)))
         if not samples:
             raise ValidationSetError(f"--valid-sets: no lines in {' and '.join(paths)}")
         for sample in samples:
@@ -64,7 +59,7 @@ class ValidationSet:
                 raise ValidationSetError(f"{' and '.join(paths)}, line {sample.line + 1}: {sample.problem}")
         return cls(samples, mini_batch)
 
-    def batches(self) -> Iterator[list[Sample]]:
+    def batches(self) -> Iterator[list[Sentence]]:
         """Batches, the longest sentences first, so that what does not fit into memory fails at once.
 
         The whole set is ordered by ``length_bucket`` of the longest stream: that makes fewer shapes, and so
@@ -86,5 +81,5 @@ def check_sets(paths: Sequence[str], wanted: int, tsv: bool) -> None:
     require_readable("--valid-sets", paths)
 
 
-def _bucket(sample: Sample) -> int:
+def _bucket(sample: Sentence) -> int:
     return length_bucket(max(map(len, sample.sequences)))

@@ -16,7 +16,7 @@ from nmt.search.service import TranslationService
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.training import TrainOptions
 from nmt.text.output import significant
-from nmt.text.vocab import Vocab
+from nmt.text.vocabs.base import Vocab
 from nmt.training.schedule.display import LogicalEpoch
 from nmt.training.schedule.state import TrainingState
 from nmt.training.update import Tensors

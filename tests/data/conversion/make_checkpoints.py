@@ -25,7 +25,7 @@ from transformers import MarianConfig, MarianMTModel
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nmt.files.huggingface import export_huggingface, import_huggingface
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 from tests.helpers.checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
 
 HERE = Path(__file__).parent

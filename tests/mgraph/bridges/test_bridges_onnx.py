@@ -23,7 +23,8 @@ from nmt.files.export import OnnxModel, export_model
 from nmt.models import Model, Source
 from nmt.settings.model_options import ModelOptions
 from nmt.text.lines import read_lines
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.sentences import LineEncoder
+from nmt.text.vocabs.loading import load_vocabs
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
@@ -116,7 +117,7 @@ def test_greedy_search_by_onnxruntime_is_marians(name: str, tmp_path: Path) -> N
     exported = OnnxModel(tmp_path)
     lines = list(read_lines((DATA / folder / "input.en").read_bytes().splitlines(keepends=True)))
     search = translator.search
-    sources = [translator.encoder.sample(0, [line]).sequences[0] for line in lines]
+    sources = [translator.encoder.sentence(0, [line]).sequences[0] for line in lines]
     found: list[str] = []
     for batch in (sources[:1], sources[1:8], sources[8:]):
         words = exported.greedy(batch, search.rules.eos, suppressed=search.rules.suppressed)
@@ -133,7 +134,7 @@ def test_models_of_europarl_give_marians_translations(name: str, fixtures: Path,
     export_model(model, tmp_path)
     encoder = LineEncoder([source], 1000, False)
     lines = read_lines((fixtures / "data" / "test.de").read_bytes().splitlines(keepends=True))
-    sources = [encoder.sample(0, [line]).sequences[0] for line in lines]
+    sources = [encoder.sentence(0, [line]).sequences[0] for line in lines]
     hidden = {target.unk_id, *target.control_ids} & set(range(model.dim_vocabs[1]))
     words = OnnxModel(tmp_path).greedy(sources, target.eos_id, suppressed=hidden)
     assert [target.decode(ids) for ids in words] == (folder / "beam1.txt").read_text().split("\n")[:-1]

@@ -13,7 +13,7 @@ from mgraph import MGraphError
 from nmt import Translator, numbers
 from nmt.files.directories import FIREFOX_OPTIONS, DirectoryError, read_directory
 from nmt.settings import OptionError
-from nmt.text.vocab import SegmentedVocab
+from nmt.text.vocabs.sentence_piece import SegmentedVocab
 
 DATA = Path(__file__).parents[2] / "data" / "directories"
 Files = Callable[..., Path]

@@ -14,7 +14,7 @@ from mgraph import check_operators
 from nmt.cli import main
 from nmt.files import create_model, save_model
 from nmt.settings.model_options import ModelOptions
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 
 DATA = Path(__file__).parents[2] / "data" / "numbers"
 SHIPPED = Path(__file__).parents[3] / "nmt" / "numbers" / "model"

@@ -22,11 +22,12 @@ from mgraph.ops.softmax import CrossEntropyNodeOp
 from nmt.files import create_model, load_model
 from nmt.models import Model
 from nmt.settings.model_options import ModelOptions
-from nmt.text.batches import pad
+from nmt.text.batches import Batch, pad
 from nmt.text.parallel import ParallelTextError
-from nmt.text.samples import LineEncoder, load_vocabs
+from nmt.text.sentences import LineEncoder
+from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.gradients import ModelGradientReport, check_model_gradients, read_samples
-from nmt.training.loss import cross_entropy_loss, word_count
+from nmt.training.loss import cross_entropy_loss
 
 DATA = Path(__file__).parents[2] / "data" / "numbers"
 SHIPPED = Path(__file__).parents[3] / "nmt" / "numbers" / "model"
@@ -47,6 +48,10 @@ TRANSFORMER = ModelOptions(
 )
 S2S = ModelOptions(type="s2s", dim_vocabs=(11, 13), dim_emb=3, dim_rnn=4)
 PAIRS = [([3, 4, 9, 0], [5, 6, 0]), ([2, 0], [7, 12, 3, 8, 0]), ([5, 5, 0], [4, 0])]
+
+
+def batch_of(pairs: list) -> Batch:
+    return pad(list(zip(*pairs, strict=True)), target=True)
 
 
 def varied(options: ModelOptions) -> Model:
@@ -114,8 +119,7 @@ def test_models_of_no_source_and_of_two(kind: str) -> None:
 def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
     small = varied(replace(TRANSFORMER, dim_emb=4, transformer_dim_ffn=3))
     graph = small.new_graph(inference=False)
-    source, target = (pad(list(side)) for side in zip(*PAIRS[:1], strict=True))
-    loss = cross_entropy_loss(graph, small, [source], target, 0.1)
+    loss = cross_entropy_loss(graph, small, batch_of(PAIRS[:1]), 0.1)
     chosen = {"encoder_Wemb", "encoder_l1_self_bq", "decoder_l1_context_Wo_ln_scale"}
     for name in small.params.keys() - chosen:
         graph.params()[name].set_trainable(False)
@@ -239,12 +243,11 @@ def test_a_rule_that_returns_no_gradient_is_named(monkeypatch: pytest.MonkeyPatc
 
 def test_padding_counts_nothing_in_the_loss(model: Model) -> None:
     def loss(pairs: list) -> tuple[float, int]:
-        source, target = (pad(list(side)) for side in zip(*pairs, strict=True))
-        graph = model.new_graph()
-        node = cross_entropy_loss(graph, model, [source], target)
+        batch, graph = batch_of(pairs), model.new_graph()
+        node = cross_entropy_loss(graph, model, batch)
         graph.forward()
         assert node.shape == (1,)
-        return node.scalar(), word_count(target)
+        return node.scalar(), batch.words
 
     alone = [loss([pair]) for pair in PAIRS]
     together, words = loss(PAIRS)
@@ -256,8 +259,7 @@ def test_padding_counts_nothing_in_the_loss(model: Model) -> None:
 def test_the_loss_is_recorded_in_the_type_of_the_graph(model: Model, kind: str) -> None:
     graph = ExpressionGraph()
     graph.set_default_element_type(kind)
-    source, target = (pad(list(side)) for side in zip(*PAIRS, strict=True))
-    loss = cross_entropy_loss(graph, model, [source], target, 0.1)
+    loss = cross_entropy_loss(graph, model, batch_of(PAIRS), 0.1)
     assert str(loss.value_type) == ("float64" if kind == "float64" else "float32")
 
 

@@ -21,7 +21,7 @@ from nmt.models import TYPES, Model, Source
 from nmt.search import scorer
 from nmt.search.scorer import score
 from nmt.settings.model_options import ModelOptions
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 
 DATA = Path(__file__).parents[2] / "data"
 NUMBERS = Path(__file__).parents[3] / "nmt" / "numbers" / "model"

@@ -21,7 +21,7 @@ from nmt.models import Dropouts, Model, Source
 from nmt.models.names import amun_names, nematus_names
 from nmt.search.scorer import Streams, score_streams
 from nmt.settings.model_options import ModelOptions, yaml_of
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 from nmt.training.gradients import check_model_gradients
 
 OPTIONS = Path(__file__).parents[2] / "data" / "options"

@@ -14,7 +14,7 @@ from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.files import load_model
 from nmt.search.scorer import score_streams
-from nmt.text.nbest import NBestListError
+from nmt.text.parallel import NBestListError
 
 DATA = Path(__file__).parents[2] / "data" / "scorer"
 NUMBERS = Path(__file__).parents[3] / "nmt" / "numbers" / "model"

@@ -12,7 +12,7 @@ import nmt.numbers
 from nmt.files import load_model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Hypothesis
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 
 DATA = Path(__file__).parents[2] / "data"
 SHIPPED = Path(nmt.numbers.__file__).parent / "model"

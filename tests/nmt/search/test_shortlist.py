@@ -20,7 +20,7 @@ from nmt.search.shortlist import (
     write_binary,
 )
 from nmt.settings import OptionError
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 
 SEARCH = Path(__file__).parents[2] / "data" / "search"
 PIECES = load_vocab(Path(nmt.numbers.__file__).parent / "model" / "vocab.spm")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.settings import OptionError
-from nmt.text.alignment import alignment_field, links, read_alignment
+from nmt.text.output import alignment_field, links, read_alignment
 
 # Marian v1.12.42, decode -b 2 --alignment soft, hard and 0.3 of "six" by a model of number words.
 SOFT = "0.999278,0.000721528 0.406381,0.593619"

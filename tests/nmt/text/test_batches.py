@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.batches import Sample, batch_bucket, batches, length_bucket, maxi_batches, pad
+from nmt.text.batches import Batching, pad
+from nmt.text.sentences import Sentence
+from nmt.text.shapes import batch_bucket, bucketed, length_bucket
 
 
-def samples(*lengths: int) -> list[Sample]:
-    return [Sample(line, ([1] * length,)) for line, length in enumerate(lengths)]
+def samples(*lengths: int) -> list[Sentence]:
+    return [Sentence(line, ([1] * length,)) for line, length in enumerate(lengths)]
 
 
-def lines(found: list[list[Sample]]) -> list[list[int]]:
+def batches(sentences: Iterable[Sentence], **options: Any) -> Iterator[list[Sentence]]:
+    return chain.from_iterable(Batching(**options).maxi_batches(sentences))
+
+
+def lines(found: list[list[Sentence]]) -> list[list[int]]:
     return [[sample.line for sample in batch] for batch in found]
 
 
@@ -33,19 +43,29 @@ def test_a_length_bucket_is_tight_and_its_own_bucket(length: int) -> None:
 
 def test_batch_buckets() -> None:
     assert [batch_bucket(n) for n in (1, 2, 3, 4, 5, 9, 60)] == [1, 2, 4, 4, 8, 16, 64]
-    assert [batch_bucket(n, 60) for n in (1, 3, 33, 60)] == [1, 4, 60, 60]
-    assert batch_bucket(70, 60) == 128
+    assert bucketed((5, 9, 30)) == (8, 16, 32)
 
 
 def test_padding_repeats_the_first_row() -> None:
-    batch = pad([[5, 6, 0], [7, 0], [8, 9, 4, 0]])
-    assert batch.size == 3
-    assert batch.ids.shape == batch.mask.shape == (4, 8)
-    assert batch.ids.dtype == np.int32 and batch.mask.dtype == np.float32
-    assert batch.mask.sum(axis=1).tolist() == [3, 2, 4, 3]
-    assert batch.ids[1].tolist() == [7, 0, 0, 0, 0, 0, 0, 0]
-    assert batch.mask[1].tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
-    assert (batch.ids[3] == batch.ids[0]).all() and (batch.mask[3] == batch.mask[0]).all()
+    batch = pad([[[5, 6, 0], [7, 0], [8, 9, 4, 0]]])
+    (ids,), (mask,) = batch.ids, batch.masks
+    assert (batch.sentences, batch.shape) == (3, (4, 8))
+    assert ids.shape == mask.shape == (4, 8)
+    assert ids.dtype == np.int32 and mask.dtype == np.float32
+    assert mask.sum(axis=1).tolist() == [3, 2, 4, 3]
+    assert ids[1].tolist() == [7, 0, 0, 0, 0, 0, 0, 0]
+    assert mask[1].tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert (ids[3] == ids[0]).all() and (mask[3] == mask[0]).all()
+
+
+def test_padding_to_a_shape() -> None:
+    streams = [[[5, 6, 0], [7, 0]], [[1, 0], [2, 3, 0]]]
+    batch = pad(streams, (3, 4, 3), target=True)
+    assert batch.shape == (3, 4, 3) and batch.words == 5
+    assert [mask.sum(axis=1).tolist() for mask in batch.masks] == [[3, 2, 3], [2, 3, 0]]
+    assert pad(streams, (3, 4, 3)).masks[1].sum(axis=1).tolist() == [2, 3, 2]
+    with pytest.raises(ValueError):
+        pad(streams, (3, 4))
 
 
 def test_mini_batches_in_order() -> None:
@@ -60,15 +80,15 @@ def test_maxi_batches_are_sorted_longest_first_and_stably() -> None:
 
 @pytest.mark.parametrize(("order", "first"), [("src", 1), ("trg", 0)])
 def test_the_stream_that_is_sorted_by(order: str, first: int) -> None:
-    pairs = [Sample(0, ([1], [1] * 5)), Sample(1, ([1] * 3, [1]))]
+    pairs = [Sentence(0, ([1], [1] * 5)), Sentence(1, ([1] * 3, [1]))]
     found = batches(pairs, mini_batch=1, maxi_batch=2, maxi_batch_sort=order)
     assert next(found)[0].line == first
 
 
 def test_batches_that_were_cut_at_once_come_together() -> None:
-    found = maxi_batches(samples(3, 1, 2, 5, 4), mini_batch=2, maxi_batch=2, maxi_batch_sort="src")
+    found = Batching(2, maxi_batch=2, maxi_batch_sort="src").maxi_batches(samples(3, 1, 2, 5, 4))
     assert [lines(group) for group in found] == [[[3, 0], [2, 1]], [[4]]]
-    assert not list(maxi_batches([], mini_batch=2))
+    assert not list(Batching(2).maxi_batches([]))
 
 
 def test_mini_batch_words_closes_a_batch_above_the_limit() -> None:
@@ -77,7 +97,7 @@ def test_mini_batch_words_closes_a_batch_above_the_limit() -> None:
 
 
 def test_a_problem_is_passed_on_at_once_and_alone() -> None:
-    bad = Sample(1, (), "too long")
+    bad = Sentence(1, (), "too long")
     good, *rest = samples(3, 1, 2)
     assert lines(list(batches([good, bad, *rest[1:]], mini_batch=2))) == [[1], [0, 2]]
 

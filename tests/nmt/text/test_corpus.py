@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,18 @@ import pytest
 import yaml
 
 from nmt.settings import TRAIN, OptionError
-from nmt.text.corpus import Corpus, CorpusError, TrainingBatch
-from nmt.text.corpus.casing import Casing
-from nmt.text.parallel import ParallelTextError
-from nmt.text.vocab import Vocab, load_vocab
+from nmt.text.batches import Batch
+from nmt.text.corpus import Corpus
+from nmt.text.parallel import CorpusError, ParallelTextError
+from nmt.text.sentences import Casing
+from nmt.text.vocabs.base import Vocab
+from nmt.text.vocabs.loading import load_vocab
 
 DATA = Path(__file__).parents[2] / "data/corpus"
 TEXTS = (str(DATA / "source.txt"), str(DATA / "target.txt"))
 SEED = 7
 GIVEN = {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
-DEFAULTS = vars(TRAIN.from_python(GIVEN))
+DEFAULTS = TRAIN.from_python(GIVEN)
 UPDATE = re.compile(r"Ep\. (\d+) : Up\. \d+ : Sen\. ([\d,]+) : Cost ([\d.]+) \* ([\d,]+) @")
 
 
@@ -40,7 +43,8 @@ def corpora(vocab: Vocab) -> Iterator[Any]:
     made: list[Corpus] = []
 
     def make(streams: int = 2, seed: int = SEED, sizes: Any = None, **options: Any) -> Corpus:
-        made.append(Corpus.from_options(DEFAULTS | options, [vocab] * streams, seed=seed, sizes=sizes))
+        values = TRAIN.from_python(GIVEN | options)
+        made.append(Corpus.from_options(values, [vocab] * streams, seed=seed, sizes=sizes))
         return made[-1]
 
     yield make
@@ -48,13 +52,13 @@ def corpora(vocab: Vocab) -> Iterator[Any]:
         corpus.close()
 
 
-def epoch(corpus: Corpus) -> list[TrainingBatch]:
+def epoch(corpus: Corpus) -> list[Batch]:
     """All batches of the next epoch."""
     corpus.begin_epoch()
     return list(corpus)
 
 
-def pairs(batch: TrainingBatch) -> list[tuple[tuple[int, ...], ...]]:
+def pairs(batch: Batch) -> list[tuple[tuple[int, ...], ...]]:
     """The real sentences of a batch, as word ids of each stream."""
     return [
         tuple(
@@ -64,7 +68,7 @@ def pairs(batch: TrainingBatch) -> list[tuple[tuple[int, ...], ...]]:
     ]
 
 
-def same(one: Sequence[TrainingBatch], other: Sequence[TrainingBatch]) -> bool:
+def same(one: Sequence[Batch], other: Sequence[Batch]) -> bool:
     """Whether batches are the same, padding included."""
     if len(one) != len(other):
         return False
@@ -426,7 +430,7 @@ SPM = Path(__file__).parents[2] / "data/vocab/words.spm"
 def test_sampled_pieces_repeat_with_seed_epoch_and_line(tmp_path: Path) -> None:
     vocab = load_vocab(SPM)
     text = write(tmp_path / "text", *["she sells", "shore sea"] * 6)
-    options = DEFAULTS | {"train_sets": (text, text), "sentencepiece_alphas": (0.1,)}
+    options = replace(DEFAULTS, train_sets=(text, text), sentencepiece_alphas=(0.1,))
 
     def corpus(seed: int = SEED) -> Corpus:
         return Corpus.from_options(options, [vocab] * 2, seed=seed)
@@ -469,7 +473,7 @@ def test_words_of_a_list_keep_their_case(vocab: Vocab, corpora: Any, tmp_path: P
 @pytest.mark.parametrize("shuffle", ["data", "none"])
 def test_batches_end_when_they_are_asked_to(shuffle: str, vocab: Vocab) -> None:
     stop = threading.Event()
-    options = DEFAULTS | {"shuffle": shuffle}
+    options = replace(DEFAULTS, shuffle=shuffle)
     with closing(Corpus.from_options(options, [vocab] * 2, seed=SEED, stopped=stop.is_set)) as corpus:
         corpus.begin_epoch()
         assert next(iter(corpus)).sentences == 8

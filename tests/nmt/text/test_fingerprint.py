@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.text.corpus.fingerprint import END, Fingerprint, changes, from_text, to_text
+from nmt.text.lines import END, Fingerprint, changes, from_text, to_text
 
 
 @pytest.mark.parametrize("at", [0, END - 1, 2 * END, 3 * END - 1])

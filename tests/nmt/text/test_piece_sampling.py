@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from nmt.text.vocab import VocabError, load_vocab
-from nmt.text.vocabs.piece_sampling import PieceSampler
-from nmt.text.vocabs.pieces import PieceKind, SplitterType, read_piece_model
+from nmt.text.vocabs.base import VocabError
+from nmt.text.vocabs.loading import load_vocab
+from nmt.text.vocabs.pieces import PieceKind, PieceSampler, SplitterType, read_piece_model
 
 DATA = Path(__file__).parents[2] / "data/vocab"
 WORDS = "she sells seashells on the seashore and these shells that she sells are shells from the sea".split()

@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgraph.errors import ArgumentError, MGraphError
-from nmt.text.vocab import ASKED, DefaultVocab, SentencePieceVocab, Vocab, VocabError, load_vocab
-from nmt.text.vocabs.default import read_default
+from nmt.text.vocabs.base import ASKED, Vocab, VocabError
+from nmt.text.vocabs.loading import load_vocab
+from nmt.text.vocabs.sentence_piece import SentencePieceVocab
+from nmt.text.vocabs.words import DefaultVocab, read_default
 
 DATA = Path(__file__).parents[2] / "data" / "vocab"
 REFERENCES: dict[str, Any] = json.loads((DATA / "references.json").read_text())

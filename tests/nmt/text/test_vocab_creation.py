@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.cli import main
-from nmt.text.vocab import SentencePieceVocab, VocabError, load_vocab
+from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.creation import class_vocab, counted_words, create_vocab, piece_vocab, word_vocab
-from nmt.text.vocabs.default import read_default
-from nmt.text.vocabs.sentence_piece import read_sentence_piece
+from nmt.text.vocabs.loading import load_vocab
+from nmt.text.vocabs.sentence_piece import SentencePieceVocab
+from nmt.text.vocabs.words import read_default
 
 DATA = Path(__file__).parents[2] / "data" / "vocab"
 REFERENCES: dict[str, Any] = json.loads((DATA / "references.json").read_text())
@@ -87,7 +88,7 @@ def test_pieces_are_learnt_from_a_sample() -> None:
         for size in (4, 4, 0)
     )
     assert one == other != every
-    sampled, whole = read_sentence_piece(one, "one.spm"), read_sentence_piece(every, "every.spm")
+    sampled, whole = SentencePieceVocab(one, "one.spm"), SentencePieceVocab(every, "every.spm")
     assert [sampled["a"], whole["x"]] == [1, 1] and whole["a"] > 1
 
 

@@ -14,11 +14,11 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.settings import OptionError
-from nmt.text.samples import LineEncoder, load_vocabs
-from nmt.text.vocab import ClassVocab, SegmentedVocab, VocabError, load_segmented, load_vocab
-from nmt.text.vocabs.default import read_default
-from nmt.text.vocabs.punctuation import normalized
-from nmt.text.vocabs.sentence_piece import read_sentence_piece
+from nmt.text.sentences import LineEncoder
+from nmt.text.vocabs.base import VocabError
+from nmt.text.vocabs.loading import load_segmented, load_vocab, load_vocabs
+from nmt.text.vocabs.sentence_piece import SegmentedVocab, SentencePieceVocab, normalized
+from nmt.text.vocabs.words import ClassVocab, read_default
 
 DATA = Path(__file__).parents[2] / "data" / "vocab"
 OPUS = Path(__file__).parents[2] / "data" / "directories" / "opus-mt"
@@ -97,8 +97,8 @@ def test_class_vocabularies() -> None:
     with pytest.raises(VocabError, match=r"labels\.txt: 'ugly' is none of the 2 classes \(good, bad\)"):
         vocab.encode("ugly")
     encoder = LineEncoder([vocab], 1, max_length_crop=True)
-    assert encoder.sample(0, [b"bad good"]).sequences == ([1],)
-    assert "'ugly' is none" in encoder.sample(0, [b"ugly"]).problem
+    assert encoder.sentence(0, [b"bad good"]).sequences == ([1],)
+    assert "'ugly' is none" in encoder.sentence(0, [b"ugly"]).problem
 
 
 def test_raw_text_for_a_list_of_pieces() -> None:
@@ -184,6 +184,6 @@ def test_special_ids_are_the_files() -> None:
         minloglevel=2,
         **ids,
     )
-    vocab = read_sentence_piece(model.getvalue(), "v.spm")
+    vocab = SentencePieceVocab(model.getvalue(), "v.spm")
     assert (vocab.eos_id, vocab.unk_id) == (2, 0)
     assert vocab.encode("sea zz")[-2:] == [0, 2] and vocab.decode(vocab.encode("sea")) == "sea"

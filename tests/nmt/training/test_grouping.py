@@ -7,19 +7,19 @@ import pytest
 
 from mgraph import ArgumentError
 from nmt.settings import OptionError, TrainOptions
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import Batch
 from nmt.training.grouping import Grouping, rounded_up
 
 
-def batch(sentences: int, length: int = 4, first: int = 1) -> TrainingBatch:
+def batch(sentences: int, length: int = 4, first: int = 1) -> Batch:
     """Sentences of equal length whose source ids are their number, counted from ``first``."""
     numbers = np.arange(first, first + sentences, dtype=np.int32)
     ids = np.repeat(numbers[:, None], length, axis=1)
     mask = np.ones((sentences, length), np.float32)
-    return TrainingBatch((ids, ids), (mask, mask.copy()), sentences, weights=mask.copy())
+    return Batch((ids, ids), (mask, mask.copy()), sentences, weights=mask.copy())
 
 
-def seen(batches: list[TrainingBatch]) -> list[int]:
+def seen(batches: list[Batch]) -> list[int]:
     return [int(n) for part in batches for n in part.ids[0][: part.sentences, 0]]
 
 

@@ -16,8 +16,7 @@ from nmt.files import create_model
 from nmt.models import Model
 from nmt.settings import TRAIN
 from nmt.settings.model_options import ModelOptions
-from nmt.text.batches import pad
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import Batch, pad
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
@@ -62,8 +61,8 @@ def small(type_: str = "lm-transformer", **options: Any) -> Model:
 
 def batch_of(
     sentences: Sequence[tuple[list[int], ...]], rows: int = 4, lengths: tuple[int, ...] = (4,)
-) -> TrainingBatch:
-    """Sentences padded to a shape, rows after them as TrainingBatch says; of the last streams."""
+) -> Batch:
+    """Sentences padded to a shape, rows after them as Batch says; of the last streams."""
     streams = len(lengths)
     ids = [np.zeros((rows, length), np.int32) for length in lengths]
     masks = [np.zeros((rows, length), np.float32) for length in lengths]
@@ -71,7 +70,7 @@ def batch_of(
         for stream, words in enumerate(sentences[row if row < len(sentences) else 0][-streams:]):
             ids[stream][row, : len(words)] = words
             masks[stream][row, : len(words)] = stream < streams - 1 or row < len(sentences)
-    return TrainingBatch(tuple(ids), tuple(masks), len(sentences))
+    return Batch(tuple(ids), tuple(masks), len(sentences))
 
 
 ALL = batch_of(SENTENCES)
@@ -82,7 +81,7 @@ def learner_of(model: Model, seed: int = 1, **values: Any) -> Learner:
     return Learner.from_options(model, replace(VALUES, **values), seed=seed)
 
 
-def updated(learner: Learner, *batches: TrainingBatch, number: int = 1) -> dict[str, np.ndarray]:
+def updated(learner: Learner, *batches: Batch, number: int = 1) -> dict[str, np.ndarray]:
     """The parameters after one update, by all sentences unless batches are given."""
     learner.update(batches or [ALL], learn_rate=0.01, number=number)
     return learner.state().params
@@ -111,7 +110,7 @@ def test_updates_are_those_of_the_engine(model: Model) -> None:
     graph = model.new_graph(inference=False)
     for number in (1, 2, 3):
         graph.clear()
-        loss = cross_entropy_loss(graph, model, [], pad([words for _, words in SENTENCES]), 0.1)
+        loss = cross_entropy_loss(graph, model, pad([[words for _, words in SENTENCES]], target=True), 0.1)
         graph.backprop()
         norm = optimizer.update(graph)
         found = learner.update([ALL], learn_rate=0.01, number=number)

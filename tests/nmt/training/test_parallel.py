@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.text.corpus import TrainingBatch
+from nmt.text.batches import Batch
 from tests.helpers import placements
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -77,7 +77,7 @@ def test_each_device_needs_less_memory(found: dict, alone: str, shared: str) -> 
 
 def test_rows_that_are_added_count_nothing() -> None:
     ids, mask = np.array([[5, 6], [7, 0]], np.int32), np.array([[1, 1], [1, 0]], np.float32)
-    batch = TrainingBatch((ids, ids), (mask, mask), 2, weights=mask)
+    batch = Batch((ids, ids), (mask, mask), 2, weights=mask)
     more = batch.with_rows(4)
     assert more.shape == (4, 2, 2) and (more.sentences, more.words) == (2, 3)
     np.testing.assert_array_equal(more.ids[0][2:], ids[[0, 0]])

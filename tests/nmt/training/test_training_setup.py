@@ -21,8 +21,10 @@ from nmt.settings import TRAIN, OptionError
 from nmt.settings.config import parse
 from nmt.settings.model_options import ModelOptions, text_of
 from nmt.settings.training import Learning
-from nmt.text.vocab import ClassVocab, SentencePieceVocab, VocabError
+from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.creation import word_vocab
+from nmt.text.vocabs.sentence_piece import SentencePieceVocab
+from nmt.text.vocabs.words import ClassVocab
 from nmt.training.checkpoints.checkpoint import Checkpoint
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.embeddings import WordVectorsError, embedding_tables, read_vectors, word_vectors

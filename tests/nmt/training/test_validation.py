@@ -17,7 +17,7 @@ from nmt.files.loading import read_parameters
 from nmt.runtime.log import logging_as
 from nmt.settings import OptionError, TrainOptions
 from nmt.text.parallel import ParallelTextError
-from nmt.text.samples import load_vocabs
+from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import Validation
 from nmt.training.validation.data import ValidationSet, ValidationSetError

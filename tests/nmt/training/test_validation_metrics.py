@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from nmt.settings import OptionError, TrainOptions
-from nmt.text.vocab import load_vocab
+from nmt.text.vocabs.loading import load_vocab
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import segments
 from nmt.training.validation.creation import metrics_of

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.text.corpus import CorpusError
-from nmt.text.corpus.background import Background, Stopped
-from nmt.text.corpus.generator import MersenneTwister
-from nmt.text.corpus.shuffling import shuffled
-from nmt.text.corpus.text import TextSize
+from nmt.text.background import Background, Stopped
+from nmt.text.order import MersenneTwister, TextSize, shuffled
+from nmt.text.parallel import CorpusError
 
 # ---------------------------------------------------------------- the generator
 

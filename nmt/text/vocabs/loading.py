@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from functools import cache
 
+from nmt.settings import OptionError
 from nmt.text.lines import read_whole
-from nmt.text.vocabs.base import ASKED as ASKED
-from nmt.text.vocabs.base import Vocab as Vocab
-from nmt.text.vocabs.base import VocabError as VocabError
-from nmt.text.vocabs.default import ClassVocab as ClassVocab
-from nmt.text.vocabs.default import DefaultVocab as DefaultVocab
-from nmt.text.vocabs.default import read_default
-from nmt.text.vocabs.segmented import SegmentedVocab as SegmentedVocab
-from nmt.text.vocabs.sentence_piece import SentencePieceVocab as SentencePieceVocab
-from nmt.text.vocabs.sentence_piece import load_processor, read_sentence_piece
+
+from .base import Vocab, VocabError
+from .sentence_piece import SegmentedVocab, SentencePieceVocab, load_processor
+from .words import DefaultVocab, read_default
 
 MAX_BYTES = 1 << 28
 INPUT_TYPES = ("sequence", "class")
@@ -38,7 +36,8 @@ def load_vocab(
     fewer; a SentencePiece model must have exactly as many pieces.
     owner: whose number that is, for the warning: the model's file.
     input_type: ``class`` for a list of labels without special words (``--input-types``).
-    no_spm_encode, no_spm_decode: Marian's options; they concern SentencePiece models alone.
+    no_spm_encode, no_spm_decode: with a SentencePiece model, lines are pieces already, with spaces between;
+    pieces are printed so, not as text (Marian's options).
 
     Raises VocabError, which names the file, what was expected and what was got; OSError where the
     file cannot be read.
@@ -55,7 +54,7 @@ def load_vocab(
         raise VocabError(f"{path}: input-types are {' and '.join(INPUT_TYPES)}, got {input_type!r}")
     data = read_file(path)
     if path.endswith(".spm"):
-        return read_sentence_piece(
+        return SentencePieceVocab(
             data, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode
         )
     return read_default(data, path, dim, input_type=input_type, owner=owner)
@@ -74,6 +73,41 @@ def load_segmented(
         raise VocabError(f"{os.fspath(path)}: is SentencePiece itself, and needs no {os.fspath(pieces)}")
     name = os.fspath(pieces)
     return SegmentedVocab(words, load_processor(read_file(name), name))
+
+
+def load_vocabs(
+    paths: Sequence[str],
+    dims: Sequence[int],
+    *,
+    owner: str = "the model",
+    pieces: Sequence[str] = (),
+    input_types: Sequence[str] = (),
+    no_spm_encode: bool = False,
+    no_spm_decode: bool = False,
+) -> list[Vocab]:
+    """The vocabularies of the streams, sources first; one file read in one way is read once.
+
+    dims: the number of words that the model knows of each (``dim-vocabs``). owner: the model, for messages.
+    pieces: SentencePiece models that split the raw text of each stream, as with OPUS-MT's models.
+    input_types, no_spm_encode, no_spm_decode: Marian's options, see ``load_vocab``.
+    """
+    if len(paths) != len(dims):
+        raise OptionError(f"--vocabs: this model has {len(dims)} vocabularies, got {len(paths)} path(s)")
+    if pieces and len(pieces) != len(paths):
+        raise OptionError(f"pieces: one SentencePiece model for each vocabulary is needed, got {len(pieces)}")
+    if pieces and (no_spm_encode or no_spm_decode):
+        raise OptionError("--no-spm-encode and --no-spm-decode are for vocabularies that end in .spm")
+
+    @cache
+    def loaded(path: str, dim: int, model: str, input_type: str) -> Vocab:
+        if model:
+            return load_segmented(path, model, dim, owner=owner)
+        spm = {"no_spm_encode": no_spm_encode, "no_spm_decode": no_spm_decode}
+        return load_vocab(path, dim, owner=owner, input_type=input_type, **spm)
+
+    models = pieces or [""] * len(paths)
+    types = [*input_types, *["sequence"] * (len(paths) - len(input_types))]
+    return [loaded(*key) for key in zip(paths, dims, models, types[: len(paths)], strict=True)]
 
 
 def read_file(path: str) -> bytes:

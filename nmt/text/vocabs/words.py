@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from nmt.text.lines import without_end
 
 from .base import ASKED, EOS_WORD, UNK_WORD, Vocab, VocabError, as_text
-from .word_ids import parse_word_ids
+from .yaml_words import YAML_ENDINGS, parse_word_ids
 
 logger = logging.getLogger(__name__)
 
@@ -94,12 +94,9 @@ class DefaultVocab(Vocab):
     def _word_of(self, number: int) -> str:
         return self._words.get(number, "")
 
-    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+    def _encoded(self, line: str | bytes) -> list[int]:
         ids, unk_id = self._ids, self.unk_id
-        sentence = [ids.get(word, unk_id) for word in as_text(line).split(" ") if word]
-        if add_eos:
-            sentence.append(self.eos_id)
-        return sentence
+        return [ids.get(word, unk_id) for word in as_text(line).split(" ") if word]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The words of ``ids`` with a space between; an id without a word gives an empty word."""
@@ -124,7 +121,7 @@ class ClassVocab(DefaultVocab):
             raise VocabError(f"{self.path}: {text!r} is none of the {len(self._ids)} classes ({known})")
         return self._ids[text]
 
-    def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
+    def _encoded(self, line: str | bytes) -> list[int]:
         return [self._id_of(word) for word in as_text(line).split(" ") if word]
 
 
@@ -136,7 +133,7 @@ def read_default(
     input_type: ``class`` for a ``ClassVocab``. owner: of ``dim``, see ``DefaultVocab``.
     """
     kind = ClassVocab if input_type == "class" else DefaultVocab
-    if path.endswith((".yml", ".yaml", ".json")):
+    if path.endswith(YAML_ENDINGS):
         return kind(parse_word_ids(data, path), path, dim, nematus=True, owner=owner)
     return kind(_listed_words(data, path), path, dim, owner=owner)
 

@@ -3,35 +3,91 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
 
-from nmt.text.corpus.background import Background, Stopped
-from nmt.text.corpus.batch import TrainingBatch
-from nmt.text.corpus.batching import Batching
-from nmt.text.corpus.errors import CorpusError
-from nmt.text.corpus.fields import Fields
-from nmt.text.corpus.generator import MersenneTwister
-from nmt.text.corpus.padding import padded
-from nmt.text.corpus.report import EpochReport
-from nmt.text.corpus.rows import Numbered, Rows
-from nmt.text.corpus.sentence import Sentence
-from nmt.text.corpus.sentences import SentenceReader
-from nmt.text.corpus.shapes import Shape, Shapes, Sizes, choose, worth_compiling
-from nmt.text.vocab import Vocab
+from nmt.settings.training import TrainOptions
+from nmt.text.background import Background, Stopped
+from nmt.text.batches import Batch, Batching, pad_for_training
+from nmt.text.lines import is_utf8
+from nmt.text.order import MersenneTwister, Numbered, Rows
+from nmt.text.parallel import CorpusError, Fields, Row
+from nmt.text.sentences import Sentence, SentenceReader
+from nmt.text.shapes import Shape, Shapes, Sizes, area, choose, worth_compiling
+from nmt.text.vocabs.base import Vocab
 
 SAMPLE = 1 << 15
 """Rows that are looked at to choose the shapes of batches."""
+_Prepared = tuple[Batch, str]
+"""A batch, and the state of the generator of batches after its maxi-batch."""
+NOT_UTF8 = "lines that are not valid UTF-8 (such words are unknown)"
 
 
-class _Prepared(NamedTuple):
-    """A batch, and the state of the generator of batches after its maxi-batch."""
+@dataclass
+class EpochReport:
+    """Counts of one epoch; they are complete when the epoch has ended.
 
-    batch: TrainingBatch
-    generator: str
+    read: rows of the text. sentences: those that were trained on. left_out: the others, by reason.
+    remarks: what was odd about sentences that were trained on, by kind.
+    batches: how many there were. fresh: of these, ones that fitted no shape that had been chosen before.
+    words: in all streams, ``</s>`` included. positions: in the batches as they are, each as long as its
+        longest sentence, as in Marian. padded: the same in the shapes that the batches are padded to.
+    shapes: how many batches had each; a program is compiled for each of them.
+    """
+
+    read: int = 0
+    sentences: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    remarks: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
+    fresh: int = 0
+    words: int = 0
+    positions: int = 0
+    padded: int = 0
+    shapes: Counter[Shape] = field(default_factory=Counter)
+
+    @property
+    def waste(self) -> float:
+        """The share of positions that is there because batches are padded to few shapes."""
+        return 1 - self.positions / self.padded if self.padded else 0.0
+
+    @property
+    def padding(self) -> float:
+        """The share of positions that hold no word, for whichever reason."""
+        return 1 - self.words / self.padded if self.padded else 0.0
+
+    def count(self, row: Row, sentence: Sentence) -> None:
+        """Count a row of the text and what became of it."""
+        self.read += 1
+        if not all(map(is_utf8, row)):
+            self.remarks[NOT_UTF8] += 1
+        if sentence.problem:
+            self.left_out[sentence.problem] += 1
+
+    def add(self, size: Shape, words: int, shape: Shape, fresh: bool) -> None:
+        """Count a batch that has so many rows and such lengths (``size``), and is padded to ``shape``."""
+        self.batches += 1
+        self.fresh += fresh
+        self.sentences += size[0]
+        self.words += words
+        self.positions += area(size)
+        self.padded += area(shape)
+        self.shapes[shape] += 1
+
+    def lines(self) -> list[str]:
+        """The report for the log."""
+        report = [
+            f"{self.sentences:,} sentences in {self.batches:,} batches of {len(self.shapes)} shapes"
+            f"{f' ({self.fresh} batches fitted none of those chosen before)' if self.fresh else ''}; "
+            f"padding takes {self.padding:.1%} of the positions, {self.waste:.1%} for the shapes"
+        ]
+        if self.left_out:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common())
+            report.append(f"{self.left_out.total():,} of {self.read:,} lines left out: {reasons}")
+        report += [f"{remark}: {count:,}" for remark, count in self.remarks.most_common()]
+        return report
 
 
 class Corpus:
@@ -78,7 +134,7 @@ class Corpus:
     @classmethod
     def from_options(
         cls,
-        values: Mapping[str, Any],
+        options: TrainOptions,
         vocabs: Sequence[Vocab],
         *,
         seed: int,
@@ -94,14 +150,14 @@ class Corpus:
 
         OptionError for options that contradict each other or the vocabularies.
         """
-        fields = Fields.from_options(values, len(vocabs))
+        fields = Fields.from_options(options, len(vocabs))
         return cls(
-            Rows.from_options(values, fields, stopped),
-            SentenceReader.from_options(values, vocabs, fields, seed),
-            Batching.from_options(values, sizes),
+            Rows.from_options(options, fields, stopped),
+            SentenceReader.from_options(options, vocabs, fields, seed),
+            Batching.from_options(options, sizes),
             seed=seed,
-            shuffle_batches=values["shuffle"] != "none",
-            count_left_out=values["data_threads"] > 1,
+            shuffle_batches=options.shuffle != "none",
+            count_left_out=options.data_threads > 1,
             stopped=stopped,
         )
 
@@ -140,13 +196,13 @@ class Corpus:
         self.epoch = epoch
         self._begin(batches)
 
-    def __iter__(self) -> Iterator[TrainingBatch]:
+    def __iter__(self) -> Iterator[Batch]:
         """The batches of the epoch that have not been taken yet. CorpusError if none has been begun."""
         if self._prepared is None:
             raise CorpusError("begin_epoch or restore comes before the batches of an epoch")
-        for prepared in self._prepared:
-            self._after_taken = prepared.generator
-            yield prepared.batch
+        for batch, generator in self._prepared:
+            self._after_taken = generator
+            yield batch
         self._after_taken = self._batch_generator.text  # the thread is at its end
 
     def report(self) -> EpochReport:
@@ -179,7 +235,7 @@ class Corpus:
         batching = replace(self._batching, sizes=self._batching.sizes and shapes.rows)
         number = 0
         for maxi_batch in self._maxi_batches(rows, self.epoch, report):
-            batches = batching.cut(maxi_batch)
+            batches = batching.marian_batches(maxi_batch)
             if self._shuffle_batches:
                 self._batch_generator.shuffle(batches)
             generator = self._batch_generator.text
@@ -187,10 +243,10 @@ class Corpus:
                 number += 1
                 size = _size(batch)
                 shape, known = shapes.of(size)
-                words = sum(len(words) for sentence in batch for words in sentence.streams)
+                words = sum(len(words) for sentence in batch for words in sentence.sequences)
                 report.add(size, words, shape, not known)
                 if number > skip:
-                    yield _Prepared(padded(batch, shape), generator)
+                    yield pad_for_training(batch, shape), generator
         if not number:
             raise CorpusError(f"nothing to train on: {'; '.join(report.lines()[1:])}")
         if number < skip:
@@ -206,8 +262,9 @@ class Corpus:
         sentences: list[Sentence] = []
         room = self._batching.capacity
         for number, row in rows:
-            sentence = self._reader.read(number, row, epoch, report)
-            if sentence is not None:
+            sentence = self._reader.read(number, row, epoch)
+            report.count(row, sentence)
+            if not sentence.problem:
                 sentences.append(sentence)
             elif not self._count_left_out:
                 continue
@@ -223,7 +280,7 @@ class Corpus:
         sizes: Counter[Shape] = Counter()
         epochs, maxi_batches = self._sample()
         for maxi_batch in maxi_batches:
-            for batch in self._batching.cut(maxi_batch):
+            for batch in self._batching.marian_batches(maxi_batch):
                 rows, *lengths = _size(batch)
                 if self._batching.sizes:
                     sizes[(1, *lengths)] += rows
@@ -259,5 +316,5 @@ class Corpus:
 
 def _size(batch: Sequence[Sentence]) -> Shape:
     """Its rows, and the longest of each stream."""
-    lengths = (map(len, sentence.streams) for sentence in batch)
+    lengths = (map(len, sentence.sequences) for sentence in batch)
     return (len(batch), *map(max, zip(*lengths, strict=True)))

@@ -1,4 +1,8 @@
-"""Few shapes for many batches: a program is compiled for each shape, so batches are padded to few."""
+"""Few shapes for many batches: a program is compiled for each shape, so batches are padded to few.
+
+For translating and scoring these are buckets that are always the same (``bucketed``); for training few shapes
+are chosen that fit the text (``choose``).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from nmt.text.batches import batch_bucket, length_bucket
-
+SHORTEST_BUCKET = 8
 MOST_SHAPES = 12
 MORE_SHAPES = 16
 """Allowed where ``MOST_SHAPES`` waste more than ``WASTE``."""
@@ -23,7 +26,6 @@ MOST_CANDIDATES = 600
 Shape = tuple[int, ...]
 """Rows, then the length of each stream."""
 
-
 Sizes = Callable[[tuple[int, ...]], int]
 """How many sentences fit into memory, given the longest of each stream (``--mini-batch-fit``)."""
 
@@ -31,6 +33,30 @@ Sizes = Callable[[tuple[int, ...]], int]
 def area(shape: Shape) -> int:
     """Positions of all streams together."""
     return shape[0] * sum(shape[1:])
+
+
+def length_bucket(length: int) -> int:
+    """The padded length for a sequence of ``length`` words: 8, 16, 24, 32, 48, 64, 96, 128, 192, ...
+
+    From 16 on these are the powers of two and the numbers halfway between them, so that a bucket
+    is at most 1.5 times the one below it: a batch wastes less than a third of its positions, and
+    a thousand words make 13 buckets.
+    """
+    if length <= SHORTEST_BUCKET:
+        return SHORTEST_BUCKET
+    power = 1 << (length - 1).bit_length()  # the power of two at or above `length`
+    halfway = power * 3 // 4
+    return halfway if length <= halfway and power > 2 * SHORTEST_BUCKET else power
+
+
+def batch_bucket(sentences: int) -> int:
+    """The padded number of sentences: the next power of two."""
+    return 1 << max(sentences - 1, 0).bit_length()
+
+
+def bucketed(batch: Shape) -> Shape:
+    """The shape for a batch of any shape, of few: rows in ``batch_bucket``, lengths in ``length_bucket``."""
+    return (batch_bucket(batch[0]), *map(length_bucket, batch[1:]))
 
 
 class Shapes:
@@ -51,16 +77,14 @@ class Shapes:
     def of(self, batch: Shape) -> tuple[Shape, bool]:
         """The shape for a batch, and whether it was chosen before.
 
-        One that fits into none gets its own, with its lengths rounded up to ``length_bucket`` and its rows to
-        ``batch_bucket``, so that such batches too have few.
+        One that fits into none gets its own, ``bucketed``, so that such batches too have few.
         """
         if self._sizes:
             batch = (1, *batch[1:])
         fitting = (shape for shape in self.chosen if all(map(int.__le__, batch, shape)))
         shape = next(fitting, None)
         known = shape is not None
-        if shape is None:
-            shape = (batch_bucket(batch[0]), *map(length_bucket, batch[1:]))
+        shape = shape or bucketed(batch)
         return ((max(1, self._sizes(shape[1:])), *shape[1:]) if self._sizes else shape), known
 
     def rows(self, lengths: tuple[int, ...]) -> int:

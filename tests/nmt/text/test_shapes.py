@@ -7,16 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.text.corpus.shapes import (
-    MORE_SHAPES,
-    MOST_SHAPES,
-    WASTE,
-    Shape,
-    Shapes,
-    area,
-    choose,
-    worth_compiling,
-)
+from nmt.text.shapes import MORE_SHAPES, MOST_SHAPES, WASTE, Shape, Shapes, area, choose, worth_compiling
 
 SIZES = st.integers(1, 60)
 BATCHES = st.dictionaries(st.tuples(SIZES, SIZES, SIZES), st.integers(1, 9), max_size=60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 POLL_SECONDS = 0.5  # how often a wait for an item asks whether to stop
@@ -13,13 +13,6 @@ POLL_SECONDS = 0.5  # how often a wait for an item asks whether to stop
 
 class Stopped(Exception):
     """The items end here, because they were asked to."""
-
-
-class _End:
-    """What the thread says last: that it is done, or why it could not go on."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        self.error = error
 
 
 class Background(Generic[Item]):
@@ -36,9 +29,9 @@ class Background(Generic[Item]):
     ) -> None:
         self._items = items
         self._asked_to_stop = stopped
-        self._queue: queue.Queue[Item | _End] = queue.Queue()
+        self._queue: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
         self._room = threading.Semaphore(ahead)
-        self._stopped = False
+        self._closed = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="mgraph-corpus", daemon=True)
         self._thread.start()
@@ -47,45 +40,40 @@ class Background(Generic[Item]):
         return self
 
     def __next__(self) -> Item:
-        if self._ended:
-            raise StopIteration
-        item = self._get()
-        if not isinstance(item, _End):
-            self._room.release()
-            return item
-        self._ended = True
-        if item.error is not None:
-            raise item.error
-        raise StopIteration
-
-    def _get(self) -> Item | _End:
-        while True:
+        while not self._ended:
             try:
-                return self._queue.get(timeout=POLL_SECONDS if self._asked_to_stop else None)
+                item, error = self._queue.get(timeout=POLL_SECONDS if self._asked_to_stop else None)
             except queue.Empty:
-                if self._asked_to_stop and self._asked_to_stop():
-                    return _End()
+                self._ended = self._asked_to_stop is not None and self._asked_to_stop()
+                continue
+            if error is None:
+                self._room.release()
+                found: Item = item
+                return found
+            self._ended = True
+            raise error
+        raise StopIteration
 
     def close(self) -> None:
         """Stop the thread and wait for it; what it had prepared is dropped."""
-        self._stopped = self._ended = True
+        self._closed = self._ended = True
         self._room.release()
         self._thread.join()
 
     def _run(self) -> None:
-        error: BaseException | None = None
+        end: BaseException = StopIteration()
         try:
             while True:
                 self._room.acquire()
-                if self._stopped:
+                if self._closed:
                     break
-                self._queue.put(next(self._items))
-        except (StopIteration, Stopped):
+                self._queue.put((next(self._items), None))
+        except Stopped:
             pass
         except BaseException as caught:  # it belongs to who asks for the items
-            error = caught
+            end = caught
         finally:
             close = getattr(self._items, "close", None)
             if close is not None:
                 close()
-            self._queue.put(_End(error))
+            self._queue.put((None, end))

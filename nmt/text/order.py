@@ -1,0 +1,297 @@
+"""The order of a corpus: Marian's generator, and texts shuffled with it."""
+
+from __future__ import annotations
+
+import array
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from itertools import chain, islice
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from nmt.settings import OptionError, require_tempdir
+from nmt.settings.training import TrainOptions
+from nmt.text.background import Stopped
+from nmt.text.lines import is_stream, open_input
+from nmt.text.parallel import CorpusError, Fields, Row, read_rows
+
+logger = logging.getLogger(__name__)
+
+WORDS = 624
+LARGEST = 0xFFFFFFFF  # what mt19937 draws at most
+CHUNK = 1 << 16
+BUCKET_BYTES = 1 << 24
+MOST_BUCKETS = 250  # files that are open at a time
+READ_BYTES = 1 << 20
+LOOK_EVERY = 1 << 12  # rows between looks whether to stop
+
+Numbered = tuple[int, Row]
+"""A row and its number in the files, from 0."""
+
+
+class TextSize(NamedTuple):
+    """How much text there is: rows, and the bytes of all files, unpacked."""
+
+    rows: int
+    bytes: int
+
+
+class MersenneTwister:
+    """C++'s ``std::mt19937`` with the ``std::shuffle`` of the C++ library that Marian is built with.
+
+    From the same seed the data is visited in the order in which Marian visits it (Matsumoto and Nishimura
+    1998 for the generator; the shuffle is Fisher's and Yates's, of two elements with each number while there
+    are fewer than 65536).
+
+    seed: as in Marian its lowest 32 bits count.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.MT19937(0)
+        state: Any = np.random.RandomState(seed & LARGEST).get_state(legacy=False)
+        self._bits.state = state
+
+    @property
+    def text(self) -> str:
+        """The state as C++ streams write it: 624 words and the place among them, in decimal."""
+        state: Any = self._bits.state["state"]
+        return " ".join(map(str, [*state["key"].tolist(), int(state["pos"])]))
+
+    def restore(self, text: str) -> None:
+        """Go to a state that ``text`` gave, ours or Marian's; CorpusError if it is none."""
+        fields = text.split()
+        numbers = [int(field) for field in fields if field.isascii() and field.isdigit()]
+        if not len(fields) == len(numbers) == WORDS + 1 or max(numbers) > LARGEST or numbers[-1] > WORDS:
+            raise CorpusError(
+                f"the state of a generator is {WORDS + 1} numbers of 32 bits (mt19937 as C++ writes it), "
+                f"got {len(fields)} fields: '{text[:40]}'"
+            )
+        key = np.array(numbers[:-1], np.uint32)
+        self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": numbers[-1]}}
+
+    def below(self, number: int) -> int:
+        """A number from 0 to ``number - 1``; ``number`` is at most 2^32 - 1."""
+        scale = LARGEST // number
+        while (drawn := int(self._bits.random_raw())) >= number * scale:
+            pass
+        return drawn // scale
+
+    def shuffle(self, items: MutableSequence[Any]) -> None:
+        """Put ``items`` into a random order, in place."""
+        count = len(items)
+        if count > LARGEST // max(count, 1):
+            self._shuffle_many(items)
+            return
+        first = 1
+        if count and count % 2 == 0:
+            other = self.below(2)
+            items[1], items[other] = items[other], items[1]
+            first = 2
+        for i in range(first, count, 2):
+            one, other = divmod(self.below((i + 1) * (i + 2)), i + 2)
+            items[i], items[one] = items[one], items[i]
+            items[i + 1], items[other] = items[other], items[i + 1]
+
+    def order(self, count: int) -> np.ndarray:
+        """The numbers from 0 to ``count - 1`` in a random order: uint32 ``[count]``."""
+        numbers = array.array("I", range(count))
+        self.shuffle(numbers)
+        return np.frombuffer(numbers, np.uint32) if count else np.zeros(0, np.uint32)
+
+    def _shuffle_many(self, items: MutableSequence[Any]) -> None:
+        """The same for many items: a number each, drawn many at a time."""
+        first = 1
+        while first < len(items):
+            ends = np.arange(first + 1, min(first + CHUNK, len(items)) + 1, dtype=np.uint64)
+            for i, other in enumerate(self._below_each(ends).tolist(), first):
+                items[i], items[other] = items[other], items[i]
+            first += len(ends)
+
+    def _below_each(self, ends: np.ndarray) -> np.ndarray:
+        """``below`` of each of ``ends``, in order."""
+        scales = np.uint64(LARGEST) // ends
+        found = np.empty(len(ends), np.uint64)
+        done, drawn = 0, np.zeros(0, np.uint64)
+        while done < len(ends):
+            if not len(drawn):
+                drawn = self._bits.random_raw(len(ends) - done)
+            rest = slice(done, done + len(drawn))
+            refused = np.flatnonzero(drawn >= ends[rest] * scales[rest])
+            good = int(refused[0]) if len(refused) else len(drawn)
+            found[done : done + good] = drawn[:good] // scales[done : done + good]
+            done += good
+            drawn = drawn[good + 1 :]
+        return found
+
+
+def shuffled(
+    rows: Iterator[Row], order: np.ndarray, size: TextSize, folder: str, *, bucket_bytes: int = BUCKET_BYTES
+) -> Iterator[Row]:
+    """The rows in ``order``: first row ``order[0]``, then row ``order[1]``, and so on.
+
+    In two passes: each row goes to the file of the stretch of the new order that it falls into; then one
+    file after the other is read and put into order in memory. So there is one of them in memory at a time,
+    of some ``bucket_bytes`` (or a 250th of the text, if that is more), and four bytes for each row.
+
+    rows: all rows in the order of the file. order: uint32 ``[rows]``, each number once.
+    size: of the text. folder: where the files are made (``--tempdir``; empty for the usual place); they have
+        no names, so that none is left behind whatever happens.
+
+    OSError if there is no room. CorpusError if the text has not ``size.rows`` rows any more.
+    """
+    buckets = min(MOST_BUCKETS, size.rows, 1 + size.bytes // bucket_bytes)
+    stretch = -(-size.rows // buckets)
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(tempfile.TemporaryFile(dir=folder or None))
+            for _ in range(0, size.rows, stretch)
+        ]
+        width = _deal(rows, order, stretch, files)
+        for number, file in enumerate(files):
+            part = order[number * stretch : (number + 1) * stretch]
+            file.seek(0)
+            lines = file.read().split(b"\n")
+            file.close()
+            # The file holds its rows as they came, so the first of them has the lowest number.
+            places = np.empty(len(part), np.int64)
+            places[np.argsort(part)] = np.arange(0, width * len(part), width)
+            for place in places.tolist():
+                yield tuple(lines[place : place + width])
+
+
+def _deal(rows: Iterator[Row], order: np.ndarray, stretch: int, files: Sequence[IO[bytes]]) -> int:
+    """Write each row to the file of its stretch of the order; returns how many lines a row has."""
+    bucket_of = np.empty(len(order), np.uint8)
+    bucket_of[order] = np.arange(len(order)) // stretch
+    writers = [file.write for file in files]
+    dealt, width = 0, 1
+    for bucket, row in zip(bucket_of.tobytes(), rows, strict=False):
+        writers[bucket](b"\n".join(row) + b"\n")
+        dealt += 1
+        width = len(row)
+    if dealt < len(order) or next(rows, None) is not None:
+        raise CorpusError(
+            f"the training text had {len(order)} lines when it was counted, and has others now: "
+            "it must not change during training"
+        )
+    return width
+
+
+class Rows:
+    """The rows of a corpus: a line of each file, in the order of the files or shuffled anew for each epoch.
+
+    paths: of files of equally many lines (``--train-sets``), packed (``*.gz``) or not. ``stdin`` or ``-`` is
+        standard input; it is read once, as pipes are.
+    shuffle: whether rows are shuffled. in_memory: keep the text in memory (``--shuffle-in-ram``) instead of
+        shuffling by way of files in ``folder`` (``--tempdir``).
+    stopped: once it returns True, reading raises Stopped.
+
+    While rows are read: CorpusError for empty files, for ones that have not equally many lines when they are
+    counted, and for a second epoch of what can be read once; ParallelTextError for a file that ends before
+    another; OSError for one that cannot be read.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        shuffle: bool,
+        in_memory: bool = False,
+        folder: str = "",
+        stopped: Callable[[], bool] | None = None,
+    ) -> None:
+        self.paths, self.shuffled = tuple(paths), shuffle
+        self._once = any(map(is_stream, paths))
+        if shuffle and self._once:
+            raise OptionError(
+                "--shuffle data: standard input and pipes cannot be shuffled; add --shuffle batches or none, "
+                "or give --train-sets files"
+            )
+        if shuffle and not in_memory and folder:
+            require_tempdir(folder)
+        self._in_memory, self._folder, self._stopped = in_memory, folder, stopped
+        self._read_before = False
+        self._kept: list[Row] | None = None
+        self._stream: Iterator[Row] | None = None
+
+    @classmethod
+    def from_options(
+        cls, options: TrainOptions, fields: Fields, stopped: Callable[[], bool] | None = None
+    ) -> Rows:
+        """The rows that the options of training describe. No file is opened."""
+        return cls(
+            fields.paths,
+            shuffle=options.shuffle == "data",
+            in_memory=options.shuffle_in_ram,
+            folder=options.tempdir,
+            stopped=stopped,
+        )
+
+    def sample(self, size: int) -> list[Numbered]:
+        """Some rows in the order of the files: the first ``size``, or if they are shuffled, from
+        everywhere."""
+        if self.shuffled:
+            step = max(1, self._size.rows // size)
+            return list(islice(enumerate(self._rows()), 0, step * size, step))
+        rows = self._rows()
+        first = list(islice(rows, size))
+        if self._once:
+            self._kept, self._stream = first, rows
+        return list(enumerate(first))
+
+    def epoch(self, generator: MersenneTwister) -> Iterator[Numbered]:
+        """The rows of the next epoch, in an order that ``generator`` draws now."""
+        if self._stream is not None:
+            kept, rows, self._kept, self._stream = self._kept or [], self._stream, None, None
+            return enumerate(chain(kept, rows))
+        if not self.shuffled:
+            return enumerate(self._rows())
+        size = self._size
+        logger.info("[data] Shuffling data")
+        order = generator.order(size.rows)
+        if self._in_memory:
+            if self._kept is None:
+                self._kept = list(self._rows())
+            kept = self._kept
+            return ((number, kept[number]) for number in order.tolist())
+        rows = shuffled(self._rows(), order, size, self._folder)
+        return zip(map(int, order), rows, strict=True)
+
+    def _rows(self) -> Iterator[Row]:
+        """The rows from the first one on, in the order of the files."""
+        if self._once and self._read_before:
+            raise CorpusError(
+                f"{', '.join(self.paths)}: standard input and pipes have one epoch, which has been read; "
+                "give --train-sets files, or end training with --after 1e"
+            )
+        self._read_before = True
+        number = -1
+        for number, row in enumerate(read_rows(self.paths)):
+            if not number % LOOK_EVERY and self._stopped and self._stopped():
+                raise Stopped
+            yield row
+        if number < 0:
+            raise CorpusError(f"{', '.join(self.paths)}: no lines to train on")
+
+    @cached_property
+    def _size(self) -> TextSize:
+        """How much text there is, from a pass over the files."""
+        counts = [_count(path) for path in self.paths]
+        if len({count.rows for count in counts}) > 1 or not counts[0].rows:
+            found = ", ".join(f"{path}: {count.rows}" for path, count in zip(self.paths, counts, strict=True))
+            raise CorpusError(f"training files must have equally many lines, at least one; got {found}")
+        return TextSize(counts[0].rows, sum(count.bytes for count in counts))
+
+
+def _count(path: str) -> TextSize:
+    lines, size, last = 0, 0, b"\n"
+    with open_input(path) as stream:
+        while chunk := stream.read(READ_BYTES):
+            lines += chunk.count(b"\n")
+            size += len(chunk)
+            last = chunk[-1:]
+    return TextSize(lines + (last != b"\n"), size)
