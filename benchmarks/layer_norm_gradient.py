@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.measuring import positive
 from nmt import Trainer
-from nmt.numbers import corpus, vocabulary
+from nmt.numbers import corpus
 
 RULES = {"right": False, "marian": True}
 COLOURS = {"right": "#2a6fbb", "marian": "#c2571a"}
@@ -71,7 +71,7 @@ def numbers_data(folder: Path) -> dict[str, Any]:
     valid = corpus.write(corpus.heldout(500), folder / "valid")
     vocab = folder / "numbers.spm"
     if not vocab.exists():
-        vocabulary.train(list(train), vocab, vocabulary.SIZE)
+        corpus.train_vocabulary(list(train), vocab)
     return _data(train, valid, str(vocab))
 
 

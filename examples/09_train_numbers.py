@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from nmt import Trainer, Translator
-from nmt.numbers import corpus, vocabulary
+from nmt.numbers import corpus
 
 arguments = argparse.ArgumentParser(description=__doc__)
 arguments.add_argument("--after", default="1500u", help="how long to train (default: 1500u, 1500 updates)")
@@ -22,7 +22,7 @@ folder.mkdir(parents=True, exist_ok=True)
 # Training lines, and a vocabulary of pieces for both languages.
 texts = corpus.write(corpus.training(given.lines), folder / "train")
 vocab = folder / "vocab.spm"
-vocabulary.train(texts, vocab)
+corpus.train_vocabulary(texts, vocab)
 
 # Marian's options, by Marian's names: what `mgraph train --type transformer --dim-emb 64 ...` would do.
 since = time.monotonic()

@@ -157,8 +157,10 @@ from .optimizers import Adam as Adam
 from .optimizers import Optimizer as Optimizer
 from .optimizers import Sgd as Sgd
 from .rules import derivative as derivative
+from .running.programs import Compiled as Compiled
 from .running.programs import CompileStats as CompileStats
 from .running.programs import Plan as Plan
+from .running.programs import callers_settings as callers_settings
 from .running.programs import clear_programs as clear_programs
 from .running.programs import compile_stats as compile_stats
 from .running.programs import compiled as compiled

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from .arrays import as_array
+from .draws import run_draws, run_key
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .leaves import ConstantNode, ParamNode, check_value
 from .node import Node
@@ -21,7 +22,6 @@ from .settings import GraphSettings
 from .specs import Spec
 from .structure import INPUT, Structure
 from .tape import Tape
-from .tracing.draws import run_draws, run_key
 from .tracing.trace import Checkpoints, trace
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from ..draws import random_sources, run_draws
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..leaves import ParamNode
 from ..node import Node
@@ -16,7 +17,6 @@ from ..scalars import number_vector
 from ..settings import GraphSettings
 from ..structure import Structure
 from ..tape import Tape
-from ..tracing.draws import random_sources, run_draws
 from ..tracing.trace import trace
 from .programs import Plan, compiled
 

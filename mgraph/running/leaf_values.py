@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..draws import run_draws, run_key
 from ..inits import Random
 from ..node import Node
 from ..scalars import number_vector
 from ..specs import Spec, is_wide
 from ..structure import INPUT
 from ..tape import Tape
-from ..tracing.draws import run_draws, run_key
 from .programs import Plan, compiled
 
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..draws import random_sources
 from ..rules import without_float0
 from ..scalars import weak_scalars
 from ..specs import Specs
 from ..structure import Structure
 from ..tracing.adjoints import are_finite, clipped
-from ..tracing.draws import random_sources
 from ..tracing.trace import Checkpoints, trace
 from .programs import Plan
 

@@ -23,10 +23,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 from jax.extend.core import get_opaque_trace_state
 
-from ..device import platform_of
+from ..device import check_process, platform_of
 from ..errors import ArgumentError
 from ..platforms import Options, as_wished
-from .forks import check_process
+from .memory import MemoryUse
 
 log = logging.getLogger("mgraph.programs")
 
@@ -152,7 +152,7 @@ class Plan:
 
     def __init_subclass__(cls, by_key: Iterable[str] = ()) -> None:
         super().__init_subclass__()
-        cls._by_key = frozenset(by_key)
+        cls._by_key |= frozenset(by_key)
 
     @cached_property
     def key(self) -> Hashable:
@@ -356,6 +356,10 @@ class Compiled(NamedTuple):
     def analysed(self, *args: Any) -> Any:
         """What XLA has made of the plan for such arguments; nothing is run."""
         return self.program.compiled(self.plan, *args)
+
+    def memory(self, *args: Any) -> MemoryUse:
+        """What the program needs for such arguments, by XLA's analysis; nothing is run."""
+        return MemoryUse.of(self.analysed(*args), None)
 
 
 def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False) -> Compiled:

@@ -138,7 +138,7 @@ def _check(options: ConvertOptions) -> None:
 
 
 def _convert_model(options: ConvertOptions) -> None:
-    from nmt.files import huggingface
+    from nmt.files import convert_model, huggingface
 
     source, target, gemm_type = options.source, options.to, options.gemm_type
     logger.info("Outputting %s, precision: %s", target, gemm_type)
@@ -147,7 +147,7 @@ def _convert_model(options: ConvertOptions) -> None:
     elif os.path.isdir(source):
         huggingface.import_huggingface(source, target, gemm_type=gemm_type, zero_start=options.zero_start)
     else:
-        huggingface.convert_model(source, target, gemm_type=gemm_type)
+        convert_model(source, target, gemm_type=gemm_type)
 
 
 def _convert_shortlist(options: ConvertOptions) -> None:

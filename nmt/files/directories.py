@@ -20,7 +20,7 @@ from nmt.settings import DECODE, OptionError
 # A configuration of the decoder names models and vocabularies; one of training has `model:`.
 _CONFIG = re.compile(rb"^models:[ \t]*(?:\r?$|\[)", re.MULTILINE)
 _CONFIG_BYTES = 1 << 16
-_PIECES = ("source.spm", "target.spm")
+PIECES = ("source.spm", "target.spm")
 _SOURCE_VOCABS = ("srcvocab*", "*src.vocab*", "vocab.src.*")
 _TARGET_VOCABS = ("trgvocab*", "*trg.vocab*", "vocab.trg.*")
 _VOCAB_ENDINGS = (".spm", ".yml", ".yaml", ".json", ".txt", ".vocab")
@@ -161,9 +161,9 @@ class _Directory:
                 "source.bpe: text must be tokenized and split by subword-nmt for this model, which cannot be "
                 "done here; do it before, and use Translator.from_config(decoder.yml)"
             )
-        present = [name for name in _PIECES if name in self.names]
+        present = [name for name in PIECES if name in self.names]
         if len(present) == 1:
-            raise self._error(f"{present[0]} without {' or '.join(set(_PIECES) - set(present))}")
+            raise self._error(f"{present[0]} without {' or '.join(set(PIECES) - set(present))}")
         return {"pieces": tuple(map(self._at, present))} if present else {}
 
     def _of(self, patterns: Sequence[str]) -> list[str]:

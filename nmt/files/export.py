@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, Node, Type
-from mgraph.bridges import export_onnx
-from mgraph.bridges.onnx.axes import distinct_primes
-from mgraph.bridges.onnx.exporting import check_opset
-from mgraph.bridges.onnx.extras import extra
+from mgraph.bridges.onnx import check_onnx, distinct_primes, export_onnx, extra
 from nmt.models import Model, Source
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
@@ -67,8 +64,7 @@ def check_export(folder: str | os.PathLike[str], beam: int, opset: int) -> None:
     """The errors of ``export_model`` that do not depend on the model; nothing is made."""
     if beam < 1:
         raise ArgumentError(f"expected a beam of at least 1, got {beam}")
-    check_opset(opset)
-    extra("onnx")
+    check_onnx(opset)
 
 
 @contextmanager

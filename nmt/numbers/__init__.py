@@ -1,6 +1,6 @@
 """Number words: English to German for 0 to 999,999, the small task that ships with the package.
 
-The words are written by rules (``english``, ``german``), the corpus follows from them (``heldout``,
+The words are written by rules (``words``), the corpus follows from them (``heldout``,
 and ``python -m nmt.numbers`` for files), and ``model_dir`` holds a transformer that Marian trained
 on it: ``model.npz``, ``vocab.spm`` and ``decoder.yml``.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from nmt.numbers.corpus import heldout as heldout
 from nmt.numbers.corpus import is_heldout as is_heldout
-from nmt.numbers.english import english as english
-from nmt.numbers.german import german as german
+from nmt.numbers.words import english as english
+from nmt.numbers.words import german as german
 
 
 def model_dir() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nmt.numbers import corpus, vocabulary
+from nmt.numbers import corpus
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,8 +28,8 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--size",
         type=int,
-        default=vocabulary.SIZE,
-        help=f"number of pieces (default: {vocabulary.SIZE})",
+        default=corpus.PIECES,
+        help=f"number of pieces (default: {corpus.PIECES})",
     )
     return top
 
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = top.parse_args(arguments)
     try:
         if options.command == "vocab":
-            vocabulary.train(options.texts, options.output, options.size)
+            corpus.train_vocabulary(options.texts, options.output, options.size)
             written: tuple[Path, ...] = (options.output,)
         else:
             draw = {"train": corpus.training, "heldout": corpus.heldout}[options.command]

@@ -1,19 +1,20 @@
-"""The parallel corpus: which numbers are for training, which are held out, and its lines."""
+"""The parallel corpus: which numbers are for training, which are held out, its lines and its vocabulary."""
 
 from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from itertools import cycle, islice
 from pathlib import Path
 
-from nmt.numbers.domain import check
-from nmt.numbers.english import english
-from nmt.numbers.german import german
+from nmt.numbers.words import check, english, german
 
 DIGITS = range(1, 7)
 Pair = tuple[int, str, str]
+PIECES = 200
+"""Of the vocabulary."""
 
 
 def is_heldout(number: int) -> bool:
@@ -89,3 +90,35 @@ def write(lines: Iterable[Pair], prefix: str | Path) -> tuple[Path, Path]:
         text = "".join(f"{triple[column]}\n" for triple in triples)
         path.write_text(text, encoding="utf-8", newline="\n")
     return source, target
+
+
+def train_vocabulary(texts: Sequence[Path], output: Path, size: int = PIECES) -> None:
+    """Train one SentencePiece vocabulary on all lines of ``texts`` and write it to ``output``.
+
+    The pieces are found by byte-pair encoding, which cuts German numbers near their morphemes.
+    Text is case-folded. As Marian expects, ``</s>`` has id 0, ``<unk>`` id 1 and there is no ``<s>``.
+    The same texts and size give the same pieces.
+
+    Raises OSError for an unreadable or unwritable file and ValueError for a size that the texts
+    do not allow.
+    """
+    import sentencepiece
+
+    lines = [line for text in texts for line in text.read_text(encoding="utf-8").splitlines()]
+    model = BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=size,
+            character_coverage=1.0,
+            normalization_rule_name="nmt_nfkc_cf",
+            eos_id=0,
+            unk_id=1,
+            bos_id=-1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(f"cannot train a vocabulary of {size} pieces: {error}") from None
+    output.write_bytes(model.getvalue())

@@ -10,14 +10,15 @@ them in smaller arrays. The host reads nothing before it ends; what it did is re
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from nmt.models import Model
 from nmt.search.choice import Rules
 from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 
@@ -30,49 +31,6 @@ UNUSED = "jax"
 """The derivatives of what is only run: those that are traced fastest."""
 LARGE = 1024
 """Numbers of a hypothesis. Of fewer it takes longer to say what is to be moved than to move everything."""
-
-
-class StepFunctions(Protocol):
-    """The decoder of a model for fixed shapes, as pure functions."""
-
-    def start(self, params: Arrays, encoder_state: Arrays, /) -> Arrays: ...
-
-    def step(
-        self,
-        params: Arrays,
-        encoder_state: Arrays,
-        decoder_state: Arrays,
-        words: jax.Array,
-        position: jax.Array,
-        shortlist: jax.Array | None = None,
-        /,
-    ) -> Any: ...
-
-
-class SearchModel(Protocol):
-    """What the search asks of a model; ``nmt.models.Model`` offers it and explains the arguments."""
-
-    @property
-    def key(self) -> Hashable: ...
-    @property
-    def params(self) -> Arrays: ...
-    @property
-    def sources(self) -> int: ...
-    @property
-    def dim_vocabs(self) -> Sequence[int]: ...
-    def encoder(self, batch: int, lengths: tuple[int, ...], /, *, derivatives: str) -> Any: ...
-    def stepper(
-        self,
-        batch: int,
-        beam: int,
-        lengths: tuple[int, ...],
-        max_length: int,
-        /,
-        *,
-        attention: bool = False,
-        candidates: int = 0,
-        derivatives: str,
-    ) -> StepFunctions: ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +79,7 @@ class BeamLoop:
         has sources.
     """
 
-    def __init__(self, models: Sequence[SearchModel], shape: BeamShape) -> None:
+    def __init__(self, models: Sequence[Model], shape: BeamShape) -> None:
         self.models, self.shape = models, shape
         self.steppers = [
             model.stepper(

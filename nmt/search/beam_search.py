@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from mgraph import Plan, compiled
-from nmt.search.beam_loop import BeamLoop, BeamShape, SearchModel
+from nmt.models import Model, Source
+from nmt.search.beam_loop import BeamLoop, BeamShape
 from nmt.search.choice import Rules, Sampling
 from nmt.search.results import Hypothesis
 from nmt.search.shortlist import MULTIPLE, Shortlist
@@ -65,7 +66,7 @@ class BeamSearch:
 
     def __init__(
         self,
-        models: Sequence[SearchModel],
+        models: Sequence[Model],
         weights: Sequence[float] | None = None,
         *,
         source_vocab: Vocab,
@@ -177,7 +178,7 @@ class BeamSearch:
         batch = pad(streams)
         limits = np.zeros(len(batch.ids[0]), np.int32)
         limits[: batch.sentences] = [self.limit(len(source)) for source in streams[0]]
-        sources = tuple(zip(batch.ids, batch.masks, strict=True))
+        sources = tuple(map(Source, batch.ids, batch.masks))
         sentences = Sentences(sources, limits, batch.ids[0][:, 0] == self.source_vocab.eos_id)
         if prefixes is not None:
             forced, _ = _table(prefixes, len(limits), FREE)
@@ -240,7 +241,7 @@ class BeamPlan(Plan, by_key=["models"]):
     """A function of ``BeamLoop``, for arguments of these shapes."""
 
     name: str
-    models: tuple[SearchModel, ...]
+    models: tuple[Model, ...]
     shape: BeamShape
     shapes: Hashable
 
@@ -285,9 +286,7 @@ def check_weights(weights: Sequence[float], models: int) -> None:
         raise OptionError(f"{models} model(s) need as many weights, got {len(weights)}")
 
 
-def _check(
-    models: Sequence[SearchModel], weights: Sequence[float] | None, beam_size: int, factor: float
-) -> None:
+def _check(models: Sequence[Model], weights: Sequence[float] | None, beam_size: int, factor: float) -> None:
     if not models:
         raise OptionError("beam search needs at least one model")
     check_weights(weights or (), len(models))

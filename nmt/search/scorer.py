@@ -70,18 +70,12 @@ class ScoringPlan(Plan, by_key=["model"]):
         return scorer(params, sources, target)
 
 
-def score(model: Model, samples: Sequence[Streams]) -> list[tuple[float, np.ndarray]]:
-    """For each sentence the log-probability of its target ids given its source ids.
+def score(model: Model, samples: Sequence[Streams], *, attention: bool = False) -> list[Scored]:
+    """The log-probabilities of target ids given source ids, for each sentence; natural logarithms.
 
-    ids: ``</s>`` included in every stream, at least one in each. The result is the sum over the target words
-    and, float32 ``(words,)``, the natural logarithm of the probability of each. Sentences are padded to
-    ``length_bucket``; neither that nor the other sentences change a score.
+    ids: ``</s>`` included in every stream, at least one in each. attention: whether to return it, too.
+    Sentences are padded to ``length_bucket``; neither that nor the other sentences change a score.
     """
-    return [found[:2] for found in score_streams(model, samples)]
-
-
-def score_streams(model: Model, samples: Sequence[Streams], *, attention: bool = False) -> list[Scored]:
-    """As ``score``, and with ``attention`` that of each target word to the words of the first source."""
     if not samples:
         return []
     for number, streams in enumerate(samples):
@@ -260,7 +254,7 @@ class Scorer:
             yield Score(batch[0].line, math.nan, (), batch[0].problem)
             return
         streams = [sample.sequences for sample in batch]
-        found = score_streams(self.model, streams, attention=self.alignment is not None)
+        found = score(self.model, streams, attention=self.alignment is not None)
         for sample, (total, words, attention) in zip(batch, found, strict=True):
             yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)
 

@@ -16,7 +16,7 @@ from itertools import chain, islice, zip_longest
 
 import numpy as np
 
-from mgraph.errors import MGraphError
+from mgraph import MGraphError
 from nmt.settings import OptionError
 from nmt.text.lines import read_whole
 from nmt.text.vocabs.base import Vocab

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from mgraph import ExpressionGraph, Plan, Type, compiled
-from mgraph.device import platform_of
-from mgraph.running.forks import check_process
-from mgraph.running.programs import callers_settings
+from mgraph import ExpressionGraph, Plan, Type, callers_settings, compiled
+from mgraph.device import check_process, platform_of
 from nmt.files import load_model
 from nmt.files.directories import read_directory
 from nmt.models import Model, Source

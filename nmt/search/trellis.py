@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from nmt.models import Source
 from nmt.search.results import Hypothesis
 
 Arrays = Mapping[str, jax.Array]
@@ -33,7 +34,7 @@ class Sentences:
     keys uint32 ``[batch, 2]``: what the noise of each sentence is drawn from.
     """
 
-    sources: tuple[tuple[Any, Any], ...]
+    sources: tuple[Source, ...]
     limits: Any
     empty: Any
     prefixes: Any = None
@@ -142,7 +143,7 @@ def best_hypotheses(
     NumPy's. With attention each hypothesis has that of its words to the words of the first source.
     """
     words, paths = trellis.words, trellis.paths
-    sizes = sentences.sources[0][1].sum(axis=1).astype(int)
+    sizes = sentences.sources[0].mask.sum(axis=1).astype(int)
     lengths = np.arange(1, len(words) + 1)[:, None]
     cut = (lengths == sentences.limits)[:, :, None]
     ends = (paths != -np.inf) & ((words == eos) | cut)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from mgraph import Plan, compile_stats, compiled
 from mgraph.running.programs import ProgramCache
 
 X = np.ones(3, np.float32)
@@ -135,3 +137,52 @@ def test_a_program_that_is_run_while_another_is_traced_is_traced_itself() -> Non
         return x * inner * 2
 
     np.testing.assert_array_equal(cache.get("outer", "outer").run(outer, X), -2 * X)
+
+
+class Keyed:
+    """Something large with a key."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Scaled(Plan, by_key=["model", "others"]):
+    """``factor * x``, for a model that no program is to keep alive."""
+
+    model: Any
+    others: tuple[Any, ...]
+    factor: float
+    note: str = field(default="", compare=False)
+
+    def __call__(self, x: Any) -> Any:
+        return self.factor * x
+
+
+class Renamed(Scaled):
+    """The same fields, another class."""
+
+
+def test_plans_are_told_by_their_class_and_fields() -> None:
+    one = Scaled(Keyed("a"), (Keyed("b"), Keyed("c")), 2.0)
+    same = Scaled(Keyed("a"), (Keyed("b"), Keyed("c")), 2.0, "not compared")
+    others = [
+        Scaled(Keyed("d"), one.others, 2.0),
+        Scaled(one.model, (Keyed("b"),), 2.0),
+        Scaled(one.model, one.others, 3.0),
+        Renamed(one.model, one.others, 2.0),
+    ]
+    assert one.key == same.key == (Scaled, "a", ("b", "c"), 2.0)
+    assert len({plan.key for plan in (one, same, *others)}) == 5
+    before = compile_stats()
+    np.testing.assert_array_equal(compiled(one)(X), 2 * X)
+    np.testing.assert_array_equal(compiled(same)(X), 2 * X)
+    assert (compile_stats() - before).misses == 1
+
+
+def test_a_program_keeps_no_model_alive() -> None:
+    model = Keyed("large")
+    gone = weakref.ref(model)
+    compiled(Scaled(model, (), 5.0))(X)
+    del model
+    assert gone() is None

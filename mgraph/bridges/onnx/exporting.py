@@ -54,15 +54,17 @@ def export_onnx(
     ``BridgeError`` for sizes that cannot be open. An index beyond the end, which gives NaN here, is an error
     there.
     """
-    check_opset(opset)
+    check_onnx(opset)
     model = _Export(graph, outputs, inputs, axes or {}).model(opset)
     _save(model, os.fspath(path))
 
 
-def check_opset(opset: int) -> None:
-    """``ArgumentError`` for a version of ONNX's operators that is not written."""
+def check_onnx(opset: int) -> None:
+    """The errors of ``export_onnx`` that do not depend on the graph: ``ArgumentError`` for an operator set
+    that is not written, ``BridgeError`` without the package onnx."""
     if not OPSETS[0] <= opset <= OPSETS[1]:
         raise ArgumentError(f"expected an operator set from {OPSETS[0]} to {OPSETS[1]}, got {opset}")
+    extra("onnx")
 
 
 def _save(model: Any, path: str) -> None:

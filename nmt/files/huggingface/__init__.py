@@ -1,4 +1,4 @@
-"""Models from one format to another: Marian's files among themselves, HuggingFace's MarianMT both ways."""
+"""Models of HuggingFace's MarianMT from Marian's, and back."""
 
 from nmt.files.huggingface.checkpoint import MarianModel as MarianModel
 from nmt.files.huggingface.checkpoint import TorchCheckpoint as TorchCheckpoint
@@ -7,4 +7,3 @@ from nmt.files.huggingface.checkpoint import to_huggingface as to_huggingface
 from nmt.files.huggingface.configuration import ConversionError as ConversionError
 from nmt.files.huggingface.folders import export_huggingface as export_huggingface
 from nmt.files.huggingface.folders import import_huggingface as import_huggingface
-from nmt.files.huggingface.model_files import convert_model as convert_model

@@ -1,9 +1,14 @@
-"""Checkpoints of HuggingFace's MarianMT, a configuration and named arrays, from Marian's models and back."""
+"""Checkpoints of HuggingFace's MarianMT, a configuration and named arrays, from Marian's models and back.
+
+Marian keeps the matrix of ``x W`` as ``(in, out)`` and vectors as ``(1, out)``; PyTorch keeps the matrix
+as ``(out, in)`` and vectors as ``(out,)``. Tables of embeddings lie the same way round in both.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,21 +27,6 @@ from nmt.files.huggingface.configuration import (
     size,
     tying,
 )
-from nmt.files.huggingface.names import (
-    BIAS,
-    MARIAN_BIAS,
-    MARIAN_OLD_OUTPUT,
-    MARIAN_OUTPUT,
-    MARIAN_SHARED,
-    MARIAN_TABLES,
-    OUTPUT,
-    POSITIONS,
-    SHARED,
-    TABLES,
-    Kind,
-    Name,
-    layer_names,
-)
 from nmt.files.loading import check_parameters
 from nmt.models.model import Model
 from nmt.settings.model_options import ModelOptions, parse_model_options, yaml_of
@@ -47,6 +37,82 @@ PAD_LOGIT = -1e4
 """The bias of ids that are no words: so small that probabilities are Marian's, yet a float16."""
 # Above what bfloat16 makes of numbers up to 1, far below what the two kinds of positions differ by.
 _SAME_POSITIONS = 3e-3
+
+
+class Kind(Enum):
+    """What becomes of an array on the way, either way."""
+
+    MATRIX = "transposed"
+    VECTOR = "(1, n) to (n)"
+    SAME = "as it is"
+
+    def to_huggingface(self, array: np.ndarray) -> np.ndarray:
+        """Marian's ``array`` as HuggingFace keeps it."""
+        if self is Kind.VECTOR:
+            return array.reshape(-1)
+        return np.ascontiguousarray(array.T) if self is Kind.MATRIX else array
+
+    def to_marian(self, array: np.ndarray) -> np.ndarray:
+        """HuggingFace's ``array`` as Marian keeps it."""
+        if self is Kind.VECTOR:
+            return array.reshape(1, -1)
+        return np.ascontiguousarray(array.T) if self is Kind.MATRIX else array
+
+
+class Name(NamedTuple):
+    """A parameter's name in Marian and in HuggingFace."""
+
+    marian: str
+    huggingface: str
+    kind: Kind
+
+
+def _attention(marian: str, huggingface: str) -> tuple[Name, ...]:
+    projections = (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj"))
+    return (
+        *(Name(f"{marian}_W{x}", f"{huggingface}.{y}.weight", Kind.MATRIX) for x, y in projections),
+        *(Name(f"{marian}_b{x}", f"{huggingface}.{y}.bias", Kind.VECTOR) for x, y in projections),
+        Name(f"{marian}_Wo_ln_scale", f"{huggingface}_layer_norm.weight", Kind.VECTOR),
+        Name(f"{marian}_Wo_ln_bias", f"{huggingface}_layer_norm.bias", Kind.VECTOR),
+    )
+
+
+SELF_ATTENTION = _attention("self", "self_attn")
+CROSS_ATTENTION = _attention("context", "encoder_attn")
+FEED_FORWARD = (
+    Name("ffn_W1", "fc1.weight", Kind.MATRIX),
+    Name("ffn_b1", "fc1.bias", Kind.VECTOR),
+    Name("ffn_W2", "fc2.weight", Kind.MATRIX),
+    Name("ffn_b2", "fc2.bias", Kind.VECTOR),
+    Name("ffn_ffn_ln_scale", "final_layer_norm.weight", Kind.VECTOR),
+    Name("ffn_ffn_ln_bias", "final_layer_norm.bias", Kind.VECTOR),
+)
+LAYERS = {
+    "encoder": (*SELF_ATTENTION, *FEED_FORWARD),
+    "decoder": (*SELF_ATTENTION, *CROSS_ATTENTION, *FEED_FORWARD),
+}
+"""The parameters of one layer. Marian counts layers from 1, HuggingFace from 0."""
+
+SHARED = "model.shared.weight"
+TABLES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
+MARIAN_SHARED = "Wemb"
+MARIAN_TABLES = ("encoder_Wemb", "decoder_Wemb")
+MARIAN_OUTPUT, MARIAN_BIAS = "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_b"
+MARIAN_OLD_OUTPUT = "decoder_ff_logit_out_W"
+"""The output's matrix in files of old versions of Marian: transposed."""
+
+
+def layer_names(stack: str, depth: int) -> Iterator[Name]:
+    """The parameters of the layers of ``stack``, ``encoder`` or ``decoder``, with their full names."""
+    for number in range(depth):
+        for name in LAYERS[stack]:
+            yield Name(
+                f"{stack}_l{number + 1}_{name.marian}",
+                f"model.{stack}.layers.{number}.{name.huggingface}",
+                name.kind,
+            )
 
 
 class TorchCheckpoint(NamedTuple):

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mgraph import Compiled, Plan, compiled
+from mgraph.draws import run_draws
 from mgraph.optimizers import OptimizerState
-from mgraph.running.memory import MemoryUse
-from mgraph.running.programs import Compiled, Plan, compiled
-from mgraph.tracing.draws import run_draws
 from nmt.models import Model
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
@@ -175,10 +174,10 @@ class Learner:
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
         args = (before, device.params, device.scale, self.placement.batch_specs(batch), draws)
-        gradient = self._gradient(args).analysed(*args)
-        updating = self._update().analysed(device, total, packed)
+        gradient = self._gradient(args).memory(*args).needed
+        updating = self._update().memory(device, total, packed).needed
         beside = self.held - self.placement.held(device.params)
-        return max(MemoryUse.of(gradient, None).needed + beside, MemoryUse.of(updating, None).needed)
+        return max(gradient + beside, updating)
 
     @property
     def held(self) -> int:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mgraph import ExpressionGraph, Node, Type, cast
-from mgraph.tracing.draws import run_key
+from mgraph.draws import run_key
 from nmt.models import Model, Source
 from nmt.text.batches import Batch
 from nmt.training.loss import LossOptions, Target, training_loss

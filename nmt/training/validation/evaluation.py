@@ -59,8 +59,8 @@ class Evaluation:
         costs = [0.0] * len(self.data.samples)
         for batch in self.data.batches():
             found = score(self.model, [sample.sequences for sample in batch])
-            for sample, (log_prob, _) in zip(batch, found, strict=True):
-                costs[sample.line] = -log_prob
+            for sample, scored in zip(batch, found, strict=True):
+                costs[sample.line] = -scored.log_prob
         words = sum(len(sample.sequences[-1]) for sample in self.data.samples)
         return Cost(math.fsum(costs), words, len(costs))
 

@@ -19,7 +19,7 @@ from mgraph.files.binary_items import BinaryItems, read_bin, write_bin
 from mgraph.files.intgemm import GEMM_TYPES, PACKINGS, is_quantized
 from mgraph.files.items import read_npz
 from nmt.cli import main
-from nmt.files.huggingface import convert_model
+from nmt.files import convert_model
 from nmt.files.huggingface.pickles import read_pickle
 from nmt.files.huggingface.torch_files import read_torch
 

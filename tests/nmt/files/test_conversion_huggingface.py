@@ -26,8 +26,20 @@ from nmt.files.huggingface import (
     import_huggingface,
     to_huggingface,
 )
-from nmt.files.huggingface.checkpoint import huggingface_positions
-from nmt.files.huggingface.names import POSITIONS, markdown
+from nmt.files.huggingface.checkpoint import (
+    BIAS,
+    LAYERS,
+    MARIAN_BIAS,
+    MARIAN_OLD_OUTPUT,
+    MARIAN_OUTPUT,
+    MARIAN_TABLES,
+    OUTPUT,
+    POSITIONS,
+    SHARED,
+    TABLES,
+    Kind,
+    huggingface_positions,
+)
 from nmt.search.scorer import score
 from nmt.settings.model_options import parse_model_options
 from tests.helpers.checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
@@ -67,7 +79,7 @@ def test_a_marian_model_computes_the_same_at_huggingface(name: str) -> None:
     """The digest says that what HuggingFace loaded is what is exported; it computed what Marian prints."""
     tensors = to_huggingface(HERE / f"{name}.npz").tensors
     assert digest(tensors) == MARIAN[name]["digest"]
-    ours = [words for _, words in score(load_model(HERE / f"{name}.npz"), pairs_of(name))]
+    ours = [words for _, words, _ in score(load_model(HERE / f"{name}.npz"), pairs_of(name))]
     compare(ours, MARIAN[name]["scores"], 1e-5)
     compare(ours, word_scores(HERE / f"{name}.txt"), 1.1e-5)
     compare(ours, MARIAN[name]["scores as it is"], 1e-4)
@@ -85,7 +97,7 @@ def test_a_checkpoint_of_huggingface_computes_the_same_here(name: str, tmp_path:
     import_huggingface(HERE / name, tmp_path / "model.npz")
     model = load_model(tmp_path / "model.npz")
     assert model.dim_vocabs == RANDOM[name]
-    ours = [words for _, words in score(model, HUGGINGFACE[name]["pairs"])]
+    ours = [words for _, words, _ in score(model, HUGGINGFACE[name]["pairs"])]
     compare(ours, HUGGINGFACE[name]["scores"], 1e-5)
     compare(ours, word_scores(HERE / f"{name}.txt"), 1.1e-5)
     compare(ours, HUGGINGFACE[name]["scores as it is"], 1e-4)
@@ -332,6 +344,25 @@ def test_tokenizers_that_cannot_be(tmp_path: Path) -> None:
         vocabs = [str(tmp_path / "a.yml"), str(vocabs_of("all")[1])]
         export_huggingface(HERE / "all.npz", tmp_path / "folder", vocabs)
     assert not (tmp_path / "folder").exists()
+
+
+def markdown() -> str:
+    """The map as the table of ``docs/huggingface.md``."""
+    rows = [
+        ("`Wemb` (tied-embeddings-all, -src)", f"`{SHARED}`, `{TABLES[0]}`, `{TABLES[1]}`", Kind.SAME),
+        (f"`{MARIAN_TABLES[0]}`", f"`{TABLES[0]}`", Kind.SAME),
+        (f"`{MARIAN_TABLES[1]}`", f"`{TABLES[1]}`", Kind.SAME),
+        (f"`{MARIAN_OUTPUT}`; tied: the target's table", f"`{OUTPUT}`", Kind.SAME),
+        (f"`{MARIAN_OLD_OUTPUT}` (old files)", f"`{OUTPUT}`", Kind.MATRIX),
+        (f"`{MARIAN_BIAS}`", f"`{BIAS}`", Kind.SAME),
+        ("none: computed", f"`{POSITIONS[0]}`, `{POSITIONS[1]}`", Kind.SAME),
+    ]
+    for stack, names in LAYERS.items():
+        for name in names:
+            other = f"`model.{stack}.layers.N-1.{name.huggingface}`"
+            rows.append((f"`{stack}_lN_{name.marian}`", other, name.kind))
+    lines = [f"| {marian} | {other} | {kind.value} |" for marian, other, kind in rows]
+    return "\n".join(["| Marian | HuggingFace | array |", "| --- | --- | --- |", *lines]) + "\n"
 
 
 def test_the_table_of_names_is_in_the_docs() -> None:

@@ -108,7 +108,7 @@ def assert_marians_scores(model: Model, pairs: list[tuple[list[int], list[int]]]
     lines = reference.read_text().splitlines()
     got = score(model, pairs)
     assert len(lines) == len(got)
-    for line, (total, words) in zip(lines, got, strict=True):
+    for line, (total, words, _) in zip(lines, got, strict=True):
         expected, expected_words = line.split(" ||| WordScores= ")
         np.testing.assert_allclose(words, [float(w) for w in expected_words.split()], rtol=0, atol=2.5e-5)
         assert total == pytest.approx(float(expected), rel=5e-6, abs=5e-5)
@@ -287,10 +287,11 @@ def test_scores_do_not_depend_on_the_batch_nor_on_how_it_is_cut(
     alone = [score(plain_model, [pair])[0] for pair in pairs]
     assert (mgraph.compile_stats() - before).misses == 0, "cut to single pairs"
     for scores in (cut, alone):
-        for (total, words), (other_total, other_words), (_, target) in zip(whole, scores, pairs, strict=True):
+        for one, other, (_, target) in zip(whole, scores, pairs, strict=True):
+            words, total = one.word_scores, one.log_prob
             assert words.shape == (len(target),) and words.dtype == np.float32
-            np.testing.assert_allclose(words, other_words, atol=1e-5)
-            assert total == pytest.approx(other_total, abs=1e-4)
+            np.testing.assert_allclose(words, other.word_scores, atol=1e-5)
+            assert total == pytest.approx(other.log_prob, abs=1e-4)
             assert total == pytest.approx(words.sum(), abs=1e-4)
 
 

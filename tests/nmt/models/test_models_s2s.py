@@ -19,7 +19,7 @@ from mgraph.ops.scan import ScanNodeOp
 from nmt.files import create_model, load_model, save_model
 from nmt.models import Dropouts, Model, Source
 from nmt.models.names import amun_names, nematus_names
-from nmt.search.scorer import Streams, score_streams
+from nmt.search.scorer import Streams, score
 from nmt.settings.model_options import ModelOptions, yaml_of
 from nmt.text.vocabs.loading import load_vocab
 from nmt.training.gradients import check_model_gradients
@@ -69,7 +69,7 @@ def streams_of(name: str) -> list[Streams]:
 def assert_marians_scores(model: Model, streams: Sequence[Streams], reference: Path) -> None:
     """Word scores within two units of the fifth decimal, attention within two of the sixth digit."""
     lines = reference.read_text().splitlines()
-    for line, found in zip(lines, score_streams(model, streams, attention=True), strict=True):
+    for line, found in zip(lines, score(model, streams, attention=True), strict=True):
         words = np.array(line.split("WordScores= ")[1].split(), float)
         np.testing.assert_allclose(found.word_scores, words, rtol=0, atol=1.5e-5)
         if line.count("|||") == 2:
@@ -298,7 +298,7 @@ def test_the_rules_give_the_gradients_that_jax_gives(name: str) -> None:
 
 def test_scores_of_several_sources_do_not_depend_on_the_batch() -> None:
     model, streams = load_model(DATA / "multi-s2s.npz"), streams_of("multi-s2s")
-    together = score_streams(model, streams, attention=True)
-    (alone,) = score_streams(model, streams[2:3], attention=True)
+    together = score(model, streams, attention=True)
+    (alone,) = score(model, streams[2:3], attention=True)
     np.testing.assert_allclose(alone.word_scores, together[2].word_scores, atol=1e-6)
     np.testing.assert_allclose(alone.attention, together[2].attention, atol=1e-6)

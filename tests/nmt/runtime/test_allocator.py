@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = """
 import resource
-from nmt.runtime.allocator import keep_freed_memory
+from nmt.runtime.devices import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

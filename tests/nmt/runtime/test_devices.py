@@ -28,21 +28,21 @@ def run(code: str) -> str:
 def test_importing_starts_nothing_and_start_starts_the_cpu() -> None:
     assert run(
         "import nmt, mgraph\n"
-        "from nmt import devices\n"
+        "from nmt.runtime import devices\n"
         "print(devices.started())\n"
         "print(devices.start(cpu_threads=2).platform, devices.started())\n"
     ).splitlines() == ["False", "[device] using the CPU, threads: at most 2", "cpu True"]
 
 
 def test_without_a_gpu_the_cpu_is_taken_and_named() -> None:
-    assert run("from nmt import devices\ndevices.start()\n") == (
+    assert run("from nmt.runtime import devices\ndevices.start()\n") == (
         f"[device] no GPU found, using the CPU, threads: {CORES}\n"
     )
 
 
 def refusals(first: str, calls: list[str]) -> list[str]:
     """What calls of nmt.runtime.devices say, all in one process."""
-    code = f"from nmt import devices\nfrom mgraph import DeviceError\n{first}\n"
+    code = f"from nmt.runtime import devices\nfrom mgraph import DeviceError\n{first}\n"
     for call in calls:
         code += f"try:\n    devices.{call}\nexcept DeviceError as error:\n    print(error)\n"
     return run(code).splitlines()
@@ -85,7 +85,7 @@ def test_what_comes_too_late_is_refused() -> None:
 
 def test_the_cpu_is_divided_into_devices() -> None:
     assert run(
-        "from nmt import devices\n"
+        "from nmt.runtime import devices\n"
         "print(len(devices.start_all(cpu_threads=1, cpu_devices=3)))\n"
         "print(len(devices.start_all(cpu_devices=2)), len(devices.start_all()))\n"
         "import jax, numpy as np\n"
@@ -103,7 +103,7 @@ def test_the_cpu_is_divided_into_devices() -> None:
 
 
 def test_threads_cannot_be_limited_once_jax_runs() -> None:
-    said = run("import jax\njax.devices()\nfrom nmt import devices\ndevices.start(cpu_threads=1)")
+    said = run("import jax\njax.devices()\nfrom nmt.runtime import devices\ndevices.start(cpu_threads=1)")
     assert said == "[device] JAX runs already: its threads cannot be limited to 1\n"
 
 

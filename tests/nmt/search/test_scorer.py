@@ -13,7 +13,7 @@ import pytest
 from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.files import load_model
-from nmt.search.scorer import score_streams
+from nmt.search.scorer import score
 from nmt.text.parallel import NBestListError
 
 DATA = Path(__file__).parents[2] / "data" / "scorer"
@@ -132,5 +132,5 @@ def test_a_model_without_attention_is_scored_without_alignments() -> None:
     assert load_model(data / "multi.npz").attends
     pool = load_model(data / "pool.npz")
     assert not pool.attends
-    (found,) = score_streams(pool, [([2, 0], [2, 0])], attention=True)
+    (found,) = score(pool, [([2, 0], [2, 0])], attention=True)
     assert found.attention is None and len(found.word_scores) == 2

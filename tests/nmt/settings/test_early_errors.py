@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "nmt.search.translator.load_model",
         "nmt.search.scorer.load_model",
         "nmt.files.load_model",
-        "nmt.files.huggingface.convert_model",
+        "nmt.files.convert_model",
         "nmt.files.huggingface.import_huggingface",
         "nmt.files.huggingface.export_huggingface",
         "nmt.search.shortlist.convert_shortlist",
