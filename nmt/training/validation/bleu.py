@@ -14,7 +14,7 @@ from nmt.training.validation.metric import Metric
 from nmt.training.validation.ngrams import NGramCounts
 from nmt.training.validation.translation import OutputName
 
-KINDS = ("bleu", "bleu-detok", "bleu-segmented", "chrf")
+TEXT_METRICS = ("bleu", "bleu-detok", "bleu-segmented", "chrf")
 ORDERS = {"chrf": 6}
 BLEU_ORDER = 4
 

@@ -8,9 +8,8 @@ from nmt.settings import OptionError, nearest, require_tempdir
 from nmt.settings.training import TrainOptions
 from nmt.text.vocabs.base import Vocab
 from nmt.training.schedule.units import period
-from nmt.training.validation import bleu, cross_entropy
-from nmt.training.validation.bleu import TextMetric
-from nmt.training.validation.cross_entropy import CrossEntropy
+from nmt.training.validation.bleu import TEXT_METRICS, TextMetric
+from nmt.training.validation.cross_entropy import CROSS_ENTROPIES, CrossEntropy
 from nmt.training.validation.data import check_sets
 from nmt.training.validation.log import Announcements
 from nmt.training.validation.metric import Metric
@@ -18,7 +17,7 @@ from nmt.training.validation.script import Script, ScriptMetric
 from nmt.training.validation.translation import OutputName, TranslationMetric
 
 SCRIPT = "valid-script"
-KINDS = (*cross_entropy.KINDS, SCRIPT, "translation", *bleu.KINDS)
+KINDS = (*CROSS_ENTROPIES, SCRIPT, "translation", *TEXT_METRICS)
 OTHERS = ("accuracy", "bert-lm-accuracy", "bert-sentence-accuracy", "embedding")
 """Marian's metrics of models that are no translation models."""
 
@@ -51,7 +50,7 @@ def metrics_of(options: TrainOptions, vocab: Vocab) -> list[Metric]:
     announcements = Announcements()
 
     def metric(kind: str, epsilon: float) -> Metric:
-        if kind in cross_entropy.KINDS:
+        if kind in CROSS_ENTROPIES:
             return CrossEntropy(kind, epsilon)
         if kind == "translation":
             return TranslationMetric(kind, epsilon, script, output, options.tempdir)

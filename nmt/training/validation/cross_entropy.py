@@ -8,7 +8,7 @@ from nmt.training.schedule.state import TrainingState
 from nmt.training.validation.evaluation import Evaluation
 from nmt.training.validation.metric import Metric
 
-KINDS = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
+CROSS_ENTROPIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
 
 
 class CrossEntropy(Metric):
