@@ -14,7 +14,7 @@ from nmt.files import create_model
 from nmt.models import Source
 from nmt.numbers import corpus
 from nmt.settings.model_options import ModelOptions
-from nmt.training.loss import LossOptions, Target, training_loss
+from nmt.training.learning.objective import LossOptions, Target, training_loss
 
 ROWS, LENGTH, UPDATES = 64, 16, 150
 vocab = load_vocab(str(numbers.model_dir() / "vocab.spm"))

@@ -52,7 +52,7 @@ class Trainer:
         process trains this model.
         """
         from nmt.training.checkpoints.lock import training_lock
-        from nmt.training.requirements import check_training
+        from nmt.training.setup import check_training
 
         check_training(self.options)
         writes = self.options.process_id == 0  # of several processes the first does

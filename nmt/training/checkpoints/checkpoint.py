@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from mgraph import ModelFileError
 from mgraph.files.items import read_npz, replacing, write_npz
-from mgraph.files.parameter_files import write_items
+from mgraph.files.parameter_files import read_items, write_items
 from nmt.files import load_model
 from nmt.files.saving import marian_order, model_items
 from nmt.settings.dump import decoder_config, new_model_options, training_config
@@ -24,13 +25,58 @@ from nmt.settings.model_options import ModelOptions
 from nmt.settings.training import TrainOptions
 from nmt.settings.yaml_text import MAX_CHARACTERS
 from nmt.training.checkpoints.file_set import replacing_set, settle
-from nmt.training.checkpoints.finite import may_replace
-from nmt.training.checkpoints.moments import Moments
-from nmt.training.checkpoints.progress_file import read_state, state_text
+from nmt.training.checkpoints.state_files import Moments, read_state, state_text
 from nmt.training.schedule.state import TrainingState
 from nmt.training.update import LearnerState, Tensors
 
 logger = logging.getLogger(__name__)
+
+
+def may_replace(path: str, params: Mapping[str, Any], targets: str) -> bool:
+    """Whether ``params`` may be saved where the model file ``path`` is.
+
+    They may not if some are NaN or infinite and the file's are all finite: training cannot go on from them,
+    for an update with NaN gives NaN. A warning then says what was not saved, and how to go on; it also says
+    so where such parameters are saved because there is no finite model to lose.
+
+    targets: the files that they are for, for the warning.
+    """
+    bad = _not_finite(params)
+    if not bad:
+        return True
+    found = f"{bad[0]} and {len(bad) - 1} more parameters are" if len(bad) > 1 else f"{bad[0]} is"
+    if not _is_finite(path):
+        logger.warning(
+            "[training] %s not finite; there is no finite model in the place of %s", found, targets
+        )
+        return True
+    logger.warning(
+        "[training] %s not finite: not saving %s; %s stays as it is. To go on from it, begin this training "
+        "again with --check-gradient-nan, --clip-norm or a smaller --learn-rate. Where no finite model is in "
+        "the way, others are saved",
+        found,
+        targets,
+        path,
+    )
+    return False
+
+
+def _not_finite(params: Mapping[str, Any]) -> list[str]:
+    arrays = {name: np.asarray(value) for name, value in params.items()}
+    return [
+        name
+        for name, array in arrays.items()
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all()
+    ]
+
+
+def _is_finite(path: str) -> bool:
+    """Whether there is a model that can be read, all of whose numbers are finite."""
+    try:
+        return os.path.exists(path) and not _not_finite(read_items(path))
+    except ModelFileError:
+        return False
+
 
 OPTIMIZER, PROGRESS, CONFIG, DECODER = ".optimizer.npz", ".progress.yml", ".yml", ".decoder.yml"
 

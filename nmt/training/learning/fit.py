@@ -15,7 +15,7 @@ from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
 from nmt.text.shapes import length_bucket
 from nmt.training.learning.learner import Learner
-from nmt.training.schedule.units import progress
+from nmt.training.schedule.state import progress
 
 logger = logging.getLogger(__name__)
 

@@ -16,13 +16,11 @@ from mgraph.optimizers import OptimizerState
 from nmt.models import Model
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
-from nmt.training.learning.cost_scaling import CostScale
-from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Arrays, Differentiated, Objective, specs_of
 from nmt.training.learning.placement import ONE_DEVICE, Placement
+from nmt.training.learning.scaling import CostScale, Normalization
 from nmt.training.learning.settings import normalization_of, objective_of, step_of
-from nmt.training.learning.smoothing import decay_of_update
-from nmt.training.learning.step import DeviceState, Scalars, UpdateStep
+from nmt.training.learning.step import DeviceState, Scalars, UpdateStep, decay_of_update
 from nmt.training.update import LearnerState, Tensors, UpdateResult
 
 

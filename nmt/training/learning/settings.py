@@ -11,13 +11,10 @@ from mgraph import Adagrad, Adam, ArgumentError, Optimizer, Sgd, Type
 from nmt.models import Dropouts, Model
 from nmt.settings.option import OptionError, number
 from nmt.settings.training import NOTHING, Guidance, Learning, Numerics, TrainOptions
-from nmt.training.embeddings import embedding_tables
-from nmt.training.learning.cost_scaling import CostScaling
-from nmt.training.learning.normalization import Normalization
-from nmt.training.learning.objective import Objective
-from nmt.training.learning.quantization import Quantization
-from nmt.training.learning.step import UpdateStep
-from nmt.training.loss import LossOptions
+from nmt.training.learning.objective import LossOptions, Objective
+from nmt.training.learning.scaling import CostScaling, Normalization
+from nmt.training.learning.step import Quantization, UpdateStep
+from nmt.training.vocabularies import embedding_tables
 
 OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
 """By the value of ``optimizer``."""

@@ -11,8 +11,7 @@ import numpy as np
 from nmt.settings.option import OptionError
 from nmt.settings.train import check_decay
 from nmt.settings.training import Learning
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.units import Progress, period, progress
+from nmt.training.schedule.state import Progress, TrainingState, period, progress
 
 logger = logging.getLogger(__name__)
 

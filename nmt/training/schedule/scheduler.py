@@ -13,13 +13,10 @@ import numpy as np
 
 from nmt.settings.training import TrainOptions
 from nmt.text.lines import STANDARD_INPUT
-from nmt.training.schedule.averages import GradientNorms
-from nmt.training.schedule.display import Display, DisplayRecord, LogicalEpoch
-from nmt.training.schedule.divergence import Divergence
+from nmt.training.schedule.display import Display, DisplayRecord, LogicalEpoch, Stopping
+from nmt.training.schedule.divergence import Divergence, GradientNorms
 from nmt.training.schedule.learning_rate import LearningRate
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.stopping import Stopping
-from nmt.training.schedule.units import NEVER, Progress, Unit, period, progress
+from nmt.training.schedule.state import NEVER, Progress, TrainingState, Unit, period, progress
 from nmt.training.update import UpdateResult
 
 logger = logging.getLogger(__name__)

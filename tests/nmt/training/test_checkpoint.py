@@ -39,7 +39,7 @@ from nmt.training.checkpoints.checkpoint import (
     save_for_script,
 )
 from nmt.training.checkpoints.file_set import replacing_set, settle
-from nmt.training.checkpoints.moments import Moments
+from nmt.training.checkpoints.state_files import Moments
 from nmt.training.update import LearnerState
 
 ROOT = Path(nmt.__file__).parent.parent

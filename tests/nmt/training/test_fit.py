@@ -87,7 +87,7 @@ from dataclasses import replace
 import numpy as np
 from mgraph import Sgd
 from nmt.runtime import devices
-from nmt.training.loss import LossOptions
+from nmt.training.learning.objective import LossOptions
 from nmt.settings import TrainOptions
 from nmt.settings.model_options import ModelOptions
 from nmt.models import create_model

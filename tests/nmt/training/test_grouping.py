@@ -8,7 +8,7 @@ import pytest
 from mgraph import ArgumentError
 from nmt.settings import OptionError, TrainOptions
 from nmt.text.batches import Batch
-from nmt.training.grouping import Grouping, rounded_up
+from nmt.training.update import Grouping, rounded_up
 
 
 def batch(sentences: int, length: int = 4, first: int = 1) -> Batch:

@@ -17,10 +17,10 @@ from nmt.models import Model
 from nmt.settings import TRAIN
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import Batch, pad
-from nmt.training.checkpoints.moments import Moments
+from nmt.training.checkpoints.state_files import Moments
 from nmt.training.learning.learner import Learner
+from nmt.training.learning.objective import LossOptions, Source, Target, cross_entropy_loss, training_loss
 from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
-from nmt.training.loss import LossOptions, Source, Target, cross_entropy_loss, training_loss
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

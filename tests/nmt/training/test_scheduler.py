@@ -17,13 +17,12 @@ import pytest
 from nmt.settings import TRAIN, OptionError
 from nmt.settings.config import parse
 from nmt.settings.training import Learning
-from nmt.training.checkpoints.progress_file import read_state, state_text
+from nmt.training.checkpoints.state_files import read_state, state_text
 from nmt.training.schedule.display import DisplayRecord
 from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.schedule.learning_rate import LearningRate
 from nmt.training.schedule.scheduler import Scheduler
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.units import Progress, Unit, period, progress
+from nmt.training.schedule.state import Progress, TrainingState, Unit, period, progress
 from nmt.training.update import UpdateResult
 
 DATA = Path(__file__).parents[2] / "data" / "scheduler"

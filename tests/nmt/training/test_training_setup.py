@@ -26,10 +26,10 @@ from nmt.text.vocabs.creation import word_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.words import ClassVocab
 from nmt.training.checkpoints.checkpoint import Checkpoint
-from nmt.training.checkpoints.moments import Moments
-from nmt.training.embeddings import WordVectorsError, embedding_tables, read_vectors, word_vectors
+from nmt.training.checkpoints.state_files import Moments
 from nmt.training.schedule.state import TrainingState
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
+from nmt.training.vocabularies import WordVectorsError, embedding_tables, read_vectors, word_vectors
 
 DATA = Path(__file__).parents[2] / "data" / "checkpoint"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/model.npz"))

@@ -20,9 +20,8 @@ from nmt.text.parallel import ParallelTextError
 from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import Validation
-from nmt.training.validation.data import ValidationSet, ValidationSetError
-from nmt.training.validation.evaluation import Evaluation
-from nmt.training.validation.metric import Metric, Record
+from nmt.training.validation.evaluation import Evaluation, ValidationSet, ValidationSetError
+from nmt.training.validation.metrics import Metric, Record
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
