@@ -14,6 +14,7 @@ import argparse
 import re
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def compare_lengths(options: dict[str, Any], lengths: list[int]) -> None:
     """Print the second table."""
     values = TRAIN.from_python({**options, "model": "model.npz"})
     vocabs, paths, dims = load_or_create_vocabs(values)
-    values = {**values, "vocabs": paths, "dim_vocabs": dims}
+    values = replace(values, vocabs=paths, dim_vocabs=dims)
     learner = Learner.from_options(new_model(values, dims, 1), values, seed=1)
     learner.memory(blank(ROWS, min(lengths) // 2, len(vocabs)))  # compiles what all have in common
     table = Table(["length", "tracing s", "compiling s"], width=8)

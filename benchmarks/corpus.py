@@ -13,11 +13,12 @@ import resource
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Table, positive, print_machine
-from nmt.settings.training import TRAIN
+from nmt.settings import TRAIN
 from nmt.text.corpus import Corpus
 from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.creation import word_vocab
@@ -58,7 +59,7 @@ def shapes(texts: tuple[str, str], vocab: Vocab) -> None:
     table = Table(["batches", "number", "programs", "not chosen", "padding", "for shapes"])
     for way, options in WAYS.items():
         for sort in ("trg", "src", "none"):
-            settings = DEFAULTS | options | {"train_sets": texts, "maxi_batch_sort": sort}
+            settings = replace(DEFAULTS, **options, train_sets=texts, maxi_batch_sort=sort)
             with closing(Corpus.from_options(settings, [vocab] * 2, seed=1)) as corpus:
                 for _ in range(2):
                     corpus.begin_epoch()
@@ -78,7 +79,7 @@ def shapes(texts: tuple[str, str], vocab: Vocab) -> None:
 
 def speed(texts: tuple[str, str], vocab: Vocab, folder: str) -> None:
     """Print how long an epoch of a shuffled text takes when nothing is trained."""
-    settings = DEFAULTS | {"train_sets": texts, "tempdir": folder}
+    settings = replace(DEFAULTS, train_sets=texts, tempdir=folder)
     with closing(Corpus.from_options(settings, [vocab] * 2, seed=1)) as corpus:
         before, start = memory(), time.perf_counter()
         corpus.begin_epoch()

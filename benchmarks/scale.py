@@ -35,10 +35,9 @@ from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.creation import word_vocab
 from nmt.text.vocabs.loading import load_vocab
 from nmt.training.learning.learner import Learner
-from nmt.training.learning.objective import Objective
+from nmt.training.learning.objective import LossOptions, Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
 from nmt.training.learning.step import UpdateStep
-from nmt.training.loss import LossOptions
 
 MIB = 1 << 20
 MS = 1e3

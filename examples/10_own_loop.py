@@ -14,7 +14,7 @@ from nmt.files import create_model
 from nmt.models import Source
 from nmt.numbers import corpus
 from nmt.settings.model_options import ModelOptions
-from nmt.training.loss import LossOptions, Target, training_loss
+from nmt.training.learning.objective import LossOptions, Target, training_loss
 
 ROWS, LENGTH, UPDATES = 64, 16, 150
 vocab = load_vocab(str(numbers.model_dir() / "vocab.spm"))
@@ -39,7 +39,7 @@ inputs = {
     for name, kind in (("source", "int32"), ("source mask", "float32"), ("ids", "int32"), ("mask", "float32"))
 }
 source, source_mask, ids, mask = inputs.values()
-loss = training_loss(graph, model, [Source(source, source_mask)], Target(ids, mask), LossOptions(0.1))
+loss = training_loss(model, [Source(source, source_mask)], Target(ids, mask), LossOptions(0.1))
 function = graph.function(list(loss), inputs)
 
 

@@ -45,7 +45,7 @@ class Ours:
     """The learner of ``mgraph train``."""
 
     def __init__(self, session: Session) -> None:
-        self._learner, self._rate, self._number = session.learner, session.values["learn_rate"], 0
+        self._learner, self._rate, self._number = session.learner, session.options.learn_rate, 0
         self._last: Any = None
 
     def update(self, batch: Batch) -> None:
@@ -64,10 +64,10 @@ class PlainJax:
     """The step written by hand for this type of model."""
 
     def __init__(self, session: Session) -> None:
-        values, options = session.values, session.options
+        values, options = session.options, session.model_options
         loss = import_module(f"benchmarks.peers.plain_jax.{options.type}").loss
         self._state = adam.start(session.learner.params(smoothed=False))
-        self._step = adam.step_of(partial(loss, options, values["label_smoothing"]), values["learn_rate"])
+        self._step = adam.step_of(partial(loss, options, values.label_smoothing), values.learn_rate)
         self._last: Any = None
 
     def update(self, batch: Batch) -> None:
@@ -94,8 +94,8 @@ class Timing:
 
     def __init__(self, trainer: str, options: Mapping[str, Any], skipped: int, updates: int) -> None:
         values = TRAIN.from_python(dict(options))
-        compilation_cache.use(values["compilation_cache"])
-        devices.start_all(values["cpu_threads"], values["devices"], values["cpu_devices"])
+        compilation_cache.use(values.compilation_cache)
+        devices.start_all(values.cpu_threads, values.devices, values.cpu_devices)
         session = Session(values, lambda: False)
         self._skipped, self._updates = skipped, updates
         self._corpus = session.corpus

@@ -5,19 +5,38 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, TypeVar
 
 from mgraph import CompileStats, __version__, compile_stats
-from nmt.settings import Command, Option, OptionError
+from nmt.settings import Command, OptionError, Options, option
 from nmt.settings.about import about
 from nmt.settings.config import notices
 from nmt.settings.help import help_text
+from nmt.settings.sections import Devices
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 logger = logging.getLogger("nmt")
 
-JSON = Option("json", help="print JSON instead of a table", command=True)
+C = TypeVar("C", bound=Options)
+D = TypeVar("D", bound=Devices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Json(Options):
+    """Whether the report is for programs."""
+
+    title = "Output"
+
+    json: bool = option(False, "print JSON instead of a table", command=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operands(Options):
+    """The words of a command line that belong to no option."""
+
+    operands: tuple[str, ...] = ()
 
 
 def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
@@ -31,13 +50,13 @@ def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
             raise OptionError(f"--output: {output} is read by {option}, and would be empty before it is")
 
 
-def started(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Start the device, and give back the options that are left for the Python class."""
+def started(options: D) -> D:
+    """Start the device that the options choose; returns them without that choice, which is made."""
     from nmt.runtime import devices
 
-    devices.start(values["cpu_threads"], values["devices"])
-    left = command.python_options().keys() - {"cpu_threads", "devices"}
-    return {name: values[name] for name in left}
+    devices.start(options.cpu_threads, options.devices)
+    plain = Devices()
+    return replace(options, cpu_threads=plain.cpu_threads, devices=plain.devices)
 
 
 def write(output: BinaryIO, text: str) -> None:
@@ -46,10 +65,10 @@ def write(output: BinaryIO, text: str) -> None:
     output.flush()
 
 
-def greet(command: Command, argv: Sequence[str], values: Mapping[str, Any]) -> None:
+def greet(command: Command[C], argv: Sequence[str], options: C) -> None:
     """Log what was called, and which options change nothing."""
     logger.info("[mgraph] %s %s %s", __version__, command.name, shlex.join(argv))
-    for notice in notices(command, values):
+    for notice in notices(command, options):
         logger.warning("%s", notice)
 
 
@@ -64,7 +83,7 @@ def report_programs(before: CompileStats) -> None:
     )
 
 
-def asks_for_help(command: Command, argv: Sequence[str]) -> bool:
+def asks_for_help(command: Command[Any], argv: Sequence[str]) -> bool:
     """Print the help, or what else the command line asks for in place of running the command."""
     if "-h" in argv or "--help" in argv:
         print(help_text(command))

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nmt.commands.common import asks_for_help, greet
 from nmt.runtime.log import logging_as
 from nmt.settings import (
     Command,
-    Option,
     OptionError,
+    Options,
     later,
+    option,
     require_folder,
     require_readable,
     require_writable,
 )
 from nmt.settings.config import parse
-from nmt.settings.shared import LOGGING
+from nmt.settings.sections import Logging
 
 logger = logging.getLogger(__name__)
 
@@ -33,29 +34,43 @@ GEMM_TYPES = (
 MODELS = (".npz", ".bin", ".safetensors")
 FBGEMM = ("packed16", "packed8avx2", "packed8avx512")
 
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertedModel(Options):
+    """Which model becomes what."""
+
+    title = "Models"
+
+    source: str = option("model.npz", "the model, or a folder with config.json", name="from", short="f")
+    to: str = option("model.bin", "what to make: .npz, .bin, .safetensors, or a folder", short="t")
+    export_as: str = option(MARIAN, f"a Marian model, or {HUGGINGFACE}: a folder")
+    gemm_type: str = option(GEMM_TYPES[0], f"of a .bin: {', '.join(GEMM_TYPES)}", short="g")
+    vocabs: tuple[str, ...] = option((), "source and target vocabulary, for HuggingFace", short="V")
+    zero_start: bool = option(False, "from HuggingFace: start the decoder with zeros if it did otherwise")
+    add_lsh: tuple[str, ...] = later((), implicit="1024 Wemb")
+    encryption_key_path: str = later("")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertedShortlist(Options):
+    """Which shortlist becomes what."""
+
+    title = "Shortlists"
+
+    shortlist: tuple[str, ...] = option((), "text file, first, best and threshold; needs -V", short="s")
+    dump_shortlist: str = option("lex.bin", "binary file to make of it", short="d")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions(ConvertedModel, ConvertedShortlist, Logging):
+    """The options of ``mgraph convert``."""
+
+
 COMMAND = Command(
     "convert",
     "convert a model to .npz, .bin or .safetensors, or to and from a folder of HuggingFace's MarianMT,\n"
     "or a lexical shortlist from text to binary",
-    {
-        "Models": (
-            Option("from", str, "model.npz", "the model, or a folder with config.json", short="f"),
-            Option("to", str, "model.bin", "what to make: .npz, .bin, .safetensors, or a folder", short="t"),
-            Option("export-as", str, MARIAN, f"a Marian model, or {HUGGINGFACE}: a folder"),
-            Option("gemm-type", str, GEMM_TYPES[0], f"of a .bin: {', '.join(GEMM_TYPES)}", short="g"),
-            Option("vocabs", str, (), "source and target vocabulary, for HuggingFace", short="V", many=True),
-            Option("zero-start", help="from HuggingFace: start the decoder with zeros if it did otherwise"),
-            later("add-lsh", str, (), many=True, implicit="1024 Wemb"),
-            later("encryption-key-path", str, ""),
-        ),
-        "Shortlists": (
-            Option(
-                "shortlist", str, (), "text file, first, best and threshold; needs -V", short="s", many=True
-            ),
-            Option("dump-shortlist", str, "lex.bin", "binary file to make of it", short="d"),
-        ),
-        "Output": LOGGING,
-    },
+    ConvertOptions,
     examples=(
         ("mgraph convert -f model.npz -t model.bin --gemm-type intgemm8avx2", "a quantized model"),
         ("mgraph convert -f model.bin -t model.npz", "and back"),
@@ -72,22 +87,22 @@ def run(argv: Sequence[str]) -> int | None:
     """Convert what ``--from`` or ``--shortlist`` names."""
     if asks_for_help(COMMAND, argv):
         return None
-    values = parse(COMMAND, argv)
-    _check(values)
-    with logging_as(values):
-        greet(COMMAND, argv, values)
-        if values["shortlist"]:
-            _convert_shortlist(values)
+    options = parse(COMMAND, argv)
+    _check(options)
+    with logging_as(options):
+        greet(COMMAND, argv, options)
+        if options.shortlist:
+            _convert_shortlist(options)
         else:
-            _convert_model(values)
+            _convert_model(options)
         logger.info("Finished")
     return None
 
 
-def _check(values: Mapping[str, Any]) -> None:
+def _check(options: ConvertOptions) -> None:
     """OptionError for values that Marian has and we have not, and for what cannot go together; OSError for
     files that cannot be read or written."""
-    kind, gemm_type = values["export_as"], values["gemm_type"]
+    kind, gemm_type = options.export_as, options.gemm_type
     if kind in ONNX:
         raise OptionError(f"--export-as {kind}: for ONNX there is mgraph export")
     if kind not in (MARIAN, HUGGINGFACE):
@@ -101,43 +116,43 @@ def _check(values: Mapping[str, Any]) -> None:
         raise OptionError(f"--gemm-type must be one of {', '.join(GEMM_TYPES)}; got '{gemm_type}'")
     if kind == HUGGINGFACE and gemm_type != GEMM_TYPES[0]:
         raise OptionError(f"--gemm-type {gemm_type} cannot go with --export-as {HUGGINGFACE}")
-    if kind == HUGGINGFACE and (values["to"].endswith(MODELS) or os.path.isfile(values["to"])):
-        raise OptionError(f"--to: {HUGGINGFACE} needs the name of a folder, got {values['to']}")
-    if values["shortlist"] and len(values["vocabs"]) != 2:
-        raise OptionError(f"--shortlist needs two --vocabs, source and target; got {len(values['vocabs'])}")
-    require_readable("--vocabs", values["vocabs"])
-    if values["shortlist"]:
-        require_readable("--shortlist", values["shortlist"][:1])
-        require_writable("--dump-shortlist", values["dump_shortlist"])
+    if kind == HUGGINGFACE and (options.to.endswith(MODELS) or os.path.isfile(options.to)):
+        raise OptionError(f"--to: {HUGGINGFACE} needs the name of a folder, got {options.to}")
+    if options.shortlist and len(options.vocabs) != 2:
+        raise OptionError(f"--shortlist needs two --vocabs, source and target; got {len(options.vocabs)}")
+    require_readable("--vocabs", options.vocabs)
+    if options.shortlist:
+        require_readable("--shortlist", options.shortlist[:1])
+        require_writable("--dump-shortlist", options.dump_shortlist)
         return
-    if not os.path.isdir(values["from"]):
-        require_readable("--from", [values["from"]])
+    if not os.path.isdir(options.source):
+        require_readable("--from", [options.source])
     if kind == HUGGINGFACE:
-        require_folder("--to", values["to"])
+        require_folder("--to", options.to)
         return
-    if not values["to"].endswith(MODELS):
-        raise OptionError(f"--to: expected a name that ends in {', '.join(MODELS)}, got {values['to']}")
-    if gemm_type != GEMM_TYPES[0] and not values["to"].endswith(".bin"):
-        raise OptionError(f"--gemm-type {gemm_type} is for models that end in .bin, got --to {values['to']}")
-    require_writable("--to", values["to"])
+    if not options.to.endswith(MODELS):
+        raise OptionError(f"--to: expected a name that ends in {', '.join(MODELS)}, got {options.to}")
+    if gemm_type != GEMM_TYPES[0] and not options.to.endswith(".bin"):
+        raise OptionError(f"--gemm-type {gemm_type} is for models that end in .bin, got --to {options.to}")
+    require_writable("--to", options.to)
 
 
-def _convert_model(values: Mapping[str, Any]) -> None:
+def _convert_model(options: ConvertOptions) -> None:
     from nmt.files import convert_model, huggingface
 
-    source, target, gemm_type = values["from"], values["to"], values["gemm_type"]
+    source, target, gemm_type = options.source, options.to, options.gemm_type
     logger.info("Outputting %s, precision: %s", target, gemm_type)
-    if values["export_as"] == HUGGINGFACE:
-        huggingface.export_huggingface(source, target, values["vocabs"])
+    if options.export_as == HUGGINGFACE:
+        huggingface.export_huggingface(source, target, options.vocabs)
     elif os.path.isdir(source):
-        huggingface.import_huggingface(source, target, gemm_type=gemm_type, zero_start=values["zero_start"])
+        huggingface.import_huggingface(source, target, gemm_type=gemm_type, zero_start=options.zero_start)
     else:
         convert_model(source, target, gemm_type=gemm_type)
 
 
-def _convert_shortlist(values: Mapping[str, Any]) -> None:
+def _convert_shortlist(options: ConvertOptions) -> None:
     from nmt.search.shortlist import convert_shortlist
     from nmt.text.vocabs.loading import load_vocab
 
-    source, target = (load_vocab(path) for path in values["vocabs"])
-    convert_shortlist(values["shortlist"], source, target, values["dump_shortlist"])
+    source, target = (load_vocab(path) for path in options.vocabs)
+    convert_shortlist(options.shortlist, source, target, options.dump_shortlist)

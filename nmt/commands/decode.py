@@ -23,23 +23,23 @@ def run(argv: Sequence[str]) -> int | None:
     """Translate what ``--input`` names, as marian-decoder does."""
     if asks_for_help(DECODE, argv):
         return None
-    values = parse(DECODE, argv)
-    require_files(values)
-    require_distinct("--input", values["input"], values["output"])
-    require_readable("--input", values["input"])
-    require_writable("--output", values["output"])
-    with logging_as(values), ExitStack() as files:
-        greet(DECODE, argv, values)
+    options = parse(DECODE, argv)
+    require_files("--models", options.models, options.vocabs)
+    require_distinct("--input", options.input, options.output)
+    require_readable("--input", options.input)
+    require_writable("--output", options.output)
+    with logging_as(options), ExitStack() as files:
+        greet(DECODE, argv, options)
         from nmt.search.translator import Translator, check_decoding
 
-        check_decoding(values)
+        check_decoding(options)
         began, programs = time.perf_counter(), compile_stats()
-        translator = Translator(**started(DECODE, values))
-        translator.require_inputs(len(values["input"]))
-        inputs = [files.enter_context(open_input(path)) for path in values["input"]]
-        output = files.enter_context(open_output(values["output"]))
+        translator = Translator(started(options))
+        translator.require_inputs(len(options.input))
+        inputs = [files.enter_context(open_input(path)) for path in options.input]
+        output = files.enter_context(open_output(options.output))
         for translation in translator.translations(*inputs):
-            if not values["quiet_translation"]:
+            if not options.quiet_translation:
                 best = translator.format_best(translation)
                 logger.info("Best translation %d : %s", translation.line, best)
             write(output, translator.format(translation))

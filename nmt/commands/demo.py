@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nmt.commands.common import asks_for_help
-from nmt.settings import Command, Option
+from nmt.settings import Command, Options, option
 from nmt.settings.config import parse
 
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions(Options):
+    """The options of ``mgraph demo``."""
+
+    title = "Demo"
+
+    sentences: int = option(300, "held-out numbers to translate", least=1)
+
+
 COMMAND = Command(
-    "demo",
-    "a graph, its gradients checked, and real translations, in under two minutes",
-    {"Demo": (Option("sentences", int, 300, "held-out numbers to translate", least=1),)},
+    "demo", "a graph, its gradients checked, and real translations, in under two minutes", DemoOptions
 )
 
 
@@ -19,7 +28,7 @@ def run(argv: Sequence[str]) -> int | None:
     """Run the demo; the exit code is 1 if a gradient is wrong or too few translations are right."""
     if asks_for_help(COMMAND, argv):
         return None
-    values = parse(COMMAND, argv)
+    options = parse(COMMAND, argv)
     from nmt.numbers import demo
 
-    return None if demo.run(values["sentences"]) else 1
+    return None if demo.run(options.sentences) else 1

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from nmt.commands.common import asks_for_help
-from nmt.settings import Command, Option, OptionError, require_readable
+from nmt.commands.common import Operands, asks_for_help
+from nmt.settings import Command, OptionError, Options, option, require_readable
 from nmt.settings.config import parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance(Options):
+    """What counts as equal."""
+
+    title = "Tolerance"
+
+    rtol: float = option(1e-5, "relative tolerance: |a - b| may be atol + rtol |b|", least=0)
+    atol: float = option(1e-6, "absolute tolerance", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(Tolerance, Operands):
+    """The options of ``mgraph diff``."""
+
 
 COMMAND = Command(
     "diff",
     "compare two dumps or two models node by node; the exit code is 1 if they differ",
-    {
-        "Tolerance": (
-            Option("rtol", float, 1e-5, "relative tolerance: |a - b| may be atol + rtol |b|", least=0),
-            Option("atol", float, 1e-6, "absolute tolerance", least=0),
-        ),
-    },
+    DiffOptions,
     operands="FILE",
     examples=(
         ("mgraph diff before.npz after.npz", "two dumps of graph.dump(path)"),
@@ -29,11 +41,11 @@ def run(argv: Sequence[str]) -> int | None:
     """Print the differences; the exit code is 1 if there are any."""
     if asks_for_help(COMMAND, argv):
         return None
-    values = parse(COMMAND, argv)
-    if len(values["operands"]) != 2:
-        raise OptionError(f"two files are needed, got {len(values['operands'])}")
-    require_readable("FILE", values["operands"])
+    options = parse(COMMAND, argv)
+    if len(options.operands) != 2:
+        raise OptionError(f"two files are needed, got {len(options.operands)}")
+    require_readable("FILE", options.operands)
     from mgraph.files.dumps import print_diff
 
-    first, second = values["operands"]
-    return print_diff(first, second, values["rtol"], values["atol"])
+    first, second = options.operands
+    return print_diff(first, second, options.rtol, options.atol)

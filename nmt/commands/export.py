@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nmt.commands.common import asks_for_help, greet
 from nmt.runtime.log import logging_as
-from nmt.settings import Command, Option, require_folder, require_readable
+from nmt.settings import Command, Options, option, require_folder, require_readable
 from nmt.settings.config import parse
-from nmt.settings.shared import LOGGING
+from nmt.settings.sections import Logging
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedModel(Options):
+    """Which model is exported, and how."""
+
+    title = "Model"
+
+    model: str = option("model.npz", "the model: .npz, .bin or .safetensors", short="m")
+    to: str = option("onnx", "the folder for the files", short="t")
+    beam_size: int = option(1, "hypotheses of a sentence in a step", short="b", least=1)
+    opset: int = option(18, "version of ONNX's operators", least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(ExportedModel, Logging):
+    """The options of ``mgraph export``."""
+
 
 COMMAND = Command(
     "export",
     "write encoder.onnx and decoder.onnx, which onnxruntime runs without JAX",
-    {
-        "Model": (
-            Option("model", str, "model.npz", "the model: .npz, .bin or .safetensors", short="m"),
-            Option("to", str, "onnx", "the folder for the files", short="t"),
-            Option("beam-size", int, 1, "hypotheses of a sentence in a step", short="b", least=1),
-            Option("opset", int, 18, "version of ONNX's operators", least=1),
-        ),
-        "Output": LOGGING,
-    },
+    ExportOptions,
     examples=(("mgraph export -m model.npz -t folder", "needs pip install 'mgraph[onnx]'"),),
 )
 
@@ -33,17 +44,15 @@ def run(argv: Sequence[str]) -> int | None:
     """Write the files of ``--model`` into the folder ``--to``."""
     if asks_for_help(COMMAND, argv):
         return None
-    values = parse(COMMAND, argv)
-    require_readable("--model", [values["model"]])
-    require_folder("--to", values["to"])
-    with logging_as(values):
-        greet(COMMAND, argv, values)
+    options = parse(COMMAND, argv)
+    require_readable("--model", [options.model])
+    require_folder("--to", options.to)
+    with logging_as(options):
+        greet(COMMAND, argv, options)
         from nmt.files import load_model
         from nmt.files.export import DECODER, ENCODER, check_export, export_model
 
-        check_export(values["to"], values["beam_size"], values["opset"])
-        export_model(
-            load_model(values["model"]), values["to"], beam=values["beam_size"], opset=values["opset"]
-        )
-        logger.info("%s and %s written to %s", ENCODER, DECODER, values["to"])
+        check_export(options.to, options.beam_size, options.opset)
+        export_model(load_model(options.model), options.to, beam=options.beam_size, opset=options.opset)
+        logger.info("%s and %s written to %s", ENCODER, DECODER, options.to)
     return None

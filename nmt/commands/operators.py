@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from nmt.commands.common import JSON, asks_for_help
+from nmt.commands.common import Json, asks_for_help
 from nmt.settings import Command
 from nmt.settings.config import parse
 
 COMMAND = Command(
     "operators",
     "print the page that compares Marian's operators with mgraph's, as Markdown",
-    {"Output": (JSON,)},
+    Json,
 )
 
 
@@ -20,10 +20,10 @@ def run(argv: Sequence[str]) -> int | None:
     """Print the page, or its content as JSON."""
     if asks_for_help(COMMAND, argv):
         return None
-    values = parse(COMMAND, argv)
+    options = parse(COMMAND, argv)
     from mgraph import catalogue
 
-    if values["json"]:
+    if options.json:
         print(json.dumps(catalogue.as_json(), indent=2))
     else:
         print(catalogue.markdown(), end="")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nmt.commands.common import JSON, asks_for_help
-from nmt.settings import Command, Option, OptionError
+from nmt.commands.common import Json, asks_for_help
+from nmt.settings import Command, OptionError, Options, option
 from nmt.settings.config import parse
 
 if TYPE_CHECKING:
@@ -15,18 +16,32 @@ if TYPE_CHECKING:
 
     from layers import Parameter
 
+
+@dataclass(frozen=True, kw_only=True)
+class ListedModel(Options):
+    """Whose parameters are listed."""
+
+    title = "Model"
+
+    model: str = option("", "list those of this model: .npz, .bin or .safetensors", short="m")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParametersOutput(Json):
+    """How they are printed."""
+
+    markdown: bool = option(False, 'print the page "Model parameters" instead', command=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParametersOptions(ListedModel, ParametersOutput):
+    """The options of ``mgraph parameters``."""
+
+
 COMMAND = Command(
     "parameters",
     "list the parameters of a model with their shapes, or those that models may have, by type and option",
-    {
-        "Model": (
-            Option("model", str, "", "list those of this model: .npz, .bin or .safetensors", short="m"),
-        ),
-        "Output": (
-            JSON,
-            Option("markdown", help='print the page "Model parameters" instead', command=True),
-        ),
-    },
+    ParametersOptions,
     examples=(
         ("mgraph parameters -m model.npz", "name, shape, size, layer, and the options that it exists with"),
         ("mgraph parameters --markdown", "the page of all model types"),
@@ -38,10 +53,10 @@ def run(argv: Sequence[str]) -> int | None:
     """Print the list, or the page."""
     if asks_for_help(COMMAND, argv):
         return None
-    values = parse(COMMAND, argv)
-    if bool(values["model"]) == values["markdown"]:
+    options = parse(COMMAND, argv)
+    if bool(options.model) == options.markdown:
         raise OptionError("either --model or --markdown is needed")
-    if values["markdown"]:
+    if options.markdown:
         from nmt.models.page import markdown
 
         print(markdown(), end="")
@@ -50,9 +65,9 @@ def run(argv: Sequence[str]) -> int | None:
     from nmt.models.explanations import Explanations
     from nmt.models.parameters import parameters
 
-    options, params = read_parameters(values["model"])
-    rows = _rows(params, parameters(options, params), Explanations(options).conditions())
-    print(json.dumps(rows, indent=2) if values["json"] else _table(options.type, rows))
+    model, params = read_parameters(options.model)
+    rows = _rows(params, parameters(model, params), Explanations(model).conditions())
+    print(json.dumps(rows, indent=2) if options.json else _table(model.type, rows))
     return None
 
 

@@ -23,31 +23,32 @@ def run(argv: Sequence[str]) -> int | None:
     """Score the lines of ``--train-sets``, as marian-scorer does."""
     if asks_for_help(SCORE, argv):
         return None
-    values = parse(SCORE, argv)
-    require_files(values)
-    if not values["train_sets"]:
+    options = parse(SCORE, argv)
+    require_files("--model", [options.model], options.vocabs)
+    if not options.train_sets:
         raise OptionError("--train-sets: the sources and the target are needed, got none")
-    require_distinct("--train-sets", values["train_sets"], values["output"])
-    if values["summary"]:
-        for name in ("normalize", "word_scores", "alignment"):
-            if values[name]:
-                raise OptionError(f"--{name.replace('_', '-')} cannot go with --summary")
-    require_readable("--train-sets", values["train_sets"])
-    require_writable("--output", values["output"])
-    with logging_as(values):
-        greet(SCORE, argv, values)
+    require_distinct("--train-sets", options.train_sets, options.output)
+    if options.summary:
+        others = {"normalize": options.normalize, "word-scores": options.word_scores}
+        for name, value in {**others, "alignment": options.alignment}.items():
+            if value:
+                raise OptionError(f"--{name} cannot go with --summary")
+    require_readable("--train-sets", options.train_sets)
+    require_writable("--output", options.output)
+    with logging_as(options):
+        greet(SCORE, argv, options)
         from nmt.search.scorer import Scorer, Total, check_scoring
 
-        check_scoring(values)
+        check_scoring(options)
         began, programs = time.perf_counter(), compile_stats()
-        scorer = Scorer(**started(SCORE, values))
+        scorer = Scorer(started(options))
         total = Total()
         with ExitStack() as stack:
-            texts = [stack.enter_context(open_input(path)) for path in values["train_sets"]]
-            output = stack.enter_context(open_output(values["output"]))
+            texts = [stack.enter_context(open_input(path)) for path in options.train_sets]
+            output = stack.enter_context(open_output(options.output))
             for result in scorer.scores(*texts):
                 total.add(result)
-                if not values["summary"]:
+                if not options.summary:
                     write(output, scorer.format(result))
             logger.info(
                 "Total log probs %s : Total sentences %d : Total words %d",
@@ -55,8 +56,8 @@ def run(argv: Sequence[str]) -> int | None:
                 total.sentences,
                 total.words,
             )
-            if values["summary"]:
-                write(output, total.summary(values["summary"]))
+            if options.summary:
+                write(output, total.summary(options.summary))
         report_programs(programs)
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)
     return None

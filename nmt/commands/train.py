@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mgraph import compile_stats
 from nmt.commands.common import asks_for_help, greet, report_programs
@@ -12,7 +13,6 @@ from nmt.settings import TRAIN
 from nmt.settings.config import parse
 
 COMMAND = TRAIN
-UNHEARD = {"quiet": True, "log": "", "valid_log": ""}  # of several processes the first logs
 TERMINATED = 143  # what a shell reports for a program that SIGTERM ended
 
 
@@ -20,18 +20,20 @@ def run(argv: Sequence[str]) -> int | None:
     """Train the model that the options describe, or go on with it; 143 after SIGTERM, as marian."""
     if asks_for_help(TRAIN, argv):
         return None
-    values = parse(TRAIN, argv)
-    with logging_as({**values, **UNHEARD} if values["process_id"] else values):
-        greet(TRAIN, argv, values)
+    options = parse(TRAIN, argv)
+    # Of several processes the first logs.
+    heard = replace(options, quiet=True, log="", valid_log="") if options.process_id else options
+    with logging_as(heard, heard.valid_log):
+        greet(TRAIN, argv, options)
         from nmt.training.trainer import Trainer
 
-        trainer, programs = Trainer(values), compile_stats()
-        if values["sigterm"] == "save-and-exit":
+        trainer, programs = Trainer(options), compile_stats()
+        if options.sigterm == "save-and-exit":
             before = signal.signal(signal.SIGTERM, lambda number, frame: trainer.stop())
         try:
             trainer.train()
         finally:
-            if values["sigterm"] == "save-and-exit":
+            if options.sigterm == "save-and-exit":
                 signal.signal(signal.SIGTERM, before)
         report_programs(programs)
     return TERMINATED if trainer.stopped else None

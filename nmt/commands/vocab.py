@@ -4,38 +4,56 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from nmt.commands.common import asks_for_help, greet
+from nmt.commands.common import Operands, asks_for_help, greet
 from nmt.runtime.log import logging_as
-from nmt.settings import Command, Option, require_readable, require_writable
+from nmt.settings import Command, Options, option, require_readable, require_writable
 from nmt.settings.config import parse
-from nmt.settings.shared import LOGGING
+from nmt.settings.sections import Logging
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_output
 from nmt.text.vocabs.creation import check_new_vocab, create_vocab, word_vocab
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewVocab(Options):
+    """What is made."""
+
+    title = "Vocabulary"
+
+    max_size: int = option(0, "ids in all, of the most frequent words; 0 for all", short="m", least=0)
+    output: str = option("stdout", "file to make: .yml (words) or .spm (pieces)", short="o")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces(Options):
+    """How pieces are learnt."""
+
+    title = "Pieces"
+
+    sentencepiece_options: str = option("", "options for SentencePiece: '--byte_fallback=true'")
+    sentencepiece_max_lines: int = option(
+        2_000_000, "learn from a random sample of so many lines; 0 for all", least=0
+    )
+    seed: int = option(1, "of the sample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabLog(Logging):
+    """Where the log goes."""
+
+    title = "Log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabOptions(NewVocab, Pieces, VocabLog, Operands):
+    """The options of ``mgraph vocab``."""
+
 
 COMMAND = Command(
     "vocab",
     "a vocabulary of the texts in files or on standard input",
-    {
-        "Vocabulary": (
-            Option(
-                "max-size", int, 0, "ids in all, of the most frequent words; 0 for all", short="m", least=0
-            ),
-            Option("output", str, "stdout", "file to make: .yml (words) or .spm (pieces)", short="o"),
-        ),
-        "Pieces": (
-            Option("sentencepiece-options", str, "", "options for SentencePiece: '--byte_fallback=true'"),
-            Option(
-                "sentencepiece-max-lines",
-                int,
-                2_000_000,
-                "learn from a random sample of so many lines; 0 for all",
-                least=0,
-            ),
-            Option("seed", int, 1, "of the sample"),
-        ),
-        "Log": LOGGING,
-    },
+    VocabOptions,
     operands="FILE",
     examples=(
         ("mgraph vocab < text.en > vocab.yml", "as marian-vocab"),
@@ -52,27 +70,27 @@ def run(argv: Sequence[str]) -> int | None:
     """Write the vocabulary of the files that are named, or of standard input."""
     if asks_for_help(COMMAND, argv):
         return None
-    values = parse(COMMAND, argv)
-    texts = values["operands"] or STANDARD_INPUT[:1]
+    options = parse(COMMAND, argv)
+    texts = options.operands or STANDARD_INPUT[:1]
     require_readable("FILE", texts)
-    if values["output"] not in STANDARD_OUTPUT:
-        require_writable("--output", values["output"])
-        check_new_vocab(values["output"], values["sentencepiece_options"])
-    with logging_as(values):
-        greet(COMMAND, argv, values)
+    if options.output not in STANDARD_OUTPUT:
+        require_writable("--output", options.output)
+        check_new_vocab(options.output, options.sentencepiece_options)
+    with logging_as(options):
+        greet(COMMAND, argv, options)
         lines = _lines(texts)
-        if values["output"] not in STANDARD_OUTPUT:
+        if options.output not in STANDARD_OUTPUT:
             create_vocab(
-                values["output"],
+                options.output,
                 lines,
-                values["max_size"],
-                options=values["sentencepiece_options"],
-                max_lines=values["sentencepiece_max_lines"],
-                seed=values["seed"],
+                options.max_size,
+                options=options.sentencepiece_options,
+                max_lines=options.sentencepiece_max_lines,
+                seed=options.seed,
             )
             return None
-        with open_output(values["output"]) as output:
-            output.write(word_vocab(lines, values["max_size"]))
+        with open_output(options.output) as output:
+            output.write(word_vocab(lines, options.max_size))
             output.flush()
     return None
 

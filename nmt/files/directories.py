@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from typing import Any
 
-from nmt.settings import DECODE, Command, OptionError
-from nmt.settings.config import read_config
+from nmt.settings import DECODE, OptionError
 
 # A configuration of the decoder names models and vocabularies; one of training has `model:`.
 _CONFIG = re.compile(rb"^models:[ \t]*(?:\r?$|\[)", re.MULTILINE)
@@ -104,11 +103,7 @@ class _Directory:
 
     def _configured(self, name: str) -> dict[str, Any]:
         """What a configuration says, its files where they are now: beside it, if nowhere else."""
-        command: Command = DECODE
-        python = command.python_options()
-        read = read_config(command, self._at(name)).items()
-        found = {command.options[key].attribute: value for key, value in read}
-        found = {key: value for key, value in found.items() if key in python}
+        found = DECODE.from_config(self._at(name))
         for key in ("models", "vocabs"):
             found[key] = tuple(map(self._present, filter(None, found.get(key, ()))))
         if found.get("shortlist"):

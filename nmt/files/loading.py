@@ -16,8 +16,7 @@ from nmt.models.checking import completed
 from nmt.models.model import Model
 from nmt.models.parameters import initial_values
 from nmt.models.types import check_options, find_type
-from nmt.settings.model_options import ModelOptions, model_options
-from nmt.settings.model_values import check_values
+from nmt.settings.model_options import ModelOptions, check_values, model_options
 
 
 def load_model(

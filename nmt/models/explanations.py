@@ -13,8 +13,7 @@ from mgraph import MGraphError
 from nmt.models.network import Network
 from nmt.models.parts import NO_DROPOUT
 from nmt.models.types import TYPES
-from nmt.settings.model_options import ModelOptions
-from nmt.settings.model_values import MOST_LAYERS, OPTIONS
+from nmt.settings.model_options import MOST_LAYERS, OPTIONS, ModelOptions
 
 _FEATURES, _OTHER_FEATURES = 4, 5
 """Sizes do not matter here, but whether the layers of average attention are as wide as the model does."""

@@ -11,8 +11,7 @@ from mgraph.inits import Glorot
 from nmt.models.explanations import DEPTHS
 from nmt.models.parameters import parameters, text_of_size
 from nmt.models.types import TYPES
-from nmt.settings.model_options import ModelOptions
-from nmt.settings.model_values import OPTIONS, check_values
+from nmt.settings.model_options import OPTIONS, ModelOptions, check_values
 
 _KINDS = {bool: "flag", int: "number", str: "text", tuple[int, ...]: "numbers", tuple[str, ...]: "texts"}
 _ABOUT = {
@@ -142,7 +141,7 @@ def _options() -> list[str]:
             _KINDS[types[name.replace("-", "_")]],
             _code(_default(defaults[name])),
             option.values,
-            option.meaning,
+            option.help,
         )
         for name, option in OPTIONS.items()
     )

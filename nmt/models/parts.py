@@ -11,15 +11,7 @@ from layers import Embedding, Layer, Output
 from mgraph import ArgumentError, Node, cast, gt
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
-
-_OPTIONS = {
-    "rnn": "dropout_rnn",
-    "src": "dropout_src",
-    "trg": "dropout_trg",
-    "transformer": "transformer_dropout",
-    "transformer_attention": "transformer_dropout_attention",
-    "transformer_ffn": "transformer_dropout_ffn",
-}
+from nmt.settings.training import Dropping
 
 
 @dataclass(frozen=True)
@@ -45,9 +37,16 @@ class Dropouts:
                 raise ArgumentError(f"dropout {name}: expected a probability from 0 to 1, got {value!r}")
 
     @classmethod
-    def from_options(cls, values: Mapping[str, Any]) -> Dropouts:
+    def from_options(cls, options: Dropping) -> Dropouts:
         """Those that training options ask for."""
-        return cls(**{name: values[option] for name, option in _OPTIONS.items()})
+        return cls(
+            options.dropout_rnn,
+            options.dropout_src,
+            options.dropout_trg,
+            options.transformer_dropout,
+            options.transformer_dropout_attention,
+            options.transformer_dropout_ffn,
+        )
 
 
 NO_DROPOUT = Dropouts()

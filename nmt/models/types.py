@@ -10,8 +10,7 @@ from nmt.models.names import AMUN, AS_IN_GRAPHS, NEMATUS, FileNames, NewNames
 from nmt.models.parts import DecoderPart, EncoderPart, Setup
 from nmt.models.s2s import S2SDecoder, S2SEncoder
 from nmt.models.transformer import TransformerDecoder, TransformerEncoder
-from nmt.settings.model_options import ModelOptions, Value
-from nmt.settings.model_values import check_values
+from nmt.settings.model_options import ModelOptions, Value, check_values
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+
+from nmt.settings.sections import LEVELS, Logging
 
 ROOMS = ("mgraph", "layers", "nmt")
 VALID = "nmt.valid"
 """The logger of the lines that go to ``--valid-log``, too."""
-LEVELS = {
-    "trace": 5,
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "err": logging.ERROR,
-    "error": logging.ERROR,
-    "critical": logging.CRITICAL,
-    "off": logging.CRITICAL + 10,
-}
 
 
 class _Formatter(logging.Formatter):
@@ -35,26 +26,26 @@ class _Formatter(logging.Formatter):
 
 
 @contextmanager
-def logging_as(values: Mapping[str, Any]) -> Iterator[None]:
+def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
     """Log as ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` say, for a
     while."""
-    if values["log_time_zone"]:
-        os.environ["TZ"] = values["log_time_zone"]
+    if options.log_time_zone:
+        os.environ["TZ"] = options.log_time_zone
         time.tzset()
-    handlers: list[logging.Handler] = [] if values["quiet"] else [logging.StreamHandler()]
-    if values["log"]:
-        handlers.append(logging.FileHandler(values["log"], encoding="utf-8", errors="surrogateescape"))
+    handlers: list[logging.Handler] = [] if options.quiet else [logging.StreamHandler()]
+    if options.log:
+        handlers.append(logging.FileHandler(options.log, encoding="utf-8", errors="surrogateescape"))
     handlers = handlers or [logging.NullHandler()]
     loggers = [logging.getLogger(room) for room in ROOMS]
     places = [(logger, handler) for logger in loggers for handler in handlers]
-    if values.get("valid_log"):
-        valid = logging.FileHandler(values["valid_log"], encoding="utf-8", errors="surrogateescape")
+    if valid_log:
+        valid = logging.FileHandler(valid_log, encoding="utf-8", errors="surrogateescape")
         places.append((logging.getLogger(VALID), valid))
     for logger, handler in places:
         handler.setFormatter(_Formatter())
         logger.addHandler(handler)
     for logger in loggers:
-        logger.setLevel(LEVELS[values["log_level"]])
+        logger.setLevel(LEVELS[options.log_level])
     try:
         yield
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -14,7 +14,8 @@ from mgraph import Plan, compiled
 from nmt.files import load_model
 from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
-from nmt.settings import SCORE, OptionError, require_files, require_readable_files
+from nmt.settings import SCORE, OptionError, ScoreOptions, require_files, require_readable
+from nmt.settings.config import takes
 from nmt.text.batches import Batching, pad
 from nmt.text.output import (
     InOrder,
@@ -96,8 +97,9 @@ def _score_padded(model: Model, samples: Sequence[Streams], attention: bool) -> 
     padded = pad(list(zip(*samples, strict=True)))
     *sources, target = map(Source, padded.ids, padded.masks)
     batch, *lengths, trg_length = padded.shape
-    plan = ScoringPlan(model, batch, tuple(lengths), trg_length, attention)
-    found = compiled(plan)(model.params, sources, target)
+    found = compiled(ScoringPlan(model, batch, tuple(lengths), trg_length, attention))(
+        model.params, sources, target
+    )
     log_probs, weights = map(np.asarray, found) if isinstance(found, tuple) else (np.asarray(found), None)
     scores = []
     for row, streams in enumerate(samples):
@@ -164,10 +166,10 @@ class Scorer:
     """Scores translations with one model; what it returns is what ``mgraph score`` prints.
 
     model: path of the model file. vocabs: paths of the vocabularies of each source and the target.
-    options: Marian's scoring options in snake_case with Marian's defaults: ``normalize, word_scores,
-    alignment="", n_best, n_best_feature="Score", tsv, tsv_fields=0, max_length=1000, max_length_crop,
-    mini_batch=64, mini_batch_words=0, maxi_batch=100, maxi_batch_sort="trg"``, and, before JAX has started,
-    ``cpu_threads``, ``devices`` and ``compilation_cache``.
+    options: Marian's scoring options in snake_case with Marian's defaults, such as ``normalize=True`` or
+    ``mini_batch=16``; before JAX has started also ``cpu_threads``, ``devices`` and ``compilation_cache``. The
+    fields of ``ScoreOptions`` are their list, with types; an object of that class may be given in place of
+    ``model`` and say everything.
 
     Texts are given as the lines of each source, then of the target: ``score(source, target)``, or for a
     language model ``score(target)``. With ``n_best`` the target is an n-best list, with ``tsv`` there is one
@@ -177,24 +179,28 @@ class Scorer:
     that is none of an n-best list, after the scores of what is before that.
     """
 
-    def __init__(self, model: Any, vocabs: Any, **options: Any) -> None:
-        self.options = SCORE.python_values({"model": model, "vocabs": vocabs, **options})
-        options = self.options
+    @takes(SCORE)
+    def __init__(self, model: Any, vocabs: Any = (), **given: Any) -> None:
+        if isinstance(model, ScoreOptions):
+            options = replace(model, **given)
+        else:
+            options = SCORE.from_python({"model": model, "vocabs": vocabs, **given})
+        self.options = options
         check_scoring(options)
-        self.alignment = read_alignment(options["alignment"])
-        compilation_cache.use(options["compilation_cache"])
-        if options["cpu_threads"] or options["devices"] != ("0",):
-            devices.start(options["cpu_threads"], options["devices"])
-        self.model = load_model(options["model"])
+        self.alignment = read_alignment(options.alignment)
+        compilation_cache.use(options.compilation_cache)
+        if options.chooses_device:
+            devices.start(options.cpu_threads, options.devices)
+        self.model = load_model(options.model)
         self.streams = self.model.sources + 1
-        if options["tsv"] and options["tsv_fields"] not in (0, self.streams):
-            raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options['tsv_fields']}")
+        if options.tsv and options.tsv_fields not in (0, self.streams):
+            raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options.tsv_fields}")
         self.encoder = LineEncoder(
-            load_vocabs(options["vocabs"], self.model.dim_vocabs, owner=options["model"]),
-            options["max_length"],
-            options["max_length_crop"],
+            load_vocabs(options.vocabs, self.model.dim_vocabs, owner=options.model),
+            options.max_length,
+            options.max_length_crop,
             self.model.options.right_left,
-            options["tsv"],
+            options.tsv,
         )
 
     def score(self, *texts: Iterable[str | bytes]) -> list[float]:
@@ -216,7 +222,7 @@ class Scorer:
 
     def value(self, result: Score) -> float:
         """``result`` as one number: the log-probability, per word if ``normalize`` is set."""
-        divide = self.options["normalize"] and result.word_scores
+        divide = self.options.normalize and result.word_scores
         return result.log_prob / len(result.word_scores) if divide else result.log_prob
 
     def format(self, result: Score) -> str:
@@ -224,24 +230,22 @@ class Scorer:
         fields = []
         if self.alignment is not None and result.attention is not None:
             fields.append(alignment_field(self.alignment, result.attention.tolist()))
-        if self.options["word_scores"] and result.word_scores:
+        if self.options.word_scores and result.word_scores:
             fields.append(word_scores_field(result.word_scores))
         value = self.value(result)
-        if self.options["n_best"]:
-            return with_feature(
-                result.entry, f"{self.options['n_best_feature']}= {significant(value)}", fields
-            )
+        if self.options.n_best:
+            return with_feature(result.entry, f"{self.options.n_best_feature}= {significant(value)}", fields)
         return score_line(value, fields)
 
     def _rows(self, texts: tuple[Iterable[str | bytes], ...]) -> ParallelLines | NBestRows:
         """The lines of all streams side by side."""
-        tsv = self.options["tsv"]
+        tsv = self.options.tsv
         wanted = 1 if tsv else self.streams
         if len(texts) != wanted:
             needed = "one text is needed with --tsv" if tsv else f"this model needs {wanted} texts"
             raise OptionError(f"--train-sets: {needed}, got {len(texts)}")
         names = ["text"] if tsv else [*source_names(self.model.sources), "target"]
-        if self.options["n_best"]:
+        if self.options.n_best:
             return NBestRows(texts[:-1], texts[-1])
         return ParallelLines(texts, names)
 
@@ -255,11 +259,12 @@ class Scorer:
             yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)
 
 
-def check_scoring(options: Mapping[str, Any]) -> None:
-    """The errors of scoring's options, by attribute name, that are known before a device is started or the
-    model is loaded: OptionError for invalid values, OSError for a file that cannot be read."""
-    require_files(options)
-    read_alignment(options["alignment"])
-    if options["n_best"] and options["tsv"]:
+def check_scoring(options: ScoreOptions) -> None:
+    """The errors of scoring's options that are known before a device is started or the model is loaded:
+    OptionError for invalid values, OSError for a file that cannot be read."""
+    require_files("--model", [options.model], options.vocabs)
+    read_alignment(options.alignment)
+    if options.n_best and options.tsv:
         raise OptionError("--n-best cannot go with --tsv")
-    require_readable_files(options)
+    require_readable("--model", [options.model])
+    require_readable("--vocabs", options.vocabs)

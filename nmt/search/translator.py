@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -24,8 +24,8 @@ from nmt.search.choice import read_sampling
 from nmt.search.results import Printing, Translation
 from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
-from nmt.settings import DECODE, OptionError, require_files, require_readable, require_readable_files
-from nmt.settings.config import read_config
+from nmt.settings import DECODE, DecodeOptions, OptionError, require_files, require_readable
+from nmt.settings.config import takes
 from nmt.text.batches import Batching, pad
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
@@ -84,18 +84,6 @@ Lines = Iterable[str | bytes]
 MOST_WORKERS = 8
 """So many batches are searched at once at most."""
 
-SEARCH_OPTIONS = (
-    "beam_size",
-    "normalize",
-    "word_penalty",
-    "allow_unk",
-    "allow_special",
-    "max_length_factor",
-    "skip_cost",
-    "n_best",
-    "seed",
-)
-
 
 class Translator:
     """Translates lines with one or several models; what it returns is what ``mgraph decode`` prints.
@@ -104,12 +92,10 @@ class Translator:
     vocabs: paths of the vocabularies of the sources and, last, of the target.
     pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary,
     where vocabularies are lists of pieces (OPUS-MT).
-    options: Marian's decoding options in snake_case with Marian's defaults: ``beam_size=12,
-    normalize=0, word_penalty=0, allow_unk, allow_special, skip_cost, n_best, word_scores, alignment="",
-    weights, force_decode, shortlist=[path, first, best, threshold], output_sampling=[method, ...], seed=0,
-    no_spm_encode, no_spm_decode, tsv, tsv_fields, max_length=1000, max_length_crop, max_length_factor=3,
-    mini_batch=1, mini_batch_words=0, maxi_batch=1, maxi_batch_sort="none"``; ``marian_exact``; and, before
-    JAX has started, ``cpu_threads``, ``devices`` and ``compilation_cache``.
+    options: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
+    ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; before JAX has started also
+    ``cpu_threads``, ``devices`` and ``compilation_cache``. The fields of ``DecodeOptions`` are their list,
+    with types; an object of that class may be given in place of ``models`` and say everything.
 
     Wherever lines are taken, that is one text for each source of the models (one for a language model, too:
     only the number of its words counts), and with ``force_decode`` one more, of the first words of the
@@ -126,39 +112,43 @@ class Translator:
     A process that was forked from one in which JAX ran cannot translate: DeviceError.
     """
 
-    def __init__(self, models: Any, vocabs: Any, *, pieces: Sequence[str] = (), **options: Any) -> None:
-        self.options = DECODE.python_values({"models": models, "vocabs": vocabs, **options})
-        options = self.options
+    @takes(DECODE)
+    def __init__(self, models: Any, vocabs: Any = (), *, pieces: Sequence[str] = (), **given: Any) -> None:
+        if isinstance(models, DecodeOptions):
+            options = replace(models, **given)
+        else:
+            options = DECODE.from_python({"models": models, "vocabs": vocabs, **given})
+        self.options = options
         check_decoding(options)
         require_readable("--pieces", map(os.fspath, pieces))
-        compilation_cache.use(options["compilation_cache"])
-        if options["cpu_threads"] or options["devices"] != ("0",):
-            devices.start(options["cpu_threads"], options["devices"])
-        self.models = [load_model(path, marian_exact=options["marian_exact"]) for path in options["models"]]
+        compilation_cache.use(options.compilation_cache)
+        if options.chooses_device:
+            devices.start(options.cpu_threads, options.devices)
+        self.models = [load_model(path, marian_exact=options.marian_exact) for path in options.models]
         dims = _dims(self.models)
         *self.source_vocabs, self.target_vocab = load_vocabs(
-            options["vocabs"],
+            options.vocabs,
             dims,
-            owner=", ".join(options["models"]),
+            owner=", ".join(options.models),
             pieces=pieces,
-            no_spm_encode=options["no_spm_encode"],
-            no_spm_decode=options["no_spm_decode"],
+            no_spm_encode=options.no_spm_encode,
+            no_spm_decode=options.no_spm_decode,
         )
         right_left = _right_left(self.models)
-        forced = [self.target_vocab] if options["force_decode"] else []
+        forced = [self.target_vocab] if options.force_decode else []
         self.encoder = LineEncoder(
             [*self.source_vocabs, *forced],
-            options["max_length"],
-            options["max_length_crop"],
+            options.max_length,
+            options.max_length_crop,
             right_left,
-            options["tsv"],
+            options.tsv,
         )
         self.search = self._search(dims[-1])
         self.service = TranslationService(
             self.search,
-            Printing(options["n_best"], options["word_scores"], read_alignment(options["alignment"])),
+            Printing(options.n_best, options.word_scores, read_alignment(options.alignment)),
             right_left=right_left,
-            forced=options["force_decode"],
+            forced=options.force_decode,
         )
         self._check_combinations()
         self._seen = 0
@@ -166,10 +156,7 @@ class Translator:
     @classmethod
     def from_config(cls, path: str, **options: Any) -> Translator:
         """The translator of a ``decoder.yml``, with ``options`` overriding what it says."""
-        table = DECODE.options
-        found = {table[name].attribute: value for name, value in read_config(DECODE, path).items()}
-        kept = {name: found[name] for name in DECODE.python_options() if name in found}
-        return cls(**(kept | options))
+        return cls(**(DECODE.from_config(path) | options))
 
     @classmethod
     def from_dir(cls, path: str, config: str = "", **options: Any) -> Translator:
@@ -246,46 +233,54 @@ class Translator:
     def require_inputs(self, number: int) -> None:
         """OptionError unless lines come in so many texts."""
         names = self._names()
-        needed = 1 if self.options["tsv"] else len(names)
+        needed = 1 if self.options.tsv else len(names)
         if number != needed:
-            what = "fields separated by tabs" if self.options["tsv"] else ", ".join(names)
+            what = "fields separated by tabs" if self.options.tsv else ", ".join(names)
             raise OptionError(f"--input: {needed} text(s) are needed ({what}), got {number}")
 
     def _names(self) -> list[str]:
         """What the texts, or the fields of a line, are."""
         names = source_names(len(self.source_vocabs))
-        return [*names, "prefix"] if self.options["force_decode"] else names
+        return [*names, "prefix"] if self.options.force_decode else names
 
     def _search(self, dim: int) -> BeamSearch:
         options = self.options
         shortlist = None
-        if options["shortlist"]:
-            shared = options["vocabs"][0] == options["vocabs"][-1]
+        if options.shortlist:
+            shared = options.vocabs[0] == options.vocabs[-1]
             vocabs = self.source_vocabs[0], self.target_vocab
-            shortlist = load_shortlist(options["shortlist"], *vocabs, size=dim, shared=shared)
+            shortlist = load_shortlist(options.shortlist, *vocabs, size=dim, shared=shared)
         return BeamSearch(
             self.models,
-            options["weights"] or None,
+            options.weights or None,
             source_vocab=self.source_vocabs[0],
             target_vocab=self.target_vocab,
             shortlist=shortlist,
-            sampling=read_sampling(options["output_sampling"]),
-            **{name: options[name] for name in SEARCH_OPTIONS},
+            sampling=read_sampling(options.output_sampling),
+            beam_size=options.beam_size,
+            normalize=options.normalize,
+            word_penalty=options.word_penalty,
+            allow_unk=options.allow_unk,
+            allow_special=options.allow_special,
+            max_length_factor=options.max_length_factor,
+            skip_cost=options.skip_cost,
+            n_best=options.n_best,
+            seed=options.seed,
         )
 
     def _check_combinations(self) -> None:
         options = self.options
-        fields = options["tsv_fields"]
-        if options["tsv"] and fields not in (0, len(self._names())):
+        fields = options.tsv_fields
+        if options.tsv and fields not in (0, len(self._names())):
             raise OptionError(f"--tsv-fields: {len(self._names())} are needed, got {fields}")
         if self.service.printing.alignment is not None:
             self.search.require_attention()
-        if options["force_decode"]:
+        if options.force_decode:
             self.search.require_prefixes()
-        if self.search.rules.sampling is not None and options["beam_size"] > 1:
+        if self.search.rules.sampling is not None and options.beam_size > 1:
             logger.warning(
                 "--output-sampling with --beam-size %d is a stochastic beam search; 1 draws translations",
-                options["beam_size"],
+                options.beam_size,
             )
 
     def _translations(
@@ -293,8 +288,8 @@ class Translator:
     ) -> Iterator[Translation]:
         """The translations; ``at_once`` says that no line is waited for, however far lines are read ahead."""
         self.require_inputs(len(texts))
-        if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options["beam_size"]):
-            raise OptionError(f"n_best is from 1 to beam_size={self.options['beam_size']}, got {n_best!r}")
+        if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options.beam_size):
+            raise OptionError(f"n_best is from 1 to beam_size={self.options.beam_size}, got {n_best!r}")
         finished: InOrder[Translation] = InOrder()
         rows = ParallelLines(texts, self._names()[: len(texts)])
         samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows))
@@ -324,18 +319,19 @@ class Translator:
         """How many batches are searched at once: few kernels of a search keep several cores busy."""
         if platform_of(None) != "cpu":
             return 1
-        return min(self.options["cpu_threads"] or devices.cores(), MOST_WORKERS)
+        return min(self.options.cpu_threads or devices.cores(), MOST_WORKERS)
 
 
-def check_decoding(options: Mapping[str, Any]) -> None:
-    """The errors of decoding's options, by attribute name, that are known before a device is started or a
-    model is loaded: OptionError for invalid values, OSError for a file that cannot be read."""
-    require_files(options)
-    read_alignment(options["alignment"])
-    read_sampling(options["output_sampling"])
-    check_weights(options["weights"], len(options["models"]))
-    require_readable_files(options)
-    require_readable("--shortlist", options["shortlist"][:1])
+def check_decoding(options: DecodeOptions) -> None:
+    """The errors of decoding's options that are known before a device is started or a model is loaded:
+    OptionError for invalid values, OSError for a file that cannot be read."""
+    require_files("--models", options.models, options.vocabs)
+    read_alignment(options.alignment)
+    read_sampling(options.output_sampling)
+    check_weights(options.weights, len(options.models))
+    require_readable("--models", options.models)
+    require_readable("--vocabs", options.vocabs)
+    require_readable("--shortlist", options.shortlist[:1])
 
 
 def _dims(models: Sequence[Model]) -> list[int]:

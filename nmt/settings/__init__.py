@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from nmt.settings.decoding import DECODE as DECODE
+from nmt.settings.config import Command as Command
 from nmt.settings.files import require_files as require_files
 from nmt.settings.files import require_folder as require_folder
 from nmt.settings.files import require_readable as require_readable
-from nmt.settings.files import require_readable_files as require_readable_files
 from nmt.settings.files import require_tempdir as require_tempdir
 from nmt.settings.files import require_writable as require_writable
-from nmt.settings.option import Command as Command
 from nmt.settings.option import Option as Option
 from nmt.settings.option import OptionError as OptionError
+from nmt.settings.option import Options as Options
 from nmt.settings.option import Support as Support
 from nmt.settings.option import ignored as ignored
 from nmt.settings.option import later as later
 from nmt.settings.option import nearest as nearest
-from nmt.settings.scoring import SCORE as SCORE
-from nmt.settings.training import TRAIN as TRAIN
+from nmt.settings.option import option as option
+from nmt.settings.sections import DECODE as DECODE
+from nmt.settings.sections import SCORE as SCORE
+from nmt.settings.sections import DecodeOptions as DecodeOptions
+from nmt.settings.sections import ScoreOptions as ScoreOptions
+from nmt.settings.train import TRAIN as TRAIN
+from nmt.settings.training import TrainOptions as TrainOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 
 from mgraph import __version__
-from nmt.settings.config import read, read_command_line
+from nmt.settings.config import Command, read, read_command_line
 from nmt.settings.dump import dump
-from nmt.settings.option import Command
 
 AUTHORS = """\
 mgraph was written by its own authors; see the file LICENSE.
@@ -34,7 +34,7 @@ MADE_OF = ("jax", "jaxlib", "numpy")
 ALL_MADE_OF = (*MADE_OF, "optax", "PyYAML", "sentencepiece", "sacrebleu", "onnx", "onnxruntime", "matplotlib")
 
 
-def about(command: Command, argv: Sequence[str]) -> str:
+def about(command: Command[Any], argv: Sequence[str]) -> str:
     """The text that the command line asks for in place of running the command; empty if it asks for none."""
     words, _ = read_command_line(command, argv)
     if words.get("authors"):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
-class Source(IntEnum):
+class Origin(IntEnum):
     """Where a value comes from; a higher one counts."""
 
     DEFAULT = 0
@@ -21,7 +21,7 @@ class Given(NamedTuple):
     """The value that an option was given, and where."""
 
     value: Any
-    source: Source
+    origin: Origin
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ def expanded(aliases: Sequence[Alias], given: Mapping[str, Given]) -> dict[str, 
     for alias in aliases:
         if not alias.is_in(given):
             continue
-        source = given[alias.option].source
+        origin = given[alias.option].origin
         for name, value in alias.settings.items():
-            if name not in result or result[name].source < source:
-                result[name] = Given(value, source)
+            if name not in result or result[name].origin < origin:
+                result[name] = Given(value, origin)
     for alias in aliases:
         result.pop(alias.option, None)
     return result

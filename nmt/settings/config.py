@@ -1,21 +1,24 @@
-"""A command's configuration: defaults, then configuration files, then the command line."""
+"""A command, and its configuration: defaults, then configuration files, then the command line."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, NoReturn, TypeVar
 
 import yaml
 
 from mgraph.errors import ArgumentError
 from mgraph.files.paths import path_text
 from nmt.settings import yaml_text
-from nmt.settings.aliases import Given, Source
-from nmt.settings.option import Command, Option, OptionError, Support, nearest
+from nmt.settings.aliases import Alias, Given, Origin, expanded
+from nmt.settings.option import Option, OptionError, Options, Support, nearest, options_of
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 PATHS = """
@@ -32,8 +35,130 @@ OBSOLETE_DEFAULTS = {"grad-dropping-rate": "0", "mini-batch-overstuff": "1", "mi
 # Of the Marian that Bergamot forked; they change speed, rounding and what splits text into lines.
 BERGAMOTS = """
 bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thresholds quality
-source-language ssplit-mode ssplit-prefix-file target-language
+origin-language ssplit-mode ssplit-prefix-file target-language
 """.split()
+
+
+C = TypeVar("C", bound=Options)
+F = TypeVar("F", bound=Callable[..., None])
+
+
+@dataclass(frozen=True)
+class Command(Generic[C]):
+    """A command and its options.
+
+    made: the class of its options. Its bases with a title are the sections of help and configurations.
+    operands: what its words without an option are called in the help; empty if it takes none. They are the
+        field ``operands`` of ``made``.
+    examples: lines of the help, each a command and what it is for.
+    aliases: options that stand for others.
+    complete: adds to what is given by name what follows from it.
+    check: looks at all values together, raises OptionError, and gives them back, completed.
+    goes_on: takes options from ``MODEL.yml``, if that is there, as a training that goes on does.
+    """
+
+    name: str
+    summary: str
+    made: type[C]
+    operands: str = ""
+    examples: tuple[tuple[str, str], ...] = ()
+    aliases: tuple[Alias, ...] = ()
+    complete: Callable[[Mapping[str, Given]], dict[str, Given]] = dict
+    check: Callable[[C], C] = field(default=lambda options: options)
+    goes_on: bool = False
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """All options by name."""
+        return options_of(self.made)
+
+    @cached_property
+    def sections(self) -> dict[str, tuple[Option, ...]]:
+        """The options by section, with the titles of these."""
+        titled = [base for base in self.made.__bases__ if issubclass(base, Options) and base.title]
+        return {
+            section.title: tuple(self.options[name] for name in options_of(section))
+            for section in titled or [self.made]
+        }
+
+    def option(self, name: str, where: str = "") -> Option:
+        """The option of that long name; OptionError with the nearest name if there is none."""
+        try:
+            return self.options[name]
+        except KeyError:
+            raise OptionError(f"{where}unknown option {nearest(name, self.options)}") from None
+
+    def values(self, given: Mapping[str, Given], **more: Any) -> C:
+        """The options of the command: what is given by name, else the default; ``more`` fields as they are.
+
+        Options that stand for others are replaced by them. OptionError if the values do not go together, or
+        if one is not supported yet.
+        """
+        self._refuse_later(given)
+        replaced = expanded(self.aliases, given)
+        self._refuse_later(replaced)
+        values = {self.options[name].attribute: found.value for name, found in replaced.items()}
+        return self.check(self.made(**values, **more))
+
+    def _refuse_later(self, given: Mapping[str, Given]) -> None:
+        for name, found in given.items():
+            option = self.options[name]
+            if option.support is Support.LATER and found.value != option.default:
+                raise OptionError(f"--{name} {Support.LATER.value}")
+
+    def python_options(self) -> dict[str, Option]:
+        """The options that ``Translator``, ``Scorer`` or ``Trainer`` take, by attribute name."""
+        return {o.attribute: o for o in self.options.values() if not o.command}
+
+    def from_python(self, given: Mapping[str, Any]) -> C:
+        """The options by Python arguments, which are checked like a command line.
+
+        TypeError for an unknown one, OptionError for a value that cannot be.
+        """
+        table = self.python_options()
+        for name in given:
+            if name not in table:
+                raise TypeError(f"unknown option {nearest(name, table, prefix='')}")
+        accepted = {
+            table[name].name: Given(table[name].accept(value), Origin.COMMAND_LINE)
+            for name, value in given.items()
+        }
+        return self.values(self.complete(accepted))
+
+    def from_config(self, path: str) -> dict[str, Any]:
+        """The Python arguments that a configuration file holds."""
+        table = {option.name: option for option in self.python_options().values()}
+        found = read_config(self, path)
+        return {table[name].attribute: value for name, value in found.items() if name in table}
+
+
+def takes(command: Command[Any]) -> Callable[[F], F]:
+    """Lets ``help`` and completion show the Python options of a command in place of ``**given``."""
+
+    def with_signature(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
+            for name, option in command.python_options().items()
+            if name not in signature.parameters
+        ]
+        function.__dict__["__signature__"] = signature.replace(parameters=[*own, *more])
+        return function
+
+    return with_signature
+
+
+def with_standard_input(given: Mapping[str, Given]) -> dict[str, Given]:
+    """What is given, by name; ``--tsv`` without ``--train-sets`` reads standard input, and standard input
+    alone is ``--tsv``, as in Marian."""
+    files: Sequence[str] = given["train-sets"].value if "train-sets" in given else ()
+    if not files and "tsv" in given and given["tsv"].value:
+        return {**given, "train-sets": Given(STANDARD_INPUT[:1], Origin.COMMAND_LINE)}
+    said = "tsv" in given and given["tsv"].origin is Origin.COMMAND_LINE
+    if len(files) == 1 and files[0] in STANDARD_INPUT and not said:
+        return {**given, "tsv": Given(True, Origin.COMMAND_LINE)}
+    return dict(given)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -41,16 +166,16 @@ class _Parser(argparse.ArgumentParser):
         raise OptionError(message)
 
 
-def parse(command: Command, argv: Sequence[str]) -> dict[str, Any]:
-    """The values of all options of ``command``, by attribute name, and its ``operands``.
+def parse(command: Command[C], argv: Sequence[str]) -> C:
+    """The options of ``command`` by its command line and the files that this names.
 
     Raises OptionError for a usage error, naming the option (and the file that it came from).
     """
     given, operands = read(command, argv)
-    return command.values(given) | {"operands": operands}
+    return command.values(given, operands=operands) if command.operands else command.values(given)
 
 
-def read(command: Command, argv: Sequence[str]) -> tuple[dict[str, Given], tuple[str, ...]]:
+def read(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Given], tuple[str, ...]]:
     """What the command line and its configuration files give, by option name, and the operands."""
     words, operands = read_command_line(command, argv)
     interpolate = words.get("interpolate-env-vars", False)
@@ -60,12 +185,12 @@ def read(command: Command, argv: Sequence[str]) -> tuple[dict[str, Given], tuple
     if interpolate or from_files.get("interpolate-env-vars", False):
         words = with_paths(words, _interpolated)
         from_files = with_paths(from_files, _interpolated)
-    given = {name: Given(value, Source.FILE) for name, value in from_files.items()}
-    given |= {name: Given(value, Source.COMMAND_LINE) for name, value in words.items()}
+    given = {name: Given(value, Origin.FILE) for name, value in from_files.items()}
+    given |= {name: Given(value, Origin.COMMAND_LINE) for name, value in words.items()}
     return command.complete(given), operands
 
 
-def _configurations(command: Command, words: Mapping[str, Any]) -> Sequence[str]:
+def _configurations(command: Command[Any], words: Mapping[str, Any]) -> Sequence[str]:
     """The configuration files to read; without ``--config`` that of the training that goes on."""
     changed = _interpolated if words.get("interpolate-env-vars", False) else str
     if words.get("config") or not command.goes_on:
@@ -74,7 +199,7 @@ def _configurations(command: Command, words: Mapping[str, Any]) -> Sequence[str]
     return [path] if os.path.exists(path) and not words.get("no-reload", False) else []
 
 
-def read_config(command: Command, path: str, interpolate: bool = False) -> dict[str, Any]:
+def read_config(command: Command[Any], path: str, interpolate: bool = False) -> dict[str, Any]:
     """The options in a YAML file such as ``decoder.yml``, by option name.
 
     With ``relative-paths: true`` its paths are taken relative to the file, after variables of the environment
@@ -116,20 +241,19 @@ def read_config(command: Command, path: str, interpolate: bool = False) -> dict[
     return values
 
 
-def notices(command: Command, values: Mapping[str, Any]) -> Iterator[str]:
+def notices(command: Command[C], options: C) -> Iterator[str]:
     """What to tell the user about options that were given and change nothing."""
     ignored: dict[str, list[str]] = {}
     for option in command.options.values():
-        given = values.get(option.attribute, option.default)
-        if option.support is Support.IGNORED and given != option.default:
-            ignored.setdefault(option.help, []).append(f"--{option.name}")
+        if option.support is Support.IGNORED and getattr(options, option.attribute) != option.default:
+            ignored.setdefault(option.reason, []).append(f"--{option.name}")
     for reason, names in ignored.items():
         yield f"ignored, because {reason}: {' '.join(names)}"
-    if values.get("relative_paths") and not command.goes_on:
+    if getattr(options, "relative_paths", False) and not command.goes_on:
         yield "--relative-paths counts inside configuration files only, as in Marian"
 
 
-def read_command_line(command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def read_command_line(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the words of a command line give, by option name, and the operands."""
     parser = _Parser(prog=f"mgraph {command.name}", allow_abbrev=False, add_help=False)
     for option in command.options.values():
@@ -169,7 +293,7 @@ def _with_options_as_values(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _unexpected(command: Command, words: Sequence[str]) -> str:
+def _unexpected(command: Command[Any], words: Sequence[str]) -> str:
     for word in words:
         if word.startswith("--"):
             return f"unknown option {nearest(word[2:].partition('=')[0], command.options)}"

@@ -9,16 +9,17 @@ from typing import Any
 
 from mgraph import __version__
 from nmt.settings.aliases import Given, expanded
-from nmt.settings.config import with_paths
-from nmt.settings.model_options import ModelOptions
-from nmt.settings.option import Command, Option
-from nmt.settings.training import TRAIN
+from nmt.settings.config import Command, with_paths
+from nmt.settings.model_options import ModelDescription, ModelOptions, Universal
+from nmt.settings.option import Option, options_of
+from nmt.settings.train import TRAIN
+from nmt.settings.training import TrainOptions
 from nmt.settings.yaml_text import entry
 
 MAXI_BATCH = 100  # batches that a decoder reads ahead if they have several sentences
 
 
-def dump(command: Command, given: Mapping[str, Given], mode: str) -> str:
+def dump(command: Command[Any], given: Mapping[str, Given], mode: str) -> str:
     """The text of ``--dump-config``: options by section.
 
     mode: ``full`` for all, ``minimal`` for those that were given, ``expand`` for these with what the options
@@ -41,15 +42,15 @@ def dump(command: Command, given: Mapping[str, Given], mode: str) -> str:
     return f"# Marian configuration file generated at {now} with version mgraph {__version__}\n{text}"
 
 
-def training_config(values: Mapping[str, Any]) -> str:
+def training_config(options: TrainOptions) -> str:
     """The text of ``MODEL.yml``, from which training goes on: all of Marian's options, none of ours.
 
-    values: by attribute name, of ``train``, with the paths of the vocabularies and their sizes; what is
-        missing has its default. With ``relative_paths`` the paths are written relative to the model's
-        directory (Marian leaves them as they are, and cannot read them again from another one).
+    options: with the paths of the vocabularies and their sizes. With ``relative_paths`` the paths are written
+        relative to the model's directory (Marian leaves them as they are, and cannot read them again from
+        another one).
     """
     named = {
-        option.name: values.get(option.attribute, option.default)
+        option.name: getattr(options, option.attribute)
         for option in TRAIN.options.values()
         if _is_in_model_config(option)
     }
@@ -59,26 +60,26 @@ def training_config(values: Mapping[str, Any]) -> str:
     return "\n".join(_entry(TRAIN.options[name], value) for name, value in named.items())
 
 
-def decoder_config(values: Mapping[str, Any], model: str = "") -> str:
+def decoder_config(options: TrainOptions, model: str = "") -> str:
     """The text of ``MODEL.decoder.yml``: what a decoder needs to translate as validation did.
 
-    values: by attribute name, of ``train``, with the paths of the vocabularies.
+    options: with the paths of the vocabularies.
     model: the path of the model, if it is not the one that is trained but a copy.
     """
-    model, vocabs = model or values["model"], tuple(values["vocabs"])
-    if values["relative_paths"]:
+    model, vocabs = model or options.model, tuple(options.vocabs)
+    if options.relative_paths:
         folder = os.path.dirname(model) or "."
         model, vocabs = os.path.basename(model), tuple(os.path.relpath(path, folder) for path in vocabs)
-    lines = values["valid_mini_batch"]
+    lines = options.valid_mini_batch
     return "\n".join(
         entry(name, value)
         for name, value in {
-            "relative-paths": values["relative_paths"],
+            "relative-paths": options.relative_paths,
             "models": (model,),
             "vocabs": vocabs,
-            "beam-size": values["beam_size"],
-            "normalize": values["normalize"],
-            "word-penalty": values["word_penalty"],
+            "beam-size": options.beam_size,
+            "normalize": options.normalize,
+            "word-penalty": options.word_penalty,
             "mini-batch": lines,
             "maxi-batch": MAXI_BATCH if lines > 1 else 1,
             "maxi-batch-sort": "src" if lines > 1 else "none",
@@ -86,18 +87,15 @@ def decoder_config(values: Mapping[str, Any], model: str = "") -> str:
     )
 
 
-def new_model_options(values: Mapping[str, Any], dim_vocabs: tuple[int, ...]) -> ModelOptions:
-    """What the values of ``train`` say of a new model; ``dim_vocabs`` are the sizes of its vocabularies.
+def new_model_options(options: TrainOptions, dim_vocabs: tuple[int, ...]) -> ModelOptions:
+    """What the options of training say of a new model; ``dim_vocabs`` are the sizes of its vocabularies.
 
     They are Marian's, name for name; ``--transformer-depth-scaling`` is not among them, as it changes only
     how parameters begin.
     """
-    given = {
-        option.attribute: values[option.attribute]
-        for option in TRAIN.options.values()
-        if option.attribute in ModelOptions.__dataclass_fields__
-    }
-    return ModelOptions(**{**given, "dim_vocabs": tuple(dim_vocabs)})
+    described = [*options_of(ModelDescription).values(), *options_of(Universal).values()]
+    own = {option.attribute: getattr(options, option.attribute) for option in described}
+    return ModelOptions(**{**own, "dim_vocabs": tuple(dim_vocabs)})
 
 
 def _is_dumped(option: Option) -> bool:

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from nmt.settings.option import OptionError
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 
-def require_files(values: Mapping[str, Any]) -> None:
-    """Raise OptionError unless a model and vocabularies are named; how many the model itself says."""
-    option, models = _models(values)
+def require_files(option: str, models: Sequence[str], vocabs: Sequence[str]) -> None:
+    """OptionError unless a model, by the option that names it, and vocabularies are named; how many the model
+    itself says."""
     if not any(models):
         raise OptionError(f"{option}: at least one model is needed, got 0")
-    if not values["vocabs"]:
+    if not vocabs:
         raise OptionError("--vocabs: the vocabularies of the sources and the target are needed, got none")
-
-
-def require_readable_files(values: Mapping[str, Any]) -> None:
-    """OSError if one of these files cannot be read."""
-    require_readable(*_models(values))
-    require_readable("--vocabs", values["vocabs"])
-
-
-def _models(values: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
-    """The option of a command that names models, and what it names."""
-    return ("--models", values["models"]) if "models" in values else ("--model", [values["model"]])
 
 
 def require_readable(option: str, paths: Iterable[str]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any
 
-from nmt.settings.option import Command, Option, Support
+from nmt.settings.config import Command
+from nmt.settings.option import Option, Support
 
 WIDTH, COLUMN = 100, 36  # of a line, and where the meaning of an option begins
 
 
-def help_text(command: Command) -> str:
+def help_text(command: Command[Any]) -> str:
     """The text of ``--help``: options by section, and what is not supported yet."""
     operands = f" [{command.operands} ...]" if command.operands else ""
     parts = [f"usage: mgraph {command.name}{operands} [options]\n\n{command.summary}"]
@@ -37,6 +39,10 @@ def _help_entry(option: Option) -> str:
     shown = f"={default}" if option.kind is not bool and default != "" else "=true" if default is True else ""
     left = f"  {names}{kind}{shown}{' ...' if option.many else ''}"
     gap = "\n" + " " * COLUMN if len(left) > COLUMN - 2 else " " * (COLUMN - len(left))
-    text = f"{option.help}: {', '.join(filter(None, option.choices))}" if option.choices else option.help
+    text = (
+        f"{option.help}: {', '.join(filter(None, option.choices))}"
+        if option.choices and not option.open
+        else option.help
+    )
     lines = textwrap.wrap(text, WIDTH - COLUMN, break_on_hyphens=False)
     return f"{left}{gap}" + ("\n" + " " * COLUMN).join(lines)

@@ -1,30 +1,27 @@
-"""The options that a model carries with it (``special:model.yml``), typed, with Marian's defaults."""
+"""The options that a model carries with it (``special:model.yml``), with Marian's defaults, and bounds."""
 
 from __future__ import annotations
 
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 import yaml
 
+from layers import CELLS, UnsupportedOptionError
 from mgraph import __version__
 from mgraph.errors import ModelFileError
 from mgraph.files.items import MODEL_YML, model_yml
+from nmt.settings.option import Option, Options, ignored, later, option, options_of
 from nmt.settings.yaml_text import MAX_CHARACTERS, entry
 
 MAX_DEPTH = 8
 
-_EXPECTED = {
-    bool: "true or false",
-    int: "an integer",
-    str: "a word",
-    tuple[int, ...]: "a list of integers",
-    tuple[str, ...]: "a list of words",
-}
+_ONE = {bool: "true or false", int: "an integer", str: "a word"}
+_SEVERAL = {int: "integers", str: "words"}
 
 Value = None | bool | int | float | str | tuple["Value", ...]
 
@@ -36,75 +33,148 @@ _INT = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NULLS = ("", "~", "null", "Null", "NULL")
 
+MODEL_TYPES = (
+    *("s2s", "amun", "nematus", "multi-s2s", "shared-multi-s2s", "lm"),
+    *("transformer", "transformer-new", "multi-transformer", "shared-multi-transformer", "lm-transformer"),
+    "transformer_s2s",
+)
+MOST_LAYERS = 256
+LARGEST = 1 << 20
+ACTIVATIONS = ("swish", "relu", "gelu", "sigmoid", "tanh", "leakyrelu", "prelu", "linear", "")
+PRE, POST = "dnr", "danrh"
+"""The operations before and after a sub-layer."""
+
+NO_BERT = "models of Marian's BERT types are not supported yet"
+NO_FACTORS = "factored vocabularies are not supported yet"
+NO_ULR = "universal embeddings are not supported yet"
+
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
+class ModelDescription(Options):
+    """What a model is, as its file says it."""
+
+    type: str = option("amun", "the model type", choices=MODEL_TYPES, open=True)
+    dim_vocabs: tuple[int, ...] = option((0, 0), "the sizes of the vocabularies, the target's last")
+    dim_emb: int = option(
+        512, "features of embeddings, and of a transformer's layers", least=1, greatest=LARGEST
+    )
+    factors_dim_emb: int = ignored(0, NO_FACTORS, "features of the embeddings of factors")
+    factors_combine: str = ignored(
+        "sum", NO_FACTORS, "how the embeddings of factors are combined", choices=("sum", "concat")
+    )
+    lemma_dependency: str = ignored("", NO_FACTORS, "how factors depend on lemmas")
+    lemma_dim_emb: int = ignored(0, NO_FACTORS, "features of lemmas that predict factors")
+    dim_rnn: int = option(1024, "features of the states of recurrent cells", least=1, greatest=LARGEST)
+    enc_type: str = option(
+        "bidirectional",
+        "how a recurrent encoder reads: both ways, both and then forward, or alternating by layer",
+        choices=("bidirectional", "bi-unidirectional", "alternating"),
+    )
+    enc_cell: str = option("gru", "the encoder's recurrent cell", choices=tuple(CELLS))
+    enc_cell_depth: int = option(
+        1, "cells one after another in each layer of a recurrent encoder", least=1, greatest=MOST_LAYERS
+    )
+    enc_depth: int = option(1, "layers of the encoder", least=1, greatest=MOST_LAYERS)
+    dec_cell: str = option("gru", "the decoder's recurrent cell", choices=tuple(CELLS))
+    dec_cell_base_depth: int = option(
+        2,
+        "cells in the first layer of a recurrent decoder, around its attention",
+        least=1,
+        greatest=MOST_LAYERS,
+    )
+    dec_cell_high_depth: int = option(
+        1, "cells in each other layer of a recurrent decoder", least=1, greatest=MOST_LAYERS
+    )
+    dec_depth: int = option(1, "layers of the decoder", least=1, greatest=MOST_LAYERS)
+    skip: bool = option(False, "the input of each recurrent layer but the first is added to its output")
+    layer_normalization: bool = option(False, "products in recurrent models are normalized")
+    right_left: bool = option(False, "the target is written from its end")
+    input_types: tuple[str, ...] = option((), "what each input stream holds")
+    tied_embeddings: bool = option(False, "the output layer multiplies by the decoder's embedding table")
+    tied_embeddings_src: bool = option(False, "one embedding table for all sides")
+    tied_embeddings_all: bool = option(False, "one embedding table for all sides and the output layer")
+    output_omit_bias: bool = option(False, "the output layer has no bias")
+    transformer_heads: int = option(8, "heads of each attention", least=1, greatest=LARGEST)
+    transformer_no_projection: bool = option(False, "no projection after an attention")
+    transformer_rnn_projection: bool = option(False, "a projection after a recurrent autoregression")
+    transformer_pool: bool = option(False, "the first state of a source in place of attention to it")
+    transformer_dim_ffn: int = option(
+        2048, "features between the feed-forward layers", least=1, greatest=LARGEST
+    )
+    transformer_decoder_dim_ffn: int = option(
+        0, "the same in the decoder, 0 for as many", least=0, greatest=LARGEST
+    )
+    transformer_ffn_depth: int = option(
+        2, "affine layers of a feed-forward block", least=1, greatest=MOST_LAYERS
+    )
+    transformer_decoder_ffn_depth: int = option(
+        0, "the same in the decoder, 0 for as many", least=0, greatest=MOST_LAYERS
+    )
+    transformer_ffn_activation: str = option(
+        "swish", "the activation between the feed-forward layers", choices=ACTIVATIONS
+    )
+    transformer_dim_aan: int = option(
+        2048, "features between the affine layers of average attention", least=1, greatest=LARGEST
+    )
+    transformer_aan_depth: int = option(
+        2, "affine layers of average attention, the last may be missing", least=0, greatest=MOST_LAYERS
+    )
+    transformer_aan_activation: str = option(
+        "swish", "the activation between these layers", choices=ACTIVATIONS
+    )
+    transformer_aan_nogate: bool = option(False, "average attention without gates")
+    transformer_decoder_autoreg: str = option(
+        "self-attention",
+        "how the decoder sees the words before",
+        choices=("self-attention", "average-attention", "rnn"),
+    )
+    transformer_tied_layers: tuple[int, ...] = option(
+        (), "the number in the names of each decoder layer: equal ones share"
+    )
+    transformer_guided_alignment_layer: str = option(
+        "last", "the decoder layer of alignments: `last` or a number"
+    )
+    transformer_preprocess: str = option("", "operations before each sub-layer", letters=PRE)
+    transformer_postprocess_emb: str = option("d", "operations on embeddings", letters=PRE)
+    transformer_postprocess: str = option("dan", "operations after each sub-layer", letters=POST)
+    transformer_postprocess_top: str = option("", "operations after the last layer", letters=POST)
+    transformer_train_position_embeddings: bool = option(
+        False, "trained positions; `transformer` takes no notice"
+    )
+    transformer_attention_mask: str = option(
+        "default", "what else an attention's mask does", choices=("default", "alibi")
+    )
+    transformer_alibi_shift: bool = option(False, "of the mask `alibi`")
+    separator_symbol: str = option("[eos]", "the word between the parts of a joined input")
+    transformer_disable_position_embeddings: bool = option(False, "no positions")
+    transformer_alibi_trainable: bool = option(False, "of the mask `alibi`")
+    transformer_no_bias: bool = option(False, "no biases of affine layers; `transformer` takes no notice")
+    transformer_no_affine: bool = option(False, "no gains of norms; `transformer` takes no notice")
+    bert_train_type_embeddings: bool = ignored(True, NO_BERT, "trained embeddings of BERT's segments")
+    bert_type_vocab_size: int = ignored(2, NO_BERT, "the number of BERT's segments")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Universal(Options):
+    """Universal embeddings, as a model's file says it."""
+
+    ulr: bool = later(False, help="embeddings mixed from universal ones")
+    ulr_trainable_transformation: bool = ignored(False, NO_ULR, "universal embeddings are transformed")
+    ulr_dim_emb: int = ignored(0, NO_ULR, "features of universal embeddings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(ModelDescription, Universal):
     """What a model is: Marian's model options under their names, in snake_case.
 
     ``options.dim_emb`` and ``options["dim-emb"]`` are the same. A field that the model does not
     mention has the default of Marian's command line. Options of other model types, which have no
     field here, are in ``extra`` under Marian's names; ``text`` is what was read, for saving the model
-    as it came, and ``given`` the names of the options that it has a value for.
+    as it came, and ``given`` the names of the options that it has a value for. A file may say anything:
+    ``check_values`` checks the values.
     """
 
-    type: str = "amun"
-    version: str = ""
-    dim_vocabs: tuple[int, ...] = (0, 0)
-    dim_emb: int = 512
-    dim_rnn: int = 1024
-    enc_type: str = "bidirectional"
-    enc_cell: str = "gru"
-    enc_cell_depth: int = 1
-    enc_depth: int = 1
-    dec_cell: str = "gru"
-    dec_cell_base_depth: int = 2
-    dec_cell_high_depth: int = 1
-    dec_depth: int = 1
-    skip: bool = False
-    layer_normalization: bool = False
-    right_left: bool = False
-    input_types: tuple[str, ...] = ()
-    tied_embeddings: bool = False
-    tied_embeddings_src: bool = False
-    tied_embeddings_all: bool = False
-    output_omit_bias: bool = False
-    transformer_heads: int = 8
-    transformer_no_projection: bool = False
-    transformer_rnn_projection: bool = False
-    transformer_pool: bool = False
-    transformer_dim_ffn: int = 2048
-    transformer_decoder_dim_ffn: int = 0
-    transformer_ffn_depth: int = 2
-    transformer_decoder_ffn_depth: int = 0
-    transformer_ffn_activation: str = "swish"
-    transformer_dim_aan: int = 2048
-    transformer_aan_depth: int = 2
-    transformer_aan_activation: str = "swish"
-    transformer_aan_nogate: bool = False
-    transformer_decoder_autoreg: str = "self-attention"
-    transformer_tied_layers: tuple[int, ...] = ()
-    transformer_guided_alignment_layer: str = "last"
-    transformer_preprocess: str = ""
-    transformer_postprocess_emb: str = "d"
-    transformer_postprocess: str = "dan"
-    transformer_postprocess_top: str = ""
-    transformer_train_position_embeddings: bool = False
-    transformer_disable_position_embeddings: bool = False
-    transformer_attention_mask: str = "default"
-    transformer_alibi_shift: bool = False
-    transformer_alibi_trainable: bool = False
-    transformer_no_bias: bool = False
-    transformer_no_affine: bool = False
-    separator_symbol: str = "[eos]"
-    bert_train_type_embeddings: bool = True
-    bert_type_vocab_size: int = 2
-    ulr: bool = False
-    ulr_dim_emb: int = 0
-    ulr_trainable_transformation: bool = False
-    lemma_dim_emb: int = 0
-    lemma_dependency: str = ""
-    factors_combine: str = "sum"
-    factors_dim_emb: int = 0
+    version: str = option("", "the version of Marian that wrote the model", after="type")
     extra: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
     given: frozenset[str] = field(default=frozenset(), compare=False)
@@ -114,8 +184,8 @@ class ModelOptions:
             object.__setattr__(self, "transformer_tied_layers", _tied_places(self.transformer_tied_layers))
 
     def __getitem__(self, name: str) -> Value:
-        if name in _FIELDS:
-            value: Value = getattr(self, _FIELDS[name])
+        if name in OPTIONS:
+            value: Value = getattr(self, OPTIONS[name].attribute)
             return value
         if name in self.extra:
             return self.extra[name]
@@ -123,17 +193,23 @@ class ModelOptions:
 
     def __iter__(self) -> Iterator[str]:
         """The names of all options, as Marian writes them."""
-        yield from _FIELDS
+        yield from OPTIONS
         yield from self.extra
 
     def __contains__(self, name: object) -> bool:
-        return name in _FIELDS or name in self.extra
+        return name in OPTIONS or name in self.extra
 
 
-_FIELDS = {
-    f.name.replace("_", "-"): f.name for f in fields(ModelOptions) if f.name not in ("extra", "text", "given")
-}
-_TYPES = typing.get_type_hints(ModelOptions)
+OPTIONS = options_of(ModelOptions)
+"""The options that a model may carry, by name."""
+
+
+def check_values(options: ModelOptions) -> None:
+    """``UnsupportedOptionError`` for the first option with a value that it cannot have."""
+    for name, declared in OPTIONS.items():
+        problem = "" if declared.open else declared.problem(options[name])
+        if problem:
+            raise UnsupportedOptionError(f"{name}: {problem}")
 
 
 def model_options(items: Mapping[str, np.ndarray], path: str) -> ModelOptions:
@@ -159,13 +235,13 @@ def parse_model_options(text: str, path: str) -> ModelOptions:
     extra: dict[str, Value] = {}
     try:
         for name, node in _read_map(text).items():
-            if name not in _FIELDS:
+            if name not in OPTIONS:
                 extra[name] = _natural(node)
             elif not _is_null(node):
-                known[_FIELDS[name]] = _converted(node, _TYPES[_FIELDS[name]], name)
+                known[OPTIONS[name].attribute] = _converted(node, OPTIONS[name])
     except (_Unreadable, yaml.YAMLError, ValueError, OverflowError) as error:
         raise ModelFileError(f"{path}: {MODEL_YML}: {' '.join(str(error).split())}") from None
-    given = frozenset(name for name, field_name in _FIELDS.items() if field_name in known)
+    given = frozenset(name for name, declared in OPTIONS.items() if declared.attribute in known)
     return ModelOptions(**known, extra=MappingProxyType(extra), text=text, given=given)
 
 
@@ -260,19 +336,28 @@ def _is_null(node: _Node) -> bool:
     return isinstance(node, _Scalar) and node.plain and node.value in _NULLS
 
 
-def _converted(node: _Node, wanted: typing.Any, name: str) -> Value:
-    """``node`` as ``wanted``, the type of a field of ``ModelOptions``."""
-    arguments = typing.get_args(wanted)
-    if arguments and isinstance(node, list):
-        return tuple(_converted(element, arguments[0], name) for element in node)
+def _converted(node: _Node, declared: Option) -> Value:
+    """``node`` as the option wants it."""
+    if not declared.many:
+        return _scalar(node, declared)
+    if isinstance(node, list):
+        return tuple(_scalar(element, declared) for element in node)
+    raise _unexpected(node, declared, f"a list of {_SEVERAL[declared.kind]}")
+
+
+def _scalar(node: _Node, declared: Option) -> bool | int | str:
     if isinstance(node, _Scalar):
-        if wanted is str:
+        if declared.kind is str:
             return node.value
-        if wanted is int and _INT.fullmatch(node.value):
+        if declared.kind is int and _INT.fullmatch(node.value):
             return int(node.value)
-        if wanted is bool and node.value in _BOOLS:
+        if declared.kind is bool and node.value in _BOOLS:
             return _BOOLS[node.value]
-    raise _Unreadable(f"option {name}: expected {_EXPECTED[wanted]}, got {_shown(node)}")
+    raise _unexpected(node, declared, _ONE[declared.kind])
+
+
+def _unexpected(node: _Node, declared: Option, expected: str) -> _Unreadable:
+    return _Unreadable(f"option {declared.name}: expected {expected}, got {_shown(node)}")
 
 
 def _natural(node: _Node) -> Value:

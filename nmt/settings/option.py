@@ -1,18 +1,23 @@
-"""Marian's command-line options: one table for the command line, configuration files and Python.
+"""Options as fields of dataclasses: one declaration for the command line, files, Python, dumps and help.
 
-Names, meanings and defaults are Marian's. Each option is read by the same rule wherever it comes
-from, and a known option that is not supported yet is refused by name, unless it is given its
-default (a configuration dumped by Marian holds every option there is).
+A section of options is a frozen dataclass whose fields are declared with ``option``, ``ignored`` or
+``later``; a command is a dataclass that inherits its sections. Names, meanings and defaults are Marian's.
+Each value is read by the same rule wherever it comes from, and a known option that is not supported yet is
+refused by name unless it is given its default (a configuration that Marian dumped holds every option).
 """
 
 from __future__ import annotations
 
 import difflib
+import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
-from typing import Any
+from functools import cache
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import yaml
@@ -20,13 +25,15 @@ import yaml
 from mgraph.errors import ArgumentError, MGraphError
 from mgraph.files.paths import path_text
 from nmt.settings import yaml_text
-from nmt.settings.aliases import Alias, Given, Source, expanded
 
 TRUE = ("true", "on", "yes", "1")
 FALSE = ("false", "off", "no", "0")
 MOST_WHOLE = (1 << 64) - 1
 MOST_REAL = float(np.finfo(np.float32).max)
 """The largest numbers that Marian knows."""
+_DECLARED = "option"
+
+C = TypeVar("C", bound="Options")
 
 
 class OptionError(MGraphError, ValueError):
@@ -45,15 +52,21 @@ class Support(Enum):
 class Option:
     """One of Marian's options.
 
-    name: the long name; short: the one-letter name; kind: bool, int, float, str, or dict for options in an
-        option, as YAML has them.
+    name: the long name; attribute: that of the field, and of the Python argument; short: the one-letter name.
+    kind: bool, int, float, str, or dict for options in an option, as YAML has them.
     many: takes a list of values. implicit: the value of the bare option, without an argument.
-    least: the smallest number allowed. choices: the strings allowed.
+    least, most: the smallest and the largest number allowed; below: what a number must be less than.
+    choices: the strings allowed.
+    greatest: the largest number that a model may have. letters: the operations of which a model's string is
+    made. open: the choices are checked where the model is made, not here.
+    reason: why the option is ignored.
     command: concerns only the command line, not ``Translator``, ``Scorer`` and ``Trainer``.
     dumped: stands in configurations that are written: real Marian knows it.
+    after: the name of the option before it in Marian's order, if it is not the field before.
     """
 
-    name: str
+    name: str = ""
+    attribute: str = ""
     kind: type = bool
     default: Any = False
     help: str = ""
@@ -61,15 +74,17 @@ class Option:
     many: bool = False
     implicit: str | None = None
     least: float | None = None
+    most: float | None = None
+    below: float | None = None
+    greatest: int | None = None
     choices: tuple[str, ...] = ()
+    letters: str = ""
+    open: bool = False
     support: Support = Support.YES
+    reason: str = ""
     command: bool = False
     dumped: bool = True
-
-    @property
-    def attribute(self) -> str:
-        """The name as a Python argument: ``beam_size`` for ``--beam-size``."""
-        return self.name.replace("-", "_")
+    after: str = ""
 
     def read(self, words: Sequence[str]) -> Any:
         """The value that these words stand for; OptionError names the option and the word."""
@@ -84,6 +99,27 @@ class Option:
         """A Python value as the option's own type, by the rule of ``read``."""
         items = value if isinstance(value, list | tuple) else (value,)
         return self.read([_word(item) for item in items])
+
+    def problem(self, value: Any) -> str:
+        """What is wrong with the value of a model's option; empty if nothing is."""
+        if self.greatest is not None and not (
+            isinstance(value, int) and (self.least or 0) <= value <= self.greatest
+        ):
+            return f"expected a number from {self.least} to {self.greatest}, got {value!r}"
+        if self.choices and value not in self.choices:
+            return f"{value!r} is unknown; there is {', '.join(map(repr, self.choices))}"
+        unknown = [letter for letter in value if letter not in self.letters] if self.letters else []
+        if unknown:
+            known = ", ".join(self.letters)
+            return f"{value!r} has the unknown operation {unknown[0]!r}; there is {known}"
+        return ""
+
+    @property
+    def values(self) -> str:
+        """The values of a model's option in words; empty if all of its type."""
+        if self.greatest is not None:
+            return f"{self.least} to {self.greatest}"
+        return ", ".join(choice or '""' for choice in self.choices) or ", ".join(self.letters)
 
     def _one(self, word: str) -> Any:
         if self.kind is dict:
@@ -105,107 +141,127 @@ class Option:
             raise OptionError(f"--{self.name} takes a whole number of 64 bits, got {word}")
         if self.least is not None and not value >= self.least:
             raise OptionError(f"--{self.name} must be at least {self.least}, got {word}")
-        if self.choices and value and value not in self.choices:
+        if self.most is not None and value > self.most:
+            raise OptionError(f"--{self.name}: expected at most {self.most:g}, got {value:g}")
+        if self.below is not None and value >= self.below:
+            raise OptionError(f"--{self.name}: expected less than {self.below:g}, got {value:g}")
+        if self.choices and not self.open and value and value not in self.choices:
             allowed = ", ".join(self.choices)
             raise OptionError(f"--{self.name} must be one of {allowed}; got '{word}'")
         return value
 
 
-def later(name: str, kind: type = bool, default: Any = False, **rest: Any) -> Option:
+def option(default: Any, help: str = "", *, name: str = "", **rest: Any) -> Any:
+    """A field that is an option; ``rest`` as in ``Option``. Kind and ``many`` follow from the field's type,
+    the name from the field's unless it is given."""
+    declared = Option(name=name, default=default, help=help, **rest)
+    return field(default=default, metadata={_DECLARED: declared})
+
+
+def later(default: Any, **rest: Any) -> Any:
     """An option of Marian's that a later version will support."""
-    return Option(name, kind, default, support=Support.LATER, **rest)
+    return option(default, support=Support.LATER, **rest)
 
 
-def ignored(name: str, kind: type = bool, default: Any = False, **rest: Any) -> Option:
+def ignored(default: Any, reason: str, help: str = "", **rest: Any) -> Any:
     """An option of Marian's that has nothing to change here."""
-    return Option(name, kind, default, support=Support.IGNORED, **rest)
+    return option(default, help, reason=reason, support=Support.IGNORED, **rest)
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command and its options by section.
+def again(section: type[Options], attribute: str, default: Any = MISSING, **changes: Any) -> Any:
+    """An option of ``section``, declared again with another default, or with other ``changes``."""
+    declared = next(f.metadata[_DECLARED] for f in fields(section) if f.name == attribute)
+    default = declared.default if default is MISSING else default
+    return field(default=default, metadata={_DECLARED: replace(declared, default=default, **changes)})
 
-    operands: what its words without an option are called in the help; empty if it takes none.
-    examples: lines of the help, each a command and what it is for.
-    aliases: options that stand for others.
-    complete: adds to what is given by name what follows from it.
-    check: looks at all values together, raises OptionError, and gives back the values, completed.
-    goes_on: takes options from ``MODEL.yml``, if that is there, as a training that goes on does.
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A section of options, or all options of a command.
+
+    Values are converted and checked by the options' own rules: ``OptionError`` for one that cannot be.
+    title: what the section is called in the help and in configurations.
     """
 
-    name: str
-    summary: str
-    sections: Mapping[str, tuple[Option, ...]]
-    operands: str = ""
-    examples: tuple[tuple[str, str], ...] = ()
-    aliases: tuple[Alias, ...] = ()
-    complete: Callable[[Mapping[str, Given]], dict[str, Given]] = dict
-    check: Callable[[dict[str, Any]], dict[str, Any]] = dict
-    goes_on: bool = False
-    options: Mapping[str, Option] = field(init=False)
+    title: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        table = {option.name: option for section in self.sections.values() for option in section}
-        object.__setattr__(self, "options", table)
+        table = options_of(type(self))
+        for declared in table.values():
+            value = getattr(self, declared.attribute)
+            if value is not declared.default:
+                value = declared.accept(value)
+                value = _nested(declared, value, table) if declared.kind is dict else value
+                object.__setattr__(self, declared.attribute, value)
 
-    def option(self, name: str, where: str = "") -> Option:
-        """The option of that long name; OptionError with the nearest name if there is none."""
-        try:
-            return self.options[name]
-        except KeyError:
-            raise OptionError(f"{where}unknown option {nearest(name, self.options)}") from None
 
-    def values(self, given: Mapping[str, Given]) -> dict[str, Any]:
-        """All options of the command by attribute name: what is given by name, else the default.
+def options_of(section: Any) -> Mapping[str, Option]:
+    """The options of a class of options, a section or a command, by name, in Marian's order."""
+    return _collected(section)
 
-        Options that stand for others are replaced by them. OptionError if the values do not go together, or
-        if one is not supported yet.
-        """
-        self._refuse_later(given)
-        replaced = expanded(self.aliases, given)
-        self._refuse_later(replaced)
-        values = {option.attribute: option.default for option in self.options.values()}
-        values.update({self.options[name].attribute: found.value for name, found in replaced.items()})
-        for option in self.options.values():
-            if option.kind is dict:
-                maps = values[option.attribute]
-                values[option.attribute] = tuple(self._typed(words, f"--{option.name}: ") for words in maps)
-        return self.check(values)
 
-    def _typed(self, words: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The options of a map by attribute name, with their own types."""
+@cache
+def _collected(section: Any) -> Mapping[str, Option]:
+    types = typing.get_type_hints(section)
+    declared = {f.name: f.metadata[_DECLARED] for f in fields(section) if _DECLARED in f.metadata}
+    found: list[Option] = []
+    for attribute in dict.fromkeys(_attributes(section)):
+        if attribute not in declared:
+            continue
+        elements = typing.get_args(types[attribute])
+        kind = elements[0] if elements else types[attribute]
+        one = replace(
+            declared[attribute],
+            name=declared[attribute].name or attribute.replace("_", "-"),
+            attribute=attribute,
+            kind=dict if typing.get_origin(kind) else kind,
+            many=bool(elements),
+        )
+        names = [other.name for other in found]
+        found.insert(names.index(one.after) + 1 if one.after else len(found), one)
+    return MappingProxyType({one.name: one for one in found})
+
+
+def _attributes(section: type) -> Iterator[str]:
+    """The fields in the order of the bases, where each is declared first."""
+    for base in section.__bases__:
+        yield from _attributes(base)
+    yield from inspect.get_annotations(section)
+
+
+def saved_in_model(*, dumped: bool = True) -> Callable[[type[C]], type[C]]:
+    """The class with its options ignored: the model file has these, and overrides the command line.
+
+    dumped: whether Marian's configurations have them where a model is read.
+    """
+    ignoring = {"support": Support.IGNORED, "reason": "the model file's own value counts", "command": True}
+    free = {"least": None, "greatest": None, "choices": (), "letters": ""}
+
+    def ignored_all(section: type[C]) -> type[C]:
+        types = typing.get_type_hints(section)
+        for f in fields(section):
+            stays = {"dumped": dumped and f.metadata[_DECLARED].dumped}
+            setattr(section, f.name, again(section, f.name, **ignoring, **free, **stays))
+            section.__annotations__[f.name] = types[f.name]
+        return dataclass(frozen=True, kw_only=True)(section)
+
+    return ignored_all
+
+
+def _nested(
+    declared: Option, maps: Iterable[Mapping[str, Any]], table: Mapping[str, Option]
+) -> tuple[dict[str, Any], ...]:
+    """The options in an option by attribute, with their own types."""
+    found = []
+    for words in maps:
         typed = {}
         for name, value in words.items():
-            option = self.option(name.replace("_", "-"), where)
-            typed[option.attribute] = option.accept(value)
-        return typed
-
-    def _refuse_later(self, given: Mapping[str, Given]) -> None:
-        for name, found in given.items():
-            option = self.options[name]
-            if option.support is Support.LATER and found.value != option.default:
-                raise OptionError(f"--{name} {Support.LATER.value}")
-
-    def python_options(self) -> dict[str, Option]:
-        """The options that ``Translator``, ``Scorer`` or ``Trainer`` take, by attribute name."""
-        return {o.attribute: o for o in self.options.values() if not o.command}
-
-    def from_python(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of all options from Python arguments, which are checked like a command line."""
-        table = self.python_options()
-        for name in given:
+            name = name.replace("_", "-")
             if name not in table:
-                raise TypeError(f"unknown option {nearest(name, table, prefix='')}")
-        accepted = {
-            table[name].name: Given(table[name].accept(value), Source.COMMAND_LINE)
-            for name, value in given.items()
-        }
-        return self.values(self.complete(accepted))
-
-    def python_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of ``python_options`` from Python arguments."""
-        values = self.from_python(given)
-        return {name: values[name] for name in self.python_options()}
+                raise OptionError(f"--{declared.name}: unknown option {nearest(name, table)}")
+            typed[table[name].attribute] = table[name].accept(value)
+        found.append(typed)
+    return tuple(found)
 
 
 def number(word: str) -> float:

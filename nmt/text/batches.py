@@ -6,12 +6,12 @@ What a sentence becomes must not depend on the padding, nor on the other sentenc
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from nmt.settings.sections import BatchOptions
 from nmt.text.sentences import Sentence
 from nmt.text.shapes import Shape, Sizes, bucketed
 
@@ -164,10 +164,15 @@ class Batching:
     sizes: Sizes | None = None
 
     @classmethod
-    def from_options(cls, values: Mapping[str, Any], sizes: Sizes | None = None) -> Batching:
+    def from_options(cls, options: BatchOptions, sizes: Sizes | None = None) -> Batching:
         """Batches as Marian's options say."""
-        options = ("mini_batch", "mini_batch_words", "maxi_batch", "maxi_batch_sort")
-        return cls(**{option: values[option] for option in options}, sizes=sizes)
+        return cls(
+            options.mini_batch,
+            options.mini_batch_words,
+            options.maxi_batch,
+            options.maxi_batch_sort,
+            sizes,
+        )
 
     @property
     def capacity(self) -> int:

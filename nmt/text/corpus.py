@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
 
+from nmt.settings.training import TrainOptions
 from nmt.text.background import Background, Stopped
 from nmt.text.batches import Batch, Batching, pad_for_training
 from nmt.text.lines import is_utf8
@@ -134,7 +134,7 @@ class Corpus:
     @classmethod
     def from_options(
         cls,
-        values: Mapping[str, Any],
+        options: TrainOptions,
         vocabs: Sequence[Vocab],
         *,
         seed: int,
@@ -150,14 +150,14 @@ class Corpus:
 
         OptionError for options that contradict each other or the vocabularies.
         """
-        fields = Fields.from_options(values, len(vocabs))
+        fields = Fields.from_options(options, len(vocabs))
         return cls(
-            Rows.from_options(values, fields, stopped),
-            SentenceReader.from_options(values, vocabs, fields, seed),
-            Batching.from_options(values, sizes),
+            Rows.from_options(options, fields, stopped),
+            SentenceReader.from_options(options, vocabs, fields, seed),
+            Batching.from_options(options, sizes),
             seed=seed,
-            shuffle_batches=values["shuffle"] != "none",
-            count_left_out=values["data_threads"] > 1,
+            shuffle_batches=options.shuffle != "none",
+            count_left_out=options.data_threads > 1,
             stopped=stopped,
         )
 

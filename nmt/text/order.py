@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from itertools import chain, islice
@@ -14,6 +14,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from nmt.settings import OptionError, require_tempdir
+from nmt.settings.training import TrainOptions
 from nmt.text.background import Stopped
 from nmt.text.lines import is_stream, open_input
 from nmt.text.parallel import CorpusError, Fields, Row, read_rows
@@ -219,14 +220,14 @@ class Rows:
 
     @classmethod
     def from_options(
-        cls, values: Mapping[str, Any], fields: Fields, stopped: Callable[[], bool] | None = None
+        cls, options: TrainOptions, fields: Fields, stopped: Callable[[], bool] | None = None
     ) -> Rows:
         """The rows that the options of training describe. No file is opened."""
         return cls(
             fields.paths,
-            shuffle=values["shuffle"] == "data",
-            in_memory=values["shuffle_in_ram"],
-            folder=values["tempdir"],
+            shuffle=options.shuffle == "data",
+            in_memory=options.shuffle_in_ram,
+            folder=options.tempdir,
             stopped=stopped,
         )
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
 from mgraph.errors import MGraphError
 from nmt.settings import OptionError
-from nmt.settings.checks import NOTHING
+from nmt.settings.training import TrainOptions
 from nmt.text.lines import open_input, read_lines
 
 Row = tuple[bytes, ...]
@@ -123,7 +122,7 @@ def _is_number(field: bytes) -> bool:
     return field.strip().isdigit() and len(field) <= MOST_DIGITS
 
 
-EXTRAS = ("guided_alignment", "data_weighting")
+EXTRAS = ("guided-alignment", "data-weighting")
 """Options that name what is beside the sentences."""
 
 
@@ -149,27 +148,27 @@ class Fields:
         return len(self.sentences) + (self.alignment is not None) + (self.weights is not None)
 
     @classmethod
-    def from_options(cls, values: Mapping[str, Any], streams: int) -> Fields:
+    def from_options(cls, options: TrainOptions, streams: int) -> Fields:
         """The layout that options describe, with so many ``streams`` of sentences.
 
         OptionError if they contradict each other, or the streams.
         """
-        paths = tuple(values["train_sets"])
-        extras = {name: values[name] for name in EXTRAS if values[name] not in NOTHING}
+        paths = tuple(options.train_sets)
+        extras = options.extra_fields
         number = streams + len(extras)
-        if "guided_alignment" in extras and (values["right_left"] or streams != 2):
+        if "guided-alignment" in extras and (options.right_left or streams != 2):
             raise OptionError("--guided-alignment is for models with one source, and without --right-left")
-        if values["tsv"]:
+        if options.tsv:
             places = {name: _place(value, name) for name, value in extras.items()}
             if len({*places.values()}) < len(places) or any(place >= number for place in places.values()):
                 raise OptionError(
                     "--guided-alignment and --data-weighting: with --tsv the numbers of different fields "
                     f"from 0 to {number - 1}, got {' and '.join(map(str, places.values()))}"
                 )
-            if values["tsv_fields"] not in (0, number):
+            if options.tsv_fields not in (0, number):
                 raise OptionError(
                     f"--tsv-fields: {number} fields are needed ({streams} for vocabularies, {len(extras)} "
-                    f"for alignments and weights), got {values['tsv_fields']}"
+                    f"for alignments and weights), got {options.tsv_fields}"
                 )
         elif len(paths) != streams:
             raise OptionError(
@@ -179,12 +178,11 @@ class Fields:
             paths += tuple(extras.values())
             places = {name: place for place, name in enumerate(extras, streams)}
         sentences = tuple(place for place in range(number) if place not in places.values())
-        return cls(paths, values["tsv"], sentences, *map(places.get, EXTRAS))
+        return cls(paths, options.tsv, sentences, *map(places.get, EXTRAS))
 
 
 def _place(value: str, name: str) -> int:
     """The number of the field that an option names."""
     if not value.isascii() or not value.isdigit():
-        option = name.replace("_", "-")
-        raise OptionError(f"--{option}: with --tsv the number of a field, from 0, got '{value}'")
+        raise OptionError(f"--{name}: with --tsv the number of a field, from 0, got '{value}'")
     return int(value)

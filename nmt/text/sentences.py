@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nmt.settings import OptionError
+from nmt.settings.training import TrainOptions
 from nmt.text.lines import as_bytes, is_utf8
 from nmt.text.parallel import Fields, Row
 from nmt.text.vocabs.base import Vocab, VocabError, as_text
@@ -156,15 +157,15 @@ class SentenceReader:
 
     @classmethod
     def from_options(
-        cls, values: Mapping[str, Any], vocabs: Sequence[Vocab], fields: Fields, seed: int
+        cls, options: TrainOptions, vocabs: Sequence[Vocab], fields: Fields, seed: int
     ) -> SentenceReader:
         """A reader as Marian's options say."""
-        every, title = values["all_caps_every"], values["english_title_case_every"]
+        every, title = options.all_caps_every, options.english_title_case_every
         return cls(
-            LineEncoder(vocabs, values["max_length"], values["max_length_crop"], values["right_left"]),
+            LineEncoder(vocabs, options.max_length, options.max_length_crop, options.right_left),
             fields,
-            sentence_weights=values["data_weighting_type"] == "sentence",
-            alphas=values["sentencepiece_alphas"],
+            sentence_weights=options.data_weighting_type == "sentence",
+            alphas=options.sentencepiece_alphas,
             casing=Casing(vocabs, every, title) if every or title else None,
             seed=seed,
         )

@@ -30,7 +30,7 @@ from nmt.search.scorer import Streams
 from nmt.text.batches import Batch, pad
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.sentences import LineEncoder
-from nmt.training.loss import cross_entropy_loss
+from nmt.training.learning.objective import cross_entropy_loss
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TextIO
 
 from nmt.runtime.log import ROOMS
 from nmt.settings import OptionError, require_folder, require_writable
+from nmt.settings.training import Extras
 
 LINE_SECONDS = 10.0
 """Between bars in a file."""
@@ -131,28 +132,28 @@ def package(name: str, option: str) -> Any:
         raise OptionError(f"--{option} needs the package {name}: pip install 'mgraph[{option}]'") from None
 
 
-def check_reports(values: Mapping[str, Any]) -> None:
+def check_reports(options: Extras) -> None:
     """OptionError or OSError if a report that the options ask for cannot be made."""
-    require_writable("--log-json", values["log_json"])
-    if values["tensorboard"]:
-        require_folder("--tensorboard", values["tensorboard"])
+    require_writable("--log-json", options.log_json)
+    if options.tensorboard:
+        require_folder("--tensorboard", options.tensorboard)
         package("tensorboardX", "tensorboard")
-    if values["progress"]:
+    if options.progress:
         package("tqdm", "progress")
 
 
 class Reports:
     """All reports that the options ask for; closes them when it is left."""
 
-    def __init__(self, values: Mapping[str, Any], total: int | None, done: int) -> None:
+    def __init__(self, options: Extras, total: int | None, done: int) -> None:
         self._stack = ExitStack()
         self._reports: list[UpdateReport] = []
         try:
-            if values["log_json"]:
-                self._open(JsonLines(values["log_json"]))
-            if values["tensorboard"]:
-                self._open(TensorBoard(values["tensorboard"]))
-            if values["progress"]:
+            if options.log_json:
+                self._open(JsonLines(options.log_json))
+            if options.tensorboard:
+                self._open(TensorBoard(options.tensorboard))
+            if options.progress:
                 self._open(ProgressBar(total, done))
         except BaseException:
             self._stack.close()

@@ -1,88 +1,163 @@
-"""One run of training: from the options to the last checkpoint."""
+"""One run of training, from the options to the last checkpoint, and the processes that share it."""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from nmt.settings.training import Extras, TrainOptions
 from nmt.text.corpus import Corpus
 from nmt.text.lines import Fingerprint, changes, from_text, to_text
 from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
-from nmt.training.checkpoints.progress_file import TrainingStateError
-from nmt.training.grouping import Group, Grouping
+from nmt.training.checkpoints.state_files import TrainingStateError
 from nmt.training.learning.fit import fitting
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.placement import ONE_DEVICE, Placement
-from nmt.training.processes import Agreement, Processes
 from nmt.training.reports import Reports
 from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.schedule.scheduler import Scheduler
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.units import Unit, progress
+from nmt.training.schedule.state import TrainingState, Unit, progress
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
+from nmt.training.update import Group, Grouping
 from nmt.training.validation import Validation
 
 logger = logging.getLogger(__name__)
+
+
+AXIS = "processes"
+LAG = 1
+"""So many batches after a process asked for something all act on it. What they asked was sent before the last
+update, which the device still computes, so that it is there."""
+
+
+class Processes:
+    """The processes of this run (``devices.join_processes``); one, where nothing else was asked for.
+
+    They call its methods in the same order, for they wait for each other. Each reads the same files and
+    computes the same; only the first writes files, validates and logs. If one dies, the others end with an
+    error.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.is_first = jax.process_count(), jax.process_index() == 0
+        own = {device.process_index: device for device in reversed(jax.devices())}
+        mesh = Mesh(np.array([own[i] for i in range(self.count)]), (AXIS,))
+        self._rows = NamedSharding(mesh, PartitionSpec(AXIS))
+        self._gather = jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+    def shared(self, value: Any = None) -> Any:
+        """What the first process gives here, something that JSON can say; all wait for it."""
+        if self.count == 1:
+            return value
+        data = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        length = int(np.asarray(self.gathered(np.array(len(data), np.int32)))[0])
+        row = data if self.is_first else np.zeros(length, np.uint8)
+        return json.loads(np.asarray(self.gathered(row))[0].tobytes())
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """The first process alone, then the others: for files that are made where they are missing."""
+        if not self.is_first:
+            self.shared()
+        yield
+        if self.is_first:
+            self.shared()
+
+    def gathered(self, row: np.ndarray) -> jax.Array:
+        """What each process gives, of one shape, as the rows of an array. Does not wait for the others."""
+        shape = (self.count, *row.shape)
+        rows = jax.make_array_from_callback(shape, self._rows, lambda index: row[None])
+        gathered: jax.Array = self._gather(rows)
+        return gathered
+
+
+class Agreement:
+    """Whether any process wants something, known to all of them at the same batch.
+
+    wanted: what this process wants by now.
+    """
+
+    def __init__(self, processes: Processes, wanted: Callable[[], bool]) -> None:
+        self._processes, self._wanted = processes, wanted
+        self._asked: deque[jax.Array] = deque()
+        self._agreed = False
+
+    def __call__(self) -> bool:
+        """What was agreed upon; with one process what it wants."""
+        return self._wanted() if self._processes.count == 1 else self._agreed
+
+    def ask(self) -> None:
+        """Tell the others. To be called for each batch; it counts ``LAG`` batches later."""
+        if self._processes.count == 1:
+            return
+        self._asked.append(self._processes.gathered(np.array(self._wanted())))
+        if len(self._asked) > LAG:
+            self._agreed |= bool(np.asarray(self._asked.popleft()).any())
+
 
 N = TypeVar("N", int, float)
 
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
 CORPUS = "mgraph-corpus"
 """Keys of ours in ``.progress.yml``: what else a run needs to go on bit by bit."""
-SILENT = {"log_json": "", "tensorboard": "", "progress": False}
-"""What all processes but the first report."""
 
 
 class Session:
     """Training with one set of options, from the start or continued.
 
-    values: all options of ``mgraph train``, by attribute name. stopped: asked after each update whether to
-    end, as after SIGTERM. placement: the devices that share updates. With several processes each has its
-    session, and the first writes all files.
+    stopped: asked after each update whether to end, as after SIGTERM. placement: the devices that share
+    updates. With several processes each has its session, and the first writes all files.
     """
 
     def __init__(
         self,
-        values: Mapping[str, Any],
+        options: TrainOptions,
         stopped: Callable[[], bool],
         placement: Placement = ONE_DEVICE,
     ) -> None:
         self._processes = Processes()
         self._stopped = Agreement(self._processes, stopped)
         with self._processes.in_turn():
-            found = None if values["no_reload"] else load_checkpoint(values["model"], values)
+            found = None if options.no_reload else load_checkpoint(options.model, options)
             if found:
-                values = with_model_options(values, found.options, values["model"])
-            owner = values["model"] if found else ASKED
-            vocabs, paths, dims = load_or_create_vocabs(values, owner=owner)
-        values = {**values, "vocabs": paths, "dim_vocabs": dims}
-        self.state = found.state if found else TrainingState(values["learn_rate"])
-        seed = self._processes.shared(values["seed"] or time.time_ns() % 2**31)
-        self.seed = _number(self.state, SEED, int(seed), values["model"])
-        if values["seed"] not in (0, self.seed):
-            logger.warning("[training] Going on with --seed %d, as before; got %d", self.seed, values["seed"])
-        values["marian_exact"] = self._is_exact(values["marian_exact"])
-        model = reloaded_model(found, values) if found else new_model(values, dims, self.seed)
-        self.values, self.options = values, model.options
-        self.learner = Learner.from_options(model, values, seed=self.seed, placement=placement)
+                options = with_model_options(options, found.options, options.model)
+            owner = options.model if found else ASKED
+            vocabs, paths, dims = load_or_create_vocabs(options, owner=owner)
+        self.state = found.state if found else TrainingState(options.learn_rate)
+        seed = self._processes.shared(options.seed or time.time_ns() % 2**31)
+        self.seed = _number(self.state, SEED, int(seed), options.model)
+        if options.seed not in (0, self.seed):
+            logger.warning("[training] Going on with --seed %d, as before; got %d", self.seed, options.seed)
+        exact = self._is_exact(options.marian_exact)
+        self.options = options = replace(options, vocabs=paths, dim_vocabs=dims, marian_exact=exact)
+        model = reloaded_model(found, options) if found else new_model(options, dims, self.seed)
+        self.model_options = model.options
+        self.learner = Learner.from_options(model, options, seed=self.seed, placement=placement)
         if found:
             self.learner.restore(found.learner)
-        self.validation = Validation.from_options(values, model.options, vocabs)
+        self.validation = Validation.from_options(options, model.options, vocabs)
         if self.validation:
             self.validation.register(self.state)
         stalled = self.validation.stalled if self.validation else None
-        self.scheduler = Scheduler.from_options(values, self.state, stalled=stalled)
-        sizes = fitting(self.learner, values)
+        self.scheduler = Scheduler(options, self.state, stalled=stalled)
+        sizes = fitting(self.learner, options)
         alone = stopped if self._processes.count == 1 else None
-        self.corpus = Corpus.from_options(values, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
+        self.corpus = Corpus.from_options(options, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
         self._remember_corpus()
-        self.grouping = Grouping.from_options(values, self.scheduler.batch_size_multiplier)
-        typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, values["model"])
+        self.grouping = Grouping(options, self.scheduler.batch_size_multiplier)
+        typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, options.model)
         self.grouping.typical_words = typical
         self.saved = False
         """Whether a checkpoint has been written."""
@@ -104,10 +179,10 @@ class Session:
         try:
             before = now if noted is None else from_text(noted)
         except ValueError:
-            where = f"{self.values['model']}.progress.yml: {CORPUS}"
+            where = f"{self.options.model}.progress.yml: {CORPUS}"
             raise TrainingStateError(f"{where}: expected a list of files, got {noted!r:.80}") from None
         level, how = logging.WARNING, "going on within it; --no-restore-corpus begins an epoch of it instead"
-        if self.values["no_restore_corpus"]:
+        if self.options.no_restore_corpus:
             level, how = logging.INFO, "beginning an epoch of it"
         for line in changes(before, now):
             logger.log(level, "[training] The corpus has changed, %s: %s", how, line)
@@ -144,7 +219,7 @@ class Session:
         """Put the corpus where the last run left it; False if an epoch is to begin instead."""
         state = self.state
         begun = state.seed_corpus or state.batches_epoch or state.epochs > 1
-        if not begun or self.values["no_restore_corpus"]:
+        if not begun or self.options.no_restore_corpus:
             return False
         logger.info("[data] Restoring the corpus state to epoch %d, batch %d", state.epochs, state.batches)
         self.corpus.restore(state.seed_batch, state.seed_corpus, state.batches_epoch, epoch=state.epochs)
@@ -220,7 +295,7 @@ class Session:
         before = self.validation.stalled(self.state)
         params = self.learner.params(smoothed=True)
         if self._processes.is_first:
-            paths = self.values["model"], self.values, self.options, params
+            paths = self.options.model, self.options, self.model_options, params
             self.validation.run(
                 params, self.state, partial(save_best, *paths), partial(save_for_script, *paths)
             )
@@ -235,19 +310,21 @@ class Session:
     def _save(self, *, final: bool = False) -> None:
         self.scheduler.settle()
         self.state.extra[TYPICAL_WORDS] = repr(self.grouping.typical_words)
-        learner, path, written = self.learner.state(), self.values["model"], False
+        learner, path, written = self.learner.state(), self.options.model, False
         if self._processes.is_first:
-            written = save_checkpoint(path, self.values, self.options, learner, self.state, final=final)
+            written = save_checkpoint(
+                path, self.options, self.model_options, learner, self.state, final=final
+            )
         written = self._processes.shared(written)
         self.saved |= written
-        if not written and self.values["throw_on_divergence"]:
+        if not written and self.options.throw_on_divergence:
             raise DivergenceError("Detected training divergence: parameters are not finite")
 
     def _reports(self) -> Reports:
-        after = progress(self.values["after"].partition(",")[0], "--after")
-        total = self.values["after_batches"] or (after.n if after.unit is Unit.UPDATES else 0)
-        values = self.values if self._processes.is_first else {**self.values, **SILENT}
-        return Reports(values, total or None, self.state.batches)
+        after = progress(self.options.after.partition(",")[0], "--after")
+        total = self.options.after_batches or (after.n if after.unit is Unit.UPDATES else 0)
+        asked = self.options if self._processes.is_first else Extras()  # the others report nothing
+        return Reports(asked, total or None, self.state.batches)
 
 
 def _number(state: TrainingState, key: str, default: N, model: str) -> N:

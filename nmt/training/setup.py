@@ -1,4 +1,4 @@
-"""What a training begins with: vocabularies, the options of a new model, its parameters."""
+"""What a training begins with: checks before anything is made, a new model, its parameters."""
 
 from __future__ import annotations
 
@@ -13,80 +13,127 @@ import numpy as np
 from mgraph import ParameterError
 from mgraph.files.parameter_files import read_items
 from nmt.models import Dropouts, Model
-from nmt.models.parameters import initial_values
-from nmt.models.parts import TRAINING
+from nmt.models.parameters import initial_values, parameters
 from nmt.models.types import check_options, find_type
+from nmt.settings import require_readable
 from nmt.settings.dump import new_model_options
-from nmt.settings.model_options import ModelOptions
+from nmt.settings.model_options import OPTIONS, ModelOptions
 from nmt.settings.option import shown
+from nmt.settings.train import TRAIN
+from nmt.settings.training import TrainOptions
+from nmt.text.order import Rows
+from nmt.text.parallel import Fields
+from nmt.text.sentences import check_alphas
 from nmt.text.vocabs.base import VocabError
 from nmt.training.checkpoints.checkpoint import Checkpoint
-from nmt.training.embeddings import word_vectors
+from nmt.training.learning.settings import check_settings
+from nmt.training.reports import check_reports
+from nmt.training.schedule.scheduler import Scheduler
+from nmt.training.schedule.state import TrainingState
+from nmt.training.validation.validation import check_validation
+from nmt.training.vocabularies import check_vectors, check_vocabs, require_streams, word_vectors
 from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs
 
 logger = logging.getLogger(__name__)
 
 
-def new_model(values: Mapping[str, Any], dim_vocabs: Sequence[int], seed: int) -> Model:
+def check_training(options: TrainOptions) -> None:
+    """The errors of a training with these options that are known before it begins, custom fallbacks included.
+
+    ``OSError`` for a file that cannot be read or written, ``OptionError`` and others of ``MGraphError`` for
+    invalid values. No text is read, no device is started.
+    """
+    for fallback in ({}, *options.custom_fallbacks):
+        _check(replace(options, **fallback))
+
+
+def _check(options: TrainOptions) -> None:
+    streams = options.text_streams
+    if options.no_reload or not os.path.exists(options.model):
+        require_streams(options)
+        model = new_model_options(options, (1,) * streams)  # the true sizes are not known yet
+        check_options(model)
+        parameters(model)
+    _check_texts(options, streams)
+    check_vocabs(options)
+    require_readable("--pretrained-model", [options.pretrained_model])
+    check_vectors(options.embedding_vectors, options.dim_emb)
+    check_settings(options)
+    Scheduler(options, TrainingState(options.learn_rate))
+    check_validation(options)
+    check_reports(options)
+
+
+def _check_texts(options: TrainOptions, streams: int) -> None:
+    """The training text, its layout and its batches."""
+    require_readable("--train-sets", options.train_sets)
+    for name, path in () if options.tsv else options.extra_fields.items():
+        require_readable(f"--{name}", [path])
+    check_alphas(options.sentencepiece_alphas, streams)
+    Rows.from_options(options, Fields.from_options(options, streams))
+
+
+def new_model(training: TrainOptions, dim_vocabs: Sequence[int], seed: int) -> Model:
     """A model to be trained, as the options of training want it to begin.
 
     Its parameters are drawn as Marian initializes them; ``--embedding-vectors`` and ``--pretrained-model``
     take the place of some. It has the dropouts of the options.
 
-    values: all options of training by attribute name. dim_vocabs: ids in each vocabulary. seed: of what is
-    drawn. ``UnsupportedOptionError`` for a model that there is not, ``ParameterError`` if a parameter of the
+    dim_vocabs: ids in each vocabulary. seed: of what is drawn.
+    ``UnsupportedOptionError`` for a model that there is not, ``ParameterError`` if a parameter of the
     pretrained model has another shape, ``WordVectorsError`` for word vectors that do not fit.
     """
-    options = new_model_options(values, tuple(dim_vocabs))
+    options = new_model_options(training, tuple(dim_vocabs))
     check_options(options)
     # Marian reads these of the command line, and keeps them out of its models.
-    training = {name: values[attribute] for name in TRAINING if (attribute := _attribute(name)) in values}
-    params = initial_values(replace(options, extra=training), seed)
-    if values["embedding_vectors"]:
-        normalization = values["embedding_normalization"]
-        params |= word_vectors(options, values["embedding_vectors"], normalization=normalization, seed=seed)
-    if values["pretrained_model"]:
-        params |= _pretrained(values["pretrained_model"], params, options)
-    return _model(options, params, values)
+    beside = {
+        "transformer-depth-scaling": training.transformer_depth_scaling,
+        "max-length": training.max_length,
+    }
+    params = initial_values(replace(options, extra=beside), seed)
+    if training.embedding_vectors:
+        normalization = training.embedding_normalization
+        params |= word_vectors(options, training.embedding_vectors, normalization=normalization, seed=seed)
+    if training.pretrained_model:
+        params |= _pretrained(training.pretrained_model, params, options)
+    return _model(options, params, training)
 
 
-def reloaded_model(checkpoint: Checkpoint, values: Mapping[str, Any]) -> Model:
+def reloaded_model(checkpoint: Checkpoint, training: TrainOptions) -> Model:
     """The model of a checkpoint, with the dropouts of the options of training.
 
-    ``VocabError`` if the vocabularies have other sizes (``dim_vocabs`` of the values) than the model.
+    ``VocabError`` if the vocabularies have other sizes (``dim_vocabs`` of the options) than the model.
     """
-    own, given = checkpoint.options.dim_vocabs, tuple(values["dim_vocabs"])
+    own, given = checkpoint.options.dim_vocabs, tuple(training.dim_vocabs)
     if own != given:
         raise VocabError(
-            f"--vocabs: sizes of {list(given)}, but the model {values['model']} has {list(own)} "
+            f"--vocabs: sizes of {list(given)}, but the model {training.model} has {list(own)} "
             "(dim-vocabs); expected the vocabularies that it was trained with"
         )
-    return _model(checkpoint.options, checkpoint.learner.params, values)
+    return _model(checkpoint.options, checkpoint.learner.params, training)
 
 
-def with_model_options(values: Mapping[str, Any], options: ModelOptions, path: str) -> dict[str, Any]:
+def with_model_options(training: TrainOptions, options: ModelOptions, path: str) -> TrainOptions:
     """The options of training with those of the model in the file ``path``, which count, as in Marian.
 
     A warning names those that were given otherwise.
     """
-    own = {_attribute(name): options[name] for name in options.given if _attribute(name) in values}
-    other = [name for name in options.given if values.get(_attribute(name)) not in _unsaid(name, options)]
+    own: dict[str, Any] = {
+        OPTIONS[name].attribute: options[name] for name in options.given if name in TRAIN.options
+    }
+    plain = ModelOptions()
+    other = [
+        f"{OPTIONS[name].name}: {shown(options[name])}"
+        for name in sorted(options.given)
+        if getattr(training, OPTIONS[name].attribute, None) not in (None, plain[name], options[name])
+    ]
     if other:
-        said = ", ".join(f"{name}: {shown(options[name])}" for name in sorted(other))
-        logger.warning("%s was made with other options, which count: %s", path, said)
-    return {**values, **own}
+        logger.warning("%s was made with other options, which count: %s", path, ", ".join(other))
+    return replace(training, **own)
 
 
-def _unsaid(name: str, options: ModelOptions) -> tuple[Any, ...]:
-    """Values of the command line that do not contradict the model."""
-    plain = getattr(ModelOptions(), _attribute(name))
-    return (None, plain, options[name])
-
-
-def _model(options: ModelOptions, params: Mapping[str, Any], values: Mapping[str, Any]) -> Model:
-    return Model(
-        options, params, Dropouts.from_options(values), marian_exact=values.get("marian_exact", False)
-    )
+def _model(options: ModelOptions, params: Mapping[str, Any], training: TrainOptions) -> Model:
+    return Model(options, params, Dropouts.from_options(training), marian_exact=training.marian_exact)
 
 
 def _pretrained(path: str, drawn: Mapping[str, Any], options: ModelOptions) -> dict[str, np.ndarray]:
@@ -108,7 +155,3 @@ def _pretrained(path: str, drawn: Mapping[str, Any], options: ModelOptions) -> d
         if names:
             logger.warning("%s: %d parameters %s: %s", path, len(names), what, ", ".join(sorted(names)))
     return taken
-
-
-def _attribute(name: str) -> str:
-    return name.replace("-", "_")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nmt.runtime import compilation_cache, devices
-from nmt.settings import TRAIN
-from nmt.settings.config import notices
+from nmt.settings import TRAIN, TrainOptions
+from nmt.settings.config import notices, takes
 from nmt.settings.option import shown
 
 if TYPE_CHECKING:
@@ -21,12 +21,11 @@ logger = logging.getLogger(__name__)
 class Trainer:
     """Trains a model as Marian does: the same options, costs and files.
 
-    options: those of ``mgraph train`` in snake_case with Marian's defaults, for example ``model="model.npz",
-    type="transformer", train_sets=["train.de", "train.en"], vocabs=["vocab.spm", "vocab.spm"],
-    after="10e"``; lists may be lists or tuples. ``task="transformer-base"`` and the like stand for options of
-    their own.
-
-    values: in place of ``options`` those of all options by name, as the command line is read.
+    given: the options of ``mgraph train`` in snake_case with Marian's defaults, for example
+    ``model="model.npz", type="transformer", train_sets=["train.de", "train.en"],
+    vocabs=["vocab.spm", "vocab.spm"], after="10e"``; lists may be lists or tuples.
+    ``task="transformer-base"`` and the like stand for options of their own. The fields of ``TrainOptions``
+    are their list, with types; an object of that class may be given in their place.
 
     If the model exists, training goes on where its last checkpoint was written, bit by bit as if it had never
     been interrupted, on the same machine with the same jaxlib and number of threads.
@@ -35,12 +34,16 @@ class Trainer:
     from MGraphError for files that cannot be used, OSError for missing ones.
     """
 
-    def __init__(self, values: Mapping[str, Any] | None = None, /, **options: Any) -> None:
-        self.options = TRAIN.from_python(options) if values is None else values
-        self._stopped = False
-        if values is None:
-            for notice in notices(TRAIN, self.options):
+    @takes(TRAIN)
+    def __init__(self, options: TrainOptions | None = None, /, **given: Any) -> None:
+        if options is None:
+            options = TRAIN.from_python(given)
+            for notice in notices(TRAIN, options):
                 logger.warning("%s", notice)
+        elif given:
+            options = replace(options, **given)
+        self.options = options
+        self._stopped = False
 
     def train(self) -> None:
         """Train until the options say that it is enough, or ``stop`` was called; the model is saved then.
@@ -49,31 +52,31 @@ class Trainer:
         process trains this model.
         """
         from nmt.training.checkpoints.lock import training_lock
-        from nmt.training.requirements import check_training
+        from nmt.training.setup import check_training
 
         check_training(self.options)
-        writes = self.options["process_id"] == 0  # of several processes the first does
-        with training_lock(self.options["model"]) if writes else nullcontext():
+        writes = self.options.process_id == 0  # of several processes the first does
+        with training_lock(self.options.model) if writes else nullcontext():
             self._start()
 
     def _start(self) -> None:
         """Start the devices, and train on them."""
-        values = self.options
-        compilation_cache.use(values["compilation_cache"])
-        devices.join_processes(values["coordinator"], values["num_processes"], values["process_id"])
-        used = devices.start_all(values["cpu_threads"], values["devices"], values["cpu_devices"])
+        options = self.options
+        compilation_cache.use(options.compilation_cache)
+        devices.join_processes(options.coordinator, options.num_processes, options.process_id)
+        used = devices.start_all(options.cpu_threads, options.devices, options.cpu_devices)
         from nmt.training.learning.placement import placement_on
 
-        self._train(values, placement_on(used, shard_state=values["shard_state"]))
+        self._train(options, placement_on(used, shard_state=options.shard_state))
 
-    def _train(self, values: Mapping[str, Any], placement: Placement) -> None:
+    def _train(self, options: TrainOptions, placement: Placement) -> None:
         """Train; after a divergence go on from the last checkpoint with the options of the next fallback."""
         from nmt.training.schedule.divergence import DivergenceError
         from nmt.training.session import Session
 
-        fallbacks = list(values["custom_fallbacks"])
+        fallbacks = list(options.custom_fallbacks)
         while True:
-            session = Session(values, lambda: self._stopped, placement)
+            session = Session(options, lambda: self._stopped, placement)
             try:
                 return session.run()
             except DivergenceError as error:
@@ -81,10 +84,10 @@ class Trainer:
                     raise
                 fallback = fallbacks.pop(0)
                 said = ", ".join(f"--{name.replace('_', '-')} {shown(v)}" for name, v in fallback.items())
-                anew = values["no_reload"] and not session.saved
+                anew = options.no_reload and not session.saved
                 how = "beginning anew" if anew else "going on from the last checkpoint"
                 logger.warning("%s; %s with %s", error, how, said)
-                values = {**self.options, **fallback, "no_reload": anew}
+                options = replace(self.options, **fallback, no_reload=anew)
 
     def stop(self) -> None:
         """Let ``train`` end after the update that is under way; may be called from a signal handler or

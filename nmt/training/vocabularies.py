@@ -1,17 +1,21 @@
-"""The vocabularies of a training: read from their files, which are made from the training text if missing."""
+"""What training begins with besides the text: vocabularies, and word vectors that were trained elsewhere."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from mgraph import ArgumentError, ExpressionGraph, MGraphError, inits
 from nmt.models.types import find_type
 from nmt.settings import OptionError, require_readable, require_writable
-from nmt.settings.checks import extra_fields, text_streams
+from nmt.settings.model_options import ModelOptions
+from nmt.settings.training import TrainOptions
 from nmt.text.lines import STANDARD_INPUT, open_input
 from nmt.text.vocabs.base import ASKED, Vocab, VocabError
 from nmt.text.vocabs.creation import check_new_vocab, create_vocab
@@ -19,6 +23,94 @@ from nmt.text.vocabs.loading import INPUT_TYPES, load_vocab
 from nmt.text.vocabs.yaml_words import YAML_ENDINGS
 
 logger = logging.getLogger(__name__)
+
+
+class WordVectorsError(MGraphError, ValueError):
+    """A file of word vectors is not of word2vec's text format, or does not fit the model."""
+
+
+def embedding_tables(options: ModelOptions) -> tuple[str, ...]:
+    """The parameter that has the embeddings of each stream, sources first: ``Wemb`` where one table serves
+    all sides."""
+    prefixes = [prefix for _, prefix in find_type(options.type).encoders] + ["decoder"]
+    shared = options.tied_embeddings_src or options.tied_embeddings_all
+    return tuple("Wemb" if shared else f"{prefix}_Wemb" for prefix in prefixes)
+
+
+def word_vectors(
+    options: ModelOptions, paths: Sequence[str], *, normalization: bool = False, seed: int = 1
+) -> dict[str, np.ndarray]:
+    """The embeddings by parameter that the files of ``--embedding-vectors`` hold, one file for each stream.
+
+    An empty name leaves a stream's embeddings as they are; of streams that share a table the first counts.
+    ``ArgumentError`` for another number of files; errors and the other arguments as in ``read_vectors``.
+    """
+    tables = embedding_tables(options)
+    if len(paths) != len(tables):
+        raise ArgumentError(
+            f"embedding-vectors: expected a file for each of {len(tables)} streams, got {len(paths)}"
+        )
+    found: dict[str, np.ndarray] = {}
+    for stream, (table, path) in enumerate(zip(tables, paths, strict=True)):
+        if table not in found and path:
+            logger.info("[data] Loading embedding vectors from %s", path)
+            shape = (options.dim_vocabs[stream], options.dim_emb)
+            found[table] = read_vectors(path, shape, normalization=normalization, name=table, seed=seed)
+    return found
+
+
+def read_vectors(
+    path: str,
+    shape: tuple[int, int],
+    *,
+    normalization: bool = False,
+    name: str = "Wemb",
+    seed: int = 1,
+) -> np.ndarray:
+    """The table ``(words, dim)`` of float32 that a file of word vectors holds (``*.gz`` too).
+
+    Its first line has the number of words and the length of vectors, each other one the id of a word in the
+    vocabulary and its vector. Ids from ``words`` on are passed over; words without a vector are drawn from
+    the normal distribution with variance ``2 / (words + dim)``.
+
+    normalization: divide all by the norm of the whole table (``--embedding-normalization``), as Marian does.
+    name, seed: of the parameter and of the model, for what is drawn.
+    ``WordVectorsError`` with file and line, ``OSError`` if the file cannot be read.
+    """
+    words, dim = shape
+    graph = ExpressionGraph(inference=True, seed=seed)
+    table = np.array(graph.param(name, shape, inits.glorot_normal()).val())
+    with open_input(path) as stream:
+        _check_head(stream.readline().split(), dim, f"{path}:1")
+        for number, line in enumerate(stream, 2):
+            where, fields = f"{path}:{number}", line.split()
+            if len(fields) != dim + 1:
+                raise WordVectorsError(f"{where}: expected an id and {dim} numbers, got {len(fields)} fields")
+            try:
+                word, vector = int(fields[0]), np.array(fields[1:], np.float32)
+            except ValueError:
+                raise WordVectorsError(
+                    f"{where}: expected the id of a word, then numbers, got {line[:60]!r}"
+                ) from None
+            if 0 <= word < words:
+                table[word] = vector
+    return table / np.sqrt(np.cumsum(table * table)[-1]) if normalization and table.any() else table
+
+
+def check_vectors(paths: Sequence[str], dim: int) -> None:
+    """OSError for a file of ``--embedding-vectors`` that cannot be read, WordVectorsError for one that begins
+    with no vectors of length ``dim``. Pipes are not opened."""
+    require_readable("--embedding-vectors", paths)
+    for path in filter(os.path.isfile, paths):
+        with open_input(path) as stream:
+            _check_head(stream.readline().split(), dim, f"{path}:1")
+
+
+def _check_head(fields: Sequence[bytes], dim: int, where: str) -> None:
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        raise WordVectorsError(f"{where}: expected the number of words and the length of their vectors")
+    if int(fields[1]) != dim:
+        raise WordVectorsError(f"{where}: vectors of length {int(fields[1])}, but dim-emb is {dim}")
 
 
 class TrainingVocabs(NamedTuple):
@@ -45,7 +137,7 @@ class _Stream:
     input_type: str
 
 
-def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> TrainingVocabs:
+def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> TrainingVocabs:
     """The vocabularies that ``--vocabs`` names, or those beside the training text.
 
     A file that does not exist is made from the text of the streams that name it: words by how often they come
@@ -53,19 +145,18 @@ def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> T
     ``--sentencepiece-max-lines``), ``--dim-vocabs`` of them at most. Without ``--vocabs`` each text has
     ``TEXT.yml`` (or ``.yaml``, ``.json``, if that exists), and the fields of a ``--tsv`` share one.
 
-    values: all options of training by attribute name. owner: the model that is there already and has
-    ``dim_vocabs``, for messages.
+    owner: the model that is there already and has ``dim_vocabs``, for messages.
     ``OptionError`` where the options do not say what can be done, ``VocabError`` for a file that is damaged
     or does not fit, ``OSError`` for one that cannot be read or written.
     """
-    require_streams(values)
-    streams = _streams(values)
+    require_streams(options)
+    streams = _streams(options)
     sizes: dict[str, int] = {}
     for stream in streams:
         sizes[stream.path] = max(stream.dim, sizes.get(stream.path, 0))
     for path in sizes:
         if not os.path.exists(path):
-            _create(path, [stream for stream in streams if stream.path == path], sizes[path], values)
+            _create(path, [stream for stream in streams if stream.path == path], sizes[path], options)
     found: dict[tuple[str, str], Vocab] = {}
     dims = []
     for number, stream in enumerate(streams):
@@ -78,7 +169,7 @@ def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> T
                 size,
                 owner=owner,
                 input_type=stream.input_type,
-                no_spm_encode=values["no_spm_encode"],
+                no_spm_encode=options.no_spm_encode,
             )
         dims.append(max(len(found[key]), size))
         logger.info("[data] Vocabulary of input %d: %s, %s ids", number, stream.path, f"{dims[-1]:,}")
@@ -86,41 +177,41 @@ def load_or_create_vocabs(values: Mapping[str, Any], *, owner: str = ASKED) -> T
     return TrainingVocabs(vocabs, tuple(stream.path for stream in streams), tuple(dims))
 
 
-def check_vocabs(values: Mapping[str, Any]) -> None:
+def check_vocabs(options: TrainOptions) -> None:
     """The errors of ``load_or_create_vocabs`` that are known before a text is read, but for
     ``require_streams``."""
-    streams = _streams(values)
+    streams = _streams(options)
     for path in {stream.path: None for stream in streams}:
         if os.path.exists(path):
             require_readable("--vocabs", [path])
         else:
-            _require_new(path, [stream for stream in streams if stream.path == path], values)
+            _require_new(path, [stream for stream in streams if stream.path == path], options)
 
 
-def require_streams(values: Mapping[str, Any]) -> None:
+def require_streams(options: TrainOptions) -> None:
     """``OptionError`` unless there are as many streams of text as a model of ``--type`` has;
     ``UnsupportedOptionError`` for a type that there is not."""
-    needed, got = len(find_type(values["type"]).encoders) + 1, text_streams(values)
+    needed, got = len(find_type(options.type).encoders) + 1, options.text_streams
     if got != needed:
-        kind = "fields of text" if values["tsv"] else "files"
+        kind = "fields of text" if options.tsv else "files"
         raise OptionError(
-            f"--train-sets: --type {values['type']} needs {needed} {kind}, sources first, then the target; "
+            f"--train-sets: --type {options.type} needs {needed} {kind}, sources first, then the target; "
             f"got {got}"
         )
 
 
-def _streams(values: Mapping[str, Any]) -> list[_Stream]:
-    texts, vocabs = values["train_sets"], values["vocabs"]
+def _streams(options: TrainOptions) -> list[_Stream]:
+    texts, vocabs = options.train_sets, options.vocabs
     sources: list[tuple[str, int | None]] = [(text, None) for text in texts]
-    if values["tsv"]:
-        sources = [(texts[0], field) for field in range(text_streams(values))]
-    types = [kind for kind in values["input_types"] if kind in INPUT_TYPES]
+    if options.tsv:
+        sources = [(texts[0], field) for field in range(options.text_streams)]
+    types = [kind for kind in options.input_types if kind in INPUT_TYPES]
     return [
         _Stream(
             text,
             field,
             _nth(vocabs, i, "") or _default_path(text),
-            _nth(values["dim_vocabs"], i, 0),
+            _nth(options.dim_vocabs, i, 0),
             _nth(types, i, INPUT_TYPES[0]),
         )
         for i, (text, field) in enumerate(sources)
@@ -137,9 +228,9 @@ def _default_path(text: str) -> str:
     return next(filter(os.path.exists, paths), paths[0])
 
 
-def _require_new(path: str, streams: Sequence[_Stream], values: Mapping[str, Any]) -> None:
+def _require_new(path: str, streams: Sequence[_Stream], options: TrainOptions) -> None:
     """The errors of making a vocabulary that are known before the text is read."""
-    check_new_vocab(path, values["sentencepiece_options"])
+    check_new_vocab(path, options.sentencepiece_options)
     require_writable("--vocabs", path)
     texts = [stream.text for stream in streams]
     if any(text in STANDARD_INPUT for text in texts):
@@ -147,7 +238,7 @@ def _require_new(path: str, streams: Sequence[_Stream], values: Mapping[str, Any
             f"--vocabs: {path} does not exist, and the text on standard input can be read once only; "
             "make vocabularies first, with mgraph vocab"
         )
-    given = extra_fields(values) if values["tsv"] else []
+    given = [*options.extra_fields] if options.tsv else []
     if given:
         raise OptionError(
             f"--vocabs: {path} does not exist, and is not made from fields of --tsv that hold --{given[0]} "
@@ -156,8 +247,8 @@ def _require_new(path: str, streams: Sequence[_Stream], values: Mapping[str, Any
     require_readable("--train-sets", texts)
 
 
-def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[str, Any]) -> None:
-    _require_new(path, streams, values)
+def _create(path: str, streams: Sequence[_Stream], size: int, options: TrainOptions) -> None:
+    _require_new(path, streams, options)
     texts = sorted({stream.text for stream in streams})
     logger.info("[data] Creating vocabulary %s from %s", path, ", ".join(texts))
     fields = [stream.field for stream in streams if stream.field is not None]
@@ -171,9 +262,9 @@ def _create(path: str, streams: Sequence[_Stream], size: int, values: Mapping[st
             chain([first], lines),
             size,
             input_type=streams[0].input_type,
-            options=values["sentencepiece_options"],
-            max_lines=values["sentencepiece_max_lines"],
-            seed=values["seed"],
+            options=options.sentencepiece_options,
+            max_lines=options.sentencepiece_max_lines,
+            seed=options.seed,
         )
     except VocabError:
         if not os.path.exists(path):

@@ -17,10 +17,9 @@ from nmt.runtime import devices
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import Batch
 from nmt.training.learning.learner import Learner
-from nmt.training.learning.objective import Objective
+from nmt.training.learning.objective import LossOptions, Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
 from nmt.training.learning.step import UpdateStep
-from nmt.training.loss import LossOptions
 
 VOCABS = (24, 28)
 LENGTHS = (4, 5)

@@ -176,7 +176,7 @@ def read_config(path: str) -> Any:
 
 
 def read_progress(path: str) -> Any:
-    from nmt.training.checkpoints.progress_file import read_state
+    from nmt.training.checkpoints.state_files import read_state
 
     return read_state(Path(path).read_text(), path)
 
@@ -208,7 +208,7 @@ def read_shortlist(path: str) -> Any:
 
 
 def read_vectors(path: str) -> Any:
-    from nmt.training.embeddings import read_vectors
+    from nmt.training.vocabularies import read_vectors
 
     return read_vectors(path, (4, 4))
 

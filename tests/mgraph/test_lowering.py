@@ -22,9 +22,8 @@ from nmt.files import create_model
 from nmt.models import Dropouts, Model
 from nmt.settings.model_options import ModelOptions
 from nmt.training.learning.learner import Learner
-from nmt.training.learning.objective import Objective
+from nmt.training.learning.objective import LossOptions, Objective
 from nmt.training.learning.step import UpdateStep
-from nmt.training.loss import LossOptions
 from tests.helpers.placements import batch
 
 pytestmark = pytest.mark.slow

@@ -15,21 +15,68 @@ from typing import Any
 
 import numpy as np
 
+from mgraph import ModelFileError
 from mgraph.files.items import read_npz, replacing, write_npz
-from mgraph.files.parameter_files import write_items
+from mgraph.files.parameter_files import read_items, write_items
 from nmt.files import load_model
 from nmt.files.saving import marian_order, model_items
 from nmt.settings.dump import decoder_config, new_model_options, training_config
 from nmt.settings.model_options import ModelOptions
+from nmt.settings.training import TrainOptions
 from nmt.settings.yaml_text import MAX_CHARACTERS
 from nmt.training.checkpoints.file_set import replacing_set, settle
-from nmt.training.checkpoints.finite import may_replace
-from nmt.training.checkpoints.moments import Moments
-from nmt.training.checkpoints.progress_file import read_state, state_text
+from nmt.training.checkpoints.state_files import Moments, read_state, state_text
 from nmt.training.schedule.state import TrainingState
 from nmt.training.update import LearnerState, Tensors
 
 logger = logging.getLogger(__name__)
+
+
+def may_replace(path: str, params: Mapping[str, Any], targets: str) -> bool:
+    """Whether ``params`` may be saved where the model file ``path`` is.
+
+    They may not if some are NaN or infinite and the file's are all finite: training cannot go on from them,
+    for an update with NaN gives NaN. A warning then says what was not saved, and how to go on; it also says
+    so where such parameters are saved because there is no finite model to lose.
+
+    targets: the files that they are for, for the warning.
+    """
+    bad = _not_finite(params)
+    if not bad:
+        return True
+    found = f"{bad[0]} and {len(bad) - 1} more parameters are" if len(bad) > 1 else f"{bad[0]} is"
+    if not _is_finite(path):
+        logger.warning(
+            "[training] %s not finite; there is no finite model in the place of %s", found, targets
+        )
+        return True
+    logger.warning(
+        "[training] %s not finite: not saving %s; %s stays as it is. To go on from it, begin this training "
+        "again with --check-gradient-nan, --clip-norm or a smaller --learn-rate. Where no finite model is in "
+        "the way, others are saved",
+        found,
+        targets,
+        path,
+    )
+    return False
+
+
+def _not_finite(params: Mapping[str, Any]) -> list[str]:
+    arrays = {name: np.asarray(value) for name, value in params.items()}
+    return [
+        name
+        for name, array in arrays.items()
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all()
+    ]
+
+
+def _is_finite(path: str) -> bool:
+    """Whether there is a model that can be read, all of whose numbers are finite."""
+    try:
+        return os.path.exists(path) and not _not_finite(read_items(path))
+    except ModelFileError:
+        return False
+
 
 OPTIMIZER, PROGRESS, CONFIG, DECODER = ".optimizer.npz", ".progress.yml", ".yml", ".decoder.yml"
 
@@ -52,7 +99,7 @@ class Checkpoint:
 
 def save_checkpoint(
     path: Path,
-    values: Mapping[str, Any],
+    training: TrainOptions,
     options: ModelOptions,
     learner: LearnerState,
     state: TrainingState,
@@ -67,48 +114,48 @@ def save_checkpoint(
     Unless ``--overwrite``, or it is the final one, the model is there as ``model.iterN.npz``, too, and with
     ``--overwrite-checkpoint false`` all the files beside it.
 
-    values: all options of training by attribute name, with the paths and sizes of the vocabularies.
-    options: of the model. ``ModelFileError`` for another ending, ``OSError`` if a file cannot be written.
+    training: its options, with the paths and sizes of the vocabularies. options: of the model.
+    ``ModelFileError`` for another ending, ``OSError`` if a file cannot be written.
     """
     name = os.fspath(path)
-    copies = [] if final or values["overwrite"] else [iteration_name(name, state.batches)]
+    copies = [] if final or training.overwrite else [iteration_name(name, state.batches)]
     params = learner.params if learner.average is None else learner.average
     if not may_replace(name, params, " and ".join((*copies, name))):
         return False
-    items = Moments.from_options(values).items(learner, marian_order(options, learner.params))
+    items = Moments(training).items(learner, marian_order(options, learner.params))
     with replacing_set(name) as folder:
         for model in (*copies, name):
-            _write_model(folder, model, values, options, params)
-            if model == name or not values["overwrite_checkpoint"]:
+            _write_model(folder, model, training, options, params)
+            if model == name or not training.overwrite_checkpoint:
                 logger.info("[training] Saving optimizer and progress beside %s", model)
                 beside = os.path.join(folder, os.path.basename(model))
-                _write_text(beside + CONFIG, training_config(values))
+                _write_text(beside + CONFIG, training_config(training))
                 _write_text(beside + PROGRESS, state_text(state))
                 write_npz(beside + OPTIMIZER, items)
     return True
 
 
 def save_best(
-    path: Path, values: Mapping[str, Any], options: ModelOptions, params: Mapping[str, Any], kind: str
+    path: Path, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any], kind: str
 ) -> None:
     """Write ``model.npz.best-KIND.npz`` and its ``.decoder.yml`` for the model ``path``: the parameters
     that a validator of this kind likes best (``--keep-best``). All or nothing; arguments and errors as in
     ``save_checkpoint``."""
     best = best_name(os.fspath(path), kind)
     if may_replace(best, params, best):
-        _write_alone(best, values, options, params)
+        _write_alone(best, training, options, params)
 
 
 def save_for_script(
-    path: Path, values: Mapping[str, Any], options: ModelOptions, params: Mapping[str, Any]
+    path: Path, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any]
 ) -> None:
     """Write ``model.npz.dev.npz`` and its ``.decoder.yml`` for the model ``path``, which the script of
     ``--valid-script-path`` is to measure. All or nothing; arguments and errors as in ``save_checkpoint``."""
     name = os.fspath(path)
-    _write_alone(f"{name}.dev{os.path.splitext(name)[1]}", values, options, params)
+    _write_alone(f"{name}.dev{os.path.splitext(name)[1]}", training, options, params)
 
 
-def load_checkpoint(path: Path, values: Mapping[str, Any]) -> Checkpoint | None:
+def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
     """The checkpoint of the model ``path``, ours or Marian's; None if that file does not exist.
 
     A set of files that was written and not yet moved to its place, because the process was killed, is moved
@@ -117,8 +164,7 @@ def load_checkpoint(path: Path, values: Mapping[str, Any]) -> Checkpoint | None:
     those of the model, the smoothed ones with smoothing. Moments of another optimizer are not taken, as in
     Marian.
 
-    values: all options of training by attribute name; those of the model count only where the file has none
-    and with ``--ignore-model-config``.
+    training: its options of the model count only where the file has none and with ``--ignore-model-config``.
     ``ModelFileError`` or ``ParameterError`` for files that are damaged or do not fit one another,
     ``TrainingStateError`` for a damaged ``.progress.yml``, ``UnsupportedOptionError`` for a model that cannot
     be read; they name the file.
@@ -128,14 +174,14 @@ def load_checkpoint(path: Path, values: Mapping[str, Any]) -> Checkpoint | None:
     if not os.path.exists(name):
         return None
     logger.info("Loading model from %s", name)
-    own = new_model_options(values, values["dim_vocabs"])
+    own = new_model_options(training, training.dim_vocabs)
     model = load_model(
-        name, options=replace(own, given=frozenset(own)), ignore_config=values["ignore_model_config"]
+        name, options=replace(own, given=frozenset(own)), ignore_config=training.ignore_model_config
     )
     order = marian_order(model.options, model.params)
     params = {parameter: np.asarray(model.params[parameter]) for parameter in order}
-    state, moments = _read_progress(name + PROGRESS, values), Moments.from_options(values)
-    if values["no_optimizer_reload"]:
+    state, moments = _read_progress(name + PROGRESS, training), Moments(training)
+    if training.no_optimizer_reload:
         return Checkpoint(model.options, moments.fresh(params), state)
     return Checkpoint(model.options, _read_learner(name + OPTIMIZER, params, moments, state), state)
 
@@ -150,21 +196,19 @@ def best_name(path: str, kind: str) -> str:
     return f"{path}.best-{kind}{os.path.splitext(path)[1]}"
 
 
-def _write_alone(
-    name: str, values: Mapping[str, Any], options: ModelOptions, params: Mapping[str, Any]
-) -> None:
+def _write_alone(name: str, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any]) -> None:
     """Write a model that no training goes on from."""
     with replacing_set(name) as folder:
-        _write_model(folder, name, values, options, params)
+        _write_model(folder, name, training, options, params)
 
 
 def _write_model(
-    folder: str, name: str, values: Mapping[str, Any], options: ModelOptions, params: Mapping[str, Any]
+    folder: str, name: str, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any]
 ) -> None:
     logger.info("Saving model to %s", name)
     target = os.path.join(folder, os.path.basename(name))
     write_items(target, model_items(options, params))
-    _write_text(target + DECODER, decoder_config(values, name))
+    _write_text(target + DECODER, decoder_config(training, name))
 
 
 def _write_text(path: str, text: str) -> None:
@@ -172,10 +216,10 @@ def _write_text(path: str, text: str) -> None:
         stream.write(text.encode("utf-8", "surrogateescape"))
 
 
-def _read_progress(path: str, values: Mapping[str, Any]) -> TrainingState:
+def _read_progress(path: str, training: TrainOptions) -> TrainingState:
     if not os.path.exists(path):
         logger.warning("%s does not exist: the schedule begins anew", path)
-        return TrainingState(values["learn_rate"], loaded=True)
+        return TrainingState(training.learn_rate, loaded=True)
     with open(path, encoding="utf-8", errors="surrogateescape") as stream:
         return read_state(stream.read(MAX_CHARACTERS + 1), path)
 

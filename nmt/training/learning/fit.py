@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from mgraph import ArgumentError
 from mgraph.device import memory_of
-from nmt.settings.checks import extra_fields
+from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
 from nmt.text.shapes import length_bucket
 from nmt.training.learning.learner import Learner
-from nmt.training.schedule.units import progress
+from nmt.training.schedule.state import progress
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +156,7 @@ class Fit:
         return self._even(r0 + int((self._workspace - m0) / slope))
 
 
-def fitting(learner: Learner, values: Mapping[str, Any]) -> Fit | None:
+def fitting(learner: Learner, options: TrainOptions) -> Fit | None:
     """How many sentences fit, as ``mini-batch-fit``, ``mini-batch-fit-step`` and ``workspace`` ask for;
     ``None`` without.
 
@@ -167,18 +166,18 @@ def fitting(learner: Learner, values: Mapping[str, Any]) -> Fit | None:
 
     Source: Marian, ``GraphGroup::collectStats``, which tries sizes out instead.
     """
-    if not values["mini_batch_fit"]:
+    if not options.mini_batch_fit:
         return None
-    delay, step = values["optimizer_delay"], values["mini_batch_fit_step"]
-    grows = progress(values["mini_batch_warmup"], "--mini-batch-warmup").n > 0
+    delay, step = options.optimizer_delay, options.mini_batch_fit_step
+    grows = progress(options.mini_batch_warmup, "--mini-batch-warmup").n > 0
     streams = learner.objective.model.sources + 1
-    extras = [name in extra_fields(values) for name in ("data-weighting", "guided-alignment")]
+    extras = [name in options.extra_fields for name in ("data-weighting", "guided-alignment")]
 
     def memory(rows: int, length: int) -> int:
         batch = blank(rows, length, streams, *extras)
         return learner.memory(batch, last_of_several=grows or delay > 1) - learner.held
 
-    workspace = values["workspace"] * MIB
+    workspace = options.workspace * MIB
     if workspace < 0:
         workspace += memory_of(None) - learner.held
     logger.info("[batching] Collecting statistics for batch fitting with step size %d", step)
@@ -186,7 +185,7 @@ def fitting(learner: Learner, values: Mapping[str, Any]) -> Fit | None:
         memory,
         workspace,
         step=step,
-        longest=length_bucket(values["max_length"]),
+        longest=length_bucket(options.max_length),
         devices=learner.placement.devices,
         multiplier=1.0 if grows else delay,
     )

@@ -14,14 +14,13 @@ from mgraph import Compiled, Plan, compiled
 from mgraph.draws import run_draws
 from mgraph.optimizers import OptimizerState
 from nmt.models import Model
+from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
-from nmt.training.learning.cost_scaling import CostScale
-from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Arrays, Differentiated, Objective, specs_of
 from nmt.training.learning.placement import ONE_DEVICE, Placement
+from nmt.training.learning.scaling import CostScale, Normalization
 from nmt.training.learning.settings import normalization_of, objective_of, step_of
-from nmt.training.learning.smoothing import decay_of_update
-from nmt.training.learning.step import DeviceState, Scalars, UpdateStep
+from nmt.training.learning.step import DeviceState, Scalars, UpdateStep, decay_of_update
 from nmt.training.update import LearnerState, Tensors, UpdateResult
 
 
@@ -60,20 +59,20 @@ class Learner:
 
     @classmethod
     def from_options(
-        cls, model: Model, values: Mapping[str, Any], *, seed: int, placement: Placement = ONE_DEVICE
+        cls, model: Model, options: TrainOptions, *, seed: int, placement: Placement = ONE_DEVICE
     ) -> Learner:
         """A learner as Marian's training options ask for it; it begins with the parameters of ``model``.
 
         ``UnsupportedOptionError`` or ``ArgumentError`` for options that cannot be followed.
         """
-        objective = objective_of(model, values)
+        objective = objective_of(model, options)
         return cls(
             objective,
-            step_of(values, objective),
+            step_of(options, objective),
             seed=seed,
-            smoothing=values["exponential_smoothing"],
-            words_reference=values["mini_batch_words_ref"],
-            normalization=normalization_of(values),
+            smoothing=options.exponential_smoothing,
+            words_reference=options.mini_batch_words_ref,
+            normalization=normalization_of(options),
             placement=placement,
         )
 

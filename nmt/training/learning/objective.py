@@ -1,8 +1,8 @@
-"""What an update differentiates: the training loss of one batch, as a pure function of arrays."""
+"""What training minimizes: the loss, as nodes of a graph and as a function that is differentiated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,12 +10,157 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mgraph import ExpressionGraph, Node, Type, cast
+from layers import choose
+from mgraph import (
+    ArgumentError,
+    ExpressionGraph,
+    Node,
+    Type,
+    cast,
+    cross_entropy,
+    eq,
+    flatten,
+    gt,
+    inits,
+    log,
+    maximum,
+    reshape,
+    sum,
+    unlikelihood,
+)
 from mgraph.draws import run_key
 from nmt.models import Model, Source
 from nmt.text.batches import Batch
-from nmt.training.loss import LossOptions, Target, training_loss
 from nmt.training.update import Tensors
+
+ALIGNMENT_EPS = 1e-6
+"""What is added to an attention before its logarithm is taken."""
+
+
+@dataclass(frozen=True)
+class LossOptions:
+    """What of Marian's options says what is minimized.
+
+    label_smoothing: from 0 to 1. unlikelihood: ``unlikelihood-loss``. alignment_weight:
+    ``guided-alignment-weight``; ``None`` without ``guided-alignment``. multi_loss_type: how the costs of
+    words and of alignments are put together, ``sum``, ``scaled`` or ``mean``.
+    """
+
+    label_smoothing: float = 0.0
+    unlikelihood: bool = False
+    alignment_weight: float | None = None
+    multi_loss_type: str = "sum"
+
+
+class Target(NamedTuple):
+    """Target sentences, as nodes."""
+
+    ids: Node
+    """Integers, ``(batch, time)``."""
+    mask: Node
+    """float32 ``(batch, time)``: 1 at words, 0 at padding."""
+    weights: Node | None = None
+    """float32 ``(batch, time)``: of each word (``data-weighting``)."""
+    alignment: Node | None = None
+    """float32 ``(batch, time, length)``: the attention that is asked for (``guided-alignment``)."""
+
+
+class Loss(NamedTuple):
+    """A cost and what it is a sum over, both float32 nodes of shape ``(1,)``."""
+
+    cost: Node
+    labels: Node
+
+
+def training_loss(model: Model, sources: Sequence[Source], target: Target, options: LossOptions) -> Loss:
+    """What Marian minimizes, recorded with the model in the graph of the sentences.
+
+    Of words: ``sum(mask weights ce)`` with the label-smoothed cross entropy ``ce`` and the number of words;
+    with ``unlikelihood``, of sentences with a word of weight 0, ``sum(mask (1 - weights) -log(1 - p))``
+    instead. Of alignments: ``-w sum(alignment log(attention + 1e-6))`` and ``w`` times the number of links.
+
+    ``multi_loss_type`` puts them together: ``sum`` adds costs and labels; ``scaled`` multiplies the second
+    cost by words and divides it by links, and counts words; ``mean`` divides each cost by its labels and
+    counts 1 label. In the latter two ``w`` scales no labels.
+
+    ``ArgumentError`` for weights or alignments that are needed and not there.
+    Source: Marian, ``layers/loss.h``, ``layers/guided_alignment.h``; Welleck et al. 2020 for unlikelihood.
+    """
+    combine = choose("multi-loss-type", options.multi_loss_type, COMBINATIONS)
+    guided = options.alignment_weight is not None
+    decoded = model.decode(model.encode(sources), target.ids, attention=guided)
+    words = Loss(_cost_of_words(decoded.logits, target, options), sum(flatten(target.mask)))
+    if options.alignment_weight is None:
+        return combine(words, None, 0.0)
+    if decoded.attention is None or target.alignment is None:
+        raise ArgumentError("guided-alignment needs a model with attention, and an alignment with each batch")
+    aligned = target.alignment * reshape(target.mask, (*target.mask.shape, 1))
+    surprisal = log(cast(decoded.attention, Type.float32) + ALIGNMENT_EPS)
+    links = Loss(-sum(flatten(aligned * surprisal)), sum(flatten(cast(gt(aligned, 0), Type.float32))))
+    return combine(words, links, options.alignment_weight)
+
+
+def _cost_of_words(logits: Node, target: Target, options: LossOptions) -> Node:
+    shape = target.mask.shape
+    labels = flatten(target.ids)
+    costs = reshape(cross_entropy(logits, labels, options.label_smoothing), shape) * target.mask
+    if not options.unlikelihood:
+        return sum(flatten(costs if target.weights is None else costs * target.weights))
+    if target.weights is None:
+        raise ArgumentError("unlikelihood-loss needs data-weighting with weights of words")
+    wrong = (1 - target.weights) * target.mask
+    right = cast(eq(sum(wrong, 1), 0), Type.float32)
+    unlikely = wrong * reshape(unlikelihood(logits, labels), shape)
+    return sum(flatten(right * costs + (1 - right) * unlikely))
+
+
+def _summed(words: Loss, links: Loss | None, weight: float) -> Loss:
+    if links is None:
+        return words
+    return Loss(words.cost + links.cost * weight, words.labels + links.labels * weight)
+
+
+def _scaled(words: Loss, links: Loss | None, weight: float) -> Loss:
+    if links is None:
+        return words
+    return Loss(words.cost + links.cost * weight * words.labels / maximum(links.labels, 1), words.labels)
+
+
+def _averaged(words: Loss, links: Loss | None, weight: float) -> Loss:
+    mean = words.cost / words.labels
+    if links is not None:
+        mean = mean + links.cost * weight / maximum(links.labels, 1)
+    return Loss(mean, mean.graph.ones((1,), Type.float32))
+
+
+COMBINATIONS = {"sum": _summed, "scaled": _scaled, "mean": _averaged}
+"""How costs of words and alignments are put together, by the value of ``multi-loss-type``."""
+
+
+def cross_entropy_loss(
+    graph: ExpressionGraph,
+    model: Model,
+    batch: Batch,
+    label_smoothing: float = 0.0,
+) -> Node:
+    """The cross entropy of all target words, ``</s>`` included, summed, in nats; shape (1,).
+
+    The model is recorded in ``graph``, in the graph's element type. ``batch`` has its source streams and a
+    target. Words count where the target's mask is 1; divide by ``batch.words`` for the mean of a word.
+
+    Source: Marian, ``--cost-type ce-sum`` and ``--label-smoothing``.
+    """
+
+    def constant(array: np.ndarray, kind: Type) -> Node:
+        return graph.constant(array.shape, inits.from_tensor(array), kind)
+
+    kind = graph.default_element_type
+    streams = zip(batch.ids[:-1], batch.masks[:-1], strict=True)
+    sources = [Source(constant(ids, Type.int32), constant(mask, kind)) for ids, mask in streams]
+    wide = kind if kind is Type.float64 else Type.float32
+    target = Target(constant(batch.ids[-1], Type.int32), constant(batch.masks[-1], wide))
+    return training_loss(model, sources, target, LossOptions(label_smoothing)).cost
+
 
 Arrays = dict[str, Any]
 """A batch as the arguments of a program."""
@@ -95,7 +240,7 @@ class Objective:
         target = Target(
             inputs[f"ids{last}"], inputs[f"mask{last}"], inputs.get("weights"), inputs.get("alignment")
         )
-        outputs: list[Node] = list(training_loss(graph, self.model, sources, target, self.loss))
+        outputs: list[Node] = list(training_loss(self.model, sources, target, self.loss))
         return graph.function(outputs, inputs)
 
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax.numpy as jnp
 
 from layers import UnsupportedOptionError, choose
 from mgraph import Adagrad, Adam, ArgumentError, Optimizer, Sgd, Type
 from nmt.models import Dropouts, Model
-from nmt.settings.checks import NOTHING
 from nmt.settings.option import OptionError, number
-from nmt.training.embeddings import embedding_tables
-from nmt.training.learning.cost_scaling import CostScaling
-from nmt.training.learning.normalization import Normalization
-from nmt.training.learning.objective import Objective
-from nmt.training.learning.quantization import Quantization
-from nmt.training.learning.step import UpdateStep
-from nmt.training.loss import COMBINATIONS, LossOptions
+from nmt.settings.training import NOTHING, Guidance, Learning, Numerics, TrainOptions
+from nmt.training.learning.objective import LossOptions, Objective
+from nmt.training.learning.scaling import CostScaling, Normalization
+from nmt.training.learning.step import Quantization, UpdateStep
+from nmt.training.vocabularies import embedding_tables
 
 OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
 """By the value of ``optimizer``."""
@@ -27,71 +23,69 @@ MOST_PARAMETERS = {"sgd": 0, "adagrad": 1, "adam": 4}
 PRECISIONS = {"float32": Type.float32, "float16": Type.float16, "bfloat16": Type.bfloat16}
 
 
-def optimizer_of(values: Mapping[str, Any]) -> Optimizer:
+def optimizer_of(options: Learning) -> Optimizer:
     """The optimizer that ``optimizer``, ``optimizer-params`` and ``clip-norm`` ask for."""
-    name = values["optimizer"]
-    make = choose("optimizer", name, OPTIMIZERS)
-    given = values["optimizer_params"][: MOST_PARAMETERS[name]]
+    name = options.optimizer
+    given = options.optimizer_params[: MOST_PARAMETERS[name]]
     try:
-        return make(values["learn_rate"], *given, clip_norm=values["clip_norm"])
+        return OPTIMIZERS[name](options.learn_rate, *given, clip_norm=options.clip_norm)
     except ArgumentError as error:
         raise OptionError(f"--optimizer-params: {error}") from None
 
 
-def loss_of(values: Mapping[str, Any]) -> LossOptions:
+def loss_of(options: TrainOptions) -> LossOptions:
     """What is minimized."""
-    guided = values["guided_alignment"] not in NOTHING
-    if guided and values["guided_alignment_cost"] != "ce":
+    guided = options.guided_alignment not in NOTHING
+    if guided and options.guided_alignment_cost != "ce":
         raise UnsupportedOptionError(
-            f"guided-alignment-cost: {values['guided_alignment_cost']!r} is not supported, as in Marian;"
+            f"guided-alignment-cost: {options.guided_alignment_cost!r} is not supported, as in Marian;"
             " there is 'ce'"
         )
-    words = values["data_weighting"] and values["data_weighting_type"] == "word"
-    if values["unlikelihood_loss"] and not words:
+    words = options.data_weighting and options.data_weighting_type == "word"
+    if options.unlikelihood_loss and not words:
         raise ArgumentError("--unlikelihood-loss needs --data-weighting with --data-weighting-type word")
-    choose("multi-loss-type", values["multi_loss_type"], COMBINATIONS)
     return LossOptions(
-        values["label_smoothing"],
-        values["unlikelihood_loss"],
-        values["guided_alignment_weight"] if guided else None,
-        values["multi_loss_type"],
+        options.label_smoothing,
+        options.unlikelihood_loss,
+        options.guided_alignment_weight if guided else None,
+        options.multi_loss_type,
     )
 
 
-def check_settings(values: Mapping[str, Any]) -> None:
+def check_settings(options: TrainOptions) -> None:
     """The errors of these options that do not depend on the model."""
-    loss_of(values)
-    precision_of(values["precision"])
-    optimizer_of(values)
-    normalization_of(values)
-    CostScaling.from_options(values["cost_scaling"])
-    Quantization.from_options(values)
+    loss_of(options)
+    precision_of(options.precision)
+    optimizer_of(options)
+    normalization_of(options)
+    CostScaling.from_options(options.cost_scaling)
+    Quantization.from_options(options)
 
 
-def objective_of(model: Model, values: Mapping[str, Any]) -> Objective:
+def objective_of(model: Model, options: TrainOptions) -> Objective:
     """The loss of ``model`` with the dropouts, element type and rules that are asked for."""
-    loss = loss_of(values)
+    loss = loss_of(options)
     if loss.alignment_weight is not None and not model.attends:
         raise UnsupportedOptionError(f"guided-alignment: a model of type {model.type} has no attention")
     trained = Model(
-        model.options, model.params, Dropouts.from_options(values), marian_exact=model.marian_exact
+        model.options, model.params, Dropouts.from_options(options), marian_exact=model.marian_exact
     )
     return Objective(
         trained,
         loss,
-        precision_of(values["precision"]),
-        "marian" if values["marian_exact"] else "rules",
-        values["gradient_checkpointing"],
-        frozen_of(model, values),
+        precision_of(options.precision),
+        "marian" if options.marian_exact else "rules",
+        options.gradient_checkpointing,
+        frozen_of(model, options),
     )
 
 
-def frozen_of(model: Model, values: Mapping[str, Any]) -> frozenset[str]:
+def frozen_of(model: Model, options: Guidance) -> frozenset[str]:
     """The embeddings that are not trained. A table that both sides share is the target's
     (``embedding-fix-trg``), as in Marian."""
     *sources, target = embedding_tables(model.options)
-    fixed = {target} if values["embedding_fix_trg"] else set()
-    if values["embedding_fix_src"]:
+    fixed = {target} if options.embedding_fix_trg else set()
+    if options.embedding_fix_src:
         fixed |= {*sources} - {target}
     return frozenset(fixed)
 
@@ -106,24 +100,24 @@ def precision_of(types: tuple[str, ...]) -> Type:
     return choose("precision", compute, PRECISIONS)
 
 
-def step_of(values: Mapping[str, Any], objective: Objective) -> UpdateStep:
+def step_of(options: TrainOptions, objective: Objective) -> UpdateStep:
     """What is done with the gradient."""
-    dynamic = values["dynamic_gradient_scaling"]
+    dynamic = options.dynamic_gradient_scaling
     return UpdateStep(
-        optimizer_of(values),
-        normalize_gradient=values["normalize_gradient"],
-        check_gradient=values["check_gradient_nan"],
-        cost_scaling=CostScaling.from_options(values["cost_scaling"]),
+        optimizer_of(options),
+        normalize_gradient=options.normalize_gradient,
+        check_gradient=options.check_gradient_nan,
+        cost_scaling=CostScaling.from_options(options.cost_scaling),
         dynamic=("log" if dynamic[1:2] == ("log",) else "norm") if dynamic else "",
         largest=float(jnp.finfo(objective.precision.dtype).max),
         frozen=objective.frozen,
-        quantization=Quantization.from_options(values),
+        quantization=Quantization.from_options(options),
     )
 
 
-def normalization_of(values: Mapping[str, Any]) -> Normalization:
+def normalization_of(options: Numerics) -> Normalization:
     """By what the gradient is divided."""
-    dynamic = values["dynamic_gradient_scaling"]
+    dynamic = options.dynamic_gradient_scaling
     try:
         deviations = number(dynamic[0]) if dynamic else 0.0
         fadeout = int(dynamic[2]) if len(dynamic) > 2 else 0
@@ -133,9 +127,9 @@ def normalization_of(values: Mapping[str, Any]) -> Normalization:
             f" a number of updates, got {' '.join(map(str, dynamic))}"
         ) from None
     return Normalization(
-        values["normalize_gradient"],
-        values["normalize_gradient_by_ratio"],
+        options.normalize_gradient,
+        options.normalize_gradient_by_ratio,
         deviations,
         fadeout,
-        values["gradient_norm_average_window"],
+        options.gradient_norm_average_window,
     )

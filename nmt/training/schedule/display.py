@@ -1,19 +1,15 @@
-"""The lines of the log that show how training goes, and their figures."""
+"""The lines of the log that show how training goes, and when it ends."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from nmt.settings.option import OptionError
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.units import Unit, progress
-
-COST_TYPES = ("ce-sum", "ce-mean", "cross-entropy", "ce-mean-words", "perplexity")
-"""What the cost can be shown as; ``cross-entropy`` is an old name of ``ce-mean``."""
+from nmt.settings.training import Course, TrainOptions
+from nmt.training.schedule.state import Progress, TrainingState, Unit, progress
 
 
 class DisplayRecord(NamedTuple):
@@ -56,7 +52,7 @@ class LogicalEpoch:
     is not one pass.
     """
 
-    def __init__(self, words: tuple[str, ...] = ("1e", "0")) -> None:
+    def __init__(self, words: tuple[str, ...] = Course().logical_epoch) -> None:
         option = "--logical-epoch"
         if not 1 <= len(words) <= 2:
             raise OptionError(
@@ -82,32 +78,15 @@ class LogicalEpoch:
 class Display:
     """The line that Marian logs every ``--disp-freq``.
 
-    Parameters:
-        cost_type: what the cost is shown as (``--cost-type``): ``ce-mean-words`` per label, ``ce-mean`` per
-            sentence, ``perplexity`` exp of that per label, ``ce-sum`` per label with the numbers of labels,
-            or per update if they are not shown.
-        label_counts: show them with ``ce-sum`` (``--disp-label-counts``).
-        learn_rate: show the rate of the next update (``--lr-report``).
-        epoch: how epochs are counted.
-
-    Raises OptionError for other types of cost.
+    The cost is shown by ``--cost-type``: ``ce-mean-words`` per label, ``ce-mean`` (``cross-entropy`` is its
+    old name) per sentence, ``perplexity`` exp of that per label, ``ce-sum`` per label with the numbers of
+    labels (``--disp-label-counts``), or per update if they are not shown. With ``--lr-report`` there is the
+    rate of the next update. epoch: how epochs are counted.
     """
 
-    def __init__(self, *, cost_type: str, label_counts: bool, learn_rate: bool, epoch: LogicalEpoch) -> None:
-        if cost_type not in COST_TYPES:
-            raise OptionError(f"--cost-type must be one of {', '.join(COST_TYPES)}; got '{cost_type}'")
-        self._cost_type, self._label_counts = cost_type, label_counts
-        self._learn_rate, self._epoch = learn_rate, epoch
-
-    @classmethod
-    def from_options(cls, values: Mapping[str, Any], epoch: LogicalEpoch) -> Display:
-        """By ``cost-type``, ``disp-label-counts`` and ``lr-report``."""
-        return cls(
-            cost_type=values["cost_type"],
-            label_counts=values["disp_label_counts"],
-            learn_rate=values["lr_report"],
-            epoch=epoch,
-        )
+    def __init__(self, options: TrainOptions, epoch: LogicalEpoch) -> None:
+        self._cost_type, self._label_counts = options.cost_type, options.disp_label_counts
+        self._learn_rate, self._epoch = options.lr_report, epoch
 
     def record(self, state: TrainingState, batch_labels: int, seconds: float) -> DisplayRecord:
         """The figures for a state whose costs are all in it."""
@@ -156,3 +135,33 @@ class Display:
             if self._cost_type == "perplexity":
                 cost = np.float32(np.exp(np.float64(cost)))
         return float(cost)
+
+
+class Stopping:
+    """The ends of training that options ask for.
+
+    ``--after`` has amounts, separated by commas; the first that is reached ends training. Epochs are reached
+    when they are over. ``--after-epochs`` and ``--after-batches`` are the same in the older way, and
+    ``--early-stopping`` is the number of validations without a better result; 0 for never.
+
+    Raises OptionError for an amount that cannot be read.
+    """
+
+    def __init__(self, options: TrainOptions, epoch: LogicalEpoch) -> None:
+        self._epoch, self._early_stopping = epoch, options.early_stopping
+        self._ends = [
+            Progress(options.after_epochs, Unit.EPOCHS),
+            Progress(options.after_batches, Unit.UPDATES),
+            *(progress(part, "--after") for part in options.after.split(",")),
+        ]
+
+    def reached(self, state: TrainingState, stalled: int) -> bool:
+        """Whether training is to end, given how often validation has stalled."""
+        if 0 < self._early_stopping <= stalled:
+            return True
+        return any(end.n and self._over(state, end) for end in self._ends)
+
+    def _over(self, state: TrainingState, end: Progress) -> bool:
+        if end.unit is Unit.EPOCHS:
+            return self._epoch.of(state) > end.n
+        return state.progress_in(end.unit) >= end.n

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from nmt.settings.checks import check_decay
 from nmt.settings.option import OptionError
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.units import Progress, period, progress
+from nmt.settings.train import check_decay
+from nmt.settings.training import Learning
+from nmt.training.schedule.state import Progress, TrainingState, period, progress
 
 logger = logging.getLogger(__name__)
 
@@ -28,22 +27,17 @@ class LearningRate:
     the root, N its scale, is there only from p > S on; f is the product of all decays. It is evaluated after
     each update, for the next: the first update is made with p = 0.
 
-    Parameters:
-        learn_rate: b (``--learn-rate``).
-        warmup, warmup_start_rate: W (``--lr-warmup``) and s (``--lr-warmup-start-rate``).
-        warmup_cycle: begin the warm-up anew each time that W is over (``--lr-warmup-cycle``).
-        warmup_at_reload: begin it anew after the first update of this run, be it resumed or not
-            (``--lr-warmup-at-reload``).
-        decay_inv_sqrt: N, and S if it is not N (``--lr-decay-inv-sqrt``).
-        decay: the factor of a decay; 0 for none (``--lr-decay``).
-        decay_strategy: when decays happen (``--lr-decay-strategy``). With S the first of ``decay_start``
-            (``--lr-decay-start``): ``epoch`` at the beginning of each epoch from S on; ``batches`` after
-            update S and each ``decay_freq`` (``--lr-decay-freq``) updates more; ``stalled`` when validation
-            has stalled S times, 2 S times and so on; ``epoch+batches`` and ``epoch+stalled`` at the beginning
-            of each epoch from S on, or once the total of the other has reached the second of ``decay_start``.
-        decay_reset_optimizer: after a decay ``TrainingState.reset`` asks for the optimizer to be reset
-            (``--lr-decay-reset-optimizer``).
-        decay_repeat_warmup: begin the warm-up anew after a decay (``--lr-decay-repeat-warmup``).
+    Of the options b is ``--learn-rate``, W ``--lr-warmup``, s ``--lr-warmup-start-rate``, and N, with S if
+    that is not N, ``--lr-decay-inv-sqrt``. With ``--lr-warmup-cycle`` the warm-up begins anew each time that
+    W is over, with ``--lr-warmup-at-reload`` after the first update of this run, be it resumed or not, and
+    with ``--lr-decay-repeat-warmup`` after a decay.
+
+    ``--lr-decay`` is the factor of a decay. With S the first of ``--lr-decay-start`` they happen by
+    ``--lr-decay-strategy``: ``epoch`` at the beginning of each epoch from S on; ``batches`` after update S
+    and each ``--lr-decay-freq`` updates more; ``stalled`` when validation has stalled S times, 2 S times and
+    so on; ``epoch+batches`` and ``epoch+stalled`` at the beginning of each epoch from S on, or once the total
+    of the other has reached the second of ``--lr-decay-start``. With ``--lr-decay-reset-optimizer``
+    ``TrainingState.reset`` then asks for the optimizer to be reset.
 
     A warm-up that begins anew shows only in the rate that is set after the next update, as in Marian.
 
@@ -52,41 +46,15 @@ class LearningRate:
     Source: Marian's scheduler; the warm-up and the root are those of Vaswani et al. 2017, section 5.3.
     """
 
-    def __init__(
-        self,
-        *,
-        learn_rate: float,
-        warmup: str = "0",
-        warmup_start_rate: float = 0.0,
-        warmup_cycle: bool = False,
-        warmup_at_reload: bool = False,
-        decay_inv_sqrt: Sequence[str] = ("0",),
-        decay: float = 0.0,
-        decay_strategy: str = "epoch+stalled",
-        decay_start: Sequence[int] = (10, 1),
-        decay_freq: int = 50000,
-        decay_reset_optimizer: bool = False,
-        decay_repeat_warmup: bool = False,
-    ) -> None:
-        self._base, self._start_rate = np.float32(learn_rate), np.float32(warmup_start_rate)
-        self._warmup = (period if warmup_cycle else progress)(warmup, "--lr-warmup")
-        self._cycle, self._at_reload = warmup_cycle, warmup_at_reload
-        self._root, self._root_start = _inverse_square_root(decay_inv_sqrt)
-        self._decay, self._strategy = np.float32(decay), decay_strategy
-        self._decay_start, self._decay_freq = tuple(decay_start), decay_freq
-        self._reset_optimizer, self._repeat_warmup = decay_reset_optimizer, decay_repeat_warmup
-        if decay:
-            check_decay(decay_strategy, self._decay_start)
+    def __init__(self, options: Learning) -> None:
+        self._options = options
+        self._base = np.float32(options.learn_rate)
+        self._start_rate = np.float32(options.lr_warmup_start_rate)
+        self._warmup = (period if options.lr_warmup_cycle else progress)(options.lr_warmup, "--lr-warmup")
+        self._root, self._root_start = _inverse_square_root(options.lr_decay_inv_sqrt)
+        if options.lr_decay:
+            check_decay(options.lr_decay_strategy, options.lr_decay_start)
         self._first = True
-
-    @classmethod
-    def from_options(cls, values: Mapping[str, Any]) -> LearningRate:
-        """By ``learn-rate`` and the options whose names begin with ``lr-``."""
-        names = (
-            "warmup warmup_start_rate warmup_cycle warmup_at_reload decay_inv_sqrt decay decay_strategy "
-            "decay_start decay_freq decay_reset_optimizer decay_repeat_warmup"
-        )
-        return cls(learn_rate=values["learn_rate"], **{name: values[f"lr_{name}"] for name in names.split()})
 
     def set(self, state: TrainingState) -> None:
         """Set the rate of the next update.
@@ -110,30 +78,30 @@ class LearningRate:
         """What follows from an update that was counted."""
         state.reset = False
         self.set(state)
-        if self._decay > 0 and self._strategy == "batches":
-            start, freq = self._decay_start[0], self._decay_freq
+        if self._options.lr_decay > 0 and self._options.lr_decay_strategy == "batches":
+            start, freq = self._options.lr_decay_start[0], self._options.lr_decay_freq
             if 0 < start <= state.batches and freq > 0 and (state.batches - start) % freq == 0:
                 self._apply_decay(state, "after {} batches", state.batches)
-        if self._first and self._at_reload:
+        if self._first and self._options.lr_warmup_at_reload:
             self._restart_warmup(state)
-        if self._cycle and state.entered_new_period_of(self._warmup):
+        if self._options.lr_warmup_cycle and state.entered_new_period_of(self._warmup):
             state.warmup_start = self._now(state)
         self._first = False
 
     def after_epoch(self, state: TrainingState) -> None:
         """What follows from the beginning of the epoch ``state.epochs``."""
         self.set(state)
-        if self._decay > 0:
+        if self._options.lr_decay > 0:
             state.reset = False
-            if self._strategy.startswith("epoch") and self._decays_in_epoch(state):
+            if self._options.lr_decay_strategy.startswith("epoch") and self._decays_in_epoch(state):
                 self._apply_decay(state, "in epoch {}", state.epochs)
 
     def after_stalled(self, state: TrainingState) -> None:
         """What follows from a validation that stalled more than the one before."""
         state.reset = False
         self.set(state)
-        if self._decay > 0 and self._strategy == "stalled":
-            start = self._decay_start[0]
+        if self._options.lr_decay > 0 and self._options.lr_decay_strategy == "stalled":
+            start = self._options.lr_decay_start[0]
             if start and state.stalled and state.stalled % start == 0:
                 self._apply_decay(state, "after having stalled {} time(s)", state.stalled)
 
@@ -145,19 +113,21 @@ class LearningRate:
 
     def _decays_in_epoch(self, state: TrainingState) -> bool:
         totals = {"batches": state.batches, "stalled": state.stalled_max}
-        conditions = [(self._decay_start[0], state.epochs)]
-        if "+" in self._strategy:
-            conditions.append((self._decay_start[1], totals[self._strategy.split("+")[1]]))
+        conditions = [(self._options.lr_decay_start[0], state.epochs)]
+        if "+" in self._options.lr_decay_strategy:
+            conditions.append(
+                (self._options.lr_decay_start[1], totals[self._options.lr_decay_strategy.split("+")[1]])
+            )
         return any(0 < start <= total for start, total in conditions)
 
     def _apply_decay(self, state: TrainingState, occasion: str, number: int) -> None:
-        state.eta_factor = float(np.float32(state.eta_factor) * self._decay)
+        state.eta_factor = float(np.float32(state.eta_factor) * np.float32(self._options.lr_decay))
         self.set(state)
         logger.info("Decaying learning rate to %g %s", state.eta, occasion.format(number))
-        state.reset = self._reset_optimizer
+        state.reset = self._options.lr_decay_reset_optimizer
         if state.reset:
             logger.info("Resetting optimizer statistics")
-        if self._repeat_warmup:
+        if self._options.lr_decay_repeat_warmup:
             self._restart_warmup(state)
 
     def _restart_warmup(self, state: TrainingState) -> None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from nmt.settings.training import TrainOptions
 from nmt.text.lines import STANDARD_INPUT
-from nmt.training.schedule.averages import GradientNorms
-from nmt.training.schedule.display import Display, DisplayRecord, LogicalEpoch
-from nmt.training.schedule.divergence import Divergence
+from nmt.training.schedule.display import Display, DisplayRecord, LogicalEpoch, Stopping
+from nmt.training.schedule.divergence import Divergence, GradientNorms
 from nmt.training.schedule.learning_rate import LearningRate
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.stopping import Stopping
-from nmt.training.schedule.units import NEVER, Progress, Unit, period, progress
+from nmt.training.schedule.state import NEVER, Progress, TrainingState, Unit, period, progress
 from nmt.training.update import UpdateResult
 
 logger = logging.getLogger(__name__)
@@ -46,18 +44,17 @@ class Periods(NamedTuple):
     replacing: Progress
 
     @classmethod
-    def from_options(cls, values: Mapping[str, Any]) -> Periods:
+    def of(cls, options: TrainOptions) -> Periods:
         """By ``disp-freq``, ``save-freq``, ``valid-freq``, ``exponential-smoothing-replace-freq``."""
-
-        def of(name: str) -> Progress:
-            return period(values[name.replace("-", "_")], f"--{name}")
-
-        smooths = bool(values["exponential_smoothing"])
+        replacing = NEVER
+        if options.exponential_smoothing:
+            name = "--exponential-smoothing-replace-freq"
+            replacing = period(options.exponential_smoothing_replace_freq, name)
         return cls(
-            display=of("disp-freq"),
-            saving=of("save-freq"),
-            validating=of("valid-freq"),
-            replacing=of("exponential-smoothing-replace-freq") if smooths else NEVER,
+            display=period(options.disp_freq, "--disp-freq"),
+            saving=period(options.save_freq, "--save-freq"),
+            validating=period(options.valid_freq, "--valid-freq"),
+            replacing=replacing,
         )
 
 
@@ -71,16 +68,11 @@ class Scheduler:
     is not finite is warned of.
 
     Parameters:
+        options: of the training. With ``no-restore-corpus`` the counts of the epoch and of the next line of
+            the log begin anew. Batches grow for ``--mini-batch-warmup``. Data that can be read only once
+            (``--tsv`` from standard input) end training with the first epoch.
         state: where training is; changed in place. If it was read from a file its learning rate stays as it
             is until after the first update.
-        learning_rate, display, stopping, periods: what options ask for.
-        epoch: how epochs are counted.
-        first: display each of so many updates (``--disp-first``).
-        norms: averages of the norms of gradients.
-        divergence: what raises DivergenceError; None for nothing.
-        mini_batch_warmup: how long batches grow until they have their full size (``--mini-batch-warmup``).
-        once: the data can be read only once, so training ends with the first epoch (``--tsv`` from standard
-            input).
         stalled: the number of validations without a better result that counts for ``--early-stopping-on``, of
             a state; None if nothing is validated.
         clock: seconds, for the speed in the log.
@@ -91,66 +83,34 @@ class Scheduler:
 
     def __init__(
         self,
+        options: TrainOptions,
         state: TrainingState,
         *,
-        learning_rate: LearningRate,
-        display: Display,
-        stopping: Stopping,
-        periods: Periods,
-        epoch: LogicalEpoch,
-        first: int = 0,
-        norms: GradientNorms,
-        divergence: Divergence | None = None,
-        mini_batch_warmup: Progress = NEVER,
-        once: bool = False,
         stalled: Callable[[TrainingState], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
         on_display: Callable[[DisplayRecord], None] | None = None,
     ) -> None:
+        if state.loaded and options.no_restore_corpus:
+            state.samples = 0
+            state.clear_display()
         self.state = state
-        self._learning_rate, self._display, self._stopping = learning_rate, display, stopping
-        self._periods, self._epoch, self._first = periods, epoch, first
-        self._norms, self._divergence, self._mini_batch_warmup = norms, divergence, mini_batch_warmup
-        self._once, self._ended = once, False
+        self._epoch = epoch = LogicalEpoch(options.logical_epoch)
+        self._learning_rate, self._display = LearningRate(options), Display(options, epoch)
+        self._stopping, self._periods, self._first = (
+            Stopping(options, epoch),
+            Periods.of(options),
+            options.disp_first,
+        )
+        self._norms = GradientNorms(options.gradient_norm_average_window)
+        self._divergence = Divergence.from_words(options.throw_on_divergence)
+        self._mini_batch_warmup = progress(options.mini_batch_warmup, "--mini-batch-warmup")
+        self._once = options.tsv and options.train_sets[0] in STANDARD_INPUT
+        self._ended = self._warned = False
         self._stalled, self.on_display = stalled, on_display
         self._clock, self._since = clock, clock()
         self._pending: list[_Pending] = []
-        self._warned = False
         if not state.loaded:
-            learning_rate.set(state)
-
-    @classmethod
-    def from_options(
-        cls,
-        values: Mapping[str, Any],
-        state: TrainingState,
-        *,
-        stalled: Callable[[TrainingState], int] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        on_display: Callable[[DisplayRecord], None] | None = None,
-    ) -> Scheduler:
-        """By the options of training, all by attribute name. With ``no-restore-corpus`` the counts of the
-        epoch and of the next line of the log begin anew."""
-        if state.loaded and values["no_restore_corpus"]:
-            state.samples = 0
-            state.clear_display()
-        epoch = LogicalEpoch(tuple(values["logical_epoch"]))
-        return cls(
-            state,
-            learning_rate=LearningRate.from_options(values),
-            display=Display.from_options(values, epoch),
-            stopping=Stopping.from_options(values, epoch),
-            periods=Periods.from_options(values),
-            epoch=epoch,
-            first=values["disp_first"],
-            norms=GradientNorms(values["gradient_norm_average_window"]),
-            divergence=Divergence.from_words(values["throw_on_divergence"]),
-            mini_batch_warmup=progress(values["mini_batch_warmup"], "--mini-batch-warmup"),
-            once=values["tsv"] and values["train_sets"][0] in STANDARD_INPUT,
-            stalled=stalled,
-            clock=clock,
-            on_display=on_display,
-        )
+            self._learning_rate.set(state)
 
     @property
     def learn_rate(self) -> float:

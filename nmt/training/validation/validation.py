@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import repeat
 
 import jax
 import numpy as np
@@ -14,114 +14,166 @@ from nmt.models import Model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Printing
 from nmt.search.service import TranslationService
-from nmt.settings import OptionError
+from nmt.settings import OptionError, nearest, require_tempdir
 from nmt.settings.model_options import ModelOptions
+from nmt.settings.training import TrainOptions
 from nmt.text.output import significant
 from nmt.text.vocabs.base import Vocab
 from nmt.training.schedule.display import LogicalEpoch
-from nmt.training.schedule.state import TrainingState
+from nmt.training.schedule.state import TrainingState, period
 from nmt.training.update import Tensors
-from nmt.training.validation.creation import is_wanted, metrics_of
-from nmt.training.validation.data import ValidationSet
-from nmt.training.validation.evaluation import Evaluation
-from nmt.training.validation.log import valid_log
-from nmt.training.validation.metric import Metric, Record
-from nmt.training.validation.script import ScriptMetric
+from nmt.training.validation.bleu import TEXT_METRICS, TextMetric
+from nmt.training.validation.evaluation import Evaluation, ValidationSet, check_sets
+from nmt.training.validation.metrics import (
+    CROSS_ENTROPIES,
+    Announcements,
+    CrossEntropy,
+    Metric,
+    OutputName,
+    Record,
+    Script,
+    ScriptMetric,
+    TranslationMetric,
+    valid_log,
+)
 
-SEARCH_OPTIONS = ("beam_size", "normalize", "word_penalty", "allow_unk", "max_length_factor", "n_best")
-STOPS = ("first", "all", "any")
+SCRIPT = "valid-script"
+KINDS = (*CROSS_ENTROPIES, SCRIPT, "translation", *TEXT_METRICS)
+OTHERS = ("accuracy", "bert-lm-accuracy", "bert-sentence-accuracy", "embedding")
+"""Marian's metrics of models that are no translation models."""
+
+
+def is_wanted(options: TrainOptions) -> bool:
+    """Whether the options of ``marian train`` ask for validation: with ``valid-sets`` or
+    ``valid-script-path``, and a ``valid-freq`` that is not 0."""
+    wanted = options.valid_sets or options.valid_script_path
+    return bool(wanted and period(options.valid_freq, "--valid-freq").n)
+
+
+def check_validation(options: TrainOptions) -> None:
+    """The errors of validation that are known before there is a vocabulary: OptionError for what options
+    cannot be, OSError for a file that cannot be read."""
+    if not is_wanted(options):
+        return
+    _check_metrics(options)
+    if any(kind != SCRIPT for kind in options.valid_metrics):
+        check_sets(options.valid_sets, 1 if options.tsv else options.text_streams, options.tsv)
+
+
+def metrics_of(options: TrainOptions, vocab: Vocab) -> list[Metric]:
+    """The metrics that the options of ``marian train`` ask for, in their order.
+
+    vocab: of the target. OptionError for a metric that is unknown, not supported or named twice, and for
+    options of it that do not fit.
+    """
+    kinds, epsilons = options.valid_metrics, options.early_stopping_epsilon
+    script, output = _check_metrics(options)
+    announcements = Announcements()
+
+    def metric(kind: str, epsilon: float) -> Metric:
+        if kind in CROSS_ENTROPIES:
+            return CrossEntropy(kind, epsilon)
+        if kind == "translation":
+            return TranslationMetric(kind, epsilon, script, output, options.tempdir)
+        if kind == SCRIPT and script:
+            return ScriptMetric(kind, epsilon, script)
+        return TextMetric(
+            kind, epsilon, vocab, output, quiet=options.quiet_validation, announcements=announcements
+        )
+
+    each = epsilons if len(epsilons) == len(kinds) else repeat(epsilons[0], len(kinds))
+    return [metric(kind, epsilon) for kind, epsilon in zip(kinds, each, strict=True)]
+
+
+def _check_metrics(options: TrainOptions) -> tuple[Script | None, OutputName]:
+    """The program and the file of translations that metrics share."""
+    kinds = options.valid_metrics
+    if not kinds:
+        raise OptionError("--valid-metrics: at least one metric is needed, got none")
+    if len(set(kinds)) < len(kinds):
+        raise OptionError(f"--valid-metrics: each metric counts once, got {' '.join(kinds)}")
+    _require_known(kinds)
+    script = None
+    if options.valid_script_path:
+        script = Script(options.valid_script_path, options.valid_script_args)
+    if SCRIPT in kinds and script is None:
+        raise OptionError(f"--valid-metrics: {SCRIPT} needs --valid-script-path")
+    if "translation" in kinds and not options.valid_translation_output:
+        require_tempdir(options.tempdir)
+    return script, OutputName(options.valid_translation_output)
+
+
+def _require_known(kinds: tuple[str, ...]) -> None:
+    for kind in kinds:
+        if kind in OTHERS:
+            raise OptionError(f"--valid-metrics: {kind} is not for translation models, and not supported")
+        if kind not in KINDS:
+            raise OptionError(
+                f"--valid-metrics: unknown metric {nearest(kind, KINDS, prefix='')} "
+                f"(metrics: {', '.join(KINDS)})"
+            )
 
 
 class Validation:
     """Marian's validators: all metrics of ``--valid-metrics``, in their order.
 
-    options: of the model. vocabs: of its sources and its target. metrics: what to measure.
-    data: the validation set; of no sentences if no metric needs one. printing: how translations are printed.
-    quiet: whether to log none of them.
-    early_stopping_on: whose stalled validations count: ``first``, ``all`` (the fewest), ``any`` (the most).
-    reset_stalled, reset_all: what to forget when training goes on. keep_best: whether to save the best.
-    search: options of ``BeamSearch``. marian_exact: see ``Model``. epoch: how the log counts epochs.
+    options: of the training: how to search and print, whose stalled validations count
+    (``--early-stopping-on``: of the ``first`` metric, ``all``, the fewest, or ``any``, the most), what to
+    forget when training goes on, whether to keep the best. vocabs: of the model's sources and its target.
+    metrics: what to measure. data: the validation set; of no sentences if no metric needs one.
 
     Parameters change from run to run, programs do not: they are compiled once for each shape.
     """
 
     def __init__(
         self,
-        options: ModelOptions,
+        options: TrainOptions,
+        model_options: ModelOptions,
         vocabs: Sequence[Vocab],
         metrics: Sequence[Metric],
         data: ValidationSet,
-        *,
-        printing: Printing | None = None,
-        quiet: bool = False,
-        early_stopping_on: str = "first",
-        reset_stalled: bool = False,
-        reset_all: bool = False,
-        keep_best: bool = False,
-        search: Mapping[str, Any] | None = None,
-        marian_exact: bool = False,
-        epoch: LogicalEpoch | None = None,
     ) -> None:
-        if early_stopping_on not in STOPS:
-            raise OptionError(f"--early-stopping-on is one of {', '.join(STOPS)}, got {early_stopping_on}")
-        self.options, self.vocabs, self.metrics, self.data = options, tuple(vocabs), tuple(metrics), data
-        self.printing, self.quiet = printing, quiet
-        self.early_stopping_on = early_stopping_on
-        self.reset_stalled, self.reset_all, self.keep_best = reset_stalled, reset_all, keep_best
+        self.options, self.model_options = options, model_options
+        self.vocabs, self.metrics, self.data = tuple(vocabs), tuple(metrics), data
         self.latest: dict[str, float] = {}
         """The values of the last run by kind, float32; those that there were."""
-        self._search_options = dict(search or {})
-        self._marian_exact, self._epoch = marian_exact, epoch or LogicalEpoch()
+        self._epoch = LogicalEpoch(options.logical_epoch)
         self._model: Model | None = None
 
     @classmethod
     def from_options(
-        cls, values: Mapping[str, Any], model_options: ModelOptions, vocabs: Sequence[Vocab]
+        cls, options: TrainOptions, model_options: ModelOptions, vocabs: Sequence[Vocab]
     ) -> Validation | None:
         """Validation as the options of ``marian train`` ask for it; None if they ask for none.
 
         They do with ``valid-sets`` or ``valid-script-path``, and a ``valid-freq`` that is not 0.
         OptionError for a value that an option cannot have, and all errors of ``ValidationSet.read``.
         """
-        if not is_wanted(values):
+        if not is_wanted(options):
             return None
-        metrics = metrics_of(values, vocabs[-1])
+        metrics = metrics_of(options, vocabs[-1])
         data = ValidationSet(())
         if any(not isinstance(metric, ScriptMetric) for metric in metrics):
             data = ValidationSet.read(
-                values["valid_sets"],
+                options.valid_sets,
                 vocabs,
-                max_length=values["valid_max_length"],
+                max_length=options.valid_max_length,
                 right_left=model_options.right_left,
-                tsv=values["tsv"],
-                mini_batch=values["valid_mini_batch"],
+                tsv=options.tsv,
+                mini_batch=options.valid_mini_batch,
             )
-        return cls(
-            model_options,
-            vocabs,
-            metrics,
-            data,
-            printing=Printing(values["n_best"], values["word_scores"]),
-            quiet=values["quiet_translation"],
-            early_stopping_on=values["early_stopping_on"],
-            reset_stalled=values["valid_reset_stalled"],
-            reset_all=values["valid_reset_all"],
-            keep_best=values["keep_best"],
-            search={name: values[name] for name in SEARCH_OPTIONS},
-            marian_exact=values["marian_exact"],
-            epoch=LogicalEpoch(values["logical_epoch"]),
-        )
+        return cls(options, model_options, vocabs, metrics, data)
 
     def register(self, state: TrainingState) -> None:
         """Give each metric an entry in ``state``, unless it has one from before, and reset what is to be."""
         if not state.validator:
             state.validator = self.metrics[0].kind
-        if self.reset_stalled or self.reset_all:
+        if self.options.valid_reset_stalled or self.options.valid_reset_all:
             state.stalled = state.stalled_max = 0
         for metric in self.metrics:
             entry = state.validators.get(metric.kind)
-            record = metric.start if entry is None or self.reset_all else Record.of(entry)
-            if self.reset_stalled:
+            record = metric.start if entry is None or self.options.valid_reset_all else Record.of(entry)
+            if self.options.valid_reset_stalled:
                 record = Record(record.best)
             state.validators[metric.kind] = record.entry
 
@@ -150,9 +202,9 @@ class Validation:
 
     def stalled(self, state: TrainingState) -> int:
         """How many validations in a row brought nothing: of the first metric, or the fewest of all metrics,
-        or the most, as ``early_stopping_on`` says."""
+        or the most, as ``--early-stopping-on`` says."""
         stalled = [Record.of(state.validators[metric.kind]).stalled for metric in self.metrics]
-        return {"first": stalled[0], "all": min(stalled), "any": max(stalled)}[self.early_stopping_on]
+        return {"first": stalled[0], "all": min(stalled), "any": max(stalled)}[self.options.early_stopping_on]
 
     def _measure(
         self,
@@ -167,7 +219,7 @@ class Validation:
         if measured is not None:
             with np.errstate(over="ignore"):
                 self.latest[metric.kind] = value = float(np.float32(measured))
-            if self.keep_best and metric.improves(record, value):
+            if self.options.keep_best and metric.improves(record, value):
                 save_best(metric.kind)
             record = metric.next_record(record, value)
         self._log(metric.kind, value, record, state)
@@ -181,16 +233,26 @@ class Validation:
                 raise ArgumentError("the metric valid-script needs save_dev, which saves the model for it")
             save_dev = _nothing
         placed = {name: jax.device_put(params[name], jax.local_devices()[0]) for name in sorted(params)}
+        options = self.options
         if self._model is None:
-            self._model = Model(self.options, placed, marian_exact=self._marian_exact)
+            self._model = Model(self.model_options, placed, marian_exact=options.marian_exact)
         model = self._model
         model.params = placed
         search = BeamSearch(
-            [model], source_vocab=self.vocabs[0], target_vocab=self.vocabs[-1], **self._search_options
+            [model],
+            source_vocab=self.vocabs[0],
+            target_vocab=self.vocabs[-1],
+            beam_size=options.beam_size,
+            normalize=options.normalize,
+            word_penalty=options.word_penalty,
+            allow_unk=options.allow_unk,
+            max_length_factor=options.max_length_factor,
+            n_best=options.n_best,
         )
-        service = TranslationService(search, self.printing, right_left=self.options.right_left)
+        printing = Printing(options.n_best, options.word_scores)
+        service = TranslationService(search, printing, right_left=self.model_options.right_left)
         try:
-            yield Evaluation(model, service, self.data, save_dev, quiet=self.quiet)
+            yield Evaluation(model, service, self.data, save_dev, quiet=options.quiet_translation)
         finally:
             model.params = {}
 

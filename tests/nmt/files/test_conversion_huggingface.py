@@ -156,7 +156,7 @@ def test_the_shipped_model_with_its_tokenizer(tmp_path: Path) -> None:
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"folder", "model.npz", "model.npz.decoder.yml", "vocab.spm"}
     translator = Translator.from_dir(tmp_path)
-    assert translator.options["beam_size"] == 4 and translator.options["normalize"] == 1
+    assert translator.options.beam_size == 4 and translator.options.normalize == 1
     assert translator.translate(["seventy-two thousand"]) == ["zweiundsiebzigtausend"]
 
 
@@ -177,7 +177,7 @@ def test_vocabularies_of_words(tmp_path: Path) -> None:
     for name, path in zip(("src", "trg"), vocabs, strict=False):
         written = (target.parent / f"{name}.vocab.yml").read_text().split("\n")
         assert sorted(written) == sorted(Path(path).read_text().split("\n") + [""])
-    assert Translator.from_dir(target.parent).options["vocabs"]
+    assert Translator.from_dir(target.parent).options.vocabs
 
 
 def test_another_vocabulary_is_not_overwritten(tmp_path: Path) -> None:

@@ -56,14 +56,14 @@ def lines(name: str) -> list[str]:
 
 def test_opus_mt_takes_raw_text_and_gives_it() -> None:
     translator = Translator.from_dir(str(DATA / "opus-mt"), mini_batch=8)
-    assert translator.options["beam_size"] == 6 and translator.options["normalize"] == 1
+    assert translator.options.beam_size == 6 and translator.options.normalize == 1
     assert translator.translate(lines("raw.txt")) == lines("opus-mt.txt")
 
 
 def test_firefox_translates_as_marian() -> None:
     """The shortlist is so short that most lines are other ones without it."""
     translator = Translator.from_dir(str(DATA / "firefox"))
-    assert translator.options["shortlist"] == (str(DATA / "firefox" / "lex.9.9.ende.s2t.bin"),)
+    assert translator.options.shortlist == (str(DATA / "firefox" / "lex.9.9.ende.s2t.bin"),)
     assert translator.translate(lines("plain.txt")) == lines("firefox.txt")
 
 

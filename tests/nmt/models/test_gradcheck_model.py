@@ -27,7 +27,7 @@ from nmt.text.parallel import ParallelTextError
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.gradients import ModelGradientReport, check_model_gradients, read_samples
-from nmt.training.loss import cross_entropy_loss
+from nmt.training.learning.objective import cross_entropy_loss
 
 DATA = Path(__file__).parents[2] / "data" / "numbers"
 SHIPPED = Path(__file__).parents[3] / "nmt" / "numbers" / "model"

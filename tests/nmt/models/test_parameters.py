@@ -27,8 +27,7 @@ from nmt.models.explanations import Explanations
 from nmt.models.page import markdown
 from nmt.models.parameters import initial_values, parameters
 from nmt.models.types import TYPES, check_options, find_type
-from nmt.settings.model_options import ModelOptions
-from nmt.settings.model_values import OPTIONS, check_values
+from nmt.settings.model_options import OPTIONS, ModelOptions, check_values
 
 ROOT = Path(__file__).parents[3]
 DATA = Path(__file__).parents[2] / "data" / "architecture"
@@ -254,8 +253,9 @@ def test_positions_are_as_many_as_the_file_has() -> None:
 
 
 def test_every_option_has_a_meaning_and_a_default_that_it_allows() -> None:
-    fields = [f.name.replace("_", "-") for f in dataclasses.fields(ModelOptions)]
-    assert list(OPTIONS) == [name for name in fields if name not in ("extra", "text", "given")]
+    fields = {f.name.replace("_", "-") for f in dataclasses.fields(ModelOptions)}
+    assert {*OPTIONS} == fields - {"extra", "text", "given"}
+    assert all(option.help for option in OPTIONS.values())
     check_values(ModelOptions())
 
 

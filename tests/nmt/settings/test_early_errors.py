@@ -232,7 +232,7 @@ import sys
 from nmt.runtime import devices
 from nmt.settings import TRAIN
 from nmt.settings.config import parse
-from nmt.training.requirements import check_training
+from nmt.training.setup import check_training
 check_training(parse(TRAIN, sys.argv[1:]))
 sys.exit(devices.started())
 """

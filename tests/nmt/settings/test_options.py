@@ -9,7 +9,7 @@ import pytest
 
 from mgraph import ArgumentError, ExpressionGraph
 from nmt import load_model, load_vocab
-from nmt.settings import DECODE, SCORE, TRAIN, OptionError, Support
+from nmt.settings import DECODE, SCORE, TRAIN, DecodeOptions, OptionError, Support
 from nmt.settings.config import notices, parse, read_config
 from nmt.settings.help import help_text
 
@@ -58,14 +58,14 @@ SHORT_NAMES = {
 }
 
 
-def decode(words: str) -> dict:
+def decode(words: str) -> DecodeOptions:
     return parse(DECODE, words.split())
 
 
 @pytest.mark.parametrize(("command", "defaults"), [(DECODE, DECODE_DEFAULTS), (SCORE, SCORE_DEFAULTS)])
 def test_defaults_are_marians(command, defaults) -> None:
     values = parse(command, [])
-    assert {name: values[name.replace("-", "_")] for name in defaults} == defaults
+    assert {name: getattr(values, name.replace("-", "_")) for name in defaults} == defaults
 
 
 def test_short_names_are_marians() -> None:
@@ -75,19 +75,19 @@ def test_short_names_are_marians() -> None:
 
 def test_values() -> None:
     values = decode("-m a.npz -v s.yml t.yml -b4 --normalize=0.6 --n-best --word-scores off")
-    assert values["models"] == ("a.npz",) and values["vocabs"] == ("s.yml", "t.yml")
-    assert values["beam_size"] == 4 and values["normalize"] == 0.6
-    assert values["n_best"] is True and values["word_scores"] is False
+    assert values.models == ("a.npz",) and values.vocabs == ("s.yml", "t.yml")
+    assert values.beam_size == 4 and values.normalize == 0.6
+    assert values.n_best is True and values.word_scores is False
 
 
 def test_bare_options_have_implicit_values() -> None:
     values = decode("--cpu-threads -n -b 2")
-    assert values["normalize"] == 1.0 and values["cpu_threads"] == 1
-    assert parse(SCORE, ["--summary"])["summary"] == "cross-entropy"
+    assert values.normalize == 1.0 and values.cpu_threads == 1
+    assert parse(SCORE, ["--summary"]).summary == "cross-entropy"
 
 
 def test_lists_grow_when_repeated() -> None:
-    assert decode("-m a.npz -m b.npz c.npz")["models"] == ("a.npz", "b.npz", "c.npz")
+    assert decode("-m a.npz -m b.npz c.npz").models == ("a.npz", "b.npz", "c.npz")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_usage_errors_say_what_is_wrong(words: str, reason: str) -> None:
 
 
 def test_an_unsupported_option_at_its_default_is_no_error() -> None:
-    assert decode("--fp16=false --stat-freq 0 --precision float32")["fp16"] is False
+    assert decode("--fp16=false --stat-freq 0 --precision float32").fp16 is False
 
 
 def test_what_is_ignored_is_said() -> None:
@@ -162,34 +162,34 @@ def config(tmp_path: Path) -> Path:
 
 def test_options_of_the_search() -> None:
     values = decode("--alignment --output-sampling -b 2 --shortlist lex.s2t 50 --weights 1 0.5 --seed 3")
-    assert values["alignment"] == "1" and values["output_sampling"] == ("full", "1.0")
-    assert values["shortlist"] == ("lex.s2t", "50") and values["weights"] == (1.0, 0.5)
-    assert values["seed"] == 3 and not values["force_decode"]
+    assert values.alignment == "1" and values.output_sampling == ("full", "1.0")
+    assert values.shortlist == ("lex.s2t", "50") and values.weights == (1.0, 0.5)
+    assert values.seed == 3 and not values.force_decode
 
 
 def test_of_a_shortlist_the_first_word_is_a_path(tmp_path: Path) -> None:
     path = tmp_path / "decoder.yml"
     path.write_text("relative-paths: true\nshortlist:\n  - lex.s2t.bin\n  - 0\n")
-    assert decode(f"-c {path}")["shortlist"] == (str(tmp_path / "lex.s2t.bin"), "0")
+    assert decode(f"-c {path}").shortlist == (str(tmp_path / "lex.s2t.bin"), "0")
 
 
 def test_a_configuration_file(config: Path) -> None:
     values = decode(f"-c {config}")
     folder = str(config.parent)
-    assert values["models"] == (os.path.join(folder, "model.npz"),)
-    assert values["vocabs"] == (os.path.join(folder, "v.de.yml"), "/shared/v.en.yml")
-    assert values["input"] == ("stdin",)
-    assert values["beam_size"] == 6 and values["normalize"] == 0.1 and values["n_best"] is True
-    assert values["maxi_batch_sort"] == "src"
-    assert values["relative_paths"] is False
+    assert values.models == (os.path.join(folder, "model.npz"),)
+    assert values.vocabs == (os.path.join(folder, "v.de.yml"), "/shared/v.en.yml")
+    assert values.input == ("stdin",)
+    assert values.beam_size == 6 and values.normalize == 0.1 and values.n_best is True
+    assert values.maxi_batch_sort == "src"
+    assert values.relative_paths is False
 
 
 def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) -> None:
     second = config.with_name("second.yml")
     second.write_text("beam-size: 3\nmini-batch: 5\nmodels: other.npz\n")
     values = decode(f"-b 2 -c {config} {second}")
-    assert values["beam_size"] == 2 and values["mini_batch"] == 5
-    assert values["models"] == ("other.npz",)  # relative paths are the first file's matter
+    assert values.beam_size == 2 and values.mini_batch == 5
+    assert values.models == ("other.npz",)  # relative paths are the first file's matter
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_text_that_no_system_takes_is_refused_wherever_it_comes_from() -> None:
     with pytest.raises(OptionError, match="configuration file: expected text without a NUL character"):
         read_config(DECODE, "a\0b")
     with pytest.raises(OptionError, match="--models: expected text without a NUL character"):
-        DECODE.python_values({"models": "a\0b", "vocabs": ["s", "t"]})
+        DECODE.from_python({"models": "a\0b", "vocabs": ["s", "t"]})
     for read in load_model, load_vocab, ExpressionGraph().load, ExpressionGraph().save:
         with pytest.raises(ArgumentError, match=r"without a NUL character, got 'a\\x00b\.npz'"):
             read("a\0b.npz")
@@ -233,35 +233,37 @@ def test_text_that_no_system_takes_is_refused_wherever_it_comes_from() -> None:
 
 def test_an_empty_configuration_file(tmp_path: Path) -> None:
     (tmp_path / "empty.yml").write_text("# nothing\n")
-    assert decode(f"-c {tmp_path / 'empty.yml'}")["beam_size"] == 12
+    assert decode(f"-c {tmp_path / 'empty.yml'}").beam_size == 12
 
 
 def test_environment_variables_in_paths(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MODELS", "/data")
     values = decode("--interpolate-env-vars -m ${MODELS}/a.npz -o stdout")
-    assert values["models"] == ("/data/a.npz",) and values["output"] == "stdout"
+    assert values.models == ("/data/a.npz",) and values.output == "stdout"
     with pytest.raises(OptionError, match="no environment variable NOWHERE"):
         decode("--interpolate-env-vars -m ${NOWHERE}/a.npz")
     path = tmp_path / "c.yml"
     path.write_text("relative-paths: true\ninterpolate-env-vars: true\nmodels: ${MODELS}/b.npz\n")
-    assert decode(f"-c {path}")["models"] == ("/data/b.npz",)
+    assert decode(f"-c {path}").models == ("/data/b.npz",)
     path.write_text("relative-paths: true\nmodels: ${MODELS}/b.npz\n")
-    assert decode(f"-c {path} --interpolate-env-vars")["models"] == ("/data/b.npz",)
+    assert decode(f"-c {path} --interpolate-env-vars").models == ("/data/b.npz",)
 
 
-def test_python_values_follow_the_same_rules() -> None:
-    values = DECODE.python_values(
+def test_python_arguments_follow_the_same_rules() -> None:
+    values = DECODE.from_python(
         {"models": Path("a.npz"), "vocabs": ["s", "t"], "normalize": 1, "n_best": True}
     )
-    assert values["models"] == ("a.npz",) and values["normalize"] == 1.0
-    assert values["n_best"] is True and values["beam_size"] == 12
-    assert "quiet" not in values and "input" not in values
+    assert values.models == ("a.npz",) and values.normalize == 1.0
+    assert values.n_best is True and values.beam_size == 12
+    assert "quiet" not in DECODE.python_options() and "input" not in DECODE.python_options()
+    with pytest.raises(TypeError, match="unknown option quiet"):
+        DECODE.from_python({"quiet": True})
     with pytest.raises(TypeError, match="unknown option beam; did you mean beam_size"):
-        DECODE.python_values({"beam": 3})
+        DECODE.from_python({"beam": 3})
     with pytest.raises(OptionError, match="--beam-size must be at least 1"):
-        DECODE.python_values({"beam_size": 0})
+        DECODE.from_python({"beam_size": 0})
     with pytest.raises(OptionError, match="--fp16 is Marian's"):
-        DECODE.python_values({"fp16": True})
+        DECODE.from_python({"fp16": True})
 
 
 @pytest.mark.parametrize("command", [DECODE, SCORE])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mgraph.files.parameter_files import read_items
 from nmt.commands.common import asks_for_help
-from nmt.settings import DECODE, SCORE, TRAIN, OptionError, Support
+from nmt.settings import DECODE, SCORE, TRAIN, OptionError, Support, TrainOptions
 from nmt.settings.about import about
 from nmt.settings.config import notices, parse
 from nmt.settings.dump import decoder_config, new_model_options, training_config
@@ -50,7 +50,7 @@ def in_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(DATA)
 
 
-def train(words: str, files: str = "-t source.txt target.txt") -> dict[str, Any]:
+def train(words: str, files: str = "-t source.txt target.txt") -> TrainOptions:
     return parse(TRAIN, [*files.split(), *shlex.split(words)])
 
 
@@ -62,10 +62,10 @@ def test_configurations_are_printed_as_marian_prints_them(name: str) -> None:
     assert rest + "\n" == (DATA / "dumps" / f"{name}.yml").read_text()
 
 
-def trained_values() -> dict[str, Any]:
+def trained_values() -> TrainOptions:
     """The values with which Marian trained its model, and the vocabularies' sizes that it found."""
     values = train((DATA / "trained.txt").read_text() + "-m trained/model.npz --no-reload", files="")
-    return values | {"dim_vocabs": (16, 21), "no_reload": False}
+    return replace(values, dim_vocabs=(16, 21), no_reload=False)
 
 
 def test_the_files_of_a_training_are_marians() -> None:
@@ -84,12 +84,12 @@ def test_a_new_model_has_the_options_that_marian_gives_it() -> None:
 
 def test_training_goes_on_with_its_own_configuration() -> None:
     values = train("-m trained/model.npz --learn-rate 0.5", files="")
-    assert values["learn_rate"] == 0.5 and values["dim_emb"] == 8 and values["shuffle"] == "none"
-    assert values["train_sets"] == ("source.txt", "target.txt") and values["dim_vocabs"] == (16, 21)
+    assert values.learn_rate == 0.5 and values.dim_emb == 8 and values.shuffle == "none"
+    assert values.train_sets == ("source.txt", "target.txt") and values.dim_vocabs == (16, 21)
     config = yaml.safe_load(training_config(values))
     assert config == yaml.safe_load((DATA / "trained" / "model.npz.yml").read_text()) | {"learn-rate": 0.5}
     anew = train("-m trained/model.npz --no-reload")
-    assert anew["dim_emb"] == 512
+    assert anew.dim_emb == 512
 
 
 def test_no_option_of_ours_is_written() -> None:
@@ -112,9 +112,10 @@ def test_tasks_in_python() -> None:
     values = TRAIN.from_python(
         {"train_sets": ["a", "b"], "task": "transformer-base", "enc_depth": 2, "fp16": True}
     )
-    assert values["enc_depth"] == 2 and values["dec_depth"] == 6 and values["optimizer_params"][1] == 0.98
-    assert values["precision"] == ("float16", "float32") and not values["fp16"] and not values["task"]
-    assert TRAIN.from_python(TRAIN.python_values({"train_sets": ["a", "b"], "task": ["transformer-base"]}))
+    assert values.enc_depth == 2 and values.dec_depth == 6 and values.optimizer_params[1] == 0.98
+    assert values.precision == ("float16", "float32") and not values.fp16 and not values.task
+    found = {name: getattr(values, name) for name in TRAIN.python_options()}
+    assert TRAIN.from_python(found) == values
     with pytest.raises(TypeError, match="unknown option enc_deph; did you mean enc_depth"):
         TRAIN.from_python({"enc_deph": 2})
 
@@ -124,36 +125,36 @@ def test_what_to_do_after_divergence(tmp_path: Path) -> None:
     path.write_text("custom-fallbacks:\n  - {fp16: no, precision: [float32]}\n  - clip-norm: 1\n")
     expected = ({"fp16": False, "precision": ("float32",)}, {"clip_norm": 1.0})
     values = train(f"-c {path}")
-    assert values["custom_fallbacks"] == expected
-    assert train("--custom-fallbacks '{fp16: off, precision: [float32]}' 'clip-norm: 1'") == values | {
-        "config": ()
-    }
-    again = TRAIN.from_python({"train_sets": ["a", "b"], "custom_fallbacks": values["custom_fallbacks"]})
-    assert again["custom_fallbacks"] == expected
-    assert train("--fp16-fallback-to-fp32")["custom_fallbacks"] == (
+    assert values.custom_fallbacks == expected
+    assert train("--custom-fallbacks '{fp16: off, precision: [float32]}' 'clip-norm: 1'") == replace(
+        values, config=()
+    )
+    again = TRAIN.from_python({"train_sets": ["a", "b"], "custom_fallbacks": values.custom_fallbacks})
+    assert again.custom_fallbacks == expected
+    assert train("--fp16-fallback-to-fp32").custom_fallbacks == (
         {"cost_scaling": (), "fp16": False, "precision": ("float32", "float32")},
     )
 
 
 def test_input_types_name_the_fields_of_alignments_and_weights() -> None:
     values = train("--tsv --input-types sequence sequence alignment weight", "-t all.tsv")
-    assert values["guided_alignment"] == "2" and values["data_weighting"] == "3"
-    assert values["tsv_fields"] == 4
-    assert train("--tsv --type multi-s2s --guided-alignment 3", "-t all.tsv")["tsv_fields"] == 4
-    assert train("--tsv --type lm", "-t all.tsv")["tsv_fields"] == 1
+    assert values.guided_alignment == "2" and values.data_weighting == "3"
+    assert values.tsv_fields == 4
+    assert train("--tsv --type multi-s2s --guided-alignment 3", "-t all.tsv").tsv_fields == 4
+    assert train("--tsv --type lm", "-t all.tsv").tsv_fields == 1
 
 
 def test_standard_input_alone_has_fields() -> None:
     for values in (train("", "-t -"), TRAIN.from_python({"train_sets": ["-"]})):
-        assert values["tsv"] and values["train_sets"] == ("-",) and values["tsv_fields"] == 2
+        assert values.tsv and values.train_sets == ("-",) and values.tsv_fields == 2
     for values in (train("--tsv", ""), TRAIN.from_python({"tsv": True})):
-        assert values["tsv"] and values["train_sets"] == ("stdin",)
-    assert not train("--tsv no --type lm", "-t -")["tsv"]
+        assert values.tsv and values.train_sets == ("stdin",)
+    assert not train("--tsv no --type lm", "-t -").tsv
 
 
 def test_devices_are_a_list() -> None:
-    assert train("--devices '0 1' 3")["devices"] == ("0", "1", "3")
-    assert train("--devices all")["devices"] == ("all",)
+    assert train("--devices '0 1' 3").devices == ("0", "1", "3")
+    assert train("--devices all").devices == ("all",)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ def test_configurations_of_other_marians(tmp_path: Path) -> None:
     path.write_text(
         "char-stride: 5\nmulti-node: true\ngrad-dropping-rate: 0\nversion: v1.7.6\nsync-sgd: on\n"
     )
-    assert train(f"-c {path}")["sync_sgd"] is True
+    assert train(f"-c {path}").sync_sgd is True
     path.write_text("grad-dropping-rate: 0.9\n")
     with pytest.raises(OptionError, match="unknown option --grad-dropping-rate"):
         train(f"-c {path}")
@@ -234,16 +235,16 @@ def test_paths_are_written_relative_to_the_model(tmp_path: Path, monkeypatch: py
     assert "  - copy.npz" in decoder_config(values, "models/copy.npz")
     (tmp_path / "models" / "m.npz.yml").write_text(training_config(values))
     read = train("-m models/m.npz", "")
-    assert [os.path.relpath(path) for path in read["train_sets"]] == ["data/a", "data/b"]
-    assert os.path.relpath(read["model"]) == "models/m.npz" and read["tempdir"] == "tmp"
-    assert read["valid_script_args"][0] == "de" and os.path.relpath(read["valid_script_args"][1]) == "ref.txt"
+    assert [os.path.relpath(path) for path in read.train_sets] == ["data/a", "data/b"]
+    assert os.path.relpath(read.model) == "models/m.npz" and read.tempdir == "tmp"
+    assert read.valid_script_args[0] == "de" and os.path.relpath(read.valid_script_args[1]) == "ref.txt"
 
 
 def test_environment_variables_in_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA", str(DATA))
     values = train("--interpolate-env-vars -m ${DATA}/trained/model.npz --valid-log ${DATA}/v.log", "")
-    assert values["valid_log"] == f"{DATA}/v.log" and values["dim_emb"] == 8
-    assert values["sqlite"] == "" and train("--sqlite --interpolate-env-vars")["sqlite"] == "temporary"
+    assert values.valid_log == f"{DATA}/v.log" and values.dim_emb == 8
+    assert values.sqlite == "" and train("--sqlite --interpolate-env-vars").sqlite == "temporary"
 
 
 @pytest.mark.parametrize(

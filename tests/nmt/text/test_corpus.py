@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ import numpy as np
 import pytest
 import yaml
 
-from nmt.settings import OptionError
-from nmt.settings.training import TRAIN
+from nmt.settings import TRAIN, OptionError
 from nmt.text.batches import Batch
 from nmt.text.corpus import Corpus
 from nmt.text.parallel import CorpusError, ParallelTextError
@@ -430,7 +430,7 @@ SPM = Path(__file__).parents[2] / "data/vocab/words.spm"
 def test_sampled_pieces_repeat_with_seed_epoch_and_line(tmp_path: Path) -> None:
     vocab = load_vocab(SPM)
     text = write(tmp_path / "text", *["she sells", "shore sea"] * 6)
-    options = DEFAULTS | {"train_sets": (text, text), "sentencepiece_alphas": (0.1,)}
+    options = replace(DEFAULTS, train_sets=(text, text), sentencepiece_alphas=(0.1,))
 
     def corpus(seed: int = SEED) -> Corpus:
         return Corpus.from_options(options, [vocab] * 2, seed=seed)
@@ -473,7 +473,7 @@ def test_words_of_a_list_keep_their_case(vocab: Vocab, corpora: Any, tmp_path: P
 @pytest.mark.parametrize("shuffle", ["data", "none"])
 def test_batches_end_when_they_are_asked_to(shuffle: str, vocab: Vocab) -> None:
     stop = threading.Event()
-    options = DEFAULTS | {"shuffle": shuffle}
+    options = replace(DEFAULTS, shuffle=shuffle)
     with closing(Corpus.from_options(options, [vocab] * 2, seed=SEED, stopped=stop.is_set)) as corpus:
         corpus.begin_epoch()
         assert next(iter(corpus)).sentences == 8

@@ -25,11 +25,12 @@ import numpy as np
 import pytest
 
 import nmt
-from mgraph import ArgumentError, ModelFileError, ParameterError
+from mgraph import ModelFileError, ParameterError
 from mgraph.files.items import MODEL_YML, read_npz, write_npz
 from nmt.files import load_model
-from nmt.settings import TRAIN
+from nmt.settings import TRAIN, OptionError, TrainOptions
 from nmt.settings.config import parse
+from nmt.settings.training import Learning
 from nmt.training.checkpoints.checkpoint import (
     Checkpoint,
     load_checkpoint,
@@ -38,15 +39,13 @@ from nmt.training.checkpoints.checkpoint import (
     save_for_script,
 )
 from nmt.training.checkpoints.file_set import replacing_set, settle
-from nmt.training.checkpoints.moments import Moments
+from nmt.training.checkpoints.state_files import Moments
 from nmt.training.update import LearnerState
 
 ROOT = Path(nmt.__file__).parent.parent
 DATA = Path(__file__).parents[2] / "data" / "checkpoint"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/model.npz"))
 FILES = [f"model.npz{ending}" for ending in ("", ".decoder.yml", ".optimizer.npz", ".progress.yml", ".yml")]
-
-Values = dict[str, Any]
 
 
 @pytest.fixture
@@ -60,16 +59,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def loaded(source: Path, **changed: Any) -> tuple[Values, Checkpoint]:
+def loaded(source: Path, **changed: Any) -> tuple[TrainOptions, Checkpoint]:
     """A checkpoint and the options that it was made with, but for some."""
-    values = parse(TRAIN, ["-c", str(source / "model.npz.yml")]) | changed
+    values = replace(parse(TRAIN, ["-c", str(source / "model.npz.yml")]), **changed)
     found = load_checkpoint(source / "model.npz", values)
     assert found is not None
     return values, found
 
 
-def save(values: Values, found: Checkpoint, *, final: bool = True) -> None:
-    save_checkpoint(values["model"], values, found.options, found.learner, found.state, final=final)
+def save(values: TrainOptions, found: Checkpoint, *, final: bool = True) -> None:
+    save_checkpoint(values.model, values, found.options, found.learner, found.state, final=final)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -132,7 +131,7 @@ def test_a_state_comes_back_to_the_last_bit(folder: Path) -> None:
 
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.9, 0.98), (0.0, 0.9999)])
 def test_the_number_of_updates_is_read_from_the_denominators(betas: tuple[float, float]) -> None:
-    moments = Moments("adam", (*betas, 1e-8))
+    moments = Moments(Learning(optimizer="adam", optimizer_params=(*betas, 1e-8)))
     params = {"w": np.ones((1, 3), np.float32)}
     for steps in (0, 1, 2, 100, 999, 17000):
         state = replace(moments.fresh(params), steps=steps)
@@ -141,7 +140,7 @@ def test_the_number_of_updates_is_read_from_the_denominators(betas: tuple[float,
 
 
 def test_denominators_of_another_marian_need_not_be_exact() -> None:
-    moments, params = Moments(), {"w": np.ones((1, 3), np.float32)}
+    moments, params = Moments(Learning()), {"w": np.ones((1, 3), np.float32)}
     for steps, error in ((7, -1e-13), (7, 1e-13), (500, -1e-12)):
         items = moments.items(replace(moments.fresh(params), steps=steps), ["w"])
         items["adam_denoms"] = items["adam_denoms"] + error
@@ -175,7 +174,7 @@ def killed_before(operation: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
         yield
 
 
-def two_checkpoints(folder: Path) -> tuple[Values, Checkpoint, dict[str, bytes], dict[str, bytes]]:
+def two_checkpoints(folder: Path) -> tuple[TrainOptions, Checkpoint, dict[str, bytes], dict[str, bytes]]:
     """A checkpoint in the folder, one that follows, and the files of both."""
     values, first = loaded(DATA / "lm-adam")
     moved = {name: np.asarray(value) + np.float32(1) for name, value in first.learner.params.items()}
@@ -369,7 +368,7 @@ def test_copies_of_iterations(folder: Path) -> None:
     assert sorted(contents(folder)) == copies + FILES
     assert contents(folder)["model.iter3.npz"] == contents(folder)["model.npz"]
     assert "  - model.iter3.npz\n" in (folder / copies[1]).read_text()
-    save(values | {"overwrite_checkpoint": False}, found, final=False)
+    save(replace(values, overwrite_checkpoint=False), found, final=False)
     assert sorted(contents(folder)) == [name.replace(".npz", ".iter3.npz", 1) for name in FILES] + FILES
     assert contents(folder)["model.iter3.npz.optimizer.npz"] == contents(folder)["model.npz.optimizer.npz"]
 
@@ -468,7 +467,7 @@ def test_files_of_another_model(folder: Path) -> None:
         write_npz(folder / "model.npz.optimizer.npz", items | {name: item})
         with pytest.raises(ModelFileError, match=rf"optimizer\.npz: {name}: expected .*, got "):
             loaded(folder)
-    with pytest.raises(ArgumentError, match="optimizer: expected one of sgd, adagrad, adam, got 'lion'"):
+    with pytest.raises(OptionError, match="--optimizer must be one of sgd, adagrad, adam; got 'lion'"):
         loaded(folder, optimizer="lion")
 
 

@@ -87,7 +87,8 @@ from dataclasses import replace
 import numpy as np
 from mgraph import Sgd
 from nmt.runtime import devices
-from nmt.training.loss import LossOptions
+from nmt.training.learning.objective import LossOptions
+from nmt.settings import TrainOptions
 from nmt.settings.model_options import ModelOptions
 from nmt.models import create_model
 from nmt.training.learning.fit import blank, fitting
@@ -100,17 +101,14 @@ two = devices.start_all(1, cpu_devices=2)
 options = ModelOptions(type="s2s", dim_vocabs=(50, 50), dim_emb=8, dim_rnn=12, dec_cell_base_depth=1)
 objective = Objective(create_model(options, seed=1), LossOptions(0.1))
 learner = Learner(objective, UpdateStep(Sgd(0.1)), seed=1, placement=SharedPlacement(two))
-values = {
-    "mini_batch_fit": True, "mini_batch_fit_step": 8, "workspace": 4, "optimizer_delay": 1.0,
-    "mini_batch_warmup": "0", "data_weighting": "", "guided_alignment": "none", "max_length": 16,
-}
-fit = fitting(learner, values)
+asked = TrainOptions(mini_batch_fit=True, mini_batch_fit_step=8, workspace=4, max_length=16)
+fit = fitting(learner, asked)
 found = {}
 for length in (8, 16):
     rows = fit((length, length))
     found[length] = rows, learner.memory(blank(rows, length, 2)) - learner.held
 print(json.dumps(found))
-assert fitting(learner, values | {"mini_batch_fit": False}) is None
+assert fitting(learner, replace(asked, mini_batch_fit=False)) is None
 """
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mgraph import ArgumentError
+from nmt.settings import OptionError, TrainOptions
 from nmt.text.batches import Batch
-from nmt.training.grouping import Grouping, rounded_up
+from nmt.training.update import Grouping, rounded_up
 
 
 def batch(sentences: int, length: int = 4, first: int = 1) -> Batch:
@@ -46,27 +47,35 @@ def test_a_shortened_batch_has_the_first_sentences():
     assert seen([batch(5).with_rows(8).shortened(9)]) == [1, 2, 3, 4, 5]
 
 
+def grouping_of(multiplier=lambda: 1.0, **options):
+    return Grouping(TrainOptions(**options), multiplier)
+
+
+def growing(multiplier, **options):
+    return grouping_of(multiplier, mini_batch_warmup="1u", **options)
+
+
 def test_delay_splits_each_batch():
-    grouping = Grouping(delay=2)
+    grouping = grouping_of(optimizer_delay=2)
     group = grouping.add(batch(4))
     assert group is not None
     assert [part.sentences for part in group.batches] == [2, 2] and group.taken == 1
 
 
 def test_a_delay_below_one_takes_the_batch_as_it_is():
-    group = Grouping(delay=0.5).add(batch(4))
+    group = grouping_of(optimizer_delay=0.5).add(batch(4))
     assert group is not None and [part.sentences for part in group.batches] == [4]
 
 
 @pytest.mark.parametrize("delay", [0, -1])
 def test_a_delay_is_positive(delay):
-    with pytest.raises(ArgumentError, match="optimizer-delay"):
-        Grouping(delay=delay)
+    with pytest.raises((ArgumentError, OptionError), match="optimizer-delay"):
+        grouping_of(optimizer_delay=delay)
 
 
 def test_batches_grow_with_the_schedule():
     ratio = 0.5
-    grouping = Grouping(multiplier=lambda: ratio, round_up=False)
+    grouping = growing(lambda: ratio, mini_batch_round_up=False)
     group = grouping.add(batch(256, first=1))
     assert group is not None and [part.sentences for part in group.batches] == [128]
     ratio = 2.5
@@ -79,12 +88,12 @@ def test_batches_grow_with_the_schedule():
 
 
 def test_a_lone_batch_keeps_enough_words():
-    group = Grouping(multiplier=lambda: 0.01, round_up=False).add(batch(256, length=4))
+    group = growing(lambda: 0.01, mini_batch_round_up=False).add(batch(256, length=4))
     assert group is not None and group.batches[0].sentences == 64  # 256 words
 
 
 def test_batches_of_the_last_epoch_are_used_but_not_counted():
-    grouping = Grouping(multiplier=lambda: 2.0)
+    grouping = growing(lambda: 2.0)
     grouping.begin_epoch()
     assert grouping.add(batch(4)) is None
     grouping.begin_epoch()
@@ -94,7 +103,7 @@ def test_batches_of_the_last_epoch_are_used_but_not_counted():
 
 
 def test_growth_to_a_number_of_words():
-    grouping = Grouping(multiplier=lambda: 1.0, reference=16, round_up=False)
+    grouping = growing(lambda: 1.0, mini_batch_words=16, mini_batch_round_up=False)
     group = grouping.add(batch(4, length=4))
     assert group is not None and group.batches[0].sentences == 4
     assert grouping.typical_words == 16
@@ -103,7 +112,7 @@ def test_growth_to_a_number_of_words():
 def test_only_batches_that_were_used_change_the_average():
     """A run that goes on takes those that were pending again."""
     ratio = 2.0
-    grouping = Grouping(multiplier=lambda: ratio, reference=16, round_up=False)
+    grouping = growing(lambda: ratio, mini_batch_words=16, mini_batch_round_up=False)
     assert grouping.add(batch(8)) is None and grouping.typical_words == 16
     ratio = 1.0
     assert grouping.add(batch(4)) is not None
@@ -112,8 +121,7 @@ def test_only_batches_that_were_used_change_the_average():
 
 @pytest.mark.parametrize(("warmup", "parts"), [("0", 2), ("0u", 2), ("1u", 1)])
 def test_a_warmup_of_no_length_is_none(warmup, parts):
-    values = {"mini_batch_warmup": warmup, "optimizer_delay": 2.0, "mini_batch_words": 0}
-    grouping = Grouping.from_options(values | {"mini_batch_round_up": True}, lambda: 1.0)
+    grouping = grouping_of(mini_batch_warmup=warmup, optimizer_delay=2)
     assert len(grouping.add(batch(4)).batches) == parts
 
 

@@ -17,10 +17,10 @@ from nmt.models import Model
 from nmt.settings import TRAIN
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import Batch, pad
-from nmt.training.checkpoints.moments import Moments
+from nmt.training.checkpoints.state_files import Moments
 from nmt.training.learning.learner import Learner
+from nmt.training.learning.objective import LossOptions, Source, Target, cross_entropy_loss, training_loss
 from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
-from nmt.training.loss import LossOptions, Source, Target, cross_entropy_loss, training_loss
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -78,7 +78,7 @@ PAIRS = batch_of(SENTENCES, lengths=(5, 4))
 
 
 def learner_of(model: Model, seed: int = 1, **values: Any) -> Learner:
-    return Learner.from_options(model, {**VALUES, **values}, seed=seed)
+    return Learner.from_options(model, replace(VALUES, **values), seed=seed)
 
 
 def updated(learner: Learner, *batches: Batch, number: int = 1) -> dict[str, np.ndarray]:
@@ -165,7 +165,7 @@ def test_a_restored_learner_goes_on_bit_by_bit(model: Model) -> None:
     after = updated(learner, number=3)
     # The update wrote over the buffers that the state was read from.
     assert jax.tree.all(jax.tree.map(np.array_equal, vars(state), kept))
-    file = Moments.from_options({**VALUES, **FULL})
+    file = Moments(replace(VALUES, **FULL))
     order = sorted(state.params)
     other.restore(file.state(file.items(state, order), model.params, "model.optimizer.npz", updates=2))
     assert_same(updated(other, number=3), after)
@@ -228,10 +228,10 @@ def test_fixed_embeddings_stay() -> None:
 
 def test_a_shared_table_is_the_targets() -> None:
     model = small("transformer", tied_embeddings_all=True)
-    assert frozen_of(model, {**VALUES, "embedding_fix_src": True}) == frozenset()
-    assert frozen_of(model, {**VALUES, "embedding_fix_trg": True}) == {"Wemb"}
+    assert frozen_of(model, replace(VALUES, embedding_fix_src=True)) == frozenset()
+    assert frozen_of(model, replace(VALUES, embedding_fix_trg=True)) == {"Wemb"}
     apart = small("s2s")
-    assert frozen_of(apart, {**VALUES, "embedding_fix_src": True}) == {"encoder_Wemb"}
+    assert frozen_of(apart, replace(VALUES, embedding_fix_src=True)) == {"encoder_Wemb"}
 
 
 def test_checkpointing_changes_no_gradient(model: Model) -> None:
@@ -274,7 +274,7 @@ def parts(
     source = Source(constant(batch.ids[0], "int32"), constant(batch.masks[0]))
     ids = constant(batch.ids[1], "int32")
     target = Target(ids, constant(batch.masks[1]), constant(weights), constant(alignment))
-    loss = training_loss(graph, model, [source], target, options)
+    loss = training_loss(model, [source], target, options)
     decoded = model.decode(model.encode([source]), ids, attention=True)
     log_probs = mgraph.logsoftmax(decoded.logits)
     graph.forward()
@@ -340,17 +340,17 @@ def test_guided_alignment_trains_the_attention() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"optimizer": "lion"}, "optimizer: 'lion' is unknown; there is 'sgd', 'adagrad', 'adam'"),
+        ({"optimizer": "lion"}, "--optimizer must be one of sgd, adagrad, adam; got 'lion'"),
         ({"guided_alignment": "f", "guided_alignment_cost": "mse"}, "guided-alignment-cost: 'mse'"),
         ({"unlikelihood_loss": True}, "--unlikelihood-loss needs --data-weighting"),
-        ({"multi_loss_type": "max"}, "multi-loss-type: 'max' is unknown"),
+        ({"multi_loss_type": "max"}, "--multi-loss-type must be one of sum, scaled, mean; got 'max'"),
         ({"precision": ("float16", "float16")}, "precision: parameters are updated in 'float32'"),
         ({"precision": ("int8",)}, "precision: 'int8' is unknown"),
         ({"cost_scaling": ("8", "x")}, "--cost-scaling: expected a factor"),
         ({"dynamic_gradient_scaling": ("two",)}, "--dynamic-gradient-scaling: expected a number"),
         ({"quantize_bits": 1}, "--quantize-bits: expected 0 or a number from 2 to 24"),
         ({"optimizer_params": (1.5,)}, "beta1 of at least 0 and less than 1"),
-        ({"dropout_src": 2.0}, "dropout src: expected a probability"),
+        ({"dropout_src": 2.0}, "--dropout-src: expected less than 1, got 2"),
     ],
 )
 def test_values_that_cannot_be(model: Model, values: dict[str, Any], message: str) -> None:
@@ -367,7 +367,7 @@ def test_alignments_need_attention_and_a_file(model: Model, pair_model: Model) -
 
 def test_options_as_parts() -> None:
     assert precision_of(()) is PRECISIONS["float32"] and precision_of(("bfloat16",)) is PRECISIONS["bfloat16"]
-    optimizer = optimizer_of({**VALUES, "optimizer": "adagrad", "optimizer_params": (1e-3, 9)})
+    optimizer = optimizer_of(replace(VALUES, optimizer="adagrad", optimizer_params=(1e-3, 9)))
     assert (optimizer.learn_rate, optimizer.clip_norm, vars(optimizer)["eps"]) == (0.01, 1.0, 1e-3)
     words = {"data_weighting": "file", "data_weighting_type": "word", "unlikelihood_loss": True}
-    assert loss_of({**VALUES, **words, "label_smoothing": 0.1}) == LossOptions(0.1, True)
+    assert loss_of(replace(VALUES, **words, label_smoothing=0.1)) == LossOptions(0.1, True)

@@ -12,12 +12,16 @@ import numpy as np
 import pytest
 
 from mgraph import Adagrad, Adam, Optimizer, Sgd
-from nmt.training.learning.cost_scaling import CostScale, CostScaling
-from nmt.training.learning.normalization import Normalization
 from nmt.training.learning.objective import Differentiated
-from nmt.training.learning.quantization import Quantization
-from nmt.training.learning.smoothing import decay_of_update
-from nmt.training.learning.step import DeviceState, Reported, Scalars, UpdateStep
+from nmt.training.learning.scaling import CostScale, CostScaling, Normalization
+from nmt.training.learning.step import (
+    DeviceState,
+    Quantization,
+    Reported,
+    Scalars,
+    UpdateStep,
+    decay_of_update,
+)
 
 PARAMS = {"a": np.float32([[1.0, -2.0], [0.5, 3.0]]), "b": np.float32([[0.25, -1.0]])}
 GRADIENTS = {"a": np.float32([[3.0, -4.0], [0.0, 1.0]]), "b": np.float32([[-2.0, 0.5]])}

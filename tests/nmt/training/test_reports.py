@@ -12,21 +12,21 @@ import pytest
 
 from nmt.runtime.log import logging_as
 from nmt.settings import OptionError
+from nmt.settings.sections import Logging
+from nmt.settings.training import Extras
 from nmt.training.reports import Reports
-
-NOTHING = {"log_json": "", "tensorboard": "", "progress": False}
 
 
 def test_nothing_is_reported_unless_asked(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with Reports(NOTHING, None, 0) as reports:
+    with Reports(Extras(), None, 0) as reports:
         reports.add("train", 1, {"cost": 2.5})
     assert not list(tmp_path.iterdir())
     assert capsys.readouterr() == ("", "")
 
 
 def test_json_lines_go_on_where_they_ended(tmp_path):
-    values = NOTHING | {"log_json": str(tmp_path / "log.json")}
+    values = Extras(log_json=str(tmp_path / "log.json"))
     for update in (1, 2):
         with Reports(values, None, 0) as reports:
             reports.add("train", update, {"cost": 2.5, "epoch": 1.0})
@@ -43,7 +43,7 @@ def test_json_lines_go_on_where_they_ended(tmp_path):
 
 def test_a_figure_that_is_no_number_is_null(tmp_path):
     """JSON has no NaN: readers of the file would stumble over it."""
-    values = NOTHING | {"log_json": str(tmp_path / "log.json")}
+    values = Extras(log_json=str(tmp_path / "log.json"))
     with Reports(values, None, 0) as reports:
         reports.add("train", 1, {"cost": float("nan"), "words_per_second": float("inf")})
     found = json.loads((tmp_path / "log.json").read_text(), parse_constant=pytest.fail)
@@ -51,7 +51,7 @@ def test_a_figure_that_is_no_number_is_null(tmp_path):
 
 
 def test_events_hold_the_figures(tmp_path):
-    with Reports(NOTHING | {"tensorboard": str(tmp_path)}, None, 0) as reports:
+    with Reports(Extras(tensorboard=str(tmp_path)), None, 0) as reports:
         reports.add("train", 7, {"cost": 2.5})
     (path,) = tmp_path.iterdir()
     data = path.read_bytes()
@@ -60,7 +60,7 @@ def test_events_hold_the_figures(tmp_path):
 
 
 def test_the_bar_shows_updates(capsys):
-    with Reports(NOTHING | {"progress": True}, 10, 4) as reports:
+    with Reports(Extras(progress=True), 10, 4) as reports:
         reports.add("train", 6, {})
         reports.add("valid", 6, {})
     assert "6/10" in capsys.readouterr().err
@@ -81,8 +81,7 @@ def on_screen(text: str) -> list[str]:
 @pytest.mark.parametrize("quiet", [False, True])
 def test_bar_and_log_share_no_line(quiet, terminal, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    values = {"log_time_zone": "", "quiet": quiet, "log": "", "log_level": "info"}
-    with logging_as(values), Reports(NOTHING | {"progress": True}, 10, 4) as reports:
+    with logging_as(Logging(quiet=quiet)), Reports(Extras(progress=True), 10, 4) as reports:
         logging.getLogger("nmt.training").info("one")
         reports.add("train", 6, {})
         logging.getLogger("mgraph").warning("two")
@@ -100,4 +99,4 @@ def test_bar_and_log_share_no_line(quiet, terminal, capsys, monkeypatch):
 def test_a_missing_package_is_named_before_training(package, values, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(OptionError, match=f"{package}.*pip install"):
-        Reports(NOTHING | values, None, 0)
+        Reports(Extras(**values), None, 0)

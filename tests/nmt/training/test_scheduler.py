@@ -16,13 +16,13 @@ import pytest
 
 from nmt.settings import TRAIN, OptionError
 from nmt.settings.config import parse
-from nmt.training.checkpoints.progress_file import read_state, state_text
+from nmt.settings.training import Learning
+from nmt.training.checkpoints.state_files import read_state, state_text
 from nmt.training.schedule.display import DisplayRecord
 from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.schedule.learning_rate import LearningRate
 from nmt.training.schedule.scheduler import Scheduler
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.units import Progress, Unit, period, progress
+from nmt.training.schedule.state import Progress, TrainingState, Unit, period, progress
 from nmt.training.update import UpdateResult
 
 DATA = Path(__file__).parents[2] / "data" / "scheduler"
@@ -36,7 +36,7 @@ def values(words: str = "") -> dict[str, Any]:
 
 
 def scheduler(words: str = "", state: TrainingState | None = None, **arguments: Any) -> Scheduler:
-    return Scheduler.from_options(values(words), state or TrainingState(eta=0.0), **arguments)
+    return Scheduler(values(words), state or TrainingState(eta=0.0), **arguments)
 
 
 def result(
@@ -238,7 +238,7 @@ def test_batches_grow(words: str, expected: float) -> None:
 
 def test_what_can_be_read_once_is_read_once() -> None:
     arguments = "--tsv -t stdin -v a.yml b.yml -m model.npz".split()
-    training = Scheduler.from_options(parse(TRAIN, arguments), TrainingState(eta=0.0))
+    training = Scheduler(parse(TRAIN, arguments), TrainingState(eta=0.0))
     assert training.keep_going()
     training.new_epoch()
     assert not training.keep_going()
@@ -330,14 +330,20 @@ def test_errors_name_the_option(words: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"decay_strategy": "never"}, "--lr-decay-strategy must be one of epoch, batches, .*; got 'never'"),
-        ({"decay_strategy": "epoch"}, "--lr-decay-start: --lr-decay-strategy epoch takes one number, got 2"),
-        ({"decay_start": (3,)}, "--lr-decay-start: .* epoch.stalled takes two numbers, got 1"),
+        (
+            {"lr_decay_strategy": "never"},
+            "--lr-decay-strategy must be one of epoch, batches, .*; got 'never'",
+        ),
+        (
+            {"lr_decay_strategy": "epoch"},
+            "--lr-decay-start: --lr-decay-strategy epoch takes one number, got 2",
+        ),
+        ({"lr_decay_start": (3,)}, "--lr-decay-start: .* epoch.stalled takes two numbers, got 1"),
     ],
 )
 def test_decays_that_cannot_be(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        LearningRate(learn_rate=0.1, decay=0.5, **arguments)
+        LearningRate(Learning(learn_rate=0.1, lr_decay=0.5, **arguments))
 
 
 def test_the_unit_of_a_warmup_under_way_stays() -> None:

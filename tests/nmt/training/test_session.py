@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from nmt import Trainer
-from nmt.training.checkpoints.progress_file import TrainingStateError, read_state
+from nmt.training.checkpoints.state_files import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
-from nmt.training.processes import Agreement, Processes
+from nmt.training.session import Agreement, Processes
 from nmt.training.update import UpdateResult
 
 TEXT = Path(__file__).parents[2] / "data" / "traces" / "text"

@@ -20,15 +20,16 @@ from nmt.models import Dropouts
 from nmt.settings import TRAIN, OptionError
 from nmt.settings.config import parse
 from nmt.settings.model_options import ModelOptions, text_of
+from nmt.settings.training import Learning
 from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.creation import word_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.words import ClassVocab
 from nmt.training.checkpoints.checkpoint import Checkpoint
-from nmt.training.checkpoints.moments import Moments
-from nmt.training.embeddings import WordVectorsError, embedding_tables, read_vectors, word_vectors
+from nmt.training.checkpoints.state_files import Moments
 from nmt.training.schedule.state import TrainingState
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
+from nmt.training.vocabularies import WordVectorsError, embedding_tables, read_vectors, word_vectors
 
 DATA = Path(__file__).parents[2] / "data" / "checkpoint"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/model.npz"))
@@ -102,7 +103,7 @@ def test_fields_of_tsv(folder: Path) -> None:
     with gzip.open("both.tsv.gz", "wt") as stream:
         stream.writelines(f"{source}\t{target}\n" for source, target in rows)
     tsv = values(train_sets=("both.tsv.gz",), tsv=True)
-    load_or_create_vocabs(tsv | {"vocabs": ("s.yml", "t.yml")})
+    load_or_create_vocabs(replace(tsv, vocabs=("s.yml", "t.yml")))
     for name in ("source", "target"):
         assert (folder / f"{name[0]}.yml").read_bytes() == (DATA / f"{name}.yml").read_bytes()
     joint = load_or_create_vocabs(tsv)
@@ -110,7 +111,7 @@ def test_fields_of_tsv(folder: Path) -> None:
     assert joint.dim_vocabs == (14, 14)  # Marian counts "s3<tab>t1", where two fields meet, as a word
     (folder / "short.tsv").write_text("a\tb\nc\n")
     with pytest.raises(VocabError, match=r"short\.tsv:2: expected at least 2 fields .*, got 1"):
-        load_or_create_vocabs(tsv | {"train_sets": ("short.tsv",)})
+        load_or_create_vocabs(replace(tsv, train_sets=("short.tsv",)))
     assert not (folder / "short.tsv.yml").exists()
 
 
@@ -131,7 +132,7 @@ def test_pieces_are_learnt(folder: Path) -> None:
     found = load_or_create_vocabs(train)
     assert isinstance(found.vocabs[0], SentencePieceVocab)
     assert found.dim_vocabs == (15, 15)
-    again = load_or_create_vocabs(train | {"dim_vocabs": (0, 40)})
+    again = load_or_create_vocabs(replace(train, dim_vocabs=(0, 40)))
     assert again.dim_vocabs == (15, 15)
 
 
@@ -162,7 +163,7 @@ def test_a_new_model_is_what_marian_makes(name: str) -> None:
     """The same options in the file, but for the version, and the same parameters."""
     train = parse(TRAIN, ["-c", str(DATA / name / "model.npz.yml")])
     marian = load_model(DATA / name / "model.npz")
-    model = new_model(train, train["dim_vocabs"], 1)
+    model = new_model(train, train.dim_vocabs, 1)
     ours, theirs = (text_of(m.options).splitlines() for m in (model, marian))
     assert ours[:-1] == theirs[:-1]
     assert ours[-1].startswith("version: mgraph ")
@@ -179,9 +180,8 @@ def test_dropouts_and_depth_scaling() -> None:
     plain = values(type="transformer", transformer_heads=2, transformer_dim_ffn=4, dec_depth=2)
     first = new_model(plain, (8, 8), 1)
     assert first.dropouts == Dropouts()
-    scaled = new_model(
-        plain | {"transformer_depth_scaling": True, "transformer_dropout": 0.1, "dropout_src": 0.2}, (8, 8), 1
-    )
+    changed = replace(plain, transformer_depth_scaling=True, transformer_dropout=0.1, dropout_src=0.2)
+    scaled = new_model(changed, (8, 8), 1)
     assert scaled.dropouts == Dropouts(transformer=0.1, src=0.2)
     assert scaled.options == first.options
     name = "decoder_l2_ffn_W1"
@@ -273,13 +273,13 @@ def test_the_options_of_the_model_count(caplog: pytest.LogCaptureFixture) -> Non
     model = load_model(DATA / "lm-adam" / "model.npz")
     given = values(type="lm", train_sets=TEXTS[1:], dim_rnn=16, skip=True, dropout_rnn=0.5)
     train = with_model_options(given, model.options, "m.npz")
-    assert (train["dim_rnn"], train["dim_vocabs"], train["skip"]) == (4, (8,), False)
-    assert train["dropout_rnn"] == 0.5
+    assert (train.dim_rnn, train.dim_vocabs, train.skip) == (4, (8,), False)
+    assert train.dropout_rnn == 0.5
     assert caplog.messages == ["m.npz was made with other options, which count: dim-rnn: 4, skip: false"]
     params = {name: np.asarray(value) for name, value in model.params.items()}
-    found = Checkpoint(model.options, Moments("sgd").fresh(params), TrainingState(0.1))
+    found = Checkpoint(model.options, Moments(Learning(optimizer="sgd")).fresh(params), TrainingState(0.1))
     again = reloaded_model(found, train)
     assert again.dropouts == Dropouts(rnn=0.5)
     assert again.options == model.options
     with pytest.raises(VocabError, match=r"sizes of \[9\], but the model .* has \[8\] \(dim-vocabs\)"):
-        reloaded_model(found, train | {"dim_vocabs": (9,)})
+        reloaded_model(found, replace(train, dim_vocabs=(9,)))

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.training.checkpoints.progress_file import TrainingStateError, read_state, state_text
-from nmt.training.schedule.state import TrainingState
-from nmt.training.schedule.units import NEVER, Progress, Unit
+from nmt.training.checkpoints.state_files import TrainingStateError, read_state, state_text
+from nmt.training.schedule.state import NEVER, Progress, TrainingState, Unit
 
 DATA = Path(__file__).parents[2] / "data" / "scheduler"
 MARIAN = (DATA / "reload.progress.yml").read_text()

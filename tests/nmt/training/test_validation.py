@@ -15,14 +15,13 @@ import yaml
 from mgraph import ArgumentError, compile_stats
 from nmt.files.loading import read_parameters
 from nmt.runtime.log import logging_as
-from nmt.settings import TRAIN, OptionError
+from nmt.settings import OptionError, TrainOptions
 from nmt.text.parallel import ParallelTextError
 from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import Validation
-from nmt.training.validation.data import ValidationSet, ValidationSetError
-from nmt.training.validation.evaluation import Evaluation
-from nmt.training.validation.metric import Metric, Record
+from nmt.training.validation.evaluation import Evaluation, ValidationSet, ValidationSetError
+from nmt.training.validation.metrics import Metric, Record
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -50,7 +49,6 @@ RUNS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
         {"beam_size": 1, "tsv": True, "valid_sets": ("both.tsv",), "quiet_validation": True},
     ),
 }
-DEFAULTS = {option.attribute: option.default for option in TRAIN.options.values()}
 A_VALUE = re.compile(r"\[valid\] Ep\. 1 : Up\. 1 : (\S+) : (\S+) : new best")
 
 
@@ -59,7 +57,7 @@ def validation(
 ) -> tuple[Validation | None, dict[str, np.ndarray]]:
     """What the options ask for, for a model of the folder, and its parameters."""
     sets = tuple(str(DATA / name) for name in options.pop("valid_sets", SETS))
-    values = DEFAULTS | {"valid_sets": sets, **options}
+    values = TrainOptions(valid_sets=sets, **options)
     model_options, params = read_parameters(DATA / f"{model}.npz")
     loaded = load_vocabs([str(DATA / name) for name in vocabs], model_options.dim_vocabs)
     return Validation.from_options(values, model_options, loaded), params
@@ -190,7 +188,7 @@ def test_stalled_validations_are_counted_as_marian_counts(caplog: pytest.LogCapt
     options, params = read_parameters(DATA / "words.npz")
     vocabs = load_vocabs([str(DATA / name) for name in WORDS], options.dim_vocabs)
     best: list[str] = []
-    found = Validation(options, vocabs, metrics, ValidationSet(()), keep_best=True)
+    found = Validation(TrainOptions(keep_best=True), options, vocabs, metrics, ValidationSet(()))
     state = TrainingState(eta=0.0)
     found.register(state)
     with caplog.at_level(logging.INFO, "nmt"):
@@ -291,11 +289,11 @@ def test_translations_without_a_script_have_no_value(caplog: pytest.LogCaptureFi
 def test_nothing_is_validated_if_nothing_is_asked_for() -> None:
     assert validation("words", WORDS, valid_freq="0")[0] is None
     options, _ = read_parameters(DATA / "words.npz")
-    assert Validation.from_options(DEFAULTS, options, []) is None
+    assert Validation.from_options(TrainOptions(), options, []) is None
 
 
 def test_values_go_to_a_file_of_their_own(tmp_path: Path) -> None:
-    with logging_as(DEFAULTS | {"valid_log": str(tmp_path / "valid.log"), "quiet": True}):
+    with logging_as(TrainOptions(quiet=True), str(tmp_path / "valid.log")):
         run("words", WORDS, valid_metrics=("ce-mean-words", "chrf"), beam_size=3)
     lines = [line.partition("] ")[2] for line in (tmp_path / "valid.log").read_text().splitlines()]
     assert lines[0].startswith("[valid] Ep. 1 : Up. 1 : ce-mean-words : 0.34973")

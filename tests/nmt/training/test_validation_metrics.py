@@ -14,20 +14,16 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from nmt.settings import TRAIN, OptionError
+from nmt.settings import OptionError, TrainOptions
 from nmt.text.vocabs.loading import load_vocab
 from nmt.training.schedule.state import TrainingState
-from nmt.training.validation import segments
-from nmt.training.validation.creation import metrics_of
-from nmt.training.validation.cross_entropy import CrossEntropy
+from nmt.training.validation import bleu
+from nmt.training.validation.bleu import NGramCounts
 from nmt.training.validation.evaluation import Cost, Evaluation, is_logged
-from nmt.training.validation.metric import Metric, Record
-from nmt.training.validation.ngrams import NGramCounts
-from nmt.training.validation.script import Script
-from nmt.training.validation.translation import OutputName
+from nmt.training.validation.metrics import CrossEntropy, Metric, OutputName, Record, Script
+from nmt.training.validation.validation import metrics_of
 
 DATA = Path(__file__).parents[2] / "data" / "validation"
-DEFAULTS = {option.attribute: option.default for option in TRAIN.options.values()}
 WORST = float(np.finfo(np.float32).max)
 
 sentences = st.lists(st.sampled_from("abcde"), min_size=6, max_size=12)
@@ -84,16 +80,16 @@ def test_scores_at_their_limits() -> None:
 )
 def test_tokens_are_sacrebleus(text: str) -> None:
     # sacreBLEU's rules split at every white space of Unicode, Marian's at that of ASCII
-    assert segments.tokenized(text).split() == Tokenizer13a()(text).split()
+    assert bleu.tokenized(text).split() == Tokenizer13a()(text).split()
 
 
 def test_what_is_between_spaces() -> None:
-    assert segments.tokenized("a\u00a0b") == "a\u00a0b"
-    assert segments.tokenized("<skipped>a <skipped>") == "a"
-    assert segments.words("a  b\u2028c ") == ("a", "b\u2028c")
-    assert segments.characters(" a b\u00a0c") == "ab\u00a0c"
-    assert segments.words(segments.separated("das 停止is カ한국")) == ("das", "停", "止", "is", "カ", "한국")
-    assert [segments.is_continuous(c) for c in "\u0dff\u0e00\u0e7f\u0e80\u2e9a\U0002fa1d\U0002fa1e"] == [
+    assert bleu.tokenized("a\u00a0b") == "a\u00a0b"
+    assert bleu.tokenized("<skipped>a <skipped>") == "a"
+    assert bleu.words("a  b\u2028c ") == ("a", "b\u2028c")
+    assert bleu.characters(" a b\u00a0c") == "ab\u00a0c"
+    assert bleu.words(bleu.separated("das 停止is カ한국")) == ("das", "停", "止", "is", "カ", "한국")
+    assert [bleu.is_continuous(c) for c in "\u0dff\u0e00\u0e7f\u0e80\u2e9a\U0002fa1d\U0002fa1e"] == [
         *(False, True, True, False, False, True, False)
     ]
 
@@ -210,13 +206,13 @@ def test_names_of_output_files() -> None:
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
     vocab = load_vocab(DATA / "target.yml")
     with pytest.raises(OptionError, match=message):
-        metrics_of(DEFAULTS | options, vocab)
+        metrics_of(TrainOptions(**options), vocab)
 
 
 def test_each_metric_has_its_epsilon() -> None:
     vocab = load_vocab(DATA / "target.yml")
     kinds = ("perplexity", "chrf")
-    one = metrics_of(DEFAULTS | {"valid_metrics": kinds, "early_stopping_epsilon": (0.5,)}, vocab)
-    two = metrics_of(DEFAULTS | {"valid_metrics": kinds, "early_stopping_epsilon": (0.5, 2.0)}, vocab)
+    one = metrics_of(TrainOptions(valid_metrics=kinds, early_stopping_epsilon=(0.5,)), vocab)
+    two = metrics_of(TrainOptions(valid_metrics=kinds, early_stopping_epsilon=(0.5, 2.0)), vocab)
     assert [metric.epsilon for metric in one] == [0.5, 0.5]
     assert [(metric.kind, metric.epsilon) for metric in two] == [("perplexity", 0.5), ("chrf", 2.0)]

@@ -1,26 +1,35 @@
-"""The optimizer's file of a checkpoint, ``model.npz.optimizer.npz``: moments, averages and raw parameters.
+"""The files of a checkpoint besides the model: ``model.npz.optimizer.npz`` and ``model.npz.progress.yml``.
 
-Each kind of number is one row: the parameters in the order of their names in Marian's graph, each padded
-with zeros to a multiple of 256 bytes, as they lie in Marian's memory. Source: Marian,
+In the former each kind of number is one row: the parameters in the order of their names in Marian's graph,
+each padded with zeros to a multiple of 256 bytes, as they lie in Marian's memory. Source: Marian,
 ``optimizers/optimizers.cpp``, ``training/graph_group.cpp``.
 """
 
 from __future__ import annotations
 
 import bisect
+import json
 import logging
 import math
+import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 
-from mgraph import ArgumentError, ModelFileError
+from mgraph import ModelFileError
+from mgraph.errors import MGraphError
 from mgraph.files.items import PADDING
+from nmt.settings import yaml_text
+from nmt.settings.option import OptionError
+from nmt.settings.training import Learning
+from nmt.training.schedule.state import Progress, TrainingState, progress
 from nmt.training.update import LearnerState, Tensors
 
 logger = logging.getLogger(__name__)
+
 
 MOMENTS: Mapping[str, tuple[str, ...]] = {
     "sgd": (),
@@ -39,28 +48,15 @@ _ALIGNED = PADDING // 4
 class Moments:
     """Learner states to the items of an optimizer's file and back.
 
-    optimizer: value of ``--optimizer``. optimizer_params: of ``--optimizer-params``; the first two of Adam's
-    are needed, for the file has not the number of updates but ``1 - beta1^n`` and ``1 - beta2^n``.
-    smoothing: whether there is ``--exponential-smoothing``. ``ArgumentError`` for an unknown optimizer.
+    options: by ``--optimizer`` there are moments, by ``--exponential-smoothing`` an average. The first two of
+    Adam's ``--optimizer-params`` are needed, for the file has not the number of updates but ``1 - beta1^n``
+    and ``1 - beta2^n``.
     """
 
-    def __init__(
-        self, optimizer: str = "adam", optimizer_params: Sequence[float] = (), *, smoothing: bool = False
-    ) -> None:
-        if optimizer not in MOMENTS:
-            raise ArgumentError(f"optimizer: expected one of {', '.join(MOMENTS)}, got {optimizer!r}")
-        self.optimizer, self.smoothing = optimizer, smoothing
-        given = tuple(optimizer_params[:2]) if optimizer == "adam" else ()
+    def __init__(self, options: Learning) -> None:
+        self.optimizer, self.smoothing = options.optimizer, options.exponential_smoothing > 0
+        given = options.optimizer_params[:2] if self.optimizer == "adam" else ()
         self.betas = tuple(float(np.float32(beta)) for beta in (*given, *BETAS[len(given) :]))
-
-    @classmethod
-    def from_options(cls, values: Mapping[str, Any]) -> Moments:
-        """``optimizer``, ``optimizer-params`` and ``exponential-smoothing``."""
-        return cls(
-            values["optimizer"],
-            values["optimizer_params"],
-            smoothing=values["exponential_smoothing"] > 0,
-        )
 
     def items(self, state: LearnerState, order: Sequence[str]) -> dict[str, np.ndarray]:
         """The items of the file, as Marian orders them; order: of the parameters in each."""
@@ -183,3 +179,170 @@ def _denominators(beta: float, steps: int | None = None) -> Iterator[float]:
         value, n = following, n + 1
         yield value
         following = beta * value + (1.0 - beta)
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
+_NEEDED = ("epochs", "batches", "batches-epoch", "samples", "eta")
+
+
+class TrainingStateError(MGraphError, ValueError):
+    """A ``.progress.yml`` is not a mapping, lacks a key, or has an impossible value."""
+
+
+def state_text(state: TrainingState) -> str:
+    """The text of ``.progress.yml``: a key a line, in Marian's order, without a line break at the end.
+
+    Real numbers have seven digits, as Marian writes them, or the eight or nine that give the same float32
+    back. Marian reads either.
+    """
+    lines: list[str] = []
+    for key, (attribute, kind) in _KEYS.items():
+        value = getattr(state, attribute)
+        if kind is _VALIDATORS:
+            lines += _validators_lines(value)
+        else:
+            lines.append(f"{key}: {kind.write(value)}")
+    lines += [f"{key}: {_quoted(value)}" for key, value in state.extra.items()]
+    return "\n".join(lines)
+
+
+def read_state(text: str, where: str) -> TrainingState:
+    """The state that a ``.progress.yml`` holds, Marian's or ours; ``loaded`` is set.
+
+    Parameters:
+        text: what is in the file.
+        where: its name, for errors.
+
+    Keys that are missing have the value of a new state, as in files of older Marians; those that neither
+    knows are kept in ``extra``. Raises TrainingStateError naming the file, the key, what was expected and
+    what is there.
+    """
+    try:
+        found = yaml_text.read(text)
+    except yaml.YAMLError as error:
+        raise TrainingStateError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(found, dict):
+        raise TrainingStateError(f"{where}: expected the keys of a training state, got none")
+    missing = [key for key in _NEEDED if key not in found]
+    if missing:
+        raise TrainingStateError(
+            f"{where}: expected the key {missing[0]} of a training state, which is not there"
+        )
+    values = {
+        attribute: _read(kind, found[key], f"{where}: {key}")
+        for key, (attribute, kind) in _KEYS.items()
+        if key in found
+    }
+    extra = {str(key): str(value) for key, value in found.items() if key not in _KEYS}
+    return TrainingState(**values, extra=extra, loaded=True)
+
+
+class _Kind(NamedTuple):
+    """How values of a type are written and read."""
+
+    expected: str
+    write: Callable[[Any], str]
+    read: Callable[[Any], Any]
+
+
+def _float_text(value: float) -> str:
+    number = np.float32(value)
+    if not np.isfinite(number):
+        return ".nan" if np.isnan(number) else (".inf" if number > 0 else "-.inf")
+    texts = (f"{float(number):.{digits}g}" for digits in (7, 8))
+    return next((text for text in texts if np.float32(text) == number), f"{float(number):.9g}")
+
+
+def _float(text: Any) -> float:
+    number = text.replace(".inf", "inf").replace(".nan", "nan") if isinstance(text, str) else ""
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
+
+
+def _count(text: Any) -> int:
+    if not isinstance(text, str) or not re.fullmatch("[0-9]+", text):
+        raise ValueError
+    number = int(text)
+    if number >= 1 << 64:
+        raise ValueError
+    return number
+
+
+def _flag(text: Any) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError
+    return bool(text == "true")
+
+
+def _string(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ValueError
+    return text
+
+
+def _amount(text: Any) -> Progress:
+    return progress(_string(text), "warmup-start")
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _validators(found: Any) -> dict[str, dict[str, Any]]:
+    if found in ("~", "", "null"):
+        return {}
+    if not isinstance(found, Mapping) or not all(isinstance(entry, Mapping) for entry in found.values()):
+        raise ValueError
+    return {
+        str(kind): {"last-best": _float(entry["last-best"]), "stalled": _count(entry["stalled"])}
+        for kind, entry in found.items()
+    }
+
+
+def _validators_lines(validators: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    if not validators:
+        return ["validators: ~"]
+    lines = ["validators:"]
+    for kind, entry in validators.items():
+        lines += [f"  {_quoted(kind)}:", f"    last-best: {_float_text(entry['last-best'])}"]
+        lines.append(f"    stalled: {entry['stalled']}")
+    return lines
+
+
+def _read(kind: _Kind, found: Any, where: str) -> Any:
+    try:
+        return kind.read(found)
+    except (ValueError, KeyError, OptionError):
+        got = found if isinstance(found, str) else json.dumps(found)
+        raise TrainingStateError(f"{where}: expected {kind.expected}, got '{got[:60]}'") from None
+
+
+_COUNT = _Kind("a whole number", str, _count)
+_REAL = _Kind("a number", _float_text, _float)
+_FLAG = _Kind("true or false", lambda value: str(value).lower(), _flag)
+_TEXT = _Kind("text", _quoted, _string)
+_AMOUNT = _Kind("a number with u, t or e", str, _amount)
+_VALIDATORS = _Kind("'last-best' and 'stalled' of each validator", str, _validators)
+
+_KEYS = {
+    key: (key.replace("-", "_"), kind)
+    for kind, keys in (
+        (
+            _COUNT,
+            "epochs batches batches-epoch samples labels-total prev-labels-total prev-batches prev-epochs",
+        ),
+        (_COUNT, "stalled stalled-max"),
+        (_TEXT, "validator"),
+        (_VALIDATORS, "validators"),
+        (_FLAG, "reset"),
+        (_REAL, "eta eta-factor"),
+        (_AMOUNT, "warmup-start"),
+        (_REAL, "cost-sum cost-count"),
+        (_COUNT, "disp-updates disp-samples disp-words"),
+        (_REAL, "loss-avg-slow loss-avg-fast loss-var-slow gradient-norm-avg gradient-norm-var"),
+        (_REAL, "log-gradient-norm-avg log-gradient-norm-var"),
+        (_TEXT, "seed-batch seed-corpus"),
+    )
+    for key in keys.split()
+}
+"""By key the attribute of ``TrainingState`` and its kind, in the order of the file."""

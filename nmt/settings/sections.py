@@ -1,0 +1,363 @@
+"""The sections of options that several commands have, and the commands ``decode`` and ``score``."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from nmt.settings.aliases import OF_READING
+from nmt.settings.config import Command, with_standard_input
+from nmt.settings.model_options import NO_BERT, NO_ULR, ModelDescription, Universal
+from nmt.settings.option import Options, again, ignored, later, option, saved_in_model
+
+LEVELS = {
+    "trace": 5,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "err": logging.ERROR,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "off": logging.CRITICAL + 10,
+}
+"""The values of ``--log-level``."""
+DUMPS = ("full", "minimal", "expand", "false")
+SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
+NO_COMET = "models of Marian's COMET types are not supported yet"
+NO_CHARACTERS = "models of characters with convolutions are not supported yet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class About(Options):
+    """What is printed in place of running, and files of options."""
+
+    authors: bool = option(False, "print who wrote this", command=True)
+    cite: bool = option(False, "print what to cite", command=True)
+    build_info: str = option(
+        "", "print the versions of what this is made of; all: of everything", implicit="basic", command=True
+    )
+    config: tuple[str, ...] = option((), "files of options; later ones override", short="c", command=True)
+    workspace: int = ignored(2048, "JAX manages the memory", short="w", command=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logging(Options):
+    """Where the log goes."""
+
+    title = "Output"
+
+    log: str = option("", "write the log to this file, too", command=True)
+    log_level: str = option("info", "least severity to log", choices=tuple(LEVELS), command=True)
+    log_time_zone: str = option("", "time zone of the log's dates", command=True)
+    quiet: bool = option(False, "log nothing to stderr; errors and the log file stay", command=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class General(About, Logging):
+    """General options of the commands that Marian has."""
+
+    title = "General options"
+
+    quiet_translation: bool = option(False, "do not log each translation", command=True)
+    seed: int = ignored(0, "nothing is random without sampling", command=True)
+    check_nan: bool = later(False, command=True)
+    interpolate_env_vars: bool = option(False, "replace ${NAME} in paths by the environment", command=True)
+    relative_paths: bool = option(False, "in a configuration file: paths relative to it", command=True)
+    dump_config: str = option(
+        "",
+        "print the options (full), those that were given (minimal), or what these stand for (expand)",
+        implicit="full",
+        choices=DUMPS,
+        command=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewModel(ModelDescription):
+    """What a new model is, and what files of models do not say."""
+
+    input_reorder: tuple[int, ...] = later((), after="input-types")
+    input_join_fields: bool = later(False, after="input-reorder")
+    best_deep: bool = option(
+        False, "the options of a deep recurrent model and of its training", after="input-join-fields"
+    )
+    transformer_depth_scaling: bool = option(
+        False,
+        "new weights are divided by the root of their layer's number",
+        after="transformer-train-position-embeddings",
+    )
+    alibi: bool = option(
+        False,
+        "the options of a transformer whose attention looks less far",
+        after="transformer-alibi-trainable",
+    )
+    bert_mask_symbol: str = ignored("[MASK]", NO_BERT, after="transformer-no-affine")
+    bert_sep_symbol: str = ignored("[SEP]", NO_BERT, after="bert-mask-symbol")
+    bert_class_symbol: str = ignored("[CLS]", NO_BERT, after="bert-sep-symbol")
+    bert_masking_fraction: float = ignored(0.15, NO_BERT, after="bert-class-symbol")
+    comet_final_sigmoid: bool = ignored(False, NO_COMET)
+    comet_stop_grad: bool = ignored(False, NO_COMET)
+    comet_mix: bool = ignored(False, NO_COMET)
+    comet_mix_norm: bool = ignored(False, NO_COMET)
+    comet_pool: str = ignored("avg", NO_COMET)
+    comet_mix_transformation: str = ignored("softmax", NO_COMET)
+    comet_dropout: float = ignored(0.1, NO_COMET)
+    comet_mixup: float = ignored(0.0, NO_COMET)
+    comet_mixup_reg: bool = ignored(False, NO_COMET)
+    comet_augment_bad: float = ignored(0.0, NO_COMET)
+    comet_pooler_ffn: tuple[int, ...] = ignored((2048, 1024), NO_COMET)
+    comet_prepend_zero: bool = ignored(False, NO_COMET)
+    comet_use_separator: bool = ignored(False, NO_COMET)
+    char_stride: int = ignored(5, NO_CHARACTERS, dumped=False)
+    char_highway: int = ignored(4, NO_CHARACTERS, dumped=False)
+    char_conv_filters_num: tuple[int, ...] = ignored(
+        (200, 200, 250, 250, 300, 300, 300, 300), NO_CHARACTERS, dumped=False
+    )
+    char_conv_filters_widths: tuple[int, ...] = ignored((1, 2, 3, 4, 5, 6, 7, 8), NO_CHARACTERS, dumped=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewUniversal(Universal):
+    """Universal embeddings of a new model."""
+
+    ulr_query_vectors: str = ignored("", NO_ULR, after="ulr")
+    ulr_keys_vectors: str = ignored("", NO_ULR, after="ulr-query-vectors")
+    ulr_dropout: float = ignored(0.0, NO_ULR)
+    ulr_softmax_temperature: float = ignored(1.0, NO_ULR)
+
+
+@saved_in_model()
+class SavedModel(NewModel):
+    """The model file holds these and overrides the command line, as in Marian."""
+
+
+@saved_in_model(dumped=False)
+class SavedUniversal(NewUniversal):
+    """The same of universal embeddings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamOptions(Options):
+    """How translations are searched for, and which is the best."""
+
+    beam_size: int = option(12, "hypotheses kept per sentence", short="b", least=1)
+    normalize: float = option(0.0, "divide a score by (words) ** X; 1 if bare", short="n", implicit="1")
+    max_length_factor: float = option(3.0, "at most X words per source word", least=0)
+    word_penalty: float = option(0.0, "subtract X * (number of words) from a score")
+    allow_unk: bool = option(False, "let unknown words appear in translations")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputLength(Options):
+    """How long lines may be."""
+
+    max_length: int = option(1000, "most words of a line, </s> counted; longer ones are left out", least=1)
+    max_length_crop: bool = option(False, "cut longer lines to --max-length instead")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tsv(Options):
+    """Lines with fields."""
+
+    tsv: bool = option(False, "the input is one file of fields separated by tabs")
+    tsv_fields: int = option(0, "number of fields; 0: as many as the models need", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices(Options):
+    """Where programs run, and where they are kept."""
+
+    title = "Device"
+
+    devices: tuple[str, ...] = option(("0",), "number of the GPU to use", short="d")
+    cpu_threads: int = option(0, "use the CPU, N threads; 0: a GPU if any", implicit="1", least=0)
+    compilation_cache: str = option(
+        "", "folder to keep compiled programs in, or none; by default ~/.cache/mgraph/programs", dumped=False
+    )
+
+    @property
+    def chooses_device(self) -> bool:
+        """Whether something other than the device that JAX takes by itself is asked for."""
+        plain = Devices()
+        return (self.cpu_threads, self.devices) != (plain.cpu_threads, plain.devices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(Options):
+    """How lines are gathered."""
+
+    mini_batch: int = option(64, "lines in a batch", least=1)
+    mini_batch_words: int = option(0, "close a batch at more words than this", least=0)
+    maxi_batch: int = option(100, "batches to read ahead and sort by length", least=1)
+    maxi_batch_sort: str = option("trg", "what they are sorted by", choices=("none", "src", "trg"))
+    data_threads: int = ignored(8, "lines are read by one thread", command=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SixteenBits(Options):
+    """Computing with 16 bits."""
+
+    fp16: bool = later(False)
+    precision: tuple[str, ...] = later(("float32",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegerProducts(Options):
+    """Computing with integers."""
+
+    optimize: bool = later(False)
+    gemm_type: str = later("float32", short="g")
+    quantize_range: float = later(0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatedTexts(Options):
+    """What is translated."""
+
+    input: tuple[str, ...] = option(
+        ("stdin",), "files to translate, one for each source", short="i", command=True
+    )
+    output: str = option("stdout", "file for the translations", short="o", command=True)
+    vocabs: tuple[str, ...] = option((), "vocabularies of the sources and the target", short="v")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedTranslations(Options):
+    """What is printed."""
+
+    allow_special: bool = option(False, "let special symbols appear in translations")
+    n_best: bool = option(False, "print a list of translations for each line")
+    alignment: str = option("", "print word alignments: soft, hard or links above X", implicit="1")
+    force_decode: bool = option(False, "the last input has the first words of translations")
+    word_scores: bool = option(False, "print the log-probability of each word")
+    stat_freq: str = ignored("0", "the log shows the total time alone", command=True)
+    no_spm_decode: bool = option(False, "print pieces of words as SentencePiece split them")
+    no_spm_encode: bool = option(False, "the input is split into pieces of SentencePiece already")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searching(Options):
+    """What a search can do besides."""
+
+    skip_cost: bool = option(False, "rank by the models' logits, which are not normalized")
+    shortlist: tuple[str, ...] = option((), "lexical shortlist: path, first=100, best=100, threshold=0")
+    weights: tuple[float, ...] = option((), "of the models of an ensemble")
+    output_sampling: tuple[str, ...] = option(
+        (), "draw words: full, topk K, nucleus P, epsilon E [temperature]", implicit="full 1.0"
+    )
+    output_approx_knn: tuple[str, ...] = later((), implicit="100 1024")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedModels(Options):
+    """Which models translate."""
+
+    models: tuple[str, ...] = option((), "the model or models: .npz, .bin or .safetensors", short="m")
+    model_mmap: bool = ignored(False, "the library decides how files are read", command=True)
+    ignore_model_config: bool = later(False, command=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedModelOptions(DecodedModels, SavedModel, SavedUniversal):
+    """Model options of ``decode``."""
+
+    title = "Model options"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeExtras(Options):
+    """What comes last in Marian's order, and what is ours."""
+
+    encryption_key_path: str = later("")
+    marian_exact: bool = option(False, "decode as Marian where it departs from its training", dumped=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatorOptions(
+    TranslatedTexts,
+    BeamOptions,
+    PrintedTranslations,
+    InputLength,
+    Tsv,
+    Devices,
+    BatchOptions,
+    SixteenBits,
+    Searching,
+    IntegerProducts,
+    DecodeExtras,
+):
+    """How ``decode`` translates."""
+
+    title = "Translator options"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
+    """The options of ``mgraph decode`` and of ``Translator``."""
+
+    workspace: int = again(General, "workspace", 512)
+    seed: int = option(0, "of --output-sampling; 0: another one in each run")
+    mini_batch: int = again(BatchOptions, "mini_batch", 1)
+    maxi_batch: int = again(BatchOptions, "maxi_batch", 1)
+    maxi_batch_sort: str = again(BatchOptions, "maxi_batch_sort", "none")
+
+
+DECODE = Command("decode", "translate lines of text", DecodeOptions, aliases=OF_READING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredModel(Options):
+    """Which model scores."""
+
+    model: str = option("model.npz", "the model: .npz, .bin or .safetensors", short="m")
+    ignore_model_config: bool = later(False, command=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredModelOptions(ScoredModel, SavedModel, SavedUniversal):
+    """Model options of ``score``."""
+
+    title = "Model options"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTexts(Options):
+    """What is scored, and what is printed."""
+
+    no_reload: bool = ignored(False, "the model is always loaded", command=True)
+    train_sets: tuple[str, ...] = option((), "files: each source, then the target", short="t", command=True)
+    output: str = option("stdout", "file for the scores", short="o", command=True)
+    vocabs: tuple[str, ...] = option((), "vocabularies of each source and the target", short="v")
+    n_best: bool = option(False, "the target is an n-best list; add the scores to it")
+    n_best_feature: str = option("Score", "the name of the score in the n-best list")
+    normalize: bool = option(False, "divide a score by the number of target words", short="n")
+    summary: str = option(
+        "",
+        "print one number for all lines; cross-entropy if bare",
+        implicit="cross-entropy",
+        choices=SUMMARIES,
+        command=True,
+    )
+    alignment: str = option("", "print alignments: hard (if bare), soft, or links above X", implicit="1")
+    word_scores: bool = option(False, "print the log-probability of each word")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScorerOptions(ScoredTexts, InputLength, Tsv, Devices, BatchOptions, SixteenBits, IntegerProducts):
+    """How ``score`` scores."""
+
+    title = "Scorer options"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(General, ScoredModelOptions, ScorerOptions):
+    """The options of ``mgraph score`` and of ``Scorer``."""
+
+
+SCORE = Command(
+    "score",
+    "log-probabilities of given translations",
+    ScoreOptions,
+    aliases=OF_READING,
+    complete=with_standard_input,
+)

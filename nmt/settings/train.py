@@ -1,0 +1,141 @@
+"""The command ``train``: which of its options go together, as Marian wants them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from nmt.settings.aliases import OF_TRAINING
+from nmt.settings.config import Command, with_standard_input
+from nmt.settings.option import OptionError
+from nmt.settings.training import DECAY_STRATEGIES, TrainOptions
+from nmt.text.lines import STANDARD_INPUT
+
+MODEL_FILES = (".npz", ".bin")
+BITS = range(2, 25)  # of a parameter: 1 would leave nothing but 0, and float32 has no more than 24
+
+
+def checked_training(options: TrainOptions) -> TrainOptions:
+    """The options of ``train``, completed by what follows from them; OptionError if they cannot be meant."""
+    options = _with_fields(options)
+    options = replace(options, devices=tuple(part for word in options.devices for part in word.split()))
+    _check_files(options)
+    _check_model(options.model)
+    _check_schedule(options)
+    check_bits(options.quantize_bits)
+    _check_devices(options)
+    return options
+
+
+def _check_files(options: TrainOptions) -> None:
+    files, vocabs = options.train_sets, options.vocabs
+    if not files:
+        raise OptionError("--train-sets: the files of each source and of the target are needed, got none")
+    if options.tsv and len(files) != 1:
+        raise OptionError(f"--tsv takes one file or standard input as --train-sets, got {len(files)}")
+    if len(files) > 1 and any(path in STANDARD_INPUT for path in files):
+        raise OptionError("--train-sets: standard input cannot go with files")
+    streams = options.text_streams
+    kind = "fields of text" if options.tsv else "training files"
+    for name, given in (("vocabs", vocabs), ("embedding-vectors", options.embedding_vectors)):
+        if given and len(given) != streams:
+            raise OptionError(f"--{name}: {streams} {kind} need as many, got {len(given)}")
+    sets = options.valid_sets
+    if sets and len(sets) != len(files):
+        more = "; with --tsv they are one file, too" if options.tsv else ""
+        raise OptionError(f"--valid-sets: {len(files)} training files need as many, got {len(sets)}{more}")
+
+
+def _check_model(path: str) -> None:
+    if not path.endswith(MODEL_FILES):
+        raise OptionError(f"--model: expected a name that ends in {' or '.join(MODEL_FILES)}, got '{path}'")
+    if os.path.isdir(path):
+        raise OptionError(f"--model {path}: expected the name of a file, this is a directory")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise OptionError(f"--model {path}: there is no directory {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):  # said now, and not after hours, when it is to be saved
+        raise OptionError(f"--model {path}: the directory {folder} cannot be written to")
+
+
+def _check_schedule(options: TrainOptions) -> None:
+    epsilons, metrics = options.early_stopping_epsilon, options.valid_metrics
+    if len(epsilons) > 1 and len(epsilons) != len(metrics):
+        raise OptionError(
+            f"--early-stopping-epsilon: expected one number, or one for each of the {len(metrics)} "
+            f"--valid-metrics, got {len(epsilons)}"
+        )
+    if options.lr_decay > 1:
+        raise OptionError(f"--lr-decay is a factor of at most 1, got {options.lr_decay:g}")
+    check_decay(options.lr_decay_strategy, options.lr_decay_start)
+
+
+def check_decay(strategy: str, start: Sequence[int]) -> None:
+    """OptionError if there is no such ``--lr-decay-strategy``, or if it takes more or fewer numbers than
+    ``--lr-decay-start`` has."""
+    if strategy not in DECAY_STRATEGIES:
+        known = ", ".join(DECAY_STRATEGIES)
+        raise OptionError(f"--lr-decay-strategy must be one of {known}; got '{strategy}'")
+    wanted = DECAY_STRATEGIES[strategy]
+    if len(start) != wanted:
+        numbers = "one number" if wanted == 1 else "two numbers"
+        raise OptionError(
+            f"--lr-decay-start: --lr-decay-strategy {strategy} takes {numbers}, got {len(start)}"
+        )
+
+
+def check_bits(bits: int) -> None:
+    """OptionError for a value of ``--quantize-bits`` that no parameter can have."""
+    if bits and bits not in BITS:
+        raise OptionError(f"--quantize-bits: expected 0 or a number from {BITS[0]} to {BITS[-1]}, got {bits}")
+
+
+def _check_devices(options: TrainOptions) -> None:
+    for word in options.devices or ("",):
+        if word != "all" and not word.isdecimal():
+            raise OptionError(f"--devices takes numbers of GPUs as in '0 1 2 3', or all; got '{word}'")
+    if options.process_id >= options.num_processes:
+        raise OptionError(
+            f"--process-id: --num-processes {options.num_processes} has the numbers from 0 to "
+            f"{options.num_processes - 1}, got {options.process_id}"
+        )
+    if options.num_processes > 1 and not options.coordinator:
+        raise OptionError("--num-processes: several need the --coordinator through which they meet")
+
+
+def _with_fields(options: TrainOptions) -> TrainOptions:
+    """The options with what ``--input-types`` says of alignments and weights, and the number of fields."""
+    types = options.input_types
+    places: dict[str, Any] = {}
+    for kind, name in (("alignment", "guided-alignment"), ("weight", "data-weighting")):
+        if types.count(kind) > 1:
+            raise OptionError(f"--input-types: '{kind}' can be there once, got {types.count(kind)}")
+        if kind in types:
+            place = str(types.index(kind))
+            if options.extra_fields.get(name, place) != place:
+                raise OptionError(f"--input-types: '{kind}' cannot go with --{name}")
+            places[name.replace("-", "_")] = place
+    options = replace(options, **places)
+    if options.tsv and not options.tsv_fields:
+        options = replace(options, tsv_fields=len(types) or _fields(options))
+    return options
+
+
+def _fields(options: TrainOptions) -> int:
+    """How many fields a line has that holds what the model and the options of training need."""
+    kind = options.type
+    sources = 0 if kind.startswith("lm") else 2 if "multi-" in kind else 1
+    return sources + 1 + len(options.extra_fields)
+
+
+TRAIN = Command(
+    "train",
+    "train a model on sentences and their translations",
+    TrainOptions,
+    aliases=OF_TRAINING,
+    complete=with_standard_input,
+    check=checked_training,
+    goes_on=True,
+)

@@ -1,0 +1,244 @@
+"""Metrics of validation: records of them, cross entropy, scripts, translations in files."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmt.runtime.log import VALID
+from nmt.settings import OptionError
+from nmt.training.schedule.state import TrainingState
+from nmt.training.validation.evaluation import Evaluation
+
+
+class _Marked(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return f"[valid] {msg}", kwargs
+
+
+valid_log = _Marked(logging.getLogger(VALID), {})
+
+
+class Announcements:
+    """Lines that are logged once, however often there is reason to."""
+
+    def __init__(self) -> None:
+        self._made: set[str] = set()
+
+    def first(self, reason: str) -> bool:
+        """Whether ``reason`` comes up for the first time."""
+        if reason in self._made:
+            return False
+        self._made.add(reason)
+        return True
+
+
+WORST = float(np.finfo(np.float32).max)
+
+
+class Record(NamedTuple):
+    """What is known of a metric, as ``.progress.yml`` keeps it; values are float32."""
+
+    best: float
+    """The best value so far."""
+    stalled: int = 0
+    """Validations since it last became better, and by enough."""
+
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> Record:
+        """From an entry of ``TrainingState.validators``."""
+        return cls(float(np.float32(entry["last-best"])), int(entry["stalled"]))
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """An entry of ``TrainingState.validators``."""
+        return {"last-best": self.best, "stalled": self.stalled}
+
+
+class Metric(ABC):
+    """A number that says how good a model is.
+
+    kind: its name for ``--valid-metrics``. epsilon: an improvement by less does not count for early stopping,
+    although the value is the new best (``--early-stopping-epsilon``); with 0 any counts.
+    """
+
+    lower_is_better = False
+
+    def __init__(self, kind: str, epsilon: float = 0.0) -> None:
+        self.kind, self.epsilon = kind, np.float32(epsilon)
+
+    @abstractmethod
+    def measure(self, evaluation: Evaluation, state: TrainingState) -> float | None:
+        """The value; None if there is none to have, which is neither better nor worse than any."""
+
+    @property
+    def start(self) -> Record:
+        """The record before the first value: anything is better."""
+        return Record(WORST if self.lower_is_better else -WORST)
+
+    def improves(self, record: Record, value: float) -> bool:
+        """Whether ``value`` is better than the best so far, by however little."""
+        return value < record.best if self.lower_is_better else value > record.best
+
+    def next_record(self, record: Record, value: float) -> Record:
+        """The record after ``value``; all in float32, as in Marian. What is no number is no improvement."""
+        if not self.improves(record, value):
+            return Record(record.best, record.stalled + 1)
+        with np.errstate(over="ignore"):
+            gain = np.abs(np.float32(record.best) - np.float32(value))
+        too_little = self.epsilon != 0 and gain < self.epsilon
+        return Record(value, record.stalled + 1 if too_little else 0)
+
+
+CROSS_ENTROPIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
+
+
+class CrossEntropy(Metric):
+    """With ``C`` the sum of ``-ln p`` over all target words, ``</s>`` included, in nats:
+
+    - ``ce-sum``: ``C``;
+    - ``cross-entropy`` and ``ce-mean``: ``C`` divided by the number of sentences;
+    - ``ce-mean-words``: ``C`` divided by the number of target words;
+    - ``perplexity``: ``exp`` of that.
+
+    There is no dropout, no label smoothing, no data weighting. Source: Marian, ``--valid-metrics``.
+    """
+
+    lower_is_better = True
+
+    def measure(self, evaluation: Evaluation, state: TrainingState) -> float:
+        cost, words, sentences = evaluation.cost
+        if self.kind == "ce-sum":
+            return cost
+        if self.kind == "ce-mean-words":
+            return cost / words
+        if self.kind == "perplexity":
+            with np.errstate(over="ignore"):
+                return float(np.exp(np.float64(cost / words)))
+        return cost / sentences
+
+
+_NUMBER = re.compile(rb"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|nan)\b)", re.IGNORECASE)
+_PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A program that prints a score.
+
+    command, arguments: ``--valid-script-path`` and ``--valid-script-args``. As in Marian they are words of a
+    line for the shell, which divides and expands them.
+
+    OptionError if ``command`` is the name of one file, and there is no such program.
+    """
+
+    command: str
+    arguments: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if _PLAIN.fullmatch(self.command) and shutil.which(self.command) is None:
+            raise OptionError(f"--valid-script-path: there is no program {self.command} that can be run")
+
+    def run(self, path: str = "") -> float:
+        """The number at the start of the program's output; ``path``, if any, is its last argument.
+
+        0 if there is no number, as in Marian; that is logged, and so is an exit status other than 0.
+        """
+        line = " ".join([self.command, *self.arguments, *([shlex.quote(path)] if path else [])])
+        done = subprocess.run(line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+        if done.returncode:
+            valid_log.warning("%s ended with status %d", line, done.returncode)
+        found = _NUMBER.match(done.stdout)
+        if found is None:
+            shown = done.stdout[:80].decode("utf-8", "replace").strip()
+            valid_log.warning("%s: the output is to begin with a number, got '%s'; taken as 0", line, shown)
+            return 0.0
+        return float(found[1])
+
+
+class ScriptMetric(Metric):
+    """``valid-script``: what a program makes of the model; higher is better.
+
+    The program gets no argument that names the model: it is saved for it as ``<model>.dev.npz``.
+    """
+
+    def __init__(self, kind: str, epsilon: float, script: Script) -> None:
+        super().__init__(kind, epsilon)
+        self.script = script
+
+    def measure(self, evaluation: Evaluation, state: TrainingState) -> float:
+        evaluation.save_dev()
+        return self.script.run()
+
+
+@dataclass(frozen=True)
+class OutputName:
+    """The name of the file for translations (``--valid-translation-output``).
+
+    template: with ``{E}``, ``{B}``, ``{U}`` and ``{T}`` for the number of the epoch, of the batches in it, of
+    updates, and of target words; each may have a format, ``{U:08}``. Empty for no file.
+
+    OptionError for other braces, and if there is no such directory, unless its name depends on the numbers.
+    """
+
+    template: str
+
+    def __post_init__(self) -> None:
+        self.of(TrainingState(eta=0.0))
+        folder = os.path.dirname(self.template)
+        if folder and "{" not in folder and not os.path.isdir(folder):
+            raise OptionError(f"--valid-translation-output: there is no directory {folder}")
+
+    def of(self, state: TrainingState) -> str:
+        """The name at this point of training."""
+        numbers = {
+            "E": state.epochs,
+            "B": state.batches_epoch,
+            "U": state.batches,
+            "T": state.labels_total,
+        }
+        try:
+            return self.template.format(**numbers)
+        except (KeyError, IndexError, ValueError, AttributeError, TypeError):
+            raise OptionError(
+                "--valid-translation-output: {E}, {B}, {U} and {T} are what may be in braces, "
+                f"got '{self.template}'"
+            ) from None
+
+
+class TranslationMetric(Metric):
+    """``translation``: what a program prints of the file of translations; higher is better.
+
+    Without a program the set is translated all the same, and there is no value.
+
+    folder: for the file, if ``output`` is empty (``--tempdir``).
+    """
+
+    def __init__(
+        self, kind: str, epsilon: float, script: Script | None, output: OutputName, folder: str = "/tmp"
+    ) -> None:
+        super().__init__(kind, epsilon)
+        self.script, self.output, self.folder = script, output, folder
+        if script is None:
+            valid_log.warning("No post-processing script given for validating translator")
+
+    def measure(self, evaluation: Evaluation, state: TrainingState) -> float | None:
+        if path := self.output.of(state):
+            return self._judged(evaluation, path)
+        with tempfile.NamedTemporaryFile(dir=self.folder, prefix="mgraph.", suffix=".txt") as file:
+            return self._judged(evaluation, file.name)
+
+    def _judged(self, evaluation: Evaluation, path: str) -> float | None:
+        evaluation.write(path, n_best=True)
+        return None if self.script is None else self.script.run(path)
