@@ -1,7 +1,4 @@
-"""Placing: the rows of a box, once its items have sizes, become coordinates and wires.
-
-The page does the same in JavaScript whenever a box is folded (``placing.js``); a test holds the two together.
-"""
+"""Placing: the rows of a box, once its items have sizes, become coordinates and wires."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from .layering import LayeredRows, Net
 _SWEEPS = 6
 _THIN = 8.0
 _GAP, _THIN_GAP, _TWIN_GAP, _ROW_GAP = 16.0, 11.0, 12.0, 24.0
-_MARGIN, HEADER = 14.0, 26.0
+MARGIN, _HEADER = 14.0, 26.0
 
 
 @dataclass
@@ -63,8 +60,9 @@ class WirePiece:
     bottom: float
     row: int
     """The row that it starts from."""
+    source: int
     target: int
-    """The entry that it ends at, an item or a bend."""
+    """The entries that it leads from and to, items or bends."""
 
 
 @dataclass
@@ -76,6 +74,8 @@ class Placed:
     middles: list[float]
     """The x of the middle of every item."""
     tops: list[float]
+    rows: list[tuple[float, float]]
+    """Top and bottom of every row."""
     pieces: list[list[WirePiece]]
     """The wire of every net."""
 
@@ -141,8 +141,8 @@ def place(
         source, name = nets[n].source, names[n]
         x, y = middles[source] + outlines[source].outs.get(name, 0.0), tops[source] + outlines[source].height
         across, end = middles[target] + outlines[target].ins.get(name, 0.0), tops[target]
-        pieces[n].append(WirePiece(x, y, y, across, end, end, rank[source], target))
-    return Placed(width, height, middles, tops, pieces)
+        pieces[n].append(WirePiece(x, y, y, across, end, end, rank[source], source, target))
+    return Placed(width, height, middles, tops, bounds, pieces)
 
 
 def _cell(outline: Outline) -> _Cell:
@@ -302,7 +302,7 @@ def _center(rows: list[list[_Cell]], title: float) -> float:
     """Move all cells into a box around them; returns its width."""
     left = min((c.x - c.width / 2 for row in rows for c in row), default=0.0)
     right = max((c.x + c.width / 2 for row in rows for c in row), default=0.0)
-    width = max(right - left, title) + 2 * _MARGIN
+    width = max(right - left, title) + 2 * MARGIN
     shift = (width - left - right) / 2
     for row in rows:
         for cell in row:
@@ -323,16 +323,16 @@ def _set_rows(
     for r, row in enumerate(layout.rows):
         ports = any(e >= 0 and outlines[e].is_port for e in row)
         if title and not bounds and not ports:
-            y = HEADER + 8.0
+            y = _HEADER + 8.0
         bottom = y + max((outlines[e].height for e in row if e >= 0), default=0.0)
         bounds.append((y, bottom))
         y = bottom + _ROW_GAP + min(40.0, 0.07 * widest[r])
         if title and ports and r == 0:
-            y = max(y, HEADER + 12.0)
+            y = max(y, _HEADER + 12.0)
     if not bounds:
-        return bounds, HEADER + _MARGIN
+        return bounds, _HEADER + MARGIN
     ends_in_ports = any(e >= 0 and outlines[e].is_port for e in layout.rows[-1])
-    return bounds, bounds[-1][1] + (_MARGIN if title and not ends_in_ports else 0.0)
+    return bounds, bounds[-1][1] + (MARGIN if title and not ends_in_ports else 0.0)
 
 
 def _top(outline: Outline, top: float, bottom: float) -> float:
@@ -348,4 +348,4 @@ def _piece(
     top = tops[link.source] + outlines[link.source].height if link.source >= 0 else start
     bottom = tops[link.target] if link.target >= 0 else bottom
     x, across = link.upper.x + link.leaves, link.lower.x + link.enters
-    return WirePiece(x, top, start, across, end, bottom, link.row, link.target)
+    return WirePiece(x, top, start, across, end, bottom, link.row, link.source, link.target)
