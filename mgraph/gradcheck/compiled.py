@@ -18,9 +18,8 @@ from ..ops.convolution import ConvolutionOp
 from ..platforms import as_wished
 from ..specs import is_real
 from .compiled_report import CompiledReport, CompiledRow, Difference
-from .compositions import COMPOSITIONS
 from .numpy_witness import NoReferenceError, computed_by_numpy
-from .subjects import Subject
+from .subjects import COMPOSITIONS, Subject
 from .survey import chosen_operators
 
 SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..tables import table
+from .report import finite
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class CompiledReport:
                     "operator": row.operator,
                     "case": row.case,
                     "sizes": {t: list(sizes) for t, sizes in row.sizes.items()},
-                    "largest": _finite(row.largest),
+                    "largest": finite(row.largest),
                     "ok": row.ok,
                     "verdict": row.verdict,
                 }
@@ -132,18 +132,14 @@ class CompiledReport:
                     "type": d.element_type,
                     "rows": d.rows,
                     "element": list(d.element),
-                    "compiled": _finite(d.compiled),
-                    "expected": _finite(d.expected),
+                    "compiled": finite(d.compiled),
+                    "expected": finite(d.expected),
                     "witness": d.witness,
                     "wrong": d.wrong,
                 }
                 for d in self.differences
             ],
         }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _cells(d: Difference) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
-import math
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from ..errors import ArgumentError, MGraphError
 from ..node import NaryNodeOp
 from ..tables import table
 from .check import check_gradients
-from .report import GradientReport, cells, columns_of, largest, verdict
+from .report import GradientReport, cells, columns_of, finite, largest, verdict
 
 Operator = type[NaryNodeOp]
 
@@ -94,7 +93,7 @@ class OperatorReport:
                     "operator": row.operator,
                     "type": row.type,
                     "cases": row.cases,
-                    "differences": {w: d if math.isfinite(d) else None for w, d in row.differences.items()},
+                    "differences": {w: finite(d) for w, d in row.differences.items()},
                     "ok": row.ok,
                     "verdict": row.verdict,
                 }
