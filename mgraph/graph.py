@@ -235,8 +235,8 @@ class ExpressionGraph(GraphSettings):
     def backprop(self, reset: bool = True, clip_value: float = 0.0) -> None:
         """``forward()`` and ``backward()`` as one program, over the whole graph, with the present values
         of the parameters and new random draws."""
-        if self.covered:
-            self._run = None
+        if self._run is not None and self._run.covered:
+            self._run = self._run.restarted(next(self.runs))
         self.forward()
         self.backward(reset, clip_value)
 

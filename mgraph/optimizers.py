@@ -50,8 +50,19 @@ class Optimizer(ABC):
 
     def transformation(self) -> optax.GradientTransformation:
         """The whole update but for the learning rate, usable in any optax loop."""
-        clip = [clip_by_norm(self.clip_norm)] if self.clip_norm else []
-        return optax.chain(*clip, self.direction())
+        clip = optax.stateless(lambda gradients, params: self.clipped(gradients))
+        return optax.chain(clip, self.direction())
+
+    def clipped(self, gradients: Any) -> Any:
+        """``g * clip_norm / norm`` where the L2 norm over all gradients is more than ``clip_norm``.
+
+        Gradients that are not finite stay so. Source: Marian, ``--clip-norm``.
+        """
+        if not self.clip_norm:
+            return gradients
+        norm = optax.tree.norm(gradients)
+        factor = jnp.where(norm > self.clip_norm, self.clip_norm / norm, 1)
+        return jax.tree.map(lambda g: g * factor.astype(g.dtype), gradients)
 
     def update(self, graph: ExpressionGraph) -> jax.Array:
         """Update the trainable parameters of ``graph`` from their gradients, as one compiled program.
@@ -126,20 +137,6 @@ class OptimizerUpdatePlan(Plan):
 def moved(params: Any, moves: Any, rate: Any) -> Any:
     """``p - rate * move`` for each parameter, in its element type."""
     return jax.tree.map(lambda p, m: (p - rate * m).astype(p.dtype), params, moves)
-
-
-def clip_by_norm(limit: float) -> optax.GradientTransformation:
-    """``g *= limit / norm`` where the L2 norm over all gradients is more than ``limit``.
-
-    Gradients that are not finite stay so. Source: Marian, ``--clip-norm``.
-    """
-
-    def update(gradients: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
-        norm = optax.tree.norm(gradients)
-        factor = jnp.where(norm > limit, limit / norm, 1)
-        return jax.tree.map(lambda g: g * factor.astype(g.dtype), gradients), state
-
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
 class OptimizerState(NamedTuple):

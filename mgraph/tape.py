@@ -81,7 +81,7 @@ class Tape(Generic[N]):
 
     __slots__ = (
         "__weakref__", "argument", "captured", "closed", "debugged", "graph_ref", "inputs", "nodes",
-        "not_roots", "observers", "overrides", "parent", "prepared", "prepared_for", "random", "ref", "rows",
+        "not_roots", "observers", "overrides", "parent", "random", "ref", "rows",
         "seen", "without_rule",
     )  # fmt: skip
 
@@ -104,9 +104,6 @@ class Tape(Generic[N]):
         self.without_rule: list[N] = []
         """Nodes of classes that have no rule and do not say that they need none."""
         self.captured: dict[int, tuple[N, N]] = {}
-        self.prepared: dict[Any, Any] = {}
-        """What programs of the tape compute, kept by its run for a state of the tape."""
-        self.prepared_for: Any = None
         self.closed = False
         """Whether the graph was cleared, or the loop whose body this is is complete."""
 
@@ -115,7 +112,7 @@ class Tape(Generic[N]):
         self.closed = True
         for kept in (
             self.nodes, self.rows, self.inputs, self.random, self.seen, self.overrides, self.debugged,
-            self.observers, self.not_roots, self.without_rule, self.captured, self.prepared,
+            self.observers, self.not_roots, self.without_rule, self.captured,
         ):  # fmt: skip
             kept.clear()
 

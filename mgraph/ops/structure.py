@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
@@ -15,7 +14,7 @@ from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
-from ..tracing.adjoints import clip_adjoint
+from ..tracing.adjoints import clip_adjoint, clipped
 from ..types import Type, as_type
 from .operands import Gradients, node
 
@@ -53,7 +52,7 @@ class ClipGradientNodeOp(UnaryNodeOp):
         return clip_adjoint(self.c, x)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (jnp.clip(adj, -self.c, self.c),)
+        return (clipped(self.c, adj),)
 
 
 def clip_gradient(x: Node, c: float) -> Node:

@@ -111,6 +111,15 @@ class Run:
         self._reverse: Interpreter | None = None
         """For gradients that no program returned."""
         self._claimed = False
+        self._prepared: dict[Hashable, Prepared] = {}
+        self._prepared_for: Any = None
+        """The state of tape and settings that ``_prepared`` holds for."""
+
+    def restarted(self, number: int) -> Run:
+        """A run of the same tape from the start, which keeps what is prepared."""
+        run = Run(self._tape, self._settings, number)
+        run._prepared, run._prepared_for = self._prepared, self._prepared_for
+        return run
 
     @property
     def _tape(self) -> Tape[Node]:
@@ -134,6 +143,7 @@ class Run:
     def close(self) -> None:
         """Let go of all values, whoever still holds the run: the frames of an exception, say."""
         self._segments, self._values, self._gradients, self._reverse = [], {}, None, None
+        self._prepared = {}
 
     # -- forward
 
@@ -253,7 +263,7 @@ class Run:
         return compiled(prepared.plan, device=self._settings.device, wide=wide)
 
     def _kept(self, what: Hashable, prepare: Callable[[], Prepared]) -> Prepared:
-        """What ``prepare`` returns, kept by the tape as long as all that it depends on stays the same."""
+        """What ``prepare`` returns, kept as long as all that it depends on stays the same."""
         tape, settings = self._tape, self._settings
         state = (
             [s.stop for s in self._segments],
@@ -270,12 +280,11 @@ class Run:
             settings.is_inference(),
             settings.device,
         )
-        if tape.prepared_for != state:
-            tape.prepared_for, tape.prepared = state, {}
-        prepared: Prepared | None = tape.prepared.get(what)
-        if prepared is None:
-            prepared = tape.prepared[what] = prepare()
-        return prepared
+        if self._prepared_for != state:
+            self._prepared_for, self._prepared = state, {}
+        if what not in self._prepared:
+            self._prepared[what] = prepare()
+        return self._prepared[what]
 
     def _check_values(self, prepared: Prepared, results: Results) -> None:
         """``NonFiniteError`` if a value was watched and is not finite."""
