@@ -11,7 +11,6 @@ import numpy as np
 
 from . import drawing, inits
 from .arrays import refuse_traced
-from .drawing.graphviz import graphviz
 from .errors import ArgumentError, GraphError, ParameterError, ShapeError
 from .files import dumps
 from .files.parameter_files import load_parameters, save_parameters
@@ -24,9 +23,8 @@ from .places import place, user_frame
 from .printing import print_gradient, print_value
 from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
+from .running.analysis import FusionReport, MemoryUse
 from .running.assignment import assign
-from .running.fusion import FusionReport
-from .running.memory import MemoryUse
 from .running.plans import AccumulationPlan
 from .running.programs import compiled
 from .running.run import Run
@@ -376,11 +374,7 @@ class ExpressionGraph(GraphSettings):
 
     def graphviz(self, path: str | os.PathLike[str] | None = None) -> str:
         """The graph in the dot language, as Marian draws it; also written to ``path`` if one is given."""
-        text = graphviz(self.tape)
-        if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        return text
+        return drawing.graphviz(self, path)
 
     def save(self, path: str | os.PathLike[str], meta: str | None = None) -> None:
         """Write the parameters to ``path``, an ``.npz`` or a ``.bin``, as a Marian model, sorted by type and

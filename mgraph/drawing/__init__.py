@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from ..tape import Graph
-from .details import statistics as all_statistics
+from .faces import statistics as all_statistics
 from .page import frame, page
 from .scene import make_scene
 from .svg import svg
@@ -45,6 +45,24 @@ def html(
     values = all_statistics(graph.tape.nodes[: graph.covered]) if statistics else {}
     names = {str(node): name for node, name in (clusters or {}).items()}
     return _written(page(scene, title, values, names), path)
+
+
+def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
+    """The graph in the dot language, as Marian draws it; also written to ``path`` if one is given.
+
+    Nodes come newest first, with edges from each to its children. Labels are ``type``, the name if there is
+    one, ``(id/trainable)``. Constants are white diamonds, parameters orange-red hexagons, unary operations
+    yellow boxes, views grey; checkpoints have thick lines. Source: Marian, ``Node::graphviz``.
+    """
+    lines = ["digraph ExpressionGraph {", "rankdir=LR"]
+    for node in reversed(graph.tape.nodes):
+        width = 3 if node.is_checkpoint else 1
+        lines.append(
+            f'"{node.id}" [shape="{node.form}", label={node.label()}, style="filled", '
+            f'penwidth={width}, fillcolor="{node.color}"];'
+        )
+        lines += [*(f'"{node.id}" -> "{child.id}";' for child in node.children), ""]
+    return _written("\n".join([*lines, "}", ""]), path)
 
 
 def repr_svg(graph: Graph) -> str:

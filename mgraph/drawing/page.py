@@ -10,9 +10,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from .details import details
 from .faces import (
     color_of,
+    details,
     folded_size,
     lines_of,
     printable,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from .library import DEFAULT as DEFAULT
 from .optimize import optimize as optimize
-from .report import Change as Change
-from .report import Report as Report
+from .rule import Change as Change
+from .rule import Report as Report
 from .rule import Rule as Rule
 from .rule import again as again
 from .rule import over as over

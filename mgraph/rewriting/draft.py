@@ -18,8 +18,7 @@ from ..places import place
 from ..structure import INPUT, Row
 from ..tape import Tape
 from .patterns import Match
-from .report import Change, expression
-from .rule import Rule
+from .rule import Change, Rule, expression
 
 
 class Draft:

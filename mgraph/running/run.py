@@ -30,12 +30,11 @@ from ..structure import INPUT, Excerpt, is_leaf
 from ..tape import Tape
 from ..tops import candidates, one_top
 from ..tracing.trace import Checkpoints
+from .analysis import FusionReport, MemoryUse, fusion_report
 from .finite import check_gradients_of, check_values
-from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
 from .leaf_values import LeafValues
 from .memo import frontier
-from .memory import MemoryUse
 from .plans import ForwardPlan, JointPlan, Results
 from .programs import Compiled, Program, compiled
 

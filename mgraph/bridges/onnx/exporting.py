@@ -15,9 +15,8 @@ from ...graph import ExpressionGraph
 from ...leaves import ParamNode
 from ...node import Node
 from ...places import place
-from ..errors import BridgeError
+from ..errors import BridgeError, extra
 from .axes import OpenAxes
-from .extras import extra
 from .rows import write_constant, write_rows
 from .writer import Name, Writer
 

@@ -9,8 +9,7 @@ import numpy as np
 from ...ops import convolution, functors, index, pooling, shape, structure
 from ...shape import Shape
 from ...types import Type
-from .rules import Operation, Rule, rule_for, same
-from .writer import Name, Writer
+from .writer import Name, Operation, Rule, Writer, rule_for, same
 
 RULES: dict[type, Rule] = {
     structure.StopGradientNodeOp: same,

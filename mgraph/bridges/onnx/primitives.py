@@ -8,8 +8,7 @@ import numpy as np
 
 from ...types import Type
 from ..primitive_node import PrimitiveNodeOp
-from .rules import Operation, Rule
-from .writer import Name, Writer
+from .writer import Name, Operation, Rule, Writer
 
 _ONE_TO_ONE = {
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",

@@ -15,16 +15,15 @@ from ...ops.scan import ScanNodeOp
 from ...places import place
 from ...specs import Spec, Specs, is_wide
 from ...structure import INPUT, Structure, is_leaf
-from ..calls import WITHOUT_RULES
 from ..errors import BridgeError, UnsupportedOperatorError
 from ..jaxpr import translated
 from ..primitive_node import PrimitiveNodeOp
 from ..primitives import RULES as PRIMITIVES
+from ..primitives import WITHOUT_RULES
 from .places import RULES as PLACES
 from .primitives import primitive_rule
-from .rules import Operation, Rule
 from .values import RULES as VALUES
-from .writer import Name, Writer
+from .writer import Name, Operation, Rule, Writer
 
 RULES: dict[type, Rule] = {**VALUES, **PLACES}
 _VALUES_ALONE = {**PRIMITIVES, **WITHOUT_RULES}

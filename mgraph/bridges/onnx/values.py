@@ -23,8 +23,7 @@ from ...ops import (
 )
 from ...specs import Spec
 from ...types import Type
-from .rules import Operation, Rule, one, rule_for
-from .writer import Name, Writer
+from .writer import Name, Operation, Rule, Writer, one, rule_for
 
 RULES: dict[type, Rule] = {
     arithmetic.PlusNodeOp: one("Add"),

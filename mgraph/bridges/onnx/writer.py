@@ -1,8 +1,10 @@
-"""What an ONNX graph is written with: operations one after the other, constants, sizes."""
+"""What an ONNX graph is written with: operations one after the other, constants, sizes; and the rules that
+write operators."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,8 @@ import numpy as np
 from ...shape import Shape
 from ...specs import Spec
 from ...types import Type
+from ..errors import UnsupportedOperatorError, extra
 from .axes import OpenAxes, Size
-from .extras import extra
 
 Name = str
 
@@ -123,3 +125,43 @@ class Writer:
         """What has been written, as an ONNX graph."""
         tensors = list(self.initializers.values())
         return self.onnx.helper.make_graph(self.operations, name, list(inputs), list(outputs), tensors)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator with the shapes and types of its children and its value."""
+
+    operator: Any
+    specs: tuple[Any, ...]
+    out: Any
+    where: str
+
+    def refuse(self, reason: str) -> UnsupportedOperatorError:
+        return UnsupportedOperatorError(
+            f"the operator {self.operator.type!r}, made at {self.where}, cannot be written to ONNX: {reason}"
+        )
+
+
+Rule = Callable[..., Any]
+"""``rule(writer, operation, *names)``: with the names of the children's values it writes the operation and
+returns the name of the value, or a tuple of names for an operator with several outputs."""
+
+
+def rule_for(table: dict[type, Rule], *classes: type) -> Callable[[Rule], Rule]:
+    """Decorator: the function writes operators of these classes, and joins ``table``."""
+
+    def register(function: Rule) -> Rule:
+        table.update(dict.fromkeys(classes, function))
+        return function
+
+    return register
+
+
+def one(kind: str, **attributes: Any) -> Rule:
+    """The rule of an operator that is one of ONNX's."""
+    return lambda w, o, *xs: w.op(kind, *xs, **attributes)
+
+
+def same(w: Writer, o: Operation, x: Name) -> Name:
+    """The rule of an operator that changes nothing when it runs forward."""
+    return x

@@ -7,11 +7,7 @@ rounding is to leave some of it out.
 from __future__ import annotations
 
 from .. import rule as _rule
-from .algebra import ALGEBRA
-from .folding import FOLDING
-from .losses import LOSSES
-from .products import PRODUCTS
-from .shapes import SHAPES
-from .softmax import SOFTMAX
+from .algebra import ALGEBRA, FOLDING, PRODUCTS, SHAPES
+from .softmax import LOSSES, SOFTMAX
 
 DEFAULT: tuple[_rule.Rule, ...] = (*FOLDING, *ALGEBRA, *SHAPES, *PRODUCTS, *SOFTMAX, *LOSSES)
