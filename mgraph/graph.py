@@ -41,7 +41,7 @@ class ExpressionGraph(GraphSettings):
 
     ``inference`` turns gradients off; ``seed`` drives initializers and dropout; ``derivatives`` is the rule
     set that ``backward`` uses: ``"rules"`` (hand-written), ``"jax"`` (JAX's own) or ``"marian"``
-    (hand-written, with Marian's own where Marian's are not the right ones).
+    (hand-written, with Marian's formulas where Marian's are wrong).
 
     Keep a reference to the graph: nodes refer to it weakly. Source: Marian, ``graph/expression_graph.h``.
     """
@@ -120,8 +120,8 @@ class ExpressionGraph(GraphSettings):
         """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
 
         ``fixed`` parameters are not trained. ``ShapeError`` if it exists with another shape,
-        ``ParameterError`` if it exists with another element type or is new in a graph whose parameters
-        were loaded from a file; ``ArgumentError`` for a name that is no text.
+        ``ParameterError`` if it exists with another element type or is new in a graph whose parameters were
+        loaded from a file; ``ArgumentError`` for a name that is not a text.
         """
         if not isinstance(name, str) or not name:
             raise ArgumentError(f"a parameter needs a name, got {name!r}")
@@ -163,12 +163,12 @@ class ExpressionGraph(GraphSettings):
         return self._parameters
 
     def copy_params(self, other: ExpressionGraph) -> None:
-        """Take the values of all parameters of another graph, making those that are missing.
+        """Copy the values of all parameters of another graph, creating those that are missing.
 
-        They come under their full names into the present namespace, and stay fixed where they are fixed.
-        Values are shared until one of the graphs is trained, so that one model file that was loaded once can
-        serve several graphs. ``ShapeError`` or ``ElementTypeError`` if a value does not fit; then nothing is
-        changed. Source: Marian, ``copyParams``, which leaves parameters that exist as they are.
+        They keep their full names, inside the current namespace, and stay fixed if they are. Values are
+        shared until one of the graphs is trained, so that a model loaded once can serve several graphs.
+        ``ShapeError`` or ``ElementTypeError`` if a value does not fit, before anything changes. Source:
+        Marian, ``copyParams``, which does not overwrite existing parameters.
         """
         if not isinstance(other, ExpressionGraph):
             raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
@@ -190,7 +190,7 @@ class ExpressionGraph(GraphSettings):
     # -- running
 
     def forward(self) -> None:
-        """Run the nodes recorded and not yet run.
+        """Run the nodes that were recorded since the last run.
 
         More nodes may be added on top of computed ones and ``forward()`` called again. On an unchanged
         graph it does nothing, and draws no new random numbers.
@@ -210,10 +210,10 @@ class ExpressionGraph(GraphSettings):
     def backward(self, reset: bool = True, clip_value: float = 0.0) -> None:
         """Gradients of the one top node by every trainable node; the top's adjoint is 1 everywhere.
 
-        ``reset=False`` adds to the parameters' gradients of before. ``clip_value`` cuts every node's
-        gradient elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is
-        more than one trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a
-        negative ``clip_value``.
+        ``reset=False`` adds to the parameters' present gradients. ``clip_value`` cuts every node's gradient
+        elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is more than one
+        trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a negative
+        ``clip_value``.
         """
         if type(clip_value) is not float or not clip_value >= 0:
             clip_value = _clip_value(clip_value)
@@ -264,7 +264,7 @@ class ExpressionGraph(GraphSettings):
         return optimize(self, rules, keep)
 
     def clear(self) -> None:
-        """Forget all nodes and their values, whoever still holds some of them; keep parameters and their
+        """Forget all nodes and their values, also those still referenced; keep parameters and their
         gradients. ``GraphError`` while the body of a loop is recorded."""
         if len(self.recording) > 1:
             raise GraphError("clear() was called while the body of a loop is recorded")
@@ -282,11 +282,11 @@ class ExpressionGraph(GraphSettings):
     def assign(self, target: ParamNode | Mapping[ParamNode, Node], expression: Node | None = None) -> None:
         """Replace the value of a parameter by that of ``expression``, computed from the present values.
 
-        ``assign({a: x, b: y})`` replaces several at once. One program, which writes over the old value's
-        buffer unless somebody may still read that: an array got by ``val()``, the values that a
-        ``forward()`` has seen. A loop of assignments therefore allocates nothing. Random nodes draw anew.
-        ``ShapeError`` or ``ElementTypeError`` if the value does not fit, ``ArgumentError`` if the target is
-        no parameter of this graph. Source: Alea TK, ``Context.Assign``.
+        ``assign({a: x, b: y})`` replaces several at once. It is one program, which overwrites the old value's
+        buffer unless that may still be read, by an array from ``val()`` or by a ``forward()`` that has
+        captured it; a loop of assignments allocates nothing. Random nodes draw again. ``ShapeError`` or
+        ``ElementTypeError`` if the value does not fit, ``ArgumentError`` if the target is not a parameter of
+        this graph. Source: Alea TK, ``Context.Assign``.
         """
         if isinstance(target, Mapping) and expression is None:
             assign(self.tape, self, target)
@@ -297,20 +297,19 @@ class ExpressionGraph(GraphSettings):
 
     @property
     def covered(self) -> int:
-        """How many of the nodes that are recorded ``forward()`` has covered."""
+        """How many of the recorded nodes ``forward()`` has covered."""
         return 0 if self._run is None else self._run.covered
 
     def value_of(self, row: int) -> Any:
-        """The value of the node number ``row`` of what is recorded; see ``Node.val``."""
+        """The value of recorded node number ``row``; see ``Node.val``."""
         return self._present_run().value(row)
 
     def gradient_of(self, row: int) -> jax.Array:
-        """The gradient by the node number ``row`` of what is recorded; see ``Node.grad``."""
+        """The gradient by recorded node number ``row``; see ``Node.grad``."""
         return self._present_run().gradient(row)
 
     def forget_gradients(self) -> None:
-        """Let no gradient that was computed ahead of ``backward()`` be used: what is trainable has
-        changed."""
+        """Discard gradients computed ahead of ``backward()``: what is trainable has changed."""
         if self._run is not None:
             self._run.forget_gradients()
 
@@ -381,9 +380,9 @@ class ExpressionGraph(GraphSettings):
         name, as float32.
 
         In a namespace only its parameters are written, under their plain names, so that the file is a
-        model of its own (Marian writes the other namespaces' parameters too, under their full names).
-        ``meta`` is the text of ``special:model.yml``; without it that of the loaded model is kept. The
-        file appears whole or not at all.
+        complete model (Marian writes the other namespaces' parameters too, under their full names). ``meta``
+        is the text of ``special:model.yml``; without it that of the loaded model is kept. The file is written
+        atomically.
         """
         text = self.model_yml if meta is None else meta
         prefix = f"{self._namespace}::" if self._namespace else ""
@@ -398,10 +397,9 @@ class ExpressionGraph(GraphSettings):
         """Read the parameters of a Marian model, ``.npz`` or ``.bin``, into this graph, in the current
         namespace.
 
-        Floating point values become the graph's element type. With ``mark_reloaded`` asking for a
-        parameter that the file lacks is an error from then on. ``ModelFileError`` for a damaged file,
-        ``ShapeError`` or ``ElementTypeError`` if a parameter exists and its value does not fit; then the
-        graph keeps all that it had.
+        Floating point values become the graph's element type. With ``mark_reloaded``, requesting a parameter
+        that the file lacks is an error from then on. ``ModelFileError`` for a damaged file, ``ShapeError`` or
+        ``ElementTypeError`` if the value of an existing parameter does not fit, before anything changes.
         """
         values, model_yml = load_parameters(path, self._element_type)
         known = {full: v for n, v in values.items() if (full := self._full_name(n)) in self._parameters}
@@ -419,7 +417,7 @@ class ExpressionGraph(GraphSettings):
         self.reloaded = self.reloaded or mark_reloaded
 
     def __reduce__(self) -> Any:
-        # What copy and pickle ask for.
+        # called by copy and pickle
         raise GraphError(
             "a graph cannot be copied or pickled; graph.save() and load() keep its parameters, copy_params() "
             f"takes those of another graph\n  at {place(user_frame())}"

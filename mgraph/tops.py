@@ -12,8 +12,8 @@ from .tape import Tape
 def candidates(tape: Tape[Node]) -> list[Node]:
     """The trainable nodes that no other trainable node uses.
 
-    What is not trainable (a ``stop_gradient``, a comparison) may look at a node without hiding it or making
-    it a second top, and ``remove_as_root`` takes a node out of the count.
+    A node that is not trainable (a ``stop_gradient``, a comparison) neither hides what it uses nor is a top
+    itself, and ``remove_as_root`` excludes a node.
     """
     trainable = [n for n in tape.nodes if n.trainable]
     hidden = {child.id for n in trainable for child in n.children} | tape.not_roots
@@ -27,7 +27,7 @@ def candidates(tape: Tape[Node]) -> list[Node]:
 
 
 def one_top(tape: Tape[Node]) -> int:
-    """The one candidate; ``GraphError`` that names them if there are several, or if there is none."""
+    """The only candidate; ``GraphError`` if there is none, or several, which it names."""
     tops = candidates(tape)
     if not tops:
         raise GraphError(

@@ -1,4 +1,4 @@
-"""What cannot cross a bridge, and packages that only a bridge needs."""
+"""Errors of bridges, and the import of packages that only a bridge needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import MGraphError
 
 
 class BridgeError(MGraphError, ValueError):
-    """A function or a file cannot become a graph, or a graph a file."""
+    """A function or a file cannot be turned into a graph, or a graph into a file."""
 
 
 class UnsupportedPrimitiveError(BridgeError, NotImplementedError):

@@ -1,8 +1,8 @@
-"""What becomes of each of JAX's primitives: an operator where value and gradient are the same, else a node
-of the primitive itself.
+"""Rules that turn JAX's primitives into nodes: operators of the same value and gradient, else nodes of the
+primitive itself.
 
 Not the same, and so not used: ``max``, ``min`` and their reductions (JAX divides a gradient among ties), the
-comparisons (1 and 0 there, truth values here), ``x / 2`` as ``x * 0.5``.
+comparisons (1 and 0 in mgraph, booleans in JAX), ``x / 2`` as ``x * 0.5``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _same(equation: Equation) -> Result:
 
 
 def _broadcast(equation: Equation) -> Result:
-    """Axes of size 1 where there is nothing to move: elementwise operators do the rest."""
+    """A reshape to axes of size 1 where nothing moves; elementwise operators broadcast the rest."""
     shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
     x = equation.loose(0)
     if len(x.shape) < len(places):
@@ -166,7 +166,7 @@ def _iota(equation: Equation) -> Result:
 
 
 def _reduction(operator: Callable[[Node, int], Node]) -> Rule:
-    """A reduction over several axes: over one, to which they are joined."""
+    """A reduction over several axes, which are first merged into one."""
 
     def rule(equation: Equation) -> Result:
         x, axes = equation.node(0), tuple(sorted(equation.params["axes"]))
@@ -214,7 +214,8 @@ def _dot_general(equation: Equation) -> Result:
 
 
 def _matrices(x: Node, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Node:
-    """``x`` as one matrix for each place of the ``batch`` axes; without any, as one matrix."""
+    """``x`` as a batch of matrices, one for each index of the ``batch`` axes; without these, as one
+    matrix."""
 
     def size(axes: Sequence[int]) -> int:
         return math.prod(x.shape[i] for i in axes)
@@ -242,11 +243,11 @@ UNARY: dict[str, Callable[[Any], Node]] = {
     "tan": tan,
     "tanh": tanh,
 }
-"""Operators of one node that are the primitive of the same value."""
+"""Unary operators, by the primitive with the same value."""
 
 
 def _inlined(name: str) -> Rule:
-    """The call of a function without a rule of its own: what it consists of."""
+    """The call of a function without a rule of its own is inlined."""
 
     def rule(equation: Equation) -> Result:
         inner = equation.params[name]
@@ -257,7 +258,7 @@ def _inlined(name: str) -> Rule:
 
 
 def _custom_call(equation: Equation) -> Result:
-    """A function keeps the rule that it was given; for some of JAX's own there is an operator."""
+    """A function keeps its own rule; some of JAX's functions become operators."""
     closed = equation.params["call_jaxpr"]
     name, _, file = (getattr(closed.jaxpr.debug_info, "func_src_info", None) or "").partition(" at ")
     if name in _KNOWN and file.startswith(JAX_FOLDER):
@@ -280,7 +281,7 @@ def _scan(equation: Equation) -> Result:
     nodes = equation.all_nodes()
     consts = len(nodes) - carried - sequences
     outside, first, xs = nodes[:consts], nodes[consts : consts + carried], nodes[consts + carried :]
-    # A loop without a sequence runs over one that nobody looks at.
+    # scan needs a sequence: a loop without one runs over zeros.
     counted = xs or [equation.walk.constant(np.zeros(params["length"], np.int32))]
 
     def step(state: tuple[Node, ...], given: tuple[Node, ...]) -> tuple[Any, Any]:
@@ -294,8 +295,8 @@ def _scan(equation: Equation) -> Result:
 
 
 def _stacked(avals: Sequence[Any], of_a_step: Sequence[Any]) -> int:
-    """How many of them have an axis of time besides those that they have in a step. JAX says it in other
-    words in each version."""
+    """How many of them have an axis of time besides those of a step. Each version of JAX says it
+    differently."""
     return len(avals) - _alike(avals, of_a_step)
 
 
@@ -311,7 +312,7 @@ WITHOUT_RULES: dict[str, Rule] = {
     "custom_jvp_call": _inlined("call_jaxpr"),
     "custom_vjp_call": _inlined("call_jaxpr"),
 }
-"""For values alone, functions with a rule of their own are what they consist of."""
+"""For values alone, functions with a rule of their own are inlined."""
 
 
 RULES: dict[str, Rule] = {

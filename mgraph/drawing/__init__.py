@@ -17,8 +17,7 @@ def draw(graph: Graph, path: str | os.PathLike[str] | None = None, *, depth: int
 
     Nodes say type, name, (id/trainable) and shape; checkpoints have thick lines. Values flow from top to
     bottom. Groups of nodes, by the prefixes of the names of parameters, and bodies of loops are boxes; those
-    inside ``depth`` others are folded: 0 draws no inside of any, ``None`` folds nothing. No other program
-    takes part.
+    inside ``depth`` others are folded: 0 folds all, ``None`` none. Needs no other program.
     """
     scene = make_scene(graph.tape)
     folded = [] if depth is None else [key for key in scene.boxes if key and len(scene.path(key)) > depth + 1]
@@ -37,7 +36,7 @@ def html(
 
     The page zooms, searches, and folds groups and loops; a click on a node shows type, fields, shape, element
     type, the line that made it and, if ``forward()`` has run, statistics of its value, of a parameter's
-    gradient too. Values that no program returned are computed for that, unless ``statistics`` is off.
+    gradient too. Values that no program returned are computed for this, unless ``statistics`` is off.
     ``clusters`` maps ids of nodes to names, say of the kernels that they are compiled into, which the page
     can show in colours.
     """

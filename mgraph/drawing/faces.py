@@ -1,4 +1,4 @@
-"""Faces: what is written on nodes and boxes, in which colours and sizes; and what a page says besides."""
+"""Faces: the text, colours and sizes of nodes and boxes, and the details that a page shows."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ COLORS = {
     "grey": "#dcdfe4",
     "lightblue": "#b9dcf2",
 }
-"""Marian's colours, lighter, so that black text on them reads well. Another is used as it is."""
+"""Marian's colours, lightened so that black text is legible. Other colours are used as they are."""
 
 TINTS = ["#3d7fd9", "#2a9d8f", "#9b5de5", "#d1495b", "#6a994e", "#bc6c25", "#0096c7", "#b5179e"]
-"""Colours of boxes: those of one make share one."""
+"""Colours of boxes; boxes of the same kind share one."""
 
 _WIDTHS = {
     3: "ijl'|",
@@ -58,7 +58,7 @@ def tint_of(box: Box) -> str:
 
 
 def pale(color: str) -> str:
-    """A colour ``#rrggbb`` thinned with white, for the ground of a box."""
+    """A colour ``#rrggbb`` mixed with white, for the background of a box."""
     parts = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(255 - (255 - part) * 0.06):02x}" for part in parts)
 
@@ -71,7 +71,7 @@ def shape_text(spec: Specs) -> str:
 
 
 def printable(text: str) -> str:
-    """A text with a mark for each character that XML and browsers cannot hold."""
+    """The text with a placeholder for each character that XML or a browser rejects."""
     if text.isprintable():
         return text
     return "".join(_MARK if c < " " or c in _NO_TEXT or "\ud800" <= c <= "\udfff" else c for c in text)
@@ -103,7 +103,7 @@ def short_number(n: int) -> str:
 
 
 def text_width(text: str, size: float = 12) -> float:
-    """About the width of a text in Helvetica."""
+    """The approximate width of a text in Helvetica."""
     return sum(_WIDTH.get(c, _OTHERS) if c < "\u1100" else 14.0 for c in text) * size / 12
 
 
@@ -174,7 +174,7 @@ def _values(node: Node) -> list[dict[str, Any]]:
 def summary(value: Any) -> dict[str, Any]:
     """Minimum, maximum, mean and l2 norm of the elements that are numbers, and how many are not.
 
-    Of a value of few elements these too, as a text.
+    The elements of a small value too, as a text.
     """
     wide = np.asarray(value).astype(np.float64).reshape(-1)
     numbers = wide[~np.isnan(wide)]

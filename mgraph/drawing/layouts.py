@@ -1,4 +1,4 @@
-"""Layouts: every box of a scene with coordinates, for pictures and for pages."""
+"""Layouts: the boxes of a scene with coordinates, for pictures and pages."""
 
 from __future__ import annotations
 

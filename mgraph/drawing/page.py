@@ -1,4 +1,4 @@
-"""The page: a graph as one HTML file that needs nothing else, to zoom, search, fold and ask about nodes."""
+"""The page: a graph as one self-contained HTML file to zoom, search, fold and inspect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def page(
 
 
 def frame(text: str, height: int = 640) -> str:
-    """A page inside another one, a notebook's, apart from whatever else is there."""
+    """A page in a frame, isolated from the page around it, such as a notebook."""
     return (
         f'<iframe srcdoc="{escape(text)}" sandbox="allow-scripts" '
         f'style="width: 100%; height: {height}px; border: 1px solid #ccc; border-radius: 6px"></iframe>'
@@ -64,7 +64,7 @@ def as_script(data: Any) -> str:
 
 
 def _plain(data: Any) -> Any:
-    """JSON has no infinities, which become texts, and browsers do not hold every text."""
+    """JSON has no infinities, which become texts, and browsers reject some characters."""
     if isinstance(data, str):
         return printable(data)
     if isinstance(data, float) and not math.isfinite(data):
@@ -106,9 +106,8 @@ def _box_data(scene: Scene, box: Box, layouts: list[Layout]) -> dict[str, Any]:
 
 
 def _layout_data(box: Box, layout: Layout) -> dict[str, Any]:
-    """What is placed: of rows tops and bottoms; of items row, left, top, width and height; of the pieces of
-    every net's wire the row and entry that they lead from, the entry they lead to, and the places of both
-    ends."""
+    """The coordinates: top and bottom of each row; row, left, top, width and height of each item; for each
+    piece of a net's wire its row, the entries it connects, and the x of both ends."""
     placed = layout.placed
     rank = {entry: r for r, row in enumerate(box.rows.rows) for entry in row}
     corners = zip(layout.outlines, placed.middles, placed.tops, strict=True)

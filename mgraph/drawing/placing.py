@@ -1,4 +1,4 @@
-"""Placing: the rows of a box, once its items have sizes, become coordinates and wires."""
+"""Placing: coordinates and wires for the rows of a box whose items have sizes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MARGIN, _HEADER = 14.0, 26.0
 class Outline:
     """An item as the box around it sees it; a port has no size.
 
-    ``ins`` and ``outs`` are where values enter an open box at its top and leave it at its bottom, from its
-    middle. A folded one spreads them as they come; at a node all meet in the middle.
+    ``ins`` and ``outs`` are where values enter an open box at its top and leave it at its bottom, relative to
+    its middle. A folded box spreads its wires evenly; at a node all meet in the middle.
     """
 
     width: float = 0.0
@@ -189,7 +189,7 @@ def _links(
 
 
 def _shift(upper: Outline, lower: Outline, leaves: float, enters: float) -> float:
-    """A stack of open boxes stands upright on their middles; by the places of its values it would lean."""
+    """A stack of open boxes is aligned by their middles; aligned by its wires it would lean."""
     if upper.is_port or lower.is_port:
         return leaves - enters
     return (0.0 if upper.is_passed else leaves) - (0.0 if lower.is_passed else enters)
@@ -235,7 +235,7 @@ def _near_use(cell: _Cell) -> tuple[float, float]:
 
 
 def _heaviest(links: list[_Link]) -> _Link | None:
-    """The one link that is heavier than all others."""
+    """The link that is heavier than all others, if there is one."""
     weights = sorted((link.weight for link in links), reverse=True)
     if not weights or (len(weights) > 1 and weights[0] == weights[1]):
         return None
@@ -258,7 +258,7 @@ def _settle(row: list[_Cell], up: bool, down: bool) -> None:
 
 
 def _pool(row: list[_Cell], wishes: list[tuple[float, float]]) -> None:
-    """Move the cells to where they wish to be, in their order and with room between them.
+    """Move the cells as close as possible to their wishes, in order and with room between them.
 
     It minimizes the weighted sum of squared distances from the wishes, pairs of a place and a weight, by
     pooling cells that push each other: pool adjacent violators, Ayer et al. 1955.

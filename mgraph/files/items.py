@@ -1,9 +1,9 @@
 """Items: the named arrays that a Marian model file is made of.
 
-A model, its optimizer's state and its configuration (``special:model.yml``) are all items. Here
-they are read from and written to ``.npz``, byte for byte as Marian does; a file from anywhere may be
-read: nothing in it is executed, and no array is made before its size has been checked. ``.bin``
-files are in ``mgraph.files.binary_items``.
+A model, its optimizer's state and its configuration (``special:model.yml``) are all items. Here they are read
+from and written to ``.npz``, byte for byte as Marian does; files may come from untrusted sources: nothing in
+them is executed, and every size is checked before an array is allocated. ``.bin`` files are in
+``mgraph.files.binary_items``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .archive import MAX_NAME_BYTES, Member, ZipArchive
 MODEL_YML = "special:model.yml"
 # Marian pads a text item with zero bytes to a multiple of this.
 PADDING = 256
-# What is believed of an array's axes, whose product may be 0.
+# The most axes of an array; their sizes may multiply to 0.
 MAX_RANK = 32
 MAX_EXTENT = 1 << 40
 
@@ -44,9 +44,9 @@ _ELEMENT_TYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2"
 def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """All items of the ``.npz`` file at ``path``, in the file's order, as C-ordered native arrays.
 
-    Element types are kept, except that signed 8-byte integers become ``uint64``, as in Marian.
-    Raises ``ModelFileError``, which names the file and what is wrong, for whatever is not a sound
-    npz file of plain numbers; ``OSError`` where the file cannot be opened.
+    Element types are kept, except that signed 8-byte integers become ``uint64``, as in Marian. Raises
+    ``ModelFileError``, which names the file and what is wrong, for anything but a valid npz file of plain
+    numbers; ``OSError`` where the file cannot be opened.
     """
     items: dict[str, np.ndarray] = {}
     with open(path, "rb") as file:

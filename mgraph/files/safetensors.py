@@ -1,4 +1,4 @@
-"""Files of the safetensors format: named arrays and a few words about them, nothing that runs.
+"""Files of the safetensors format: named arrays with metadata, and no code.
 
 A file is, one after the other::
 
@@ -46,7 +46,7 @@ _ORDER = ("U8", "I8", "I16", "U16", "F16", "I32", "U32", "F32", "F64", "I64", "U
 
 
 class Tensors(NamedTuple):
-    """What a file holds: its arrays in the order of their data, and the texts of ``__metadata__``."""
+    """The contents of a file: its arrays in the order of their data, and the texts of ``__metadata__``."""
 
     arrays: dict[str, np.ndarray]
     metadata: dict[str, str]
@@ -56,7 +56,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> Tensors:
     """The arrays and the metadata of the file at ``path``.
 
     The file is mapped into memory: an array is a read-only view of it. ``BF16``, which numpy lacks, becomes
-    float32, exactly. ``ModelFileError``, which names the file and what is wrong, for whatever is not a sound
+    float32, exactly. ``ModelFileError``, which names the file and what is wrong, for anything but a valid
     file of plain numbers; ``OSError`` where it cannot be opened.
     """
     with open(path, "rb") as file:
@@ -70,7 +70,7 @@ def write_safetensors(
     arrays: Mapping[str, ArrayLike],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes the file that the library safetensors would write of the same; all or nothing.
+    """Writes the file that the safetensors library would write; all or nothing.
 
     Element types: float16/32/64, int8 to int64, uint8 to uint64. ``ModelFileError``, before ``path`` is
     touched, for another type or a name that cannot be written.

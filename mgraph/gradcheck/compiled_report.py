@@ -12,7 +12,7 @@ from .report import finite
 
 @dataclass(frozen=True)
 class Difference:
-    """A compiled number that another witness computes otherwise: of an array the one that is furthest off."""
+    """A compiled number that differs from a witness's: the one of its array that is furthest off."""
 
     operator: str
     """Name of the node class, or of the composition."""

@@ -54,18 +54,18 @@ class Subject:
         return [None if i in self.shared else math.prod(s) for i, s in enumerate(self.case.shapes)]
 
     def most_rows(self, most_bytes: int) -> int:
-        """Of how many examples no array, in float64, is larger than that."""
+        """The most examples for which no array, in float64, is larger than ``most_bytes``."""
         outputs = jax.tree.leaves(jax.eval_shape(self.function("float64"), *self.case.values()))
         largest = max([part or 1 for part in self._parts] + [math.prod(o.shape) for o in outputs])
         return max(1, most_bytes // (8 * max(1, largest)))
 
     def arrays(self, rows: int, seed: int = 0) -> list[np.ndarray]:
-        """Values of the children of so many examples, in float64: numbers that float32 has, too."""
+        """Values of the children of ``rows`` examples, in float64, all representable in float32."""
         found = self.case.values(seed, rows)
         return [_representable(array[0] if i in self.shared else array) for i, array in enumerate(found)]
 
     def first(self, arrays: Sequence[np.ndarray], rows: int) -> list[np.ndarray]:
-        """The arrays of the first so many examples."""
+        """The arrays of the first ``rows`` examples."""
         return [a if i in self.shared else a[:rows] for i, a in enumerate(arrays)]
 
     def function(self, element_type: str) -> Callable[..., Any]:
@@ -99,7 +99,7 @@ def _representable(array: np.ndarray) -> np.ndarray:
 
 
 def _product_square_sum(x: jax.Array, m: jax.Array) -> jax.Array:
-    """The program of issue 39103 of jax-ml/jax, in JAX's own words."""
+    """The program of issue 39103 of jax-ml/jax, in plain JAX."""
     return jnp.sum((m @ x) ** 2)
 
 

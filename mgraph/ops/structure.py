@@ -101,8 +101,8 @@ def cast(x: Node, to: Any = Type.float32) -> Node:
 class TupleViewNodeOp(UnaryNodeOp):
     """One output of a node with several: ``TupleViewNodeOp(node, index=i)``.
 
-    Selecting needs no rule of its own: JAX then knows that the other outputs have no adjoint at all,
-    where a rule would have to say so with arrays of zeros.
+    Selecting needs no rule: JAX knows that the other outputs have no adjoint, where a rule would have to
+    return arrays of zeros.
     """
 
     type = "tupleView"
@@ -156,7 +156,7 @@ class ChooseNodeOp(NaryNodeOp):
 
 
 def choose(nodes: Sequence[Node], index: int) -> Node:
-    """``nodes[index]``; the other nodes count as used, so that they are no tops of the graph.
+    """``nodes[index]``; the other nodes count as used, so that they are not tops of the graph.
 
     For graphs that build alternatives and take one of them. The nodes may differ in shape and element
     type. ``ArgumentError`` if there is no such node.

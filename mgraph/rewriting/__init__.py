@@ -1,7 +1,7 @@
-"""Rewriting: graphs changed by rules, to a fixed point, without changing what they compute.
+"""Rewriting: rules applied to a graph until a fixed point, without changing what it computes.
 
 ``optimize(graph)`` applies the rules that come with mgraph; ``rule`` and ``rewriting.patterns`` make more.
-See ``rewriting.library`` for what there is. Source: nGraph, ``pass::GraphRewrite``.
+``rewriting.library`` has the rules. Source: nGraph, ``pass::GraphRewrite``.
 """
 
 from __future__ import annotations

@@ -21,19 +21,18 @@ T = TypeVar("T")
 
 
 def optimize(graph: Graph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
-    """Rewrite what is recorded, before ``forward()``, by ``rules`` until none fits; returns what changed.
+    """Rewrite the recorded graph, before ``forward()``, by ``rules`` until none fits; returns what changed.
 
-    Values and gradients stay what they are but for rounding, and for overflow that the rewritten form does
-    not have. Nodes keep their identity, names, marks and places in the user's code; so does what a loop's
-    body computes, which is rewritten too. A node that was absorbed can be read by ``val()``; its gradient is
-    no longer computed apart, nor is that of a node one of whose uses was absorbed. Nodes in ``keep``, and
-    those that are debugged, called back, checkpointed or frozen by hand, are not absorbed. Inputs, named
-    constants and random nodes are not folded. The ``clip_value`` of ``backward`` cuts the gradients of the
-    nodes that there are then.
+    Values and gradients change only by rounding, and where the rewritten form avoids overflow. Nodes keep
+    their identity, names, marks and places in the user's code. Bodies of loops are rewritten too. ``val()``
+    still reads a node that was absorbed; its gradient is no longer available, nor is that of a node one of
+    whose uses was absorbed. Nodes in ``keep``, and those that are debugged, called back, checkpointed or
+    frozen by hand, are not absorbed. Inputs, named constants and random nodes are not folded. The
+    ``clip_value`` of ``backward`` applies to the gradients of the remaining nodes.
 
-    ``ArgumentError`` for rules or nodes that are none. ``GraphError`` after ``forward()``; if a replacement
-    has not the shape, element type and trainability of what it replaces; and if the rules come to no end. The
-    graph is then rewritten up to that point and valid.
+    ``ArgumentError`` for other objects than rules or nodes. ``GraphError`` after ``forward()``; if a
+    replacement lacks the shape, element type or trainability of what it replaces; and if the rules never end.
+    The graph is then rewritten up to that point and valid.
     Source: nGraph, ``pass::GraphRewrite``.
     """
     tape = graph.tape
@@ -56,7 +55,7 @@ def optimize(graph: Graph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node]
 
 
 def _listed(kind: type[T], what: str, given: Iterable[T]) -> list[T]:
-    """``given`` as a list; ``ArgumentError`` unless it is one of things of the kind."""
+    """``given`` as a list; ``ArgumentError`` unless it is an iterable of ``kind``."""
     items = list(given) if isinstance(given, Iterable) else [given]
     wrong = [item for item in items if not isinstance(item, kind)]
     if wrong or not isinstance(given, Iterable):
@@ -73,7 +72,7 @@ def tops(nodes: Sequence[Node], not_roots: Iterable[int] = ()) -> list[Node]:
 def rewritten(draft: Draft, rules: Sequence[Rule]) -> Iterator[Change]:
     """Apply ``rules`` from the leaves up, until none fits any more; then to the bodies of loops.
 
-    ``GraphError`` if that takes more changes than there can be.
+    ``GraphError`` if that takes implausibly many changes.
     """
     table = Table(rules)
     limit = 100 + 20 * len(draft.users)

@@ -33,7 +33,7 @@ class Rule:
 
 
 def rule(*patterns: Pattern, alone: tuple[str, ...] = ()) -> Callable[[Replace], Rule]:
-    """Decorator: the function says what takes the place of any of ``patterns``; it gives the rule its name::
+    """Decorator: the function returns what replaces a match of any of ``patterns``, and names the rule::
 
     @rule(Op(LogNodeOp, Op(ExpNodeOp, Label("x"))))
     def log_exp(match):
@@ -56,7 +56,7 @@ def again(node: Node, *children: Node, **fields: Any) -> Any:
 
 
 def over(node: Node, child: Node, replacement: Node) -> Any:
-    """The operation of ``node`` with ``replacement`` where ``child`` is first among its children."""
+    """The operation of ``node`` with ``replacement`` in place of the first ``child`` among its children."""
     at = node.children.index(child)
     return again(node, *node.children[:at], replacement, *node.children[at + 1 :])
 
@@ -89,7 +89,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each rule was applied, the most frequent first."""
+        """How often each rule was applied, most frequent first."""
         return dict(Counter(change.rule for change in self.changes).most_common())
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class Report:
 
 
 def expression(node: Node, opened: Collection[Node], top: bool = True) -> str:
-    """``node`` in words, with children and fields of the nodes in ``opened``: ``sum(exp(x), axis=1)``."""
+    """``node`` as a text, with children and fields of the nodes in ``opened``: ``sum(exp(x), axis=1)``."""
     if node.children and (top or node in opened):
         children = [expression(child, opened, top=False) for child in node.children]
         return f"{node.type}({', '.join([*children, *_fields(node)])})"
@@ -112,7 +112,7 @@ def expression(node: Node, opened: Collection[Node], top: bool = True) -> str:
 
 
 def _fields(node: Node) -> list[str]:
-    """The operator's fields that are short to say and not the default."""
+    """The operator's simple fields that are not the default."""
     values = {name: getattr(node.operator, name) for name in node.fields}
     return [
         f"{name}={value}"

@@ -1,4 +1,4 @@
-"""What XLA says of a compiled program: nodes that share a kernel, values that are written, memory."""
+"""What XLA reports of a compiled program: nodes that share a kernel, values in memory, memory needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Instruction(NamedTuple):
     """Operands and attributes."""
 
     def rows(self) -> Iterator[int]:
-        """The row that the instruction comes from, if it is one."""
+        """The row that the instruction comes from, if any."""
         label = _NAME.search(self.rest)
         found = _LABEL.search(label[1]) if label else None
         if found:
@@ -55,7 +55,7 @@ class Kernel:
     """``loop``, ``library`` (a routine such as a matrix product), or XLA's name of the operation."""
     nodes: tuple[int, ...]
     written: tuple[int, ...]
-    """Those whose values it writes to memory."""
+    """The nodes whose values it writes to memory."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class FusionReport:
 
 
 def fusion_report(text: str, nodes: Sequence[Node]) -> FusionReport:
-    """What the text of a compiled module says; ``nodes`` are those of the rows, in order."""
+    """The report of a compiled module's text; ``nodes`` are those of the rows, in order."""
     module, entry = _parsed(text)
     kernels = []
     for instruction in _kernels(module, entry):
@@ -172,7 +172,7 @@ class MemoryUse:
     results: int
     """Values and gradients that are returned."""
     temporaries: int
-    """What is alive in between, at most at one time."""
+    """The peak of temporary buffers."""
     reserved: int | None
     """What ``reserve_workspace_mb`` reserved; ``None`` if nothing."""
 

@@ -1,10 +1,9 @@
 """``Run``: what ``forward()`` and ``backward()`` have done on one tape.
 
-``forward()`` only freezes: which nodes it covers and the values that their leaves have now. What runs is
-decided by what is asked next. ``backward()`` runs forward and backward as one program; a value that is
-read first runs forward alone, and that program remembers whether a ``backward()`` followed, so that the
-next time both run at once. A second ``forward()`` on a tape runs the new nodes alone, on the values of
-the old ones.
+``forward()`` only captures which nodes it covers and the present values of their leaves. What runs depends on
+the next call. ``backward()`` runs forward and backward as one program; a value that is read first runs
+forward alone, and that program remembers whether a ``backward()`` followed, so that the next time both run at
+once. A second ``forward()`` on a tape runs the new nodes alone, on the values of the old ones.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ class Segment:
     start: int
     stop: int
     leaves: dict[int, Any]
-    """Values of the input leaves it uses, as they were at ``forward()``."""
+    """Values of its input leaves at the time of ``forward()``."""
     program: Program | None = None
-    """The program that has run it, forward alone."""
+    """The forward program that has run it."""
     ran: bool = False
     interpreter: Interpreter | None = None
     """For values that no program returned."""
@@ -61,15 +60,15 @@ class Prepared:
     plan: ForwardPlan | JointPlan
     excerpt: Excerpt
     numbers: np.ndarray | None
-    """Of the operators, for the program."""
+    """The numbers of the operators."""
     outputs: tuple[int, ...]
     """The nodes whose values it returns."""
     nodes: tuple[int, ...]
     """The node of each row of the excerpt."""
     trained: tuple[int, ...]
-    """The nodes whose gradients it returns, but for those that are shown."""
+    """The nodes whose gradients it returns, without those that are shown."""
     placed: dict[int | None, tuple[np.ndarray, Any]] = field(default_factory=dict)
-    """Arrays of numpy that the program got before, and what stands for them on the device."""
+    """NumPy arrays that the program took before, and their copies on the device."""
 
     @staticmethod
     def of(excerpt: Excerpt, outputs: Sequence[int], plan: Any, *args: Any, **named: Any) -> Prepared:
@@ -83,7 +82,7 @@ class Prepared:
         return Prepared(made, excerpt, vector, tuple(outputs), tuple(excerpt.row_of), by)
 
     def on_device(self, place: int | None, array: Any, device: jax.Device | None) -> Any:
-        """An argument that is the same array of numpy in every run goes to the device once, in its second."""
+        """The array itself; its copy on the device from the second run on in which it is the same."""
         before, placed = self.placed.get(place, (None, None))
         if before is not array:
             placed = None
@@ -140,14 +139,14 @@ class Run:
         return self._segments[-1].stop if self._segments else 0
 
     def close(self) -> None:
-        """Let go of all values, whoever still holds the run: the frames of an exception, say."""
+        """Release all values, also while the run is still referenced, say by the frames of an exception."""
         self._segments, self._values, self._gradients, self._reverse = [], {}, None, None
         self._prepared = {}
 
     # -- forward
 
     def forward(self) -> None:
-        """Freeze the nodes recorded since the last call, and the present values of their leaves."""
+        """Capture the nodes recorded since the last call, and the present values of their leaves."""
         tape = self._tape
         start, stop = self.covered, len(tape.nodes)
         tape.seen.clear()
@@ -168,8 +167,7 @@ class Run:
 
     @contextmanager
     def _all_covered(self) -> Iterator[None]:
-        """As ``backprop()`` would find the tape, with the present values; for an analysis, which freezes
-        nothing."""
+        """The whole tape with its present values, as for ``backprop()``; for analyses."""
         before = self._segments
         self._segments = [self._frozen(0, len(self._tape.nodes))]
         try:
@@ -178,7 +176,7 @@ class Run:
             self._segments = before
 
     def forget_gradients(self) -> None:
-        """Drop gradients that ran ahead of ``backward()``: what is trainable has changed."""
+        """Drop gradients computed ahead of ``backward()``: what is trainable has changed."""
         if not self._claimed:
             self._gradients = None
 
@@ -202,7 +200,7 @@ class Run:
         return self._values[row]
 
     def execute(self) -> None:
-        """Run now what ``forward()`` has only frozen."""
+        """Run what ``forward()`` has captured."""
         for segment in self._segments:
             if not segment.ran:
                 self._execute(segment)
@@ -232,15 +230,14 @@ class Run:
         self._check_values(prepared, results)
 
     def _prepared_forward(self) -> Prepared:
-        """The whole tape, forward alone."""
+        """The forward program of the whole tape."""
         settings, outputs = self._settings, self._outputs(self._segments[0])
         return Prepared.of(
             self._needed(outputs), outputs, ForwardPlan, settings.derivatives, watch=settings.throw_nan
         )
 
     def _without_known(self, segment: Segment) -> Prepared:
-        """What the first segment computes besides what depends on parameters alone, which the graph's memo
-        gives."""
+        """The first segment without what depends on parameters alone, which comes from the graph's memo."""
         tape, settings, outputs = self._tape, self._settings, self._outputs(segment)
         known, rest = frontier(tape, segment.stop, outputs)
         if known:
@@ -262,7 +259,7 @@ class Run:
         return compiled(prepared.plan, device=self._settings.device, wide=wide)
 
     def _kept(self, what: Hashable, prepare: Callable[[], Prepared]) -> Prepared:
-        """What ``prepare`` returns, kept as long as all that it depends on stays the same."""
+        """What ``prepare`` returns, cached while tape and settings stay the same."""
         tape, settings = self._tape, self._settings
         state = (
             [s.stop for s in self._segments],
@@ -398,7 +395,7 @@ class Run:
         self._check_values(prepared, results)
 
     def _joint(self, clip: bool) -> Prepared:
-        """What forward and backward as one program compute."""
+        """Forward and backward as one prepared program, with or without clipping."""
         return self._kept(("joint", clip), lambda: self._prepared_joint(clip))
 
     def _prepared_joint(self, clip: bool) -> Prepared:
@@ -411,7 +408,7 @@ class Run:
         row_of = excerpt.row_of
         outputs = tuple(row_of[i] for i in ids)
         trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
-        # A parameter's gradient is clipped once it is accumulated.
+        # The gradient of a parameter is clipped after accumulation.
         own = tuple(k for k in trained if clip and tape.nodes[excerpt.inputs[k]].type != "param")
         checkpoints = Checkpoints.of(tape, excerpt, settings.checkpointing, outputs, settings.device)
         return Prepared.of(
@@ -443,8 +440,8 @@ class Run:
             pending += below
 
     def _needed(self, outputs: Sequence[int]) -> Excerpt:
-        """The whole tape, or what the outputs need of it where the rest is not for the user's eyes: what
-        rewrites have absorbed must not be watched, nor count among what a checkpoint keeps."""
+        """The whole tape, or only what the outputs need where absorbed nodes must not be watched for NaN nor
+        be kept by checkpoints."""
         settings, tape = self._settings, self._tape
         if not ((settings.throw_nan or settings.checkpointing) and tape.not_roots):
             return tape.whole()

@@ -69,7 +69,7 @@ def _(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
 
 
 def _places(w: Writer, o: Operation, indices: Name) -> tuple[Name, Shape]:
-    """Indices as int64, one for every place that they name, and the shape of the places."""
+    """Indices as int64, one for each indexed element, and the shape of the result."""
     shape = o.operator.picked(o.specs[0].shape, o.specs[1].shape)
     places = w.cast(indices, Type.int64)
     return (places if shape == o.specs[1].shape else w.op("Expand", places, w.dims(shape))), shape

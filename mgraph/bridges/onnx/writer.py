@@ -1,5 +1,4 @@
-"""What an ONNX graph is written with: operations one after the other, constants, sizes; and the rules that
-write operators."""
+"""``Writer`` collects the operations, constants and sizes of an ONNX graph; ``Rule`` writes an operator."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Writer:
         self._constants: dict[tuple[Any, ...], Name] = {}
 
     def reserve(self, name: str) -> Name:
-        """``name``, or it with a number if there is one already."""
+        """``name``, with a number appended if it is taken."""
         names, found, number = self.root._names, name, 1
         while found in names or not found:
             found = f"{name}_{number}"
@@ -74,7 +73,7 @@ class Writer:
         return self.constant(np.array(values, np.int64), np.int64)
 
     def element_type(self, type_: Type) -> int:
-        """ONNX's number of an element type."""
+        """The ONNX code of an element type."""
         kind: int = self.onnx.helper.np_dtype_to_tensor_dtype(type_.dtype)
         return kind
 
@@ -148,7 +147,7 @@ returns the name of the value, or a tuple of names for an operator with several 
 
 
 def rule_for(table: dict[type, Rule], *classes: type) -> Callable[[Rule], Rule]:
-    """Decorator: the function writes operators of these classes, and joins ``table``."""
+    """Decorator that adds the rule for these operator classes to ``table``."""
 
     def register(function: Rule) -> Rule:
         table.update(dict.fromkeys(classes, function))
@@ -158,7 +157,7 @@ def rule_for(table: dict[type, Rule], *classes: type) -> Callable[[Rule], Rule]:
 
 
 def one(kind: str, **attributes: Any) -> Rule:
-    """The rule of an operator that is one of ONNX's."""
+    """The rule of an operator that ONNX has, too."""
     return lambda w, o, *xs: w.op(kind, *xs, **attributes)
 
 

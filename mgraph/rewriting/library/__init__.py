@@ -1,7 +1,7 @@
 """The rewrites that come with mgraph; ``DEFAULT`` holds all of them.
 
-They hold in real arithmetic; where a number, a shape or an axis decides, they look at it. What they do to
-rounding is to leave some of it out.
+They hold in real arithmetic and check the numbers, shapes and axes that they depend on; in floating point
+they round less.
 """
 
 from __future__ import annotations

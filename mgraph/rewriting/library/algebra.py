@@ -23,7 +23,8 @@ X, A, B = Label("x"), Label("a"), Label("b")
 
 
 def single(array: object) -> bool:
-    """Whether a constant is one number: masks of ones are no ones, but change from batch to batch."""
+    """Whether a constant is one number: a mask of ones does not count, because it changes from batch to
+    batch."""
     return getattr(array, "size", 0) == 1
 
 
@@ -125,7 +126,7 @@ def product(x: Node, *factors: float) -> float | None:
 
 
 def sum_of(x: Node, a: float, b: float) -> float | None:
-    """The sum of numbers added to ``x``; ``None`` where it would undo a rounding that was meant.
+    """The sum of numbers added to ``x``; ``None`` where that would undo an intended rounding.
 
     ``(x + 2**23) - 2**23`` rounds a float32 to a whole number.
     """
@@ -142,13 +143,13 @@ _RESHAPES = Repeat(Op(ReshapeNodeOp, Label("next")), "next", X)
 
 @rule(Op(ReshapeNodeOp, _RESHAPES))
 def reshapes(m: Match) -> Node:
-    """Several reshapes are the last of them."""
+    """Of several reshapes only the last counts."""
     return reshape(m.x, m.root.shape)
 
 
 @rule(Op(ReshapeNodeOp, X, where=lambda node: node.shape == node.child(0).shape))
 def useless_reshapes(m: Match) -> Node:
-    """A reshape to the same shape is none."""
+    """A reshape to the same shape is dropped."""
     return m.x
 
 
@@ -161,7 +162,7 @@ def transposes(m: Match) -> Node:
 
 @rule(Op(TransposeNodeOp, X, axes=lambda axes: axes == tuple(range(len(axes)))))
 def useless_transposes(m: Match) -> Node:
-    """A transpose that leaves the axes in their order is none."""
+    """A transpose that keeps the order of axes is dropped."""
     return m.x
 
 
@@ -169,10 +170,10 @@ SHAPES = (reshapes, useless_reshapes, transposes, useless_transposes)
 
 
 FREE_BYTES = 2**16
-"""A constant up to this size may be larger than those it is made of."""
+"""A folded constant of up to this size may be larger than its operands."""
 
 OPAQUE = (CallbackNodeOp, DifferentiableLambdaNodeOp, LambdaNodeOp)
-"""A user's function may do more than compute."""
+"""Users' functions, which may have side effects."""
 
 
 def _foldable(node: Node) -> bool:
@@ -188,7 +189,7 @@ def _foldable(node: Node) -> bool:
 
 @rule(Any(_foldable))
 def constant_folding(m: Match) -> ConstantNode:
-    """An operator on constants is a constant, unless that would be far larger than they are."""
+    """An operator on constants is a constant, unless that would be far larger."""
     node, graph = m.root, m.root.graph
     leaves = [known_value(child) for child in node.children]
     rows = [(INPUT, child.spec, False) for child in node.children]

@@ -1,4 +1,4 @@
-"""The softmax family from its parts, and the losses that stand on it."""
+"""Rules that recognize softmax, its relatives, and losses in their parts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def along_last(node: Node) -> bool:
 
 X, AXIS = Label("x"), Field("axis")
 MOVES = (GatherNodeOp, RowsNodeOp, ColsNodeOp, SliceViewNodeOp, ReshapeNodeOp, TransposeNodeOp)
-"""Operators that put elements of their first child elsewhere and do nothing to them."""
+"""Operators that only move or select elements of their first child."""
 
 _TOP = Label("top", Skip(StopGradientNodeOp, Op(MaxNodeOp, X, axis=AXIS)))
 _BELOW_TOP = Op(MinusNodeOp, X, _TOP)
@@ -141,14 +141,14 @@ def sums_rows(node: Node) -> bool:
 
 
 class Targets(NamedTuple):
-    """The classes that a constant names, one per row, and how much it spreads over all of them."""
+    """The label of each row of a constant, and its label smoothing."""
 
     labels: np.ndarray
     smoothing: float
 
 
 def targets(q: np.ndarray, rows: tuple[int, ...]) -> Targets | None:
-    """What ``q``, broadcast to ``rows``, says if each row of it is ``(1 - a) onehot + a / V``."""
+    """The labels and ``a`` if each row of ``q``, broadcast to ``rows``, is ``(1 - a) onehot + a / V``."""
     if not rows or np.broadcast_shapes(q.shape, rows) != rows or rows[-1] < 2:
         return None
     wide = np.broadcast_to(q.astype(np.float64), rows).reshape(-1, rows[-1])
@@ -196,7 +196,7 @@ _LINEAR = Label(
     ),
 )
 _LIKELIHOOD = Repeat(_LINEAR, "next", Or(_PICKED, _DOTTED), least=0)
-"""Log probabilities of the labels, and what is linear in them: sums, means, weights, masks."""
+"""Log probabilities of the labels, or linear functions of them: sums, means, weights, masks."""
 
 
 def loss_of(m: Match) -> Node | None:
