@@ -28,7 +28,7 @@ from ..errors import ModelFileError
 from ..shape import Shape
 from .archive import MAX_MEMBERS, MAX_NAME_BYTES
 from .intgemm import GEMM_TYPES, PACKINGS
-from .items import MAX_EXTENT, MAX_RANK, PADDING, replacing, storable
+from .items import MAX_RANK, PADDING, is_plausible, mapped, replacing, storable
 
 VERSION, ENCRYPTED = 1, 2
 FLOAT32 = "float32"
@@ -53,10 +53,7 @@ def read_bin(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     file and what is wrong, for anything but a valid file of such items; ``OSError`` where it cannot be
     opened.
     """
-    with open(path, "rb") as file:
-        empty = not os.fstat(file.fileno()).st_size
-        data = np.empty(0, np.uint8) if empty else np.asarray(np.memmap(file, np.uint8, "r"))
-    return BinaryItems(data, os.fspath(path)).arrays()
+    return BinaryItems(mapped(path), os.fspath(path)).arrays()
 
 
 def write_bin(
@@ -192,8 +189,7 @@ class BinaryItems:
         if rank > MAX_RANK:
             raise self.error(f"{name!r} has {rank} axes (at most {MAX_RANK} are read)")
         shape = tuple(self._numbers("<i4", rank, f"the shape of {name!r}").tolist())
-        # The other sizes of an empty array are bounded by nothing else.
-        if min(shape, default=0) < 0 or math.prod(max(size, 1) for size in shape) > MAX_EXTENT:
+        if not is_plausible(shape):
             raise self.error(f"{name!r} has the shape {shape}, which no array has")
         return shape
 

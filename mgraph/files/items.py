@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -27,7 +27,7 @@ from .archive import MAX_NAME_BYTES, Member, ZipArchive
 MODEL_YML = "special:model.yml"
 # Marian pads a text item with zero bytes to a multiple of this.
 PADDING = 256
-# The most axes of an array; their sizes may multiply to 0.
+# The most axes of an array, and the largest product of those of its sizes that are not 0.
 MAX_RANK = 32
 MAX_EXTENT = 1 << 40
 
@@ -78,6 +78,20 @@ def write_npz(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> N
                 member.write(header)
                 member.write(array.reshape(-1).view(np.uint8).data)
             info.external_attr = 0
+
+
+def mapped(path: str | os.PathLike[str]) -> np.ndarray:
+    """The bytes of the file at ``path``, mapped into memory to be read."""
+    with open(path, "rb") as file:
+        empty = not os.fstat(file.fileno()).st_size
+        return np.empty(0, np.uint8) if empty else np.asarray(np.memmap(file, np.uint8, "r"))
+
+
+def is_plausible(shape: Sequence[int]) -> bool:
+    """Whether an array may have this shape; an empty one may claim any other sizes, so these are bounded."""
+    if len(shape) > MAX_RANK or min(shape, default=0) < 0:
+        return False
+    return math.prod(max(size, 1) for size in shape) <= MAX_EXTENT
 
 
 def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
@@ -163,9 +177,7 @@ def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
         )
     shape = tuple(int(size) for size in match[5].split(",") if size.strip())
     count = math.prod(shape)
-    # The other sizes of an empty array are bounded by nothing else.
-    extent = math.prod(max(size, 1) for size in shape)
-    if len(shape) > MAX_RANK or count * int(match[3]) != len(data) - start or extent > MAX_EXTENT:
+    if not is_plausible(shape) or count * int(match[3]) != len(data) - start:
         raise archive.error(
             f"{member.name!r} has {len(data) - start} bytes of numbers, but its "
             f"shape is {shape} of {match[3]} bytes each"
