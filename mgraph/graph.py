@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from . import drawing, inits
-from .arrays import refuse_traced
 from .errors import ArgumentError, GraphError, ParameterError, ShapeError
 from .files import dumps
 from .files.parameter_files import load_parameters, save_parameters
@@ -18,17 +17,14 @@ from .function import Function
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode, as_indices
 from .node import Node
-from .ops.operands import is_number
 from .places import place, user_frame
 from .printing import print_gradient, print_value
 from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
 from .running.analysis import FusionReport, MemoryUse
 from .running.assignment import assign
-from .running.plans import AccumulationPlan
-from .running.programs import compiled
-from .running.run import Run
-from .scalars import number_vector
+from .running.planner import Planner
+from .running.run import Run, accumulated, checked_bound
 from .settings import GraphSettings
 from .shape import as_shape
 from .specs import spec_of
@@ -173,16 +169,19 @@ class ExpressionGraph(GraphSettings):
         if not isinstance(other, ExpressionGraph):
             raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
         given = {self._full_name(name): node for name, node in other.params().items()}
-        for full, node in given.items():
-            if full in self._parameters:
-                self._parameters[full].check_value(node.val())
-        for full, node in given.items():
+        fixed = {full for full, node in given.items() if not node.trainable}
+        self._take({full: node.val() for full, node in given.items()}, fixed)
+
+    def _take(self, values: Mapping[str, Any], fixed: Collection[str] = ()) -> None:
+        """Give parameters these values by full name, creating those that are missing, if all values fit."""
+        for full in self._parameters.keys() & values.keys():
+            self._parameters[full].check_value(values[full])
+        for full, value in values.items():
             if full not in self._parameters:
-                made = ParamNode.make(
-                    self, full, node.shape, node.value_type, inits.zeros(), not node.trainable
-                )
+                kind = as_type(value.dtype)
+                made = ParamNode.make(self, full, value.shape, kind, inits.zeros(), full in fixed)
                 self._parameters.add(made)
-            self._parameters[full].set_value(node.val())
+            self._parameters[full].set_value(value)
 
     def _full_name(self, name: str) -> str:
         return f"{self._namespace}::{name}" if self._namespace else name
@@ -215,15 +214,15 @@ class ExpressionGraph(GraphSettings):
         trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a negative
         ``clip_value``.
         """
-        if type(clip_value) is not float or not clip_value >= 0:
-            clip_value = _clip_value(clip_value)
+        clip_value = checked_bound(clip_value)
         if self._inference:
             raise GraphError("an inference graph has no gradients; set_inference(False) first")
         gradients = self._present_run().backward(clip_value)
         nodes = self.tape.nodes
         by_name = {n.name: g for i, g in gradients.items() if isinstance(n := nodes[i], ParamNode)}
         if not reset or clip_value:
-            by_name = self._accumulated(by_name, reset, clip_value)
+            before = {} if reset else self._parameters.accumulated
+            by_name = accumulated(by_name, before, clip_value, self.device)
         self._parameters.accumulated = by_name if reset else {**self._parameters.accumulated, **by_name}
         self.has_gradients = True
         for node in self.tape.debugged:
@@ -316,16 +315,8 @@ class ExpressionGraph(GraphSettings):
     def _present_run(self) -> Run:
         """The computation of what is recorded."""
         if self._run is None:
-            self._run = Run(self.tape, self, next(self.runs))
+            self._run = Run(Planner(self.tape, self), next(self.runs))
         return self._run
-
-    def _accumulated(self, new: dict[str, jax.Array], reset: bool, clip_value: float) -> dict[str, jax.Array]:
-        old = {} if reset else {n: g for n, g in self._parameters.accumulated.items() if n in new}
-        wide = any(self._parameters[n].value_type.is_wide for n in new)
-        plan = AccumulationPlan(clip=clip_value > 0)
-        bounds = number_vector((clip_value,), wide) if plan.clip else None
-        total: dict[str, jax.Array] = compiled(plan, device=self.device, wide=wide)(new, old, bounds)
-        return total
 
     def function(
         self,
@@ -402,18 +393,8 @@ class ExpressionGraph(GraphSettings):
         ``ElementTypeError`` if the value of an existing parameter does not fit, before anything changes.
         """
         values, model_yml = load_parameters(path, self._element_type)
-        known = {full: v for n, v in values.items() if (full := self._full_name(n)) in self._parameters}
-        for full, value in known.items():
-            self._parameters[full].check_value(value)
+        self._take({self._full_name(name): value for name, value in values.items()})
         self.model_yml = model_yml
-        for name, value in values.items():
-            full = self._full_name(name)
-            if full in known:
-                self._parameters[full].set_value(value)
-            else:
-                kind = as_type(value.dtype)
-                node = ParamNode.make(self, full, value.shape, kind, inits.from_tensor(value), fixed=False)
-                self._parameters.add(node)
         self.reloaded = self.reloaded or mark_reloaded
 
     def __reduce__(self) -> Any:
@@ -425,12 +406,3 @@ class ExpressionGraph(GraphSettings):
 
     def __repr__(self) -> str:
         return f"ExpressionGraph({len(self.tape.nodes)} nodes, {len(self._parameters)} parameters)"
-
-
-def _clip_value(value: Any) -> float:
-    """The bound of gradients that the user gave."""
-    if not is_number(value):
-        refuse_traced("clip_value", value)
-    if np.ndim(value) or isinstance(value, str) or not value >= 0:
-        raise ArgumentError(f"expected a clip_value of at least 0, got {value!r}")
-    return float(value)

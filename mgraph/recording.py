@@ -65,7 +65,8 @@ def record(cls: Any, operator: Any, children: tuple[Any, ...]) -> Any:
 
 
 def _without_rule(tape: Tape[Any], node: Any) -> None:
-    """Note a node of a class without a rule, which is an error where a gradient flows; not for integers."""
+    """Note a node of a class without a rule, which is an error where a gradient flows; one of integers is
+    frozen."""
     if has_float(node.spec):
         tape.without_rule.append(node)
     else:

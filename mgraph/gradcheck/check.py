@@ -19,10 +19,10 @@ from ..operators import make_operator
 from ..ops.loop import Body
 from ..places import place
 from ..rules import check_rule_set
+from ..running.planner import one_top
 from ..shape import Shape, as_shape
 from ..specs import Spec, is_real, spec_of
 from ..structure import Row, Structure, is_leaf
-from ..tops import one_top
 from ..types import Type
 from .report import GradientCheck, GradientReport
 from .witnesses import Problem

@@ -83,8 +83,8 @@ def recomputed(
 
 
 def zero_after(values: Sequence[Any]) -> Any:
-    """A zero that depends on ``values`` (NaN if one of them begins with NaN). Without it XLA draws the masks
-    of all spans first and keeps them.
+    """How many of ``values`` begin with NaN: a zero that XLA cannot know before them. Without it XLA draws
+    the masks of all spans first and keeps them.
     """
     first = [v.reshape(-1)[:1] for v in jax.tree.leaves(values) if is_real(v) and v.size]
     return sum(((v != v).astype(jnp.uint32).sum() for v in first), start=jnp.uint32(0))
