@@ -114,8 +114,8 @@ def _check_combination(values: Mapping[str, Any], of_model: bool) -> None:
 
 def _operators(values: Mapping[str, Any]) -> Sequence[str]:
     """The operators that are named; whether a module has them is known when it is imported."""
-    from mgraph.catalogue import operations
     from mgraph.gradcheck import chosen_operators
+    from nmt.commands.catalogue import operations
 
     if values["module"]:
         return list(values["operands"])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from mgraph.optimizers import Optimizer, OptimizerState, clip_by_norm, moved
+from mgraph.optimizers import Optimizer, OptimizerState, moved
 from nmt.training.learning.cost_scaling import CostScale, CostScaling, sanitized
 from nmt.training.learning.objective import Differentiated
 from nmt.training.learning.quantization import Quantization
@@ -136,8 +136,7 @@ class UpdateStep:
         return jnp.where(excess > scalars.norm_excess, norm / average, 1)
 
     def _moved(self, state: DeviceState, gradients: Tensors, scalars: Scalars) -> DeviceState:
-        if self.optimizer.clip_norm:
-            gradients, _ = clip_by_norm(self.optimizer.clip_norm).update(gradients, optax.EmptyState())
+        gradients = self.optimizer.clipped(gradients)
         moves, moments = self.optimizer.direction().update(gradients, state.optimizer, state.params)
         params = self._thawed(moved(state.params, moves, scalars.rate), state.params)
         average = state.average
