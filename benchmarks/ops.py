@@ -17,7 +17,7 @@ import jax
 from benchmarks.measuring import Samples, Table, alternate, positive, print_machine
 from benchmarks.operators import elementwise, reductions, shapes
 from benchmarks.operators.twin import Pair, Twin, backward, forward
-from mgraph import catalogue
+from nmt.commands import catalogue
 from nmt.runtime import devices
 
 TWINS = [*elementwise.TWINS, *shapes.TWINS, *reductions.TWINS]

@@ -1,4 +1,4 @@
-"""Arrays that a user gives: taken as they are meant, or refused in words."""
+"""Arrays from users: checked, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .shape import Shape
 from .types import Type
 
 ADDRESSABLE = 1 << 47
-"""Bytes that a process of today's machines can have at most; numpy and XLA have other errors for more."""
+"""The most bytes that a process can address; beyond it numpy and XLA raise other errors."""
 
 
 def refuse_traced(what: str, value: Any) -> None:
@@ -46,7 +46,7 @@ def as_array(what: str, value: Any) -> np.ndarray:
 
 @contextmanager
 def allocating(what: str, shape: Shape, type_: Type) -> Iterator[None]:
-    """``ShapeError`` if memory does not hold an array of this shape that is made inside."""
+    """``ShapeError`` if an array of this shape, allocated in the ``with`` block, does not fit into memory."""
     size = math.prod(shape) * type_.dtype.itemsize
     try:
         if size >= ADDRESSABLE:

@@ -35,7 +35,7 @@ class Case:
       from zero and from every even multiple of 0.1, where a kink may be;
     - ``mask``: zeros and ones, as numbers;
     - ``index:n``: uint32 below ``n``;
-    - ``offsets:n``: uint32 that never fall, from 0 to ``n``: where the rows of a CSR matrix begin and end.
+    - ``offsets:n``: non-decreasing uint32 from 0 to ``n``: where the rows of a CSR matrix begin and end.
 
     ``through``, a function of nodes, is checked in place of the class where the class needs more than
     children and fields: the step of a loop, a node with several outputs.
@@ -67,7 +67,7 @@ class Case:
     def values(self, seed: int = 0, rows: int | None = None) -> list[np.ndarray]:
         """One array per child, the same for the same seed: float64, for indices and offsets uint32.
 
-        With ``rows`` so many examples, along a first axis of each array.
+        With ``rows``, that many examples along a new first axis.
         """
         random = np.random.default_rng(seed)
         lead = () if rows is None else (rows,)
@@ -90,7 +90,7 @@ class Case:
 
 
 def _grid(random: np.random.Generator, lead: Shape, count: int) -> np.ndarray:
-    """Odd multiples of 0.1 in random order, in another one for each example."""
+    """Odd multiples of 0.1 in random order, shuffled anew for each example."""
     if not lead:
         return 0.2 * (random.permutation(count) - count // 2) + 0.1
     orders = random.permuted(np.tile(np.arange(count), (*lead, 1)), axis=-1)

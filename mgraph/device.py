@@ -1,4 +1,4 @@
-"""Devices by Marian's way of naming them: a number and ``"cpu"`` or ``"gpu"``."""
+"""Devices, named as Marian does: a number and ``"cpu"`` or ``"gpu"``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def started() -> bool:
 
 
 def memory_of(device: jax.Device | None) -> int:
-    """The memory of a device in bytes; of the machine if the device does not say, as the CPU."""
+    """The memory of a device in bytes; that of the machine if the device, such as a CPU, does not say."""
     stats = (device or jax.devices()[0]).memory_stats()
     if stats and "bytes_limit" in stats:
         return int(stats["bytes_limit"])

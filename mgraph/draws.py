@@ -1,4 +1,4 @@
-"""Random draws: the keys of a run, from numbers that are arguments of its program."""
+"""Random draws: keys from numbers that are arguments of a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def run_draws(seed: int, run: int, ordinals: Sequence[int] = ()) -> np.ndarray:
-    """What ``run_key`` takes: the random draws of one run, of the random leaves ``ordinals``."""
+    """The argument of ``run_key`` for one run and its random leaves ``ordinals``."""
     return np.array([seed >> 32, seed & 0xFFFFFFFF, run, *ordinals], np.uint32)
 
 
@@ -20,8 +20,8 @@ _THREEFRY = "threefry2x32"
 def run_key(draws: Any) -> jax.Array:
     """The random key of a run from ``draws = [seed, seed, run, ordinal, ordinal, ...]`` (uint32).
 
-    It is of the generator that JAX's setting ``jax_default_prng_impl`` names. Threefry starts from the seed
-    itself, others from as many words as they need, which threefry draws.
+    It is of the generator ``jax_default_prng_impl``. Threefry starts from the seed itself, others from words
+    that threefry draws.
     """
     seed, generator = jax.random.wrap_key_data(draws[:2], impl=_THREEFRY), jax.config.jax_default_prng_impl
     if generator != _THREEFRY:
@@ -31,5 +31,5 @@ def run_key(draws: Any) -> jax.Array:
 
 
 def random_sources(draws: Any) -> dict[str, Any]:
-    """What ``trace`` takes for random rows, from what ``run_draws`` gave; ``None`` if there are none."""
+    """The arguments of ``trace`` for random rows, from the result of ``run_draws`` or ``None``."""
     return {} if draws is None else {"key": run_key(draws), "ordinals": draws[3:]}

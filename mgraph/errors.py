@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions: every one says what was expected, what was got, and where."""
+"""Exceptions: each says what was expected, what was got, and where."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class ShapeError(MGraphError, ValueError):
 
 
 class ElementTypeError(MGraphError, TypeError):
-    """Children of an operator differ in element type, or a name is no element type."""
+    """Children of an operator differ in element type, or a name is not an element type."""
 
 
 class ArgumentError(MGraphError, TypeError, ValueError):
-    """An argument, or a field of an operation, is of a kind or size that cannot be."""
+    """An argument, or a field of an operation, has the wrong kind or an impossible value."""
 
 
 class GradientError(MGraphError, ValueError):
-    """A hand-written backward rule returned something that is no gradient of its children."""
+    """A hand-written backward rule returned something that is not a gradient of its children."""
 
 
 class NonFiniteError(MGraphError, ArithmeticError):
@@ -43,4 +43,4 @@ class DeviceError(MGraphError, RuntimeError):
 
 
 class ModelFileError(MGraphError, ValueError):
-    """A model file is damaged, foreign, or asks for more than it holds."""
+    """A model file is damaged, of another format, or claims more data than it holds."""

@@ -1,10 +1,9 @@
 """Python's operators on nodes: ``a + b``, ``2 * x``, ``-x``, ``x ** 2``, ``a @ b``, ``a < b``, ``x[1:3]``.
 
-The classes of nodes cannot import the operators, which import them; so the operators join them here.
-
-``==`` and ``!=`` remain Python's: whether two nodes are one and the same. Nodes are keys of dictionaries
-and are looked for in lists; ``mgraph.eq`` and ``mgraph.ne`` compare values. And a node is neither true nor
-false: its value is not known while the graph is recorded, so ``if a < b`` and ``a < b < c`` are errors.
+The operators import the classes of nodes, so the methods are attached to ``Node`` here. ``==`` and ``!=``
+compare identity, because nodes are keys of dictionaries and are looked up in lists; ``mgraph.eq`` and
+``mgraph.ne`` compare values. A node is neither true nor false: its value is not known while the graph is
+recorded, so ``if a < b`` and ``a < b < c`` are errors.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def item(x: Node, index: Any) -> Node:
     """``x[index]`` with ints, slices and ``...``, as in numpy: an int drops its axis, unlike ``slice``.
 
     Negative positions count from the end. ``ShapeError`` for a position or slice outside of the axis, an
-    empty slice or a negative stride; ``ElementTypeError`` for lists and arrays of positions, which are
-    ``index_select``'s.
+    empty slice or a negative stride; ``ElementTypeError`` for lists and arrays of positions, which
+    ``index_select`` takes.
 
     Shape: that of ``x``, each axis cut to its slice, without the axes of ints.
     Gradient: ``adj`` where selected, else 0.
@@ -90,7 +89,7 @@ def truth(x: Node) -> bool:
 
 
 def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers: bool = True) -> Binary:
-    """The method for ``function``; Python asks the other operand where it does not know it."""
+    """The method for ``function``; ``NotImplemented`` for an operand that it does not know."""
 
     @functools.wraps(function)
     def method(self: Node, other: Any) -> Any:
@@ -139,8 +138,8 @@ _UFUNCS: dict[np.ufunc, Binary] = {
 
 
 def array_ufunc(self: Node, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
-    """What numpy's scalars and arrays do with a node on their right: a scalar is a number as any other."""
-    if ufunc in (np.equal, np.not_equal):  # as Python's: whether both are one and the same
+    """What numpy's scalars and arrays do with a node on their right: a scalar counts as a number."""
+    if ufunc in (np.equal, np.not_equal):  # as for Python's ==: identity
         return (inputs[0] is inputs[1]) is (ufunc is np.equal)
     if ufunc in _UFUNCS and method == "__call__" and not settings:
         one, other = (x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)
@@ -172,7 +171,7 @@ METHODS: dict[str, Any] = {
     "__ge__": _operator(">=", ge),
     "__bool__": truth,
     "__getitem__": item,
-    # A node is no sequence, although it has positions: unpacking one is a mistake.
+    # A node can be indexed, but it is not a sequence: unpacking one is a mistake.
     "__iter__": None,
     "__array_ufunc__": array_ufunc,
     "__array__": as_array,

@@ -110,7 +110,7 @@ class Function:
         self._program_plan = replace(self._plan, structure=generic)
         self._numbers = number_vector(numbers, self._wide)
         self._on_device: tuple[list[Any], Any] | None = None
-        """Constants and numbers where programs take them from, once the function was called."""
+        """Constants and numbers on the device, from the first call on."""
         self.parameters = tuple(self._parameters)
         """Names of the parameters that the outputs depend on."""
 
@@ -214,7 +214,7 @@ class Function:
 
 
 def _fitting(what: str, value: Any, spec: Spec) -> Any:
-    """``value`` if it is an array of the right shape and element type; Python's numbers as such an array."""
+    """``value`` as an array of the right shape and element type, which a Python number becomes."""
     if isinstance(value, Node):
         raise ArgumentError(f"{what} takes an array, got a {value.type} node; pass node.val()")
     if not hasattr(value, "shape"):

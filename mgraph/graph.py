@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from . import drawing, inits
-from .arrays import refuse_traced
-from .drawing.graphviz import graphviz
 from .errors import ArgumentError, GraphError, ParameterError, ShapeError
 from .files import dumps
 from .files.parameter_files import load_parameters, save_parameters
@@ -19,18 +17,14 @@ from .function import Function
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode, as_indices
 from .node import Node
-from .ops.operands import is_number
 from .places import place, user_frame
 from .printing import print_gradient, print_value
 from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
+from .running.analysis import FusionReport, MemoryUse
 from .running.assignment import assign
-from .running.fusion import FusionReport
-from .running.memory import MemoryUse
-from .running.plans import AccumulationPlan
-from .running.programs import compiled
-from .running.run import Run
-from .scalars import number_vector
+from .running.planner import Planner
+from .running.run import Run, accumulated, checked_bound
 from .settings import GraphSettings
 from .shape import as_shape
 from .specs import spec_of
@@ -43,7 +37,7 @@ class ExpressionGraph(GraphSettings):
 
     ``inference`` turns gradients off; ``seed`` drives initializers and dropout; ``derivatives`` is the rule
     set that ``backward`` uses: ``"rules"`` (hand-written), ``"jax"`` (JAX's own) or ``"marian"``
-    (hand-written, with Marian's own where Marian's are not the right ones).
+    (hand-written, with Marian's formulas where Marian's are wrong).
 
     Keep a reference to the graph: nodes refer to it weakly. Source: Marian, ``graph/expression_graph.h``.
     """
@@ -122,8 +116,8 @@ class ExpressionGraph(GraphSettings):
         """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
 
         ``fixed`` parameters are not trained. ``ShapeError`` if it exists with another shape,
-        ``ParameterError`` if it exists with another element type or is new in a graph whose parameters
-        were loaded from a file; ``ArgumentError`` for a name that is no text.
+        ``ParameterError`` if it exists with another element type or is new in a graph whose parameters were
+        loaded from a file; ``ArgumentError`` for a name that is not a text.
         """
         if not isinstance(name, str) or not name:
             raise ArgumentError(f"a parameter needs a name, got {name!r}")
@@ -165,26 +159,29 @@ class ExpressionGraph(GraphSettings):
         return self._parameters
 
     def copy_params(self, other: ExpressionGraph) -> None:
-        """Take the values of all parameters of another graph, making those that are missing.
+        """Copy the values of all parameters of another graph, creating those that are missing.
 
-        They come under their full names into the present namespace, and stay fixed where they are fixed.
-        Values are shared until one of the graphs is trained, so that one model file that was loaded once can
-        serve several graphs. ``ShapeError`` or ``ElementTypeError`` if a value does not fit; then nothing is
-        changed. Source: Marian, ``copyParams``, which leaves parameters that exist as they are.
+        They keep their full names, inside the current namespace, and stay fixed if they are. Values are
+        shared until one of the graphs is trained, so that a model loaded once can serve several graphs.
+        ``ShapeError`` or ``ElementTypeError`` if a value does not fit, before anything changes. Source:
+        Marian, ``copyParams``, which does not overwrite existing parameters.
         """
         if not isinstance(other, ExpressionGraph):
             raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
         given = {self._full_name(name): node for name, node in other.params().items()}
-        for full, node in given.items():
-            if full in self._parameters:
-                self._parameters[full].check_value(node.val())
-        for full, node in given.items():
+        fixed = {full for full, node in given.items() if not node.trainable}
+        self._take({full: node.val() for full, node in given.items()}, fixed)
+
+    def _take(self, values: Mapping[str, Any], fixed: Collection[str] = ()) -> None:
+        """Give parameters these values by full name, creating those that are missing, if all values fit."""
+        for full in self._parameters.keys() & values.keys():
+            self._parameters[full].check_value(values[full])
+        for full, value in values.items():
             if full not in self._parameters:
-                made = ParamNode.make(
-                    self, full, node.shape, node.value_type, inits.zeros(), not node.trainable
-                )
+                kind = as_type(value.dtype)
+                made = ParamNode.make(self, full, value.shape, kind, inits.zeros(), full in fixed)
                 self._parameters.add(made)
-            self._parameters[full].set_value(node.val())
+            self._parameters[full].set_value(value)
 
     def _full_name(self, name: str) -> str:
         return f"{self._namespace}::{name}" if self._namespace else name
@@ -192,7 +189,7 @@ class ExpressionGraph(GraphSettings):
     # -- running
 
     def forward(self) -> None:
-        """Run the nodes recorded and not yet run.
+        """Run the nodes that were recorded since the last run.
 
         More nodes may be added on top of computed ones and ``forward()`` called again. On an unchanged
         graph it does nothing, and draws no new random numbers.
@@ -212,20 +209,20 @@ class ExpressionGraph(GraphSettings):
     def backward(self, reset: bool = True, clip_value: float = 0.0) -> None:
         """Gradients of the one top node by every trainable node; the top's adjoint is 1 everywhere.
 
-        ``reset=False`` adds to the parameters' gradients of before. ``clip_value`` cuts every node's
-        gradient elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is
-        more than one trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a
-        negative ``clip_value``.
+        ``reset=False`` adds to the parameters' present gradients. ``clip_value`` cuts every node's gradient
+        elementwise to ``+-clip_value`` before it flows on; 0 is off. ``GraphError`` if there is more than one
+        trainable top node, before ``forward()``, and in inference; ``ArgumentError`` for a negative
+        ``clip_value``.
         """
-        if type(clip_value) is not float or not clip_value >= 0:
-            clip_value = _clip_value(clip_value)
+        clip_value = checked_bound(clip_value)
         if self._inference:
             raise GraphError("an inference graph has no gradients; set_inference(False) first")
         gradients = self._present_run().backward(clip_value)
         nodes = self.tape.nodes
         by_name = {n.name: g for i, g in gradients.items() if isinstance(n := nodes[i], ParamNode)}
         if not reset or clip_value:
-            by_name = self._accumulated(by_name, reset, clip_value)
+            before = {} if reset else self._parameters.accumulated
+            by_name = accumulated(by_name, before, clip_value, self.device)
         self._parameters.accumulated = by_name if reset else {**self._parameters.accumulated, **by_name}
         self.has_gradients = True
         for node in self.tape.debugged:
@@ -235,8 +232,8 @@ class ExpressionGraph(GraphSettings):
     def backprop(self, reset: bool = True, clip_value: float = 0.0) -> None:
         """``forward()`` and ``backward()`` as one program, over the whole graph, with the present values
         of the parameters and new random draws."""
-        if self.covered:
-            self._run = None
+        if self._run is not None and self._run.covered:
+            self._run = self._run.restarted(next(self.runs))
         self.forward()
         self.backward(reset, clip_value)
 
@@ -266,7 +263,7 @@ class ExpressionGraph(GraphSettings):
         return optimize(self, rules, keep)
 
     def clear(self) -> None:
-        """Forget all nodes and their values, whoever still holds some of them; keep parameters and their
+        """Forget all nodes and their values, also those still referenced; keep parameters and their
         gradients. ``GraphError`` while the body of a loop is recorded."""
         if len(self.recording) > 1:
             raise GraphError("clear() was called while the body of a loop is recorded")
@@ -284,11 +281,11 @@ class ExpressionGraph(GraphSettings):
     def assign(self, target: ParamNode | Mapping[ParamNode, Node], expression: Node | None = None) -> None:
         """Replace the value of a parameter by that of ``expression``, computed from the present values.
 
-        ``assign({a: x, b: y})`` replaces several at once. One program, which writes over the old value's
-        buffer unless somebody may still read that: an array got by ``val()``, the values that a
-        ``forward()`` has seen. A loop of assignments therefore allocates nothing. Random nodes draw anew.
-        ``ShapeError`` or ``ElementTypeError`` if the value does not fit, ``ArgumentError`` if the target is
-        no parameter of this graph. Source: Alea TK, ``Context.Assign``.
+        ``assign({a: x, b: y})`` replaces several at once. It is one program, which overwrites the old value's
+        buffer unless that may still be read, by an array from ``val()`` or by a ``forward()`` that has
+        captured it; a loop of assignments allocates nothing. Random nodes draw again. ``ShapeError`` or
+        ``ElementTypeError`` if the value does not fit, ``ArgumentError`` if the target is not a parameter of
+        this graph. Source: Alea TK, ``Context.Assign``.
         """
         if isinstance(target, Mapping) and expression is None:
             assign(self.tape, self, target)
@@ -299,36 +296,27 @@ class ExpressionGraph(GraphSettings):
 
     @property
     def covered(self) -> int:
-        """How many of the nodes that are recorded ``forward()`` has covered."""
+        """How many of the recorded nodes ``forward()`` has covered."""
         return 0 if self._run is None else self._run.covered
 
     def value_of(self, row: int) -> Any:
-        """The value of the node number ``row`` of what is recorded; see ``Node.val``."""
+        """The value of recorded node number ``row``; see ``Node.val``."""
         return self._present_run().value(row)
 
     def gradient_of(self, row: int) -> jax.Array:
-        """The gradient by the node number ``row`` of what is recorded; see ``Node.grad``."""
+        """The gradient by recorded node number ``row``; see ``Node.grad``."""
         return self._present_run().gradient(row)
 
     def forget_gradients(self) -> None:
-        """Let no gradient that was computed ahead of ``backward()`` be used: what is trainable has
-        changed."""
+        """Discard gradients computed ahead of ``backward()``: what is trainable has changed."""
         if self._run is not None:
             self._run.forget_gradients()
 
     def _present_run(self) -> Run:
         """The computation of what is recorded."""
         if self._run is None:
-            self._run = Run(self.tape, self, next(self.runs))
+            self._run = Run(Planner(self.tape, self), next(self.runs))
         return self._run
-
-    def _accumulated(self, new: dict[str, jax.Array], reset: bool, clip_value: float) -> dict[str, jax.Array]:
-        old = {} if reset else {n: g for n, g in self._parameters.accumulated.items() if n in new}
-        wide = any(self._parameters[n].value_type.is_wide for n in new)
-        plan = AccumulationPlan(clip=clip_value > 0)
-        bounds = number_vector((clip_value,), wide) if plan.clip else None
-        total: dict[str, jax.Array] = compiled(plan, device=self.device, wide=wide)(new, old, bounds)
-        return total
 
     def function(
         self,
@@ -376,20 +364,16 @@ class ExpressionGraph(GraphSettings):
 
     def graphviz(self, path: str | os.PathLike[str] | None = None) -> str:
         """The graph in the dot language, as Marian draws it; also written to ``path`` if one is given."""
-        text = graphviz(self.tape)
-        if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        return text
+        return drawing.graphviz(self, path)
 
     def save(self, path: str | os.PathLike[str], meta: str | None = None) -> None:
         """Write the parameters to ``path``, an ``.npz`` or a ``.bin``, as a Marian model, sorted by type and
         name, as float32.
 
         In a namespace only its parameters are written, under their plain names, so that the file is a
-        model of its own (Marian writes the other namespaces' parameters too, under their full names).
-        ``meta`` is the text of ``special:model.yml``; without it that of the loaded model is kept. The
-        file appears whole or not at all.
+        complete model (Marian writes the other namespaces' parameters too, under their full names). ``meta``
+        is the text of ``special:model.yml``; without it that of the loaded model is kept. The file is written
+        atomically.
         """
         text = self.model_yml if meta is None else meta
         prefix = f"{self._namespace}::" if self._namespace else ""
@@ -404,28 +388,17 @@ class ExpressionGraph(GraphSettings):
         """Read the parameters of a Marian model, ``.npz`` or ``.bin``, into this graph, in the current
         namespace.
 
-        Floating point values become the graph's element type. With ``mark_reloaded`` asking for a
-        parameter that the file lacks is an error from then on. ``ModelFileError`` for a damaged file,
-        ``ShapeError`` or ``ElementTypeError`` if a parameter exists and its value does not fit; then the
-        graph keeps all that it had.
+        Floating point values become the graph's element type. With ``mark_reloaded``, requesting a parameter
+        that the file lacks is an error from then on. ``ModelFileError`` for a damaged file, ``ShapeError`` or
+        ``ElementTypeError`` if the value of an existing parameter does not fit, before anything changes.
         """
         values, model_yml = load_parameters(path, self._element_type)
-        known = {full: v for n, v in values.items() if (full := self._full_name(n)) in self._parameters}
-        for full, value in known.items():
-            self._parameters[full].check_value(value)
+        self._take({self._full_name(name): value for name, value in values.items()})
         self.model_yml = model_yml
-        for name, value in values.items():
-            full = self._full_name(name)
-            if full in known:
-                self._parameters[full].set_value(value)
-            else:
-                kind = as_type(value.dtype)
-                node = ParamNode.make(self, full, value.shape, kind, inits.from_tensor(value), fixed=False)
-                self._parameters.add(node)
         self.reloaded = self.reloaded or mark_reloaded
 
     def __reduce__(self) -> Any:
-        # What copy and pickle ask for.
+        # called by copy and pickle
         raise GraphError(
             "a graph cannot be copied or pickled; graph.save() and load() keep its parameters, copy_params() "
             f"takes those of another graph\n  at {place(user_frame())}"
@@ -433,12 +406,3 @@ class ExpressionGraph(GraphSettings):
 
     def __repr__(self) -> str:
         return f"ExpressionGraph({len(self.tape.nodes)} nodes, {len(self._parameters)} parameters)"
-
-
-def _clip_value(value: Any) -> float:
-    """The bound of gradients that the user gave."""
-    if not is_number(value):
-        refuse_traced("clip_value", value)
-    if np.ndim(value) or isinstance(value, str) or not value >= 0:
-        raise ArgumentError(f"expected a clip_value of at least 0, got {value!r}")
-    return float(value)

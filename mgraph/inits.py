@@ -1,11 +1,11 @@
 """Initializers of parameters and constants, under Marian's names (``inits::glorotUniform`` is
 ``inits.glorot_uniform``).
 
-Two families. A *fixed* initializer gives the same numbers each time; its value is computed by numpy
-when the node is made. A *random* one is a formula over uniform or normal numbers and is evaluated with
-one of two sources: numpy on the host for parameters (drawn once, from the graph's seed and the
-parameter's name), JAX inside the compiled program for constants (drawn anew at each run). Numbers differ
-from Marian's, which differ between its own CPU and GPU as well.
+Two families. A *fixed* initializer gives the same numbers each time; its value is computed by numpy when the
+node is made. A *random* one is a formula over uniform or normal numbers and is evaluated with one of two
+sources: numpy on the host for parameters (drawn once, from the graph's seed and the parameter's name), JAX
+inside the compiled program for constants (drawn anew at each run). The numbers differ from Marian's, which
+themselves differ between CPU and GPU.
 
 Source: Marian, ``graph/node_initializers.h``.
 """
@@ -36,7 +36,7 @@ class Source(Protocol):
 
     @property
     def numpy(self) -> ModuleType:
-        """``numpy`` or ``jax.numpy``, for functions of what was drawn."""
+        """``numpy`` or ``jax.numpy``, for functions of the drawn numbers."""
 
     def uniform(self, shape: Shape) -> Any:
         """Uniform in [0, 1)."""
@@ -80,7 +80,7 @@ class Initializer:
 
 
 def _misfit(given: np.ndarray, value: np.ndarray) -> Any:
-    """The first element that is another one as an integer."""
+    """The first element that changes when it is cast to the integer type."""
     return given[given != value].ravel()[0]
 
 
@@ -115,7 +115,8 @@ class Random(Initializer):
 
     @cached_property
     def generic(self) -> tuple[Random, tuple[float, ...]] | None:
-        """The initializer for any numbers of the runtime fields, and these numbers; ``None`` without any."""
+        """The initializer with its runtime fields left open, and their numbers; ``None`` without such
+        fields."""
         numbers = tuple(getattr(self, name) for name in self.runtime_fields)
         if not numbers or OPEN in numbers:
             return None
@@ -127,8 +128,8 @@ class Random(Initializer):
         return sum(getattr(self, name) is OPEN for name in self.runtime_fields)
 
     def bound(self, numbers: Any) -> Random:
-        """A generic initializer with the numbers of a vector, which may be traced, in its runtime fields; not
-        to be kept."""
+        """A generic initializer with the numbers of a vector in its runtime fields. These may be traced: do
+        not keep it."""
         return replace(self, **dict(zip(self.runtime_fields, weak_scalars(numbers), strict=True)))
 
     def draw(self, source: Source, shape: Shape) -> Any:

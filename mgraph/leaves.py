@@ -25,7 +25,7 @@ from .types import Type
 
 
 def check_value(what: str, spec: Any, array: Any) -> None:
-    """``ShapeError`` or ``ElementTypeError`` if ``array`` cannot be the value of a leaf of ``spec``."""
+    """``ShapeError`` or ``ElementTypeError`` if ``array`` does not fit a leaf of ``spec``."""
     if tuple(array.shape) != spec.shape:
         raise ShapeError(f"{what} has shape {spec.shape}, got a value of {tuple(array.shape)}")
     known = array.dtype == bool or jnp.issubdtype(array.dtype, jnp.integer)
@@ -91,7 +91,7 @@ class ConstantNode(Node):
 
     @staticmethod
     def make(tape: Tape[Node], shape: Shape, type_: Type, init: Initializer) -> ConstantNode:
-        """A constant at the end of ``tape``; a random one is drawn anew at each run."""
+        """A constant at the end of ``tape``; a random one is drawn at each run."""
         spec = spec_of(shape, type_)
         init = check_initializer(init)
         with allocating("constant", shape, type_):
@@ -164,12 +164,12 @@ class ParamNode(Node):
         return self._init.value(self.shape, self.value_type)
 
     def assigned(self, value: jax.Array) -> None:
-        """Take a value that nobody else holds, of ``mgraph.running.assignment``."""
+        """Take over a value that nothing else references, from ``mgraph.running.assignment``."""
         self._value, self._seen = value, False
 
     @property
     def buffer_is_free(self) -> bool:
-        """Whether nobody else can read the array that holds the value: it may be written over."""
+        """Whether nothing else can read the array that holds the value, so that it may be overwritten."""
         return not self._seen
 
     def set_value(self, value: Any) -> None:
@@ -186,11 +186,11 @@ class ParamNode(Node):
         self._value, self._seen = self._on_device(array), True
 
     def check_value(self, array: Any) -> None:
-        """``ShapeError`` or ``ElementTypeError`` if this cannot be the parameter's value."""
+        """``ShapeError`` or ``ElementTypeError`` if the value does not fit."""
         check_value(f"parameter {self.name!r}", self.spec, array)
 
     def move(self) -> None:
-        """Put the value, if there is one yet, on the graph's device."""
+        """Move the value, if there is one, to the graph's device."""
         if self._value is not None:
             self._value = self._on_device(self._value)
 
@@ -251,11 +251,11 @@ class Parameters(Mapping[str, ParamNode]):
         self._nodes[node.name] = node
 
     def trainable(self) -> dict[str, ParamNode]:
-        """Those that training changes."""
+        """The parameters that training changes."""
         return {name: node for name, node in self._nodes.items() if node.trainable}
 
     def vals(self) -> dict[str, jax.Array]:
-        """All values, as a flat dictionary that any JAX code can take."""
+        """All values, as a flat dictionary for any JAX code."""
         return {name: node.val() for name, node in self._nodes.items()}
 
     def grads(self) -> dict[str, jax.Array]:

@@ -93,25 +93,25 @@ class Node(metaclass=NodeMeta):
     debug_message: str | None = None
     is_checkpoint: bool = False
     absorbed_by: str | None = None
-    """The rewrite of ``graph.optimize`` that computes this node, or a use of it, in another way now."""
+    """The rewrite of ``graph.optimize`` that has absorbed this node or a use of it."""
     index_children: ClassVar[tuple[int, ...]] = ()
     """Children that hold indices: of an integer type, outside the common element type."""
     composite: ClassVar[bool] = False
     """Whether the operator runs a recorded body itself (``evaluate``) and needs no rule of its own."""
     computed_once: ClassVar[bool] = False
-    """Whether a compiled program keeps a value that several nodes read. XLA may fuse it into each of them
-    instead, and with it what it is made of: along residual connections that is all layers before."""
+    """Whether a compiled program stores a value that several nodes read. XLA may fuse it into each of them
+    instead, with everything it is computed from: along residual connections that is all layers before."""
     stored_by_loops: ClassVar[bool] = False
-    """Whether the value is dearer to compute again than to keep, so that loops keep it of every step."""
+    """Whether recomputing the value costs more than storing it, so that loops store it for every step."""
     differentiable: ClassVar[bool] = True
-    """Whether gradients flow through it. A class that says ``False`` needs no rule, and is a constant to all
-    that is below it; one that has no rule and does not say so is an error where a gradient would flow."""
+    """Whether gradients flow through it. A class with ``False`` needs no rule: no gradient passes it. A class
+    without a rule and without ``False`` is an error where a gradient would flow."""
     has_rule: ClassVar[bool] = False
     """Whether the class has a backward rule; derived."""
     runtime_fields: ClassVar[tuple[str, ...]] = ()
     """Fields whose numbers are arguments of compiled programs, so that one program serves all of them. In the
-    methods such a field is then a traced scalar, weakly typed as Python's numbers are, of which nothing can
-    be asked; only the field's default, and what is no float, is known there (``operands.known``)."""
+    methods such a field is a traced scalar, weakly typed like a Python number, whose value is unknown; only
+    the default of the field, and values that are not floats, are known there (``operands.known``)."""
     gradient_is_derivative: ClassVar[bool] = True
     """Whether ``backward_ops`` is meant to be the derivative of ``forward_ops``."""
     cases: ClassVar[tuple[Case, ...]] = ()
@@ -121,14 +121,13 @@ class Node(metaclass=NodeMeta):
     defaults: ClassVar[dict[str, Any]] = {}
 
     generic: tuple[Any, tuple[float, ...]] | None = None
-    """Of an operator, the one that computes it for any numbers of the runtime fields, and these numbers;
-    ``None`` if it has none."""
+    """The operator with its runtime fields left open, and their numbers; ``None`` without such fields."""
     open_numbers: int = 0
     """Of such a generic operator, how many numbers ``bound`` takes."""
     _plain: ClassVar[Any] = None
 
     if TYPE_CHECKING:
-        # What a node has besides its class; the operator methods are attached by mgraph.expression.
+        # Attributes of nodes; mgraph.expression attaches the operator methods.
         _tape: weakref.ref[Tape[Node]]
         children: tuple[Node, ...]
         id: int
@@ -159,7 +158,7 @@ class Node(metaclass=NodeMeta):
         def __getitem__(self, index: Any) -> Node: ...
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only for what is no slot, field or method: a field of a node is its operator's.
+        # Called only for names that are not slots or methods: the fields of a node are its operator's.
         if name in type(self).fields:
             operator = self.operator
             if operator is not None:
@@ -171,7 +170,7 @@ class Node(metaclass=NodeMeta):
             )
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
-    # -- what the engine asks of an operator
+    # -- operators, for the engine
 
     def check_types(self, *specs: Any) -> None:
         """Children have one common element type, those in ``index_children`` an integer type."""
@@ -205,7 +204,8 @@ class Node(metaclass=NodeMeta):
 
     @classmethod
     def opened(cls, fields: dict[str, Any]) -> tuple[dict[str, Any], tuple[float, ...]]:
-        """An operator's fields with ``OPEN`` for the numbers that are arguments of programs, and these."""
+        """An operator's fields with ``OPEN`` for the numbers that programs take as arguments, and these
+        numbers."""
         found = {
             name: float(fields[name])
             for name in cls.runtime_fields
@@ -214,14 +214,14 @@ class Node(metaclass=NodeMeta):
         return {**fields, **dict.fromkeys(found, OPEN)}, tuple(found.values())
 
     def bound(self, numbers: Any) -> Any:
-        """A generic operator with the numbers of a vector, which may be traced, in its runtime fields; not to
-        be kept."""
+        """A generic operator with the numbers of a vector in its runtime fields. These may be traced: do not
+        keep it."""
         names = [name for name in self.runtime_fields if self.__dict__[name] is OPEN]
         operator = new(type(self))
         operator.__dict__.update(self.__dict__, **dict(zip(names, weak_scalars(numbers), strict=True)))
         return operator
 
-    # -- what a user asks of a node
+    # -- nodes, for users
 
     @property
     def shape(self) -> Shape:
@@ -247,7 +247,7 @@ class Node(metaclass=NodeMeta):
         if tape is None or tape.closed:
             raise GraphError(
                 f"this {self.type} node, made at {place(self.where)}, is gone: its graph was "
-                "cleared, the loop whose body it belongs to is complete, or nobody keeps a reference "
+                "cleared, the loop whose body it belongs to is complete, or nothing keeps a reference "
                 "to its ExpressionGraph"
             )
         return tape
@@ -292,7 +292,7 @@ class Node(metaclass=NodeMeta):
         return float(np.asarray(value).reshape(-1)[0])
 
     def set_trainable(self, trainable: bool) -> None:
-        """Say whether gradients flow into this node; nodes already built on it follow.
+        """Set whether gradients flow into this node; nodes already built on it follow.
 
         ``ElementTypeError`` for a node of integers, which has no gradient.
         """
@@ -318,7 +318,7 @@ class Node(metaclass=NodeMeta):
         if tape.parent is not None:
             raise GraphError(
                 f"{self.type}: a node in a loop's body has a value per step, none to print; "
-                "return it from the body and debug what the loop gives out"
+                "return it from the body and debug the loop's result"
             )
         if self.debug_message is None:
             tape.debugged.append(self)
@@ -346,7 +346,7 @@ class Node(metaclass=NodeMeta):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:
         if "_shapes" in self.__dict__:
-            return self  # an operator, of which there is one
+            return self  # An operator is unique: its copy is itself.
         return self._refuse_copy()
 
     def __copy__(self) -> Node:
@@ -379,10 +379,10 @@ class ArgumentNode(Node):
 class NaryNodeOp(Node):
     """Base of operations over any number of children.
 
-    A subclass says ``type``, ``forward_ops(self, *values) -> value`` and, where there is a gradient,
-    ``backward_ops(self, adj, val, *values)`` that returns one gradient per child: the i-th for
-    ``child(i)``, ``None`` for no gradient. A gradient may have the shape of the broadcast value; the
-    engine sums it to the child's.
+    A subclass defines ``type``, ``forward_ops(self, *values) -> value`` and, where there is a gradient,
+    ``backward_ops(self, adj, val, *values)`` that returns one gradient per child: the i-th for ``child(i)``,
+    ``None`` for no gradient. A gradient may have the shape of the broadcast value; the engine sums it to the
+    child's.
     """
 
     if TYPE_CHECKING:

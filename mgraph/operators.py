@@ -1,7 +1,7 @@
 """Operators: what an operation is apart from its children; one object per class and field values.
 
-The fields of an operation are the annotated attributes of its class. They are its identity: they decide
-which nodes are one node and which programs are one program, so they must be hashable and must not lie.
+The fields of an operation are the annotated attributes of its class. They are its identity: equal fields make
+one node and one program, so they must be hashable and must decide what is computed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .types import Type
 
 
 class Open:
-    """In place of a number that a compiled program gets as an argument; see ``Node.runtime_fields``."""
+    """Stands for a number that a compiled program takes as an argument; see ``Node.runtime_fields``."""
 
     def __repr__(self) -> str:
         return "any number"
@@ -51,7 +51,7 @@ def declare(cls: Any) -> None:
     if unknown:
         raise ArgumentError(f"{cls.__name__}.runtime_fields names no field: {unknown}")
     if ("backward_ops" in vars(cls) or vars(cls).get("composite")) and "differentiable" not in vars(cls):
-        cls.differentiable = True  # whatever a base says
+        cls.differentiable = True  # even if a base class says otherwise
     cls.has_rule = cls.composite or hasattr(cls, "backward_ops")
     cls._operators = weakref.WeakValueDictionary()
     cls._recent = weakref.WeakValueDictionary()
@@ -59,7 +59,7 @@ def declare(cls: Any) -> None:
 
 
 def _check_declaration(cls: Any, names: list[str]) -> None:
-    """``ArgumentError`` for what looks like a field, or sets one, and would be ignored."""
+    """``ArgumentError`` for an ``__init__`` or a field that would be ignored."""
     if "__init__" in vars(cls):
         raise ArgumentError(
             f"{cls.__name__}: __init__ is never called; declare a field by an annotation such as `axis: int`"
@@ -73,7 +73,7 @@ def _check_declaration(cls: Any, names: list[str]) -> None:
 
 
 def find_operator(cls: Any, fields: dict[str, Any]) -> Any:
-    """``make_operator``, by a shorter way for field values that were given in the same words before."""
+    """``make_operator``, with a cache by the field values as they were given."""
     values = tuple(fields.values())
     words = (*fields, *map(type, values), *values)
     try:
@@ -88,7 +88,7 @@ def find_operator(cls: Any, fields: dict[str, Any]) -> Any:
 
 
 def _is_itself(value: Any) -> bool:
-    """Whether only this value, of all of its type, is equal to it: not 0.0, nan, or a tuple with such."""
+    """Whether equal values of its type are identical; not for 0.0, nan, or a tuple with such."""
     if type(value) is float:
         return value == value and value != 0
     return type(value) in (bool, int, str, Type)
@@ -123,7 +123,7 @@ def make_operator(cls: Any, fields: dict[str, Any]) -> Any:
 
 
 def is_default(cls: Any, name: str, value: float) -> bool:
-    """Whether this is the default of the field, to the bit."""
+    """Whether the value is bit for bit the default of the field."""
     default = cls.defaults.get(name)
     return isinstance(default, float) and default.hex() == value.hex()
 
@@ -132,8 +132,8 @@ _PLAIN = (bool, int, str, bytes, Type, Open, type(None))
 
 
 def canonical(value: Any, cls: type, name: str) -> Any:
-    """A hashable stand-in for a field's value, equal only for values that compute the same: it tells 1 from
-    1.0 and True, 0.0 from -0.0, nan from none, one class from another with equal contents."""
+    """A hashable stand-in for a field's value, equal only for values that compute the same: it distinguishes
+    1 from 1.0 and True, 0.0 from -0.0, and classes with equal contents; nan equals nan."""
     kind = type(value)
     if kind in _PLAIN:
         return kind, value
@@ -155,7 +155,7 @@ def canonical(value: Any, cls: type, name: str) -> Any:
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
-    """What a value consists of, where that decides whether it is equal to another."""
+    """The contents of a value where they decide equality."""
     if isinstance(value, tuple):
         return value
     if isinstance(value, slice | range):

@@ -24,8 +24,8 @@ from .running.programs import Plan, compiled
 class Optimizer(ABC):
     """Base of the optimizers: gradients are clipped by their global norm, transformed, and applied.
 
-    ``learn_rate`` may be changed between updates without compiling anew. ``clip_norm`` scales the gradients
-    of one update so that their L2 norm over all parameters is at most that; 0 is off.
+    ``learn_rate`` may be changed between updates without recompiling. ``clip_norm`` scales the gradients of
+    one update so that their L2 norm over all parameters is at most that; 0 is off.
     """
 
     def __init__(self, learn_rate: float, clip_norm: float = 0.0) -> None:
@@ -40,24 +40,35 @@ class Optimizer(ABC):
 
     @abstractmethod
     def direction(self) -> optax.GradientTransformation:
-        """Gradients to the direction in which parameters are moved by ``-learn_rate``."""
+        """The transformation of gradients to directions; parameters move by ``-learn_rate`` times these."""
 
     def hyperparameters(self) -> tuple[Any, ...]:
-        """What ``direction`` depends on, part of the compiled update's key: all public attributes but the
-        learning rate."""
+        """What ``direction`` depends on, as a part of the compiled update's key: all public attributes but
+        the learning rate."""
         own = sorted(item for item in vars(self).items() if item[0][0] != "_")
         return tuple(item for item in own if item[0] != "learn_rate")
 
     def transformation(self) -> optax.GradientTransformation:
-        """The whole update but for the learning rate, usable in any optax loop."""
-        clip = [clip_by_norm(self.clip_norm)] if self.clip_norm else []
-        return optax.chain(*clip, self.direction())
+        """The whole update except the learning rate, for any optax loop."""
+        clip = optax.stateless(lambda gradients, params: self.clipped(gradients))
+        return optax.chain(clip, self.direction())
+
+    def clipped(self, gradients: Any) -> Any:
+        """``g * clip_norm / norm`` where the L2 norm over all gradients is more than ``clip_norm``.
+
+        Gradients that are not finite stay so. Source: Marian, ``--clip-norm``.
+        """
+        if not self.clip_norm:
+            return gradients
+        norm = optax.tree.norm(gradients)
+        factor = jnp.where(norm > self.clip_norm, self.clip_norm / norm, 1)
+        return jax.tree.map(lambda g: g * factor.astype(g.dtype), gradients)
 
     def update(self, graph: ExpressionGraph) -> jax.Array:
         """Update the trainable parameters of ``graph`` from their gradients, as one compiled program.
 
-        Returns the L2 norm of the gradients before clipping, shape (). Nothing waits for the device until the
-        norm or a parameter is read: ``float(norm)`` waits. ``GraphError`` before ``backward()``.
+        Returns the L2 norm of the gradients before clipping, shape (). It does not wait for the device;
+        reading the norm or a parameter does: ``float(norm)`` waits. ``GraphError`` before ``backward()``.
         """
         nodes = graph.params().trainable()
         if not nodes:
@@ -71,7 +82,7 @@ class Optimizer(ABC):
         update = compiled(plan, device=graph.device, wide=wide)
         with jax.enable_x64(wide):
             if self._state is None:
-                # A copy: each update gives the buffers of the state to the next one.
+                # A copy, because each update donates the buffers of the state.
                 self._state = jax.tree.map(jnp.array, transformation.init(_wider(params)))
                 self._names = tuple(params)
             elif self._names != tuple(params):
@@ -92,18 +103,18 @@ class Optimizer(ABC):
 
 
 def _wider(tree: Any) -> Any:
-    """16-bit floats as float32: moments, and an ``eps`` of 1e-8, do not fit into fewer bits."""
+    """16-bit floats as float32: moments, and an ``eps`` of 1e-8, need the precision."""
     return jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)), tree)
 
 
 @dataclass(frozen=True)
 class OptimizerUpdatePlan(Plan):
-    """New parameters and moments by gradients; and the norm of these."""
+    """Computes new parameters and moments from gradients, and the gradients' norm."""
 
     optimizer: type[Optimizer]
     hyperparameters: tuple[Any, ...]
     specs: tuple[tuple[str, Any], ...]
-    """Of the parameters."""
+    """Names and specs of the parameters."""
     transformation: optax.GradientTransformation = field(compare=False)
 
     @property
@@ -124,27 +135,13 @@ def moved(params: Any, moves: Any, rate: Any) -> Any:
     return jax.tree.map(lambda p, m: (p - rate * m).astype(p.dtype), params, moves)
 
 
-def clip_by_norm(limit: float) -> optax.GradientTransformation:
-    """``g *= limit / norm`` where the L2 norm over all gradients is more than ``limit``.
-
-    Gradients that are not finite stay so. Source: Marian, ``--clip-norm``.
-    """
-
-    def update(gradients: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
-        norm = optax.tree.norm(gradients)
-        factor = jnp.where(norm > limit, limit / norm, 1)
-        return jax.tree.map(lambda g: g * factor.astype(g.dtype), gradients), state
-
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
-
-
 class OptimizerState(NamedTuple):
     """State of the transformations of Marian's optimizers."""
 
     steps: Any
     """Updates since the moments were zero; int32, shape ()."""
     moments: dict[str, Any]
-    """Running averages of the gradients, each like the parameters, by the names that Marian has for them in
+    """Running averages of the gradients, each a tree like the parameters, under Marian's names in
     ``.optimizer.npz``."""
 
 
@@ -175,7 +172,7 @@ def _by_rule(names: tuple[str, ...], rule: Rule) -> optax.GradientTransformation
 
 
 def _at_least_normal(eps: float, kind: Any) -> float:
-    """``eps``, or twice the smallest normal number of the type if that is more: nothing divides by 0."""
+    """``eps``, but at least twice the smallest normal number of the type, so that nothing divides by 0."""
     return max(eps, 2 * float(jnp.finfo(kind).smallest_normal))
 
 
@@ -226,7 +223,7 @@ class Adam(Optimizer):
 
     def direction(self) -> optax.GradientTransformation:
         def rule(steps: Any, g: Any, p: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
-            # 1 - beta is taken of the rounded beta, or moments and corrections would differ in scale.
+            # 1 - beta uses the rounded beta, or moments and corrections would differ in scale.
             b1, b2 = (float(g.dtype.type(beta)) for beta in (self.beta1, self.beta2))
             m = b1 * m + (1 - b1) * g
             v = b2 * v + (1 - b2) * (g * g)
@@ -238,5 +235,5 @@ class Adam(Optimizer):
 
 
 def bias_correction(beta: float, steps: Any, kind: Any) -> Any:
-    """``1 - beta^steps``, to the last digits also where that is near 0."""
+    """``1 - beta^steps``, accurate also near 0."""
     return -jnp.expm1(steps.astype(kind) * (math.log(beta) if beta else -math.inf))

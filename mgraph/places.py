@@ -15,7 +15,7 @@ _FOREIGN = (
     *(str(Path(file).parent / "_")[:-1] for file in (__file__, jax.__file__, np.__file__)),
     *(str(module.__file__) for module in (contextlib, copy)),
 )
-"""Where no user's line is: this package, and what calls it back."""
+"""Files without user code: this package, and what calls it back."""
 
 Place = tuple[CodeType, int]
 """Code and instruction; the line is looked up only when a message needs it."""

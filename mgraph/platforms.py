@@ -1,4 +1,4 @@
-"""What is done in one way on one platform, or with one version of JAX, and in another way elsewhere."""
+"""Differences between platforms and versions of JAX."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("mgraph.platforms")
 WRONG_JAXLIB = "0.10.2"
 """Its compiler for CPUs computes wrong values. Source: issues 39103, 40412 and 39257 of jax-ml/jax."""
 OVERRIDE = "MGRAPH_ALLOW_WRONG_JAXLIB"
-"""The environment variable that lets it be used all the same."""
+"""The environment variable that allows it anyway."""
 
 Options = dict[str, str | bool]
 
@@ -29,16 +29,16 @@ _WISHES: dict[str, Options] = {"cpu": {"xla_disable_hlo_passes": ",".join(_UNWAN
 
 
 def compiler_wishes(platform: str) -> Options:
-    """XLA's options that make programs for a platform faster, in place of what ``XLA_FLAGS`` says of them.
+    """XLA's options that make programs for a platform faster; they override ``XLA_FLAGS``.
 
-    For CPUs XLA drops barriers before it fuses, and would fuse what ``kept_apart`` keeps apart. Where
-    barriers stay, small loops must not become one kernel, which cannot hold a barrier.
+    On CPUs XLA drops barriers before fusion and would fuse what ``kept_apart`` separates. If barriers are
+    kept, small loops must not become one kernel, because a kernel cannot contain a barrier.
     """
     return dict(_WISHES.get(platform, {}))
 
 
 def as_wished(platform: str, compile: Callable[[Options], T]) -> T:
-    """``compile(options)`` with our wishes for a platform, or with none where the compiler refuses them."""
+    """``compile(options)`` with our options for a platform, or with none if the compiler rejects them."""
     wishes = compiler_wishes(platform)
     try:
         return compile(wishes)
@@ -50,10 +50,9 @@ def as_wished(platform: str, compile: Callable[[Options], T]) -> T:
 
 
 def kept_apart(x: T) -> T:
-    """``x``, which XLA for CPUs computes by itself and not as a part of what uses it.
-
-    There a value that several kernels read may become a part of each, and a transposed copy a part of the
-    product that it is to speed up. Other platforms fuse by better rules.
+    """``x``, which XLA on CPUs then does not fuse into its users. There a value that several kernels read may
+    be fused into each of them, and a transposed copy into the product that it should speed up. Other
+    platforms fuse by better rules.
     """
     result: T = jax.lax.platform_dependent(x, cpu=jax.lax.optimization_barrier, default=lambda x: x)
     return result
@@ -62,8 +61,8 @@ def kept_apart(x: T) -> T:
 def on_cuda_by(kernel: Callable[..., T], plain: Callable[..., T], *args: jax.Array) -> T:
     """``plain(*args)``; in programs for CUDA ``kernel(*args)``, where JAX has the kernel for such arguments.
 
-    Derivatives, and what ``jax.vmap`` makes of it, are those of ``plain`` everywhere: a kernel may have no
-    derivative of its own, and cuDNN's attention fails on a batch of masks that its heads share.
+    Derivatives and ``jax.vmap`` use ``plain`` everywhere: a kernel may have no derivative of its own, and
+    cuDNN's attention fails on a batch of masks that the heads share.
     """
     if not _exists(kernel, *args):
         return plain(*args)
@@ -88,8 +87,8 @@ def on_cuda_by(kernel: Callable[..., T], plain: Callable[..., T], *args: jax.Arr
 
 
 def _exists(kernel: Callable[..., Any], *args: jax.Array) -> bool:
-    """Whether JAX can trace the kernel: it raises where cuDNN or a fit GPU is missing, or where the kernel is
-    not made for such shapes and types."""
+    """Whether JAX can trace the kernel: that fails without cuDNN or a suitable GPU, and for shapes and types
+    that the kernel does not support."""
     try:
         jax.eval_shape(kernel, *args)
     except (RuntimeError, NotImplementedError, ValueError):
@@ -120,5 +119,5 @@ def check_jaxlib(version: str = _JAXLIB, environment: Mapping[str, str] = os.env
         return
     raise DeviceError(
         f"jaxlib {version} computes wrong values on CPUs (jax-ml/jax issue 39103): install 0.10.1 or 0.11 or "
-        f"newer; {OVERRIDE}=1 runs it all the same"
+        f"newer; {OVERRIDE}=1 runs it anyway"
     )

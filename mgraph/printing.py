@@ -81,7 +81,7 @@ def _run_length(flags: Iterable[bool]) -> int:
 
 
 def _gap(place: tuple[int, ...], shape: tuple[int, ...], closed: int) -> str:
-    """The dots for what is left out behind this element, the last of ``closed`` blocks."""
+    """The dots for elements omitted after this one, which closes ``closed`` blocks."""
     for j in reversed(range(len(shape) - 1 - closed, len(shape))):
         if j >= 0 and place[j] + 1 == _EDGE and shape[j] > 2 * _EDGE:
             return "... " if j == len(shape) - 1 else " " * (j + 1) + "... \n"

@@ -1,7 +1,7 @@
 """Recording: what happens when an operation is applied to nodes.
 
-The path that every node takes is kept short; checks of what went wrong are made only once something has.
-Nodes stand on this module, so it takes them for what they show.
+The path that every node takes is kept short: causes of errors are looked for only after a failure. Nodes
+import this module, so it takes them by their attributes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ new: Any = object.__new__
 
 
 def record(cls: Any, operator: Any, children: tuple[Any, ...]) -> Any:
-    """The node of ``operator`` over ``children``: a new one, or the equal one recorded before."""
+    """The node of ``operator`` over ``children``: new, or an equal one recorded before."""
     try:
         ref = children[0]._tape
         for child in children:
@@ -65,7 +65,8 @@ def record(cls: Any, operator: Any, children: tuple[Any, ...]) -> Any:
 
 
 def _without_rule(tape: Tape[Any], node: Any) -> None:
-    """A node of a class without a rule: wrong where a gradient flows, as it cannot where all is integer."""
+    """Note a node of a class without a rule, which is an error where a gradient flows; one of integers is
+    frozen."""
     if has_float(node.spec):
         tape.without_rule.append(node)
     else:
@@ -73,7 +74,7 @@ def _without_rule(tape: Tape[Any], node: Any) -> None:
 
 
 def is_node(value: Any) -> bool:
-    """Whether ``value`` is something that was recorded."""
+    """Whether ``value`` is a recorded node."""
     return hasattr(type(value), "_tape")
 
 
@@ -83,7 +84,7 @@ def describe(children: Sequence[Any]) -> str:
 
 
 def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any, ...]) -> Specs:
-    """Spec of an operator's value, by abstract evaluation; remembered by the operator."""
+    """Spec of an operator's value, by abstract evaluation; cached by the operator."""
 
     def where() -> str:
         return f"\n  children: {describe(children)}\n  at {place(user_frame())}"
@@ -137,7 +138,7 @@ def _one_tape(cls: Any, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any
 
 
 def capture(tape: Tape[N], outer: N) -> N:
-    """The leaf through which the body on ``tape`` sees a node recorded outside of it."""
+    """The leaf that stands, in the body on ``tape``, for a node recorded outside."""
     entry = tape.captured.get(id(outer))
     if entry is None:
         entry = outer, new_leaf(tape.argument, tape, outer.spec, trainable=outer.trainable)

@@ -1,9 +1,9 @@
 """Rules: how an operator's value and gradient enter a JAX program.
 
 An operator is a ``jax.custom_vjp``, one per node class and rule set, made on first use. Rule sets:
-``"rules"`` are the hand-written ``backward_ops``; ``"jax"`` is JAX's own differentiation of
-``forward_ops``; ``"marian"`` is the hand-written rules, but Marian's own where Marian's differ from the
-right ones (registered with ``derivative``).
+``"rules"`` are the hand-written ``backward_ops``; ``"jax"`` is JAX's own differentiation of ``forward_ops``;
+``"marian"`` is the hand-written rules, with Marian's formulas where these differ (registered with
+``derivative``).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def evaluate(
 
 
 def bound(operator: Any, numbers: Any) -> Any:
-    """The operator that computes: a generic one with its numbers, any other as it is."""
+    """The operator with its numbers if it is generic."""
     return operator if numbers is None else operator.bound(numbers)
 
 
@@ -95,7 +95,7 @@ def backward_of(cls: type[Node], rule_set: str) -> Backward:
 
 
 def without_rule(cls: type[Node]) -> str:
-    """What is wrong where a gradient flows into a class without a rule."""
+    """The message about a gradient that flows into a class without a rule."""
     return (
         f"{cls.__name__} ({cls.type}) declares no backward_ops, and a gradient flows through it: declare "
         "backward_ops(self, adj, val, *values), or differentiable = False if its gradient is zero"
@@ -162,7 +162,7 @@ def row_gradients(
 
 
 def without_float0(gradients: Any) -> Any:
-    """Gradients with ``None`` in place of JAX's float0, the type that it gives the gradients of integers."""
+    """Gradients with ``None`` in place of float0, JAX's type for gradients of integers."""
     return jax.tree.map(lambda g: None if g.dtype == jax.dtypes.float0 else g, gradients)
 
 
@@ -175,8 +175,8 @@ def checked(
 ) -> tuple[Any, ...]:
     """One gradient per child of the child's shape and type, ``None`` where none flows.
 
-    Broadcasting is undone here, once for all operators. ``GradientError`` if there are too few or too
-    many gradients, or one whose shape or element type cannot be that of its child.
+    Broadcasting is undone here, once for all operators. ``GradientError`` if there are too few or too many
+    gradients, or one whose shape or element type does not fit its child.
     """
     name = f"{cls.__name__}.backward_ops"
     if not isinstance(gradients, tuple | list):

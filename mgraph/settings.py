@@ -1,4 +1,4 @@
-"""``GraphSettings``: what a user sets on a graph before building it, and what its runs have in common."""
+"""``GraphSettings``: what a user sets on a graph before building it, and state shared by its runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .device import find_device, memory_of
 from .errors import ArgumentError, GraphError
 from .leaves import Parameters
 from .rules import check_rule_set
+from .running.analysis import MIB
 from .running.memo import Memo
-from .running.memory import MIB
 from .types import Type, as_type
 
 
@@ -29,13 +29,14 @@ class GraphSettings:
         """The device set by ``set_device``; ``None`` is JAX's default device."""
         self.workspace_mb: int | None = None
         self.checkpointing = 0
-        """0: a gradient's forward values are all kept; 1: those of checkpoints; more: of so many parts."""
+        """0 keeps all forward values for gradients, 1 those of checkpoints, more those between that many
+        parts."""
         self.throw_nan = False
         self._inference = inference
         self._element_type = Type.float32
         self._parameters = Parameters()
         self.runs = itertools.count(1)
-        """Numbers of runs; each run and each call of a function draws random numbers of its own."""
+        """Numbers of runs; each run and each call of a function draws its own random numbers."""
         self.dynamic = False
         """Whether ``forward()`` was called on a growing graph; its programs then return every value."""
         self.memo = Memo()
@@ -78,12 +79,12 @@ class GraphSettings:
         return left + self.workspace_mb * MIB
 
     def set_checkpointing(self, enabled: bool = True, *, parts: int | None = None) -> None:
-        """Keep, for the gradients, the values of checkpoints only, and compute the others again.
+        """Keep only the values of checkpoints for the gradients, and recompute the others.
 
-        Checkpoints are nodes marked by ``checkpoint(node)``. ``parts`` places more, so that the graph falls
-        into so many parts of like memory, cut where few values are alive: a stack of n layers between
-        layers. Less memory, the same gradients, up to a third more computing; ``memory()`` shows the
-        first. Source: Chen et al. 2016; Marian, ``setCheckpointing``.
+        Checkpoints are nodes marked by ``checkpoint(node)``. ``parts`` places more, which divide the graph
+        into that many parts of similar memory, cut where few values are alive, in a stack of layers between
+        layers. It takes less memory, as ``memory()`` shows, and up to a third more computing, for the same
+        gradients. Source: Chen et al. 2016; Marian, ``setCheckpointing``.
         """
         if parts is not None and (not isinstance(parts, int | np.integer) or parts < 2):
             raise ArgumentError(f"set_checkpointing expects at least 2 parts, got {parts!r}")
@@ -109,7 +110,7 @@ class GraphSettings:
         return self._element_type
 
     def set_inference(self, inference: bool) -> None:
-        """In inference there are no gradients, and layers drop nothing out."""
+        """In inference there are no gradients and no dropout."""
         self._inference = inference
 
     def is_inference(self) -> bool:

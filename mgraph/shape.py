@@ -1,4 +1,4 @@
-"""Shapes are plain tuples of ints; here is what Marian's ``Shape`` and ``Slice`` know beyond that."""
+"""Shapes, which are plain tuples of ints, and Marian's ``Slice``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 def as_shape(value: Any) -> Shape:
     """A tuple of non-negative ints from an int or a sequence of ints; else ``ShapeError``."""
-    # A tuple is iterable too, but to ask that takes longer than all the rest.
+    # A tuple is iterable too, but that check alone would take longer than the rest.
     items: Iterable[Any] = value if isinstance(value, tuple | Iterable) else (value,)
     try:
         shape = tuple(map(operator.index, items))

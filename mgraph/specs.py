@@ -58,7 +58,7 @@ def has_float(spec: Specs) -> bool:
 
 
 def is_real(array: Any) -> bool:
-    """Whether an array, or what stands for one, holds floating point numbers, of any width."""
+    """Whether an array or a spec is of a floating point type."""
     return jnp.issubdtype(array.dtype, jnp.floating)
 
 

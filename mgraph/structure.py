@@ -42,7 +42,7 @@ class Structure:
     overrides: tuple[tuple[int, bool], ...] = ()
 
     is_canonical: ClassVar[bool] = True
-    """Whether equal ones compute the same: rows hold operators, which do, and numbers of rows."""
+    """Equal structures compute the same: rows hold only operators and numbers of rows."""
 
     @cached_property
     def _hash(self) -> int:
@@ -79,7 +79,7 @@ class Structure:
         return self._wide
 
     def generic(self) -> tuple[Structure, tuple[float, ...]]:
-        """The structure with its runtime numbers left open, and these numbers in the order of the rows."""
+        """The structure with its runtime fields left open, and their numbers in the order of the rows."""
         found = [(i, row[0].generic) for i, row in enumerate(self.rows) if row[0].generic is not None]
         if not found:
             return self, ()
@@ -90,7 +90,7 @@ class Structure:
 
     @cached_property
     def places(self) -> dict[int, slice]:
-        """Where the numbers of a generic row stand among all."""
+        """The slice of all numbers that belongs to each generic row."""
         places, start = {}, 0
         for i, (head, *_) in enumerate(self.rows):
             count = head.open_numbers

@@ -1,6 +1,6 @@
 """``Tape``: what has been recorded, in order.
 
-A tape holds nodes and, beside them, *rows*: the structure alone, of which programs are made.
+A tape holds nodes and, beside them, *rows*: their structure, from which programs are made.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .structure import INPUT, Excerpt, Row, Structure, is_leaf
 
 
 class Graph(Protocol):
-    """What the nodes of a graph, layers and all that is handed a graph to record in ask of it.
+    """What nodes, layers and other users of a graph require of it.
 
     ``ExpressionGraph``, which stands on nodes, is one.
     """
 
     tape: Any
-    """The tape of what is recorded now."""
+    """The present tape."""
     recording: list[Any]
     """The tape and, while a loop's body is recorded, the tapes of the bodies that are open."""
     seed: int
@@ -61,7 +61,7 @@ class Graph(Protocol):
 
 
 class Recorded(Protocol):
-    """What a tape asks of its nodes."""
+    """What a tape requires of its nodes."""
 
     id: int
     spec: Specs
@@ -75,13 +75,13 @@ N = TypeVar("N", bound=Recorded)
 class Tape(Generic[N]):
     """Nodes in the order of recording, for one graph or for the body of a loop.
 
-    Nodes point to their tape weakly and the tape points to its graph weakly, so that a graph that nobody
-    holds is freed at once, without waiting for the garbage collector.
+    Nodes point to their tape weakly and the tape points to its graph weakly, so that an unreferenced graph is
+    freed at once, without the garbage collector.
     """
 
     __slots__ = (
         "__weakref__", "argument", "captured", "closed", "debugged", "graph_ref", "inputs", "nodes",
-        "not_roots", "observers", "overrides", "parent", "prepared", "prepared_for", "random", "ref", "rows",
+        "not_roots", "observers", "overrides", "parent", "random", "ref", "rows",
         "seen", "without_rule",
     )  # fmt: skip
 
@@ -102,20 +102,17 @@ class Tape(Generic[N]):
         """Nodes and the functions that are called with them once they are computed."""
         self.not_roots: set[int] = set()
         self.without_rule: list[N] = []
-        """Nodes of classes that have no rule and do not say that they need none."""
+        """Nodes of differentiable classes without a rule."""
         self.captured: dict[int, tuple[N, N]] = {}
-        self.prepared: dict[Any, Any] = {}
-        """What programs of the tape compute, kept by its run for a state of the tape."""
-        self.prepared_for: Any = None
         self.closed = False
-        """Whether the graph was cleared, or the loop whose body this is is complete."""
+        """Whether the graph was cleared, or the loop of this body is complete."""
 
     def close(self) -> None:
-        """Forget all nodes and values for good, whoever still holds the tape."""
+        """Forget all nodes and values for good, also while the tape is still referenced."""
         self.closed = True
         for kept in (
             self.nodes, self.rows, self.inputs, self.random, self.seen, self.overrides, self.debugged,
-            self.observers, self.not_roots, self.without_rule, self.captured, self.prepared,
+            self.observers, self.not_roots, self.without_rule, self.captured,
         ):  # fmt: skip
             kept.clear()
 
@@ -188,7 +185,7 @@ class Tape(Generic[N]):
                     add_leaf(child)
             index[k] = len(rows)
             rows.append((row[0], *[index[c] for c in row[1:]]))
-        # The row of an input has the node's present flag already.
+        # The row of an input already has the node's present flag.
         overrides = tuple(
             (index[k], flag)
             for k, flag in sorted(self.overrides.items())

@@ -32,7 +32,7 @@ class Type(enum.StrEnum):
     uint64 = "uint64"
     bool = "bool"
 
-    # That of Enum is the same number, computed by Python at each look into a table.
+    # Enum's own hash is the same number, but computed by Python code at each look-up.
     __hash__ = str.__hash__
 
     @property
@@ -65,7 +65,7 @@ _WIDE = frozenset({Type.float64, Type.int64, Type.uint64})
 def as_type(value: Any) -> Type:
     """``Type`` of a ``Type``, its name, a numpy dtype or a scalar class.
 
-    Raises ``ElementTypeError`` for anything that is no element type of a graph.
+    Raises ``ElementTypeError`` for anything that is not an element type of a graph.
     """
     if type(value) is Type:
         return value

@@ -1,7 +1,8 @@
 """Values that differ from device to device, inside ``jax.shard_map``.
 
 JAX knows along which axes of the mesh a value differs. A rule's gradients differ along all axes along which
-one of its children does, and must be added up for a child that does not: the way back from ``alike`` does so.
+one of its children does, and must be added up for a child that does not, which the gradient of ``alike``
+does.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nmt.search.translator import Translator as Translator
     from nmt.settings import OptionError as OptionError
     from nmt.text.vocabs.loading import load_vocab as load_vocab
+    from nmt.training.gradients import check_model_gradients as check_model_gradients
     from nmt.training.trainer import Trainer as Trainer
 
 HOMES = {
@@ -27,6 +28,7 @@ HOMES = {
     "Trainer": "nmt.training.trainer",
     "Translation": "nmt.search.results",
     "Translator": "nmt.search.translator",
+    "check_model_gradients": "nmt.training.gradients",
     "load_model": "nmt.files",
     "load_vocab": "nmt.text.vocabs.loading",
 }

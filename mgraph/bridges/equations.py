@@ -92,14 +92,14 @@ class Equation:
         return [self.node(i) for i in range(len(self.values))]
 
     def as_primitive(self, children: list[Node]) -> list[Node]:
-        """The results as those of a node of the primitive itself."""
+        """The results of a node of the primitive itself."""
         real = any(as_type(aval.dtype).is_float for aval in self.outs)
         real = real and any(has_float(child.spec) for child in children)
         base = DifferentiablePrimitiveNodeOp if real else PrimitiveNodeOp
         return apply_primitive(self.primitive, children, self.params, base)
 
     def as_custom_call(self) -> list[Node]:
-        """The results as those of a node that keeps the rule of the function that is called."""
+        """The results of a node that keeps the called function's own rule."""
         operands = dict(zip(self.source.invars, range(len(self.values)), strict=True))
         chosen = [i for atom, i in operands.items() if not isinstance(atom, core.Literal)]
         return apply_custom_call(self.source, [self.node(i) for i in chosen])
@@ -178,7 +178,7 @@ class Walk:
 
 
 def _needed(jaxpr: core.Jaxpr) -> list[core.JaxprEqn]:
-    """The equations that the results depend on, and those that do more than give results."""
+    """The equations that the results depend on, and those with side effects."""
     wanted = {atom for atom in jaxpr.outvars if not isinstance(atom, core.Literal)}
     kept = []
     for source in reversed(jaxpr.eqns):
@@ -194,7 +194,7 @@ def _check_type(equation: Equation, aval: Any) -> None:
     except ElementTypeError:
         raise UnsupportedPrimitiveError(
             f"from_jax: the primitive {equation.primitive.name!r} of the function's line {equation.where()} "
-            f"gives {aval.dtype}, which is no element type of a graph\n  at {place(user_frame())}"
+            f"gives {aval.dtype}, which is not an element type of a graph\n  at {place(user_frame())}"
         ) from None
 
 

@@ -21,15 +21,15 @@ def from_jax(graph: ExpressionGraph, function: Callable[..., Any], *nodes: Any) 
     """``function(*nodes)`` as nodes: a plain JAX function as a part of ``graph``.
 
     ``nodes`` are nodes, or dictionaries, tuples and lists of nodes, as the function takes arrays; the result
-    is of the form that the function returns. The function is traced once, on shapes and types alone. Each of
-    its primitives becomes the operator of the same value and gradient, or a node of the primitive itself with
-    JAX's own gradient. ``jax.jit`` and ``jax.checkpoint`` are looked through, ``lax.scan`` becomes ``scan``,
+    has the structure that the function returns. The function is traced once, on shapes and types alone. Each
+    of its primitives becomes the operator of the same value and gradient, or a node of the primitive itself
+    with JAX's own gradient. ``jax.jit`` and ``jax.checkpoint`` are inlined, ``lax.scan`` becomes ``scan``,
     ``lax.cond`` and ``lax.while_loop`` stay one node; so does a function with a rule of its own
     (``jax.custom_jvp``, ``jax.custom_vjp``), which keeps it. Arrays that the function closes over become
-    constants. The same function on nodes of the same shapes compiles nothing anew.
+    constants. The same function on nodes of the same shapes compiles once.
 
     ``UnsupportedPrimitiveError``, with the primitive's name and the line, for random numbers, callbacks,
-    collectives, complex numbers and the like; ``BridgeError`` for what is no node.
+    collectives, complex numbers and the like; ``BridgeError`` for an argument that is not a node.
     """
     return translated(graph, function, nodes, RULES)
 
@@ -56,8 +56,8 @@ def translated(
 
 
 def _hide_dead_ends(tape: Tape[Node], first: int, results: list[Node]) -> None:
-    """Nodes of the function that only a ``stop_gradient`` or a comparison looks at are no tops of the graph:
-    nobody but the function knows them."""
+    """Nodes of the function that only a ``stop_gradient`` or a comparison uses are not tops of the graph:
+    they are internal to the function."""
     made = tape.nodes[first:]
     used = {child.id for node in made for child in node.children}
     flowing = {child.id for node in made if node.trainable for child in node.children}

@@ -88,7 +88,7 @@ class DifferentiablePrimitiveNodeOp(PrimitiveNodeOp):
 
 
 class CustomCall:
-    """A call of a function with a rule of its own, as a field: equal if it is of the same trace."""
+    """A call of a function with a rule of its own, as a field; equal to another of the same trace."""
 
     __slots__ = ("_key", "name", "run")
 
@@ -156,7 +156,7 @@ def _parts(made: Node) -> list[Node]:
 
 
 def _plain(children: list[Node], params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters without those that only repeat what the children say."""
+    """The parameters without those that the children imply."""
     plain = {k: v for k, v in params.items() if k not in ("update_jaxpr", "update_consts")}
     preferred = plain.get("preferred_element_type")
     if preferred is not None and preferred == children[0].value_type.dtype:

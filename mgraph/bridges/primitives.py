@@ -1,8 +1,8 @@
-"""What becomes of each of JAX's primitives: an operator where value and gradient are the same, else a node
-of the primitive itself.
+"""Rules that turn JAX's primitives into nodes: operators of the same value and gradient, else nodes of the
+primitive itself.
 
 Not the same, and so not used: ``max``, ``min`` and their reductions (JAX divides a gradient among ties), the
-comparisons (1 and 0 there, truth values here), ``x / 2`` as ``x * 0.5``.
+comparisons (1 and 0 in mgraph, booleans in JAX), ``x / 2`` as ``x * 0.5``.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from ..node import Node
-from ..ops.arithmetic import DivNodeOp, minus, mult, negate, plus
+from ..ops.arithmetic import DivNodeOp, logaddexp, minus, mult, negate, plus
 from ..ops.cumulative import LogCumSumExpNodeOp, cumsum
 from ..ops.elementwise import abs as absolute
-from ..ops.elementwise import cos, exp, log, sigmoid, sin, sqrt, square, tan, tanh
+from ..ops.elementwise import cos, exp, log, relu, sigmoid, sin, sqrt, square, tan, tanh
 from ..ops.power import power
 from ..ops.product import bdot, dot
 from ..ops.reduce import prod
 from ..ops.reduce import sum as sum_along
+from ..ops.scan import scan
 from ..ops.shape import SliceViewNodeOp, concatenate, repeat, reshape, transpose
 from ..ops.structure import cast, stop_gradient
 from ..shape import Shape
 from ..types import as_type
-from .calls import CALLS
-from .equations import Equation, Result, Rule, Spread
-from .primitive_node import ELEMENTWISE, OTHERS
+from .equations import JAX_FOLDER, Equation, Result, Rule, Spread, whole
+from .primitive_node import ELEMENTWISE, OTHERS, ClosedJaxpr
 
 # ---------------------------------------------------------------- element by element
 
@@ -79,7 +79,7 @@ def _same(equation: Equation) -> Result:
 
 
 def _broadcast(equation: Equation) -> Result:
-    """Axes of size 1 where there is nothing to move: elementwise operators do the rest."""
+    """A reshape to axes of size 1 where nothing moves; elementwise operators broadcast the rest."""
     shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
     x = equation.loose(0)
     if len(x.shape) < len(places):
@@ -166,7 +166,7 @@ def _iota(equation: Equation) -> Result:
 
 
 def _reduction(operator: Callable[[Node, int], Node]) -> Rule:
-    """A reduction over several axes: over one, to which they are joined."""
+    """A reduction over several axes, which are first merged into one."""
 
     def rule(equation: Equation) -> Result:
         x, axes = equation.node(0), tuple(sorted(equation.params["axes"]))
@@ -214,7 +214,8 @@ def _dot_general(equation: Equation) -> Result:
 
 
 def _matrices(x: Node, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Node:
-    """``x`` as one matrix for each place of the ``batch`` axes; without any, as one matrix."""
+    """``x`` as a batch of matrices, one for each index of the ``batch`` axes; without these, as one
+    matrix."""
 
     def size(axes: Sequence[int]) -> int:
         return math.prod(x.shape[i] for i in axes)
@@ -242,12 +243,95 @@ UNARY: dict[str, Callable[[Any], Node]] = {
     "tan": tan,
     "tanh": tanh,
 }
-"""Operators of one node that are the primitive of the same value."""
+"""Unary operators, by the primitive with the same value."""
+
+
+def _inlined(name: str) -> Rule:
+    """The call of a function without a rule of its own is inlined."""
+
+    def rule(equation: Equation) -> Result:
+        inner = equation.params[name]
+        closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
+        return equation.walk.inline(closed, equation.values)
+
+    return rule
+
+
+def _custom_call(equation: Equation) -> Result:
+    """A function keeps its own rule; some of JAX's functions become operators."""
+    closed = equation.params["call_jaxpr"]
+    name, _, file = (getattr(closed.jaxpr.debug_info, "func_src_info", None) or "").partition(" at ")
+    if name in _KNOWN and file.startswith(JAX_FOLDER):
+        return _KNOWN[name](equation)
+    return equation.as_custom_call()
+
+
+_KNOWN: dict[str, Callable[[Equation], Node]] = {
+    "relu": lambda equation: relu(equation.loose(0)),
+    "logaddexp": lambda equation: logaddexp(equation.loose(0), equation.loose(1)),
+}
+"""Operators for functions of JAX's own that have a rule of their own."""
+
+
+def _scan(equation: Equation) -> Result:
+    params = equation.params
+    body = params["jaxpr"]
+    operands = [equation.aval(i) for i in range(len(equation.values))]
+    carried, sequences = _alike(equation.outs, body.out_avals), _stacked(operands, body.in_avals)
+    nodes = equation.all_nodes()
+    consts = len(nodes) - carried - sequences
+    outside, first, xs = nodes[:consts], nodes[consts : consts + carried], nodes[consts + carried :]
+    # scan needs a sequence: a loop without one runs over zeros.
+    counted = xs or [equation.walk.constant(np.zeros(params["length"], np.int32))]
+
+    def step(state: tuple[Node, ...], given: tuple[Node, ...]) -> tuple[Any, Any]:
+        results = [whole(v) for v in equation.walk.inline(body, [*outside, *state, *given[: len(xs)]])]
+        return tuple(results[:carried]), tuple(results[carried:])
+
+    last, stacked = scan(
+        step, tuple(first), tuple(counted), reverse=params["reverse"], unroll=int(params["unroll"])
+    )
+    return [*last, *stacked]
+
+
+def _stacked(avals: Sequence[Any], of_a_step: Sequence[Any]) -> int:
+    """How many of them have an axis of time besides those of a step. Each version of JAX says it
+    differently."""
+    return len(avals) - _alike(avals, of_a_step)
+
+
+def _alike(avals: Sequence[Any], of_a_step: Sequence[Any]) -> int:
+    return sum(len(a.shape) == len(b.shape) for a, b in zip(avals, of_a_step, strict=True))
+
+
+def _own_node(equation: Equation) -> Result:
+    return equation.as_primitive(equation.all_nodes())
+
+
+WITHOUT_RULES: dict[str, Rule] = {
+    "custom_jvp_call": _inlined("call_jaxpr"),
+    "custom_vjp_call": _inlined("call_jaxpr"),
+}
+"""For values alone, functions with a rule of their own are inlined."""
+
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(OTHERS, _node_of_its_own),
-    **CALLS,
+    "jit": _inlined("jaxpr"),
+    "pjit": _inlined("jaxpr"),
+    "closed_call": _inlined("call_jaxpr"),
+    "core_call": _inlined("call_jaxpr"),
+    "remat": _inlined("jaxpr"),
+    "remat2": _inlined("jaxpr"),
+    "checkpoint": _inlined("jaxpr"),
+    "composite": _inlined("jaxpr"),
+    "custom_jvp_call": _custom_call,
+    "custom_vjp_call": _custom_call,
+    "scan": _scan,
+    "call_hi_primitive": _own_node,
+    "cond": _own_node,
+    "while": _own_node,
     **dict.fromkeys(("copy", "copy_p", "name", "optimization_barrier"), _same),
     **{name: _unary(operator) for name, operator in UNARY.items()},
     "add": _binary(plus, numbers=True),

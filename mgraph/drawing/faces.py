@@ -1,10 +1,17 @@
-"""Faces: what is written on nodes and boxes, in which colours, and how much room that takes."""
+"""Faces: the text, colours and sizes of nodes and boxes, and the details that a page shows."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from ..errors import GraphError
+from ..node import Node
+from ..places import place
 from ..specs import Specs
 from .nodes import Drawn
 from .scene import Box, Scene
@@ -19,10 +26,10 @@ COLORS = {
     "grey": "#dcdfe4",
     "lightblue": "#b9dcf2",
 }
-"""Marian's colours, lighter, so that black text on them reads well. Another is used as it is."""
+"""Marian's colours, lightened so that black text is legible. Other colours are used as they are."""
 
 TINTS = ["#3d7fd9", "#2a9d8f", "#9b5de5", "#d1495b", "#6a994e", "#bc6c25", "#0096c7", "#b5179e"]
-"""Colours of boxes: those of one make share one."""
+"""Colours of boxes; boxes of the same kind share one."""
 
 _WIDTHS = {
     3: "ijl'|",
@@ -51,7 +58,7 @@ def tint_of(box: Box) -> str:
 
 
 def pale(color: str) -> str:
-    """A colour ``#rrggbb`` thinned with white, for the ground of a box."""
+    """A colour ``#rrggbb`` mixed with white, for the background of a box."""
     parts = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(255 - (255 - part) * 0.06):02x}" for part in parts)
 
@@ -64,7 +71,7 @@ def shape_text(spec: Specs) -> str:
 
 
 def printable(text: str) -> str:
-    """A text with a mark for each character that XML and browsers cannot hold."""
+    """The text with a placeholder for each character that XML or a browser rejects."""
     if text.isprintable():
         return text
     return "".join(_MARK if c < " " or c in _NO_TEXT or "\ud800" <= c <= "\udfff" else c for c in text)
@@ -96,7 +103,7 @@ def short_number(n: int) -> str:
 
 
 def text_width(text: str, size: float = 12) -> float:
-    """About the width of a text in Helvetica."""
+    """The approximate width of a text in Helvetica."""
     return sum(_WIDTH.get(c, _OTHERS) if c < "\u1100" else 14.0 for c in text) * size / 12
 
 
@@ -120,3 +127,62 @@ def folded_size(title: str, summary: str) -> tuple[float, float]:
 def short(text: str, most: int = 48) -> str:
     """A text without its middle if it is longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) + 1 :]}"
+
+
+_FEW, _MOST = 6, 240
+
+
+def details(node: Drawn) -> dict[str, str]:
+    """Element type, trainability, fields and place of a node, as texts by name."""
+    parts = node.spec if isinstance(node.spec, tuple) else (node.spec,)
+    found = {"element type": ", ".join(part.type.value for part in parts)}
+    found["trainable"] = "yes" if node.trainable else "no"
+    if node.is_checkpoint:
+        found["checkpoint"] = "yes"
+    found.update({name: short(repr(value), _MOST) for name, value in node.fields.items()})
+    if node.where is not None:
+        found["made at"] = place(node.where)
+    return found
+
+
+def statistics(nodes: Sequence[Node]) -> dict[str, list[dict[str, Any]]]:
+    """Statistics of the values of nodes that ``forward()`` has covered, by key, one for each output.
+
+    A value that no program returned is computed now. Gradients of parameters come after their values, once
+    there are any.
+    """
+    found = {}
+    for node in nodes:
+        values = _values(node)
+        if values:
+            found[str(node.id)] = values
+    return found
+
+
+def _values(node: Node) -> list[dict[str, Any]]:
+    try:
+        value: Any = node.val()
+    except GraphError:  # the input of a function, which has no value of its own
+        return []
+    parts = value if isinstance(value, tuple) else (value,)
+    found = [summary(part) for part in parts]
+    if node.type == "param" and node.trainable and node.graph.has_gradients:
+        found.append({**summary(node.grad()), "gradient": True})
+    return found
+
+
+def summary(value: Any) -> dict[str, Any]:
+    """Minimum, maximum, mean and l2 norm of the elements that are numbers, and how many are not.
+
+    The elements of a small value too, as a text.
+    """
+    wide = np.asarray(value).astype(np.float64).reshape(-1)
+    numbers = wide[~np.isnan(wide)]
+    found: dict[str, Any] = {"NaN": int(wide.size - numbers.size)}
+    if numbers.size:
+        found["min"], found["max"] = float(numbers.min()), float(numbers.max())
+        with np.errstate(all="ignore"):
+            found["mean"], found["l2 norm"] = float(numbers.mean()), float(np.sqrt(np.square(numbers).sum()))
+    if wide.size <= _FEW:
+        found["values"] = ", ".join(f"{x:.6g}" for x in wide)
+    return found

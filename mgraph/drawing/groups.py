@@ -23,11 +23,10 @@ def group_paths(nodes: Mapping[str, Drawn]) -> dict[str, Path]:
     """The group of every node that is not in a loop's body; ``()`` is outside of all.
 
     Nodes come in an order in which children precede. An operation that no parameter places belongs to the
-    innermost group that holds all its operands, or that holds something before it and something after it;
-    and at any rate to a group if it lies on a way through that group.
-    What depends on no placed parameter belongs to whoever uses it, and so do leaves. What nothing placed
-    comes after, such as a loss, is outside, unless it is computed from one value of the same shape, as an
-    activation is. Groups of a single operation are not kept.
+    innermost group that holds all its operands, or that holds something before it and something after it; and
+    in any case to a group if it lies on a path through it. What depends on no placed parameter belongs to
+    whoever uses it, and so do leaves. What no placed node uses, such as a loss, is outside, unless it is
+    computed from one value of the same shape, as an activation is. Groups of a single operation are not kept.
     """
     outer = {key: node for key, node in nodes.items() if not node.loop}
     operations = [key for key, node in outer.items() if not node.is_leaf]
@@ -137,7 +136,7 @@ def _place_between(
             operands = [paths[c] for c in children if c in paths]
             paths[key] = max([*met, common(operands)], key=len)
         else:
-            # What comes of a parameter outside of all groups, an embedding, is more than its first user's.
+            # What uses a parameter outside of all groups, an embedding, belongs to more than its first user.
             paths[key] = common(sorted(after[key]))[: 1 if key in rooted else None]
 
 
@@ -148,7 +147,7 @@ def _pull_in(
     paths: dict[str, Path],
     fixed: Collection[str],
 ) -> None:
-    """Put what lies between two nodes of a group, and outside of it, inside, but for what is ``fixed``."""
+    """Move into a group what lies between two of its nodes, except what is ``fixed``."""
     place = {key: i for i, key in enumerate(operations)}
     members: dict[Path, list[int]] = {}
     for key, i in place.items():
@@ -171,7 +170,7 @@ def _pull_in(
 
 
 def _without_trifles(paths: Mapping[str, Path], visits: Mapping[Path, int]) -> dict[str, Path]:
-    """Paths without groups of too few operations a visit and groups that hold one group and no more."""
+    """Paths without groups that have too few operations per visit or hold nothing but one group."""
     size = Counter(path[: n + 1] for path in paths.values() for n in range(len(path)))
     kept = {group for group, count in size.items() if count >= _FEWEST_OPERATIONS * visits.get(group, 1)}
     inner = {group: [g for g in kept if g[:-1] == group] for group in kept}
@@ -185,7 +184,7 @@ def _without_trifles(paths: Mapping[str, Path], visits: Mapping[Path, int]) -> d
 def _most_uses(
     nodes: Mapping[str, Drawn], uses: Mapping[str, Sequence[str]], paths: Mapping[str, Path]
 ) -> dict[Path, int]:
-    """How often the graph comes to a group: as often as one of its parameters is used there."""
+    """How often the graph visits a group: the most uses of one of its parameters there."""
     most: dict[Path, int] = {}
     for key, node in nodes.items():
         if node.type == "param":
@@ -196,9 +195,8 @@ def _most_uses(
 
 
 def _split_visits(nodes: Mapping[str, Drawn], operations: Sequence[str], paths: dict[str, Path]) -> None:
-    """Make a group of its own of every visit to a group that the graph leaves and enters again.
-
-    So are tied layers drawn: once for each time that they are used.
+    """Split a group that the graph leaves and enters again into one group per visit, so that tied layers are
+    drawn once for each use.
     """
     for depth in range(1 + max(map(len, paths.values()), default=0)):
         for group in sorted({path[: depth + 1] for path in paths.values() if len(path) > depth}):

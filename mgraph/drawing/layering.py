@@ -45,9 +45,9 @@ def arrange(
     """Rows for the items ``0 ... count - 1``, with few crossings.
 
     ``first`` and ``last`` have the outer rows to themselves; with ``keep_first`` the first keep their order.
-    ``entrances`` says of some items in which order, from left to right, they would like the nets to come.
+    ``entrances`` gives, for some items, the preferred order of their nets from left to right.
 
-    Every item is below those that it uses, and one that uses nothing right above the first that uses it.
+    Every item is below those that it uses; one that uses nothing is right above its first user.
     """
     upward = _upward(count, nets)
     down = [[t for t in net.targets if (n, t) not in upward] for n, net in enumerate(nets)]

@@ -19,7 +19,7 @@ from ..tape import Tape
 
 @dataclass
 class Drawn:
-    """A node as pictures know it. In a loop's body, where no node is left, it stands for a row."""
+    """A node of a picture. In the body of a loop, which keeps no nodes, it stands for a row."""
 
     key: str
     """Its number on the tape; in the body of loop 17 that and the row: ``17.3``."""
@@ -102,7 +102,7 @@ def _fields(operator: Any) -> dict[str, Any]:
 
 
 def _sources(drawn: Drawn, results: dict[str, list[str]]) -> Iterator[str]:
-    """The nodes whose values a node uses: of a loop those that give out what it takes."""
+    """The nodes whose values a node uses; for the output of a loop those in its body."""
     for child in drawn.children:
         if child not in results:
             yield child
@@ -113,7 +113,7 @@ def _sources(drawn: Drawn, results: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _open(loop: Drawn, operator: Any, nodes: dict[str, Drawn], wires: list[Wire]) -> list[str]:
-    """Add the body of a loop; returns the keys of what the loop gives out."""
+    """Add the body of a loop; returns the keys of its outputs."""
     body = operator.body
     rows = body.structure.rows
     trainable = body.structure.trainable()
@@ -147,7 +147,7 @@ def _open(loop: Drawn, operator: Any, nodes: dict[str, Drawn], wires: list[Wire]
 
 
 def _arguments(loop: Drawn, states: int, sequences: int) -> Iterator[tuple[str, str]]:
-    """What the leaves of a body stand for, with the node outside that they take."""
+    """What the leaves of a body stand for, and the outer nodes that they read."""
     for i, child in enumerate(loop.children):
         if i < states:
             yield f"state {i}", child

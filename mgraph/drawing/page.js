@@ -324,7 +324,7 @@ function listenToKeys() {
 function firstOpen() {
   const chosen = [];
   let level = scene.boxes[""].inner, seen = scene.boxes[""].items.length;
-  while (level.length && (seen += sum(level.map((box) => box.items.length))) <= MOST_SEEN) {
+  while (level.length && (seen += level.flatMap((box) => box.items).length) <= MOST_SEEN) {
     chosen.push(...level);
     level = level.flatMap((box) => box.inner);
   }

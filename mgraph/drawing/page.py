@@ -1,4 +1,4 @@
-"""The page: a graph as one HTML file that needs nothing else, to zoom, search, fold and ask about nodes."""
+"""The page: a graph as one self-contained HTML file to zoom, search, fold and inspect."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from .details import details
 from .faces import (
     color_of,
+    details,
     folded_size,
     lines_of,
-    node_size,
     printable,
     shape_text,
     summary_of,
-    text_width,
     tint_of,
 )
+from .layouts import Layout, layouts_by_depth, least_width
 from .nodes import Drawn
 from .scene import Box, Scene
 
 _PLACE = re.compile(r"\{\{([\w.]+)\}\}")
-_PARTS = ("page.css", "placing.js", "view.js", "page.js")
+_PARTS = ("page.css", "view.js", "page.js")
 
 
 def page(
@@ -38,9 +37,10 @@ def page(
     """The text of the page; ``statistics`` and ``clusters`` are by the keys of nodes."""
     folder = files(__package__)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in _PARTS}
+    layouts = layouts_by_depth(scene)
     data = {
         "nodes": {key: _node_data(scene, node, statistics) for key, node in scene.nodes.items()},
-        "boxes": {key: _box_data(scene, box) for key, box in scene.boxes.items()},
+        "boxes": {key: _box_data(scene, box, layouts[key]) for key, box in scene.boxes.items()},
         "clusters": dict(clusters),
     }
     parts["title"] = escape(printable(title))
@@ -50,7 +50,7 @@ def page(
 
 
 def frame(text: str, height: int = 640) -> str:
-    """A page inside another one, a notebook's, apart from whatever else is there."""
+    """A page in a frame, isolated from the page around it, such as a notebook."""
     return (
         f'<iframe srcdoc="{escape(text)}" sandbox="allow-scripts" '
         f'style="width: 100%; height: {height}px; border: 1px solid #ccc; border-radius: 6px"></iframe>'
@@ -64,7 +64,7 @@ def as_script(data: Any) -> str:
 
 
 def _plain(data: Any) -> Any:
-    """JSON has no infinities, which become texts, and browsers do not hold every text."""
+    """JSON has no infinities, which become texts, and browsers reject some characters."""
     if isinstance(data, str):
         return printable(data)
     if isinstance(data, float) and not math.isfinite(data):
@@ -79,30 +79,51 @@ def _node_data(scene: Scene, node: Drawn, statistics: Mapping[str, Any]) -> dict
         "type": node.type,
         "name": node.name,
         "lines": lines_of(scene, node),
-        "size": node_size(scene, node),
         "form": node.form,
         "color": color_of(node),
         "shape": shape_text(node.spec),
         "children": node.children,
         "home": scene.home[node.key],
-        "leaf": node.is_leaf,
         "thick": node.is_checkpoint,
         "details": details(node),
         "statistics": statistics.get(node.key, []),
     }
 
 
-def _box_data(scene: Scene, box: Box) -> dict[str, Any]:
+def _box_data(scene: Scene, box: Box, layouts: list[Layout]) -> dict[str, Any]:
     summary = summary_of(scene, box)
     return {
         "title": box.title,
-        "width": text_width(box.title, 13) if box.key else 0,
         "summary": summary,
-        "folded": folded_size(box.title, summary),
+        "folded": _rounded(*folded_size(box.title, summary)),
+        "least": _rounded(least_width(box))[0],
         "parent": box.parent,
         "tint": tint_of(box),
         "items": [[item.kind, item.key] for item in box.items],
         "nets": [[key, net.source, net.targets] for key, net in box.nets.items()],
-        "rows": box.rows.rows,
-        "upward": box.rows.upward,
+        "layouts": [_layout_data(box, layout) for layout in layouts],
     }
+
+
+def _layout_data(box: Box, layout: Layout) -> dict[str, Any]:
+    """The coordinates: top and bottom of each row; row, left, top, width and height of each item; for each
+    piece of a net's wire its row, the entries it connects, and the x of both ends."""
+    placed = layout.placed
+    rank = {entry: r for r, row in enumerate(box.rows.rows) for entry in row}
+    corners = zip(layout.outlines, placed.middles, placed.tops, strict=True)
+    return {
+        "size": _rounded(placed.width, placed.height),
+        "rows": [_rounded(*bounds) for bounds in placed.rows],
+        "items": [
+            [rank[i], *_rounded(middle - outline.width / 2, top, outline.width, outline.height)]
+            for i, (outline, middle, top) in enumerate(corners)
+        ],
+        "pieces": [
+            [[piece.row, piece.source, piece.target, *_rounded(piece.x, piece.across)] for piece in pieces]
+            for pieces in placed.pieces
+        ],
+    }
+
+
+def _rounded(*numbers: float) -> list[float]:
+    return [round(number, 1) for number in numbers]

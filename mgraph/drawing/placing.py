@@ -1,7 +1,4 @@
-"""Placing: the rows of a box, once its items have sizes, become coordinates and wires.
-
-The page does the same in JavaScript whenever a box is folded (``placing.js``); a test holds the two together.
-"""
+"""Placing: coordinates and wires for the rows of a box whose items have sizes."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from .layering import LayeredRows, Net
 _SWEEPS = 6
 _THIN = 8.0
 _GAP, _THIN_GAP, _TWIN_GAP, _ROW_GAP = 16.0, 11.0, 12.0, 24.0
-_MARGIN, HEADER = 14.0, 26.0
+MARGIN, _HEADER = 14.0, 26.0
 
 
 @dataclass
 class Outline:
     """An item as the box around it sees it; a port has no size.
 
-    ``ins`` and ``outs`` are where values enter an open box at its top and leave it at its bottom, from its
-    middle. A folded one spreads them as they come; at a node all meet in the middle.
+    ``ins`` and ``outs`` are where values enter an open box at its top and leave it at its bottom, relative to
+    its middle. A folded box spreads its wires evenly; at a node all meet in the middle.
     """
 
     width: float = 0.0
@@ -63,8 +60,9 @@ class WirePiece:
     bottom: float
     row: int
     """The row that it starts from."""
+    source: int
     target: int
-    """The entry that it ends at, an item or a bend."""
+    """The entries that it leads from and to, items or bends."""
 
 
 @dataclass
@@ -76,6 +74,8 @@ class Placed:
     middles: list[float]
     """The x of the middle of every item."""
     tops: list[float]
+    rows: list[tuple[float, float]]
+    """Top and bottom of every row."""
     pieces: list[list[WirePiece]]
     """The wire of every net."""
 
@@ -141,8 +141,8 @@ def place(
         source, name = nets[n].source, names[n]
         x, y = middles[source] + outlines[source].outs.get(name, 0.0), tops[source] + outlines[source].height
         across, end = middles[target] + outlines[target].ins.get(name, 0.0), tops[target]
-        pieces[n].append(WirePiece(x, y, y, across, end, end, rank[source], target))
-    return Placed(width, height, middles, tops, pieces)
+        pieces[n].append(WirePiece(x, y, y, across, end, end, rank[source], source, target))
+    return Placed(width, height, middles, tops, bounds, pieces)
 
 
 def _cell(outline: Outline) -> _Cell:
@@ -189,7 +189,7 @@ def _links(
 
 
 def _shift(upper: Outline, lower: Outline, leaves: float, enters: float) -> float:
-    """A stack of open boxes stands upright on their middles; by the places of its values it would lean."""
+    """A stack of open boxes is aligned by their middles; aligned by its wires it would lean."""
     if upper.is_port or lower.is_port:
         return leaves - enters
     return (0.0 if upper.is_passed else leaves) - (0.0 if lower.is_passed else enters)
@@ -235,7 +235,7 @@ def _near_use(cell: _Cell) -> tuple[float, float]:
 
 
 def _heaviest(links: list[_Link]) -> _Link | None:
-    """The one link that is heavier than all others."""
+    """The link that is heavier than all others, if there is one."""
     weights = sorted((link.weight for link in links), reverse=True)
     if not weights or (len(weights) > 1 and weights[0] == weights[1]):
         return None
@@ -258,7 +258,7 @@ def _settle(row: list[_Cell], up: bool, down: bool) -> None:
 
 
 def _pool(row: list[_Cell], wishes: list[tuple[float, float]]) -> None:
-    """Move the cells to where they wish to be, in their order and with room between them.
+    """Move the cells as close as possible to their wishes, in order and with room between them.
 
     It minimizes the weighted sum of squared distances from the wishes, pairs of a place and a weight, by
     pooling cells that push each other: pool adjacent violators, Ayer et al. 1955.
@@ -302,7 +302,7 @@ def _center(rows: list[list[_Cell]], title: float) -> float:
     """Move all cells into a box around them; returns its width."""
     left = min((c.x - c.width / 2 for row in rows for c in row), default=0.0)
     right = max((c.x + c.width / 2 for row in rows for c in row), default=0.0)
-    width = max(right - left, title) + 2 * _MARGIN
+    width = max(right - left, title) + 2 * MARGIN
     shift = (width - left - right) / 2
     for row in rows:
         for cell in row:
@@ -323,16 +323,16 @@ def _set_rows(
     for r, row in enumerate(layout.rows):
         ports = any(e >= 0 and outlines[e].is_port for e in row)
         if title and not bounds and not ports:
-            y = HEADER + 8.0
+            y = _HEADER + 8.0
         bottom = y + max((outlines[e].height for e in row if e >= 0), default=0.0)
         bounds.append((y, bottom))
         y = bottom + _ROW_GAP + min(40.0, 0.07 * widest[r])
         if title and ports and r == 0:
-            y = max(y, HEADER + 12.0)
+            y = max(y, _HEADER + 12.0)
     if not bounds:
-        return bounds, HEADER + _MARGIN
+        return bounds, _HEADER + MARGIN
     ends_in_ports = any(e >= 0 and outlines[e].is_port for e in layout.rows[-1])
-    return bounds, bounds[-1][1] + (_MARGIN if title and not ends_in_ports else 0.0)
+    return bounds, bounds[-1][1] + (MARGIN if title and not ends_in_ports else 0.0)
 
 
 def _top(outline: Outline, top: float, bottom: float) -> float:
@@ -348,4 +348,4 @@ def _piece(
     top = tops[link.source] + outlines[link.source].height if link.source >= 0 else start
     bottom = tops[link.target] if link.target >= 0 else bottom
     x, across = link.upper.x + link.leaves, link.lower.x + link.enters
-    return WirePiece(x, top, start, across, end, bottom, link.row, link.target)
+    return WirePiece(x, top, start, across, end, bottom, link.row, link.source, link.target)

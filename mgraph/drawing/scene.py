@@ -20,7 +20,7 @@ NODE, BOX, IN, OUT = "node", "box", "in", "out"
 class Item:
     """What stands in a row of a box: a node, an inner box, or the place where a value comes in or goes out.
 
-    ``key`` is that of the node, of the box, or of the node whose value it is.
+    ``key`` is that of the node, the box, or the node whose value enters or leaves.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Box:
     """By the key of the node whose value they lead."""
     rows: LayeredRows = field(default_factory=lambda: LayeredRows([], []))
     kind: int = 0
-    """A number that boxes of the same make share; 0 for a box without its like."""
+    """A number shared by boxes of the same structure; 0 for a unique box."""
 
     def ports(self, kind: str) -> list[str]:
         """The values that come in (or go out), from left to right."""
@@ -71,7 +71,7 @@ class Scene:
         return path[::-1]
 
     def name_in_box(self, node: Drawn) -> str:
-        """The node's name without what the boxes around it say already."""
+        """The node's name without the prefix that the boxes around it show."""
         for key in reversed(self.path(self.home[node.key])):
             prefix = self.boxes[key].prefix
             rest = node.name.removeprefix(prefix)
@@ -148,7 +148,7 @@ def _item(scene: Scene, index: Index, box: str, item: Item) -> int:
 
 
 def _lead(scene: Scene, index: Index, source: str, target: str) -> None:
-    """Lead a wire out of the boxes around its source and into those around its target."""
+    """Route a wire out of the boxes around its source and into those around its target."""
     up, down = scene.path(scene.home[source]), scene.path(scene.home[target])
     shared = sum(a == b for a, b in zip(up, down, strict=False))
     at = Item(NODE, source)
@@ -162,7 +162,7 @@ def _lead(scene: Scene, index: Index, source: str, target: str) -> None:
 
 
 def _connect(scene: Scene, index: Index, key: str, value: str, source: Item, target: Item) -> None:
-    """Lead a value from one item of a box to another."""
+    """Connect a value from one item of a box to another."""
     start, end = _item(scene, index, key, source), _item(scene, index, key, target)
     net = scene.boxes[key].nets.setdefault(value, Net(start, []))
     if target.kind == NODE or end not in net.targets:
@@ -195,7 +195,7 @@ def _columns_above(scene: Scene, box: Box) -> dict[str, int]:
 
 
 def _find_kinds(scene: Scene) -> None:
-    """Number the boxes that have their like: the same items and rows, and inner boxes of the same kinds."""
+    """Number the boxes that have the same items and rows, and inner boxes of the same kinds."""
     makes: dict[str, Hashable] = {}
     for key, box in reversed(scene.boxes.items()):
         inner = (makes[i.key] if i.kind == BOX else _face(scene, i) for i in box.items)

@@ -9,18 +9,17 @@ from html import escape
 from .faces import (
     FONT,
     color_of,
-    folded_size,
     lines_of,
     node_size,
     pale,
     printable,
     summary_of,
-    text_width,
     tint_of,
 )
+from .layouts import layouts
 from .nodes import Drawn
-from .placing import Outline, Placed, WirePiece, place
-from .scene import BOX, IN, NODE, OUT, Box, Item, Scene
+from .placing import Outline, WirePiece
+from .scene import BOX, NODE, Box, Scene
 
 _TIP = 7.0
 _EDGE = 12.0
@@ -38,35 +37,11 @@ def svg(scene: Scene, folded: Collection[str] = ()) -> str:
 class _Picture:
     def __init__(self, scene: Scene, folded: Collection[str]) -> None:
         self.scene = scene
-        self.folded = folded
-        self.placed: dict[str, Placed] = {}
-        self.outlines: dict[str, list[Outline]] = {}
-        for box in reversed(scene.boxes.values()):
-            self.outlines[box.key] = [self._outline(item) for item in box.items]
-            title = text_width(box.title, 13) if box.key else 0.0
-            nets = [*box.nets.values()]
-            self.placed[box.key] = place(box.rows, nets, [*box.nets], self.outlines[box.key], title)
-
-    def _outline(self, item: Item) -> Outline:
-        if item.kind == NODE:
-            node = self.scene.nodes[item.key]
-            return Outline(*node_size(self.scene, node), is_leaf=node.is_leaf)
-        if item.kind != BOX:
-            return Outline(is_port=True)
-        box = self.scene.boxes[item.key]
-        if item.key in self.folded:
-            width, height = folded_size(box.title, summary_of(self.scene, box))
-            return Outline(width, height, is_folded=True)
-        placed = self.placed[item.key]
-        ins, outs = (
-            {b.key: placed.middles[i] - placed.width / 2 for i, b in enumerate(box.items) if b.kind == kind}
-            for kind in (IN, OUT)
-        )
-        return Outline(placed.width, placed.height, ins, outs, is_open=True)
+        self.layouts = layouts(scene, folded)
 
     def text(self) -> str:
         """The whole picture."""
-        root = self.placed[""]
+        root = self.layouts[""].placed
         width, height = math.ceil(root.width + 2 * _EDGE), math.ceil(root.height + 2 * _EDGE)
         return "\n".join(
             [
@@ -83,13 +58,13 @@ class _Picture:
 
     def _contents(self, box: Box) -> Iterator[str]:
         """Wires first, so that nodes stand on them."""
-        placed = self.placed[box.key]
+        outlines, placed = self.layouts[box.key].outlines, self.layouts[box.key].placed
         for key, pieces in zip(box.nets, placed.pieces, strict=True):
             if pieces:
                 line = " ".join(map(wire_path, pieces))
                 yield f'<path class="wire" data-from="{key}" fill="none" stroke="#7a828e" d="{line}"/>'
             for piece in pieces:
-                if piece.target >= 0 and self.outlines[box.key][piece.target].has_tips:
+                if piece.target >= 0 and outlines[piece.target].has_tips:
                     yield (
                         f'<path class="tip" data-from="{key}" data-to="{box.items[piece.target].key}" '
                         f'fill="#7a828e" d="{_tip_path(piece)}"/>'
@@ -99,7 +74,7 @@ class _Picture:
             if item.kind == NODE:
                 yield self._node(self.scene.nodes[item.key], x, y)
             elif item.kind == BOX:
-                yield from self._box(self.scene.boxes[item.key], self.outlines[box.key][i], x, y)
+                yield from self._box(self.scene.boxes[item.key], outlines[i], x, y)
 
     def _box(self, box: Box, outline: Outline, x: float, y: float) -> Iterator[str]:
         tint = tint_of(box)

@@ -25,31 +25,90 @@ function pathOf(key) {
   return parent === null ? [key] : [...pathOf(parent), key];
 }
 
-// -- layout
+// -- layout: what Python has placed, closed up around what is folded
 
 function layoutOf(box) {
-  if (!layouts.has(box.key)) {
-    const outlines = box.items.map((item) => outlineOf(...item));
-    layouts.set(box.key, { outlines, ...place(box, outlines) });
-  }
+  if (!layouts.has(box.key)) layouts.set(box.key, closedUp(box, box.layouts[depthOf(box)]));
   return layouts.get(box.key);
 }
 
-function outlineOf(kind, key) {
-  const outline = { width: 0, height: 0, ins: {}, outs: {} };
-  if (kind === "node") {
-    const { size: [width, height], leaf } = scene.nodes[key];
-    return { ...outline, width, height, leaf };
-  }
-  if (kind !== "box") return { ...outline, port: true };
+/** How many levels of the boxes inside are open; Python has placed the box with each number of them open. */
+function depthOf(box) {
+  return Math.max(0, ...box.inner.map((inner) => open.has(inner.key) ? 1 + depthOf(inner) : 0));
+}
+
+function outlineOf(kind, key, [, , , width, height]) {
+  if (kind !== "box") return { width, height, port: kind !== "node" };
   const box = scene.boxes[key];
-  if (!open.has(key)) return { ...outline, width: box.folded[0], height: box.folded[1], folded: true };
-  const { width, height, middles } = layoutOf(box);
+  if (!open.has(key)) return { width: box.folded[0], height: box.folded[1] };
+  const inner = layoutOf(box), ports = { in: {}, out: {} };
   box.items.forEach(([port, value], i) => {
-    if (port === "in") outline.ins[value] = middles[i] - width / 2;
-    if (port === "out") outline.outs[value] = middles[i] - width / 2;
+    if (port in ports) ports[port][value] = inner.middles[i] - inner.width / 2;
   });
-  return { ...outline, width, height, open: true };
+  return { width: inner.width, height: inner.height, open: true, ports };
+}
+
+/** A layout whose items keep their rows and their order where some have other sizes than Python gave them. */
+function closedUp(box, { size, rows, items, pieces }) {
+  const outlines = box.items.map(([kind, key], i) => outlineOf(kind, key, items[i]));
+  const ratios = items.map(([, , , width], i) => width ? outlines[i].width / width : 1);
+  const across = stretched(items.map(([, left, , width], i) => [left, left + width, ratios[i]]));
+  const middles = items.map(([, left, , width]) => (across(left) + across(left + width)) / 2);
+
+  const before = rows.map(() => 0), after = rows.map(() => 0); // the tallest of each row
+  items.forEach(([row, , , , height], i) => {
+    before[row] = Math.max(before[row], height);
+    after[row] = Math.max(after[row], outlines[i].height);
+  });
+  let shift = 0;
+  const bounds = rows.map(([top, bottom], row) => {
+    const from = top + shift;
+    shift += after[row] - before[row];
+    return [from, bottom + shift];
+  });
+  const tops = items.map(([row, , top], i) =>
+    bounds[row][0] + Math.min(top - rows[row][0], after[row] - outlines[i].height));
+
+  const touch = (i, x, value, side) => {
+    if (i < 0) return across(x);
+    if (outlines[i].open) return middles[i] + (outlines[i].ports[side][value] ?? 0);
+    return middles[i] + (x - items[i][1] - items[i][3] / 2) * ratios[i];
+  };
+  const bottomOf = (i) => tops[i] + outlines[i].height;
+  const wires = pieces.map((net, n) => net.map(([row, source, target, x, end]) => {
+    const value = box.nets[n][0], upwards = target >= 0 && items[target][0] <= row;
+    const start = upwards ? bottomOf(source) : bounds[row][1];
+    const stop = upwards ? tops[target] : bounds[row + 1][0];
+    return {
+      x: touch(source, x, value, "out"), top: source < 0 ? start : bottomOf(source), start,
+      across: touch(target, end, value, "in"), end: stop,
+      bottom: target < 0 ? bounds[row + 1][1] : tops[target], row, target,
+    };
+  }));
+  const width = Math.max(across(size[0]), box.least);
+  return { outlines, middles, tops, width, height: size[1] + shift, pieces: wires };
+}
+
+/**
+ * Where an x of a layout goes, given [left, right, ratio] of every item: its width by that before.
+ * What any item covers keeps the largest of their ratios, so that each has room; gaps stay.
+ */
+function stretched(items) {
+  if (items.every(([, , ratio]) => ratio === 1)) return (x) => x;
+  const spans = items.map(([left, right, ratio]) => ratio === 1 ? [left - 8, right + 8, 1] : [left, right, ratio]);
+  const ends = [...new Set(spans.flatMap(([left, right]) => [left, right]))].sort((a, b) => a - b);
+  const places = [ends[0]];
+  for (let i = 1; i < ends.length; i++) {
+    const over = spans.filter(([left, right]) => left < ends[i] && right > ends[i - 1]);
+    const ratio = over.length ? Math.max(...over.map((span) => span[2])) : 1;
+    places.push(places[i - 1] + ratio * (ends[i] - ends[i - 1]));
+  }
+  return (x) => {
+    const i = Math.max(ends.findLastIndex((end) => end <= x), 0);
+    const inside = ends[i] < x && i + 1 < ends.length;
+    const ratio = inside ? (places[i + 1] - places[i]) / (ends[i + 1] - ends[i]) : 1;
+    return places[i] + ratio * (x - ends[i]);
+  };
 }
 
 /** Open or fold boxes, given as [key, whether to open it], and draw anew. */
@@ -93,7 +152,7 @@ function contentsOf(box) {
   });
   const overlay = svg("g", { class: "traces", "data-box": box.key });
   box.items.forEach(([kind, key], i) => {
-    if (kind === "node") parts.push(nodeElement(scene.nodes[key], middles[i], tops[i]));
+    if (kind === "node") parts.push(nodeElement(scene.nodes[key], outlines[i], middles[i], tops[i]));
     if (kind === "box") parts.push(boxElement(scene.boxes[key], outlines[i], middles[i], tops[i]));
   });
   return [...wires, overlay, ...parts];
@@ -119,8 +178,8 @@ function nodeOutline(form, width, height) {
   return `M${-w} 0H${w}V${height}H${-w}Z`;
 }
 
-function nodeElement(node, x, y) {
-  const [width, height] = node.size, count = node.lines.length - 1;
+function nodeElement(node, { width, height }, x, y) {
+  const count = node.lines.length - 1;
   const start = height / 2 - 7.5 * count - 6.5;
   const texts = node.lines.map((line, i) => i < count
     ? svg("text", { y: start + 15 * i + 12 }, line)
@@ -191,7 +250,7 @@ function trunkTo(box, value, item) {
   const target = box.place.get(item), net = box.number.get(value);
   if (target === undefined || net === undefined) return [];
   const pieces = layoutOf(box).pieces[net], ends = pieces.filter((piece) => piece.target === target);
-  const last = highest(ends.map((piece) => piece.row), -1);
+  const last = Math.max(-1, ...ends.map((piece) => piece.row));
   return [...pieces.filter((piece) => piece.target < 0 && piece.row < last), ...ends];
 }
 

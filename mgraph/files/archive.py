@@ -1,4 +1,4 @@
-"""Zip archives from untrusted hands: every size is checked before anything of that size is made."""
+"""Zip archives from untrusted sources: every size is checked before memory is allocated for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import ModelFileError
 STORED, DEFLATED = 0, 8
 MAX_MEMBERS = 100_000
 MAX_NAME_BYTES = 4096
-# What all members together may grow to: a model hardly compresses, a zip bomb does.
+# What all members together may expand to: a model hardly compresses, a zip bomb does.
 MAX_EXPANSION = 16
 MIN_EXPANSION_BYTES = 1 << 26
 
@@ -47,10 +47,10 @@ def expansion_limit(size: int) -> int:
 class ZipArchive:
     """Read access to the members of an open zip file (APPNOTE 6.3: stored or deflated, Zip64 too).
 
-    Everything that does not add up raises ``ModelFileError`` with the path in front: a directory
-    that is missing or does not end where it should, more than ``MAX_MEMBERS`` members, names that
-    are longer than ``MAX_NAME_BYTES``, no UTF-8 or not unique, members that lie outside the file or
-    over one another, expand to more than ``MAX_EXPANSION`` times the file, or fail their checksum.
+    Everything that does not add up raises ``ModelFileError`` with the path in front: a directory that is
+    missing or does not end where it should, more than ``MAX_MEMBERS`` members, names that are longer than
+    ``MAX_NAME_BYTES``, not UTF-8 or not unique, members that lie outside the file or overlap, expand to more
+    than ``MAX_EXPANSION`` times the file, or fail their checksum.
     """
 
     def __init__(self, file: BufferedReader, path: str):
@@ -194,7 +194,7 @@ class ZipArchive:
             raise self.error(f"a member's name is not UTF-8: {raw[:40]!r}") from None
 
     def _sizes64(self, name: str, extra: bytearray, *fields: int) -> list[int]:
-        """``fields`` with those that are full replaced, in order, by the Zip64 extra field's."""
+        """``fields``, where those at their maximum are replaced, in order, by the Zip64 extra field's."""
         at = 0
         while at + 4 <= len(extra):
             kind, length = struct.unpack_from("<2H", extra, at)

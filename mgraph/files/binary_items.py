@@ -28,7 +28,7 @@ from ..errors import ModelFileError
 from ..shape import Shape
 from .archive import MAX_MEMBERS, MAX_NAME_BYTES
 from .intgemm import GEMM_TYPES, PACKINGS
-from .items import MAX_EXTENT, MAX_RANK, PADDING, replacing, storable
+from .items import MAX_RANK, PADDING, is_plausible, mapped, replacing, storable
 
 VERSION, ENCRYPTED = 1, 2
 FLOAT32 = "float32"
@@ -47,16 +47,13 @@ _MAX_SIZE = 2**31 - 1
 def read_bin(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """All items of the ``.bin`` file at ``path``, in the file's order.
 
-    The file is mapped into memory: an array is a read-only view of it, and its bytes are read when they
-    are used. So replace a file in use, as ``write_bin`` does, rather than write into it. Matrices that
+    The file is mapped into memory: an array is a read-only view of it, and its bytes are read when they are
+    used. So replace a file that is in use, as ``write_bin`` does, and never write into it. Matrices that
     Marian quantized for intgemm become float32 arrays at once. Raises ``ModelFileError``, which names the
-    file and what is wrong, for whatever is not a sound file of such items; ``OSError`` where it cannot be
+    file and what is wrong, for anything but a valid file of such items; ``OSError`` where it cannot be
     opened.
     """
-    with open(path, "rb") as file:
-        empty = not os.fstat(file.fileno()).st_size
-        data = np.empty(0, np.uint8) if empty else np.asarray(np.memmap(file, np.uint8, "r"))
-    return BinaryItems(data, os.fspath(path)).arrays()
+    return BinaryItems(mapped(path), os.fspath(path)).arrays()
 
 
 def write_bin(
@@ -66,8 +63,8 @@ def write_bin(
 
     Element types and names as for ``write_npz``. ``gemm_type`` is ``float32`` or one of
     ``mgraph.files.intgemm.GEMM_TYPES``: then the matrices that Marian quantizes, by their names, are
-    quantized, but for those whose sizes are no multiples of 16 (for some kinds 32 or 64), which Marian
-    would garble. ``ModelFileError`` before ``path`` is touched.
+    quantized, except those whose sizes are not multiples of 16 (for some kinds 32 or 64), which Marian would
+    garble. ``ModelFileError`` before ``path`` is touched.
     """
     arrays = storable(path, items)
     for item, array in arrays.items():
@@ -125,9 +122,9 @@ class ItemHeader(NamedTuple):
 class BinaryItems:
     """The items in the bytes ``data`` of a binary model; ``entries`` lists them.
 
-    Every count and size is checked against the file before anything of that size is made: items lie
-    inside it, one after the other up to its end; names are unique UTF-8 of at most ``MAX_NAME_BYTES``;
-    there are at most ``MAX_MEMBERS`` items. ``ModelFileError`` with the path in front for all else.
+    Every count and size is checked against the file before memory is allocated for it: items lie inside it,
+    one after the other up to its end; names are unique UTF-8 of at most ``MAX_NAME_BYTES``; there are at most
+    ``MAX_MEMBERS`` items. ``ModelFileError`` with the path in front for all else.
     """
 
     def __init__(self, data: np.ndarray, path: str):
@@ -192,8 +189,7 @@ class BinaryItems:
         if rank > MAX_RANK:
             raise self.error(f"{name!r} has {rank} axes (at most {MAX_RANK} are read)")
         shape = tuple(self._numbers("<i4", rank, f"the shape of {name!r}").tolist())
-        # The other sizes of an empty array are bounded by nothing else.
-        if min(shape, default=0) < 0 or math.prod(max(size, 1) for size in shape) > MAX_EXTENT:
+        if not is_plausible(shape):
             raise self.error(f"{name!r} has the shape {shape}, which no array has")
         return shape
 

@@ -1,4 +1,4 @@
-"""Dumps: the values of a graph's named nodes, kept in a file; where two of them part.
+"""Dumps: the values of a graph's named nodes in a file, and the first node at which two dumps differ.
 
 To find where two computations begin to differ (another machine, rule set, element type, or a change in the
 code), give nodes names, dump both graphs and let ``diff`` name the first node that differs.
@@ -22,7 +22,7 @@ from .parameter_files import read_items, write_items
 
 RTOL, ATOL = 1e-5, 1e-6
 
-# What a file of items does not know, and what holds the same values there.
+# Element types that a file of items lacks, and those that hold the same values.
 _STORED = {"bool": np.uint8, "bfloat16": np.float32}
 
 
@@ -108,9 +108,9 @@ class DumpDiff:
 def diff(a: Mapping[str, Any], b: Mapping[str, Any], rtol: float = RTOL, atol: float = ATOL) -> DumpDiff:
     """Compares two dumps (``values`` of graphs, or ``read_items`` of files) node by node.
 
-    Two values differ if one is missing, if shapes or element types are unequal, or if for an element
-    ``|a - b| > atol + rtol * |b|``; integers must be equal, and NaN is equal to NaN. The order is that of
-    ``a``; a node that only ``b`` has comes where it has it. ``ArgumentError`` for a negative tolerance.
+    Two values differ if one is missing, if shapes or element types are unequal, or if for an element ``|a -
+    b| > atol + rtol * |b|``; integers must be equal, and NaN is equal to NaN. The order is that of ``a``; a
+    node that only ``b`` has comes after its predecessor there. ``ArgumentError`` for a negative tolerance.
     """
     if not (rtol >= 0 and atol >= 0):
         raise ArgumentError(f"expected tolerances of at least 0, got rtol={rtol} and atol={atol}")

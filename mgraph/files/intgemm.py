@@ -1,9 +1,9 @@
 """Matrices of 8-bit and 16-bit integers in Marian's binary models, from float32 and back.
 
 A matrix ``w`` of shape ``(k, n)`` is kept as ``round(w * m)``, transposed to ``(n, k)``, with the float32
-multiplier ``m`` behind the last integer: ``m = 127 / max|w|`` for 8 bits, 1024 for 16 bits. What is made
-for one kind of processor is also cut into registers: eight rows of the transposed matrix side by side, one
-register of each in turn.
+multiplier ``m`` behind the last integer: ``m = 127 / max|w|`` for 8 bits, 1024 for 16 bits. Kinds for one
+processor are also interleaved by registers: eight rows of the transposed matrix side by side, one register of
+each in turn.
 
 Marian v1.12 garbles what it quantizes if ``k`` or ``n`` is not a multiple of 16; such a matrix is read as
 it stands. What it would garble, or multiply wrongly, stays float32 where we write, which Marian reads too:
@@ -72,8 +72,8 @@ class Packing:
         return not (k % max(lanes, _TILE) or n % _TILE) and 0 < np.abs(matrix).max(initial=0) < np.inf
 
     def quantize(self, matrix: np.ndarray) -> bytes:
-        """The bytes of a float32 matrix that ``fits``: integers rounded to the nearest, even ones of two
-        that are as near, cut to the range of the type, and the multiplier."""
+        """The bytes of a float32 matrix that ``fits``: integers rounded to the nearest (half to even) and
+        clipped to the range of the type, and the multiplier."""
         greatest = 127 if self.width == 1 else 2**15 - 1
         multiplier = (
             np.float32(127) / np.abs(matrix).max() if self.width == 1 else np.float32(_FIXED_MULTIPLIER)
@@ -110,7 +110,7 @@ PACKINGS = {
     0x14002: Packing("intgemm16sse2", 2, 16),
     0x11002: Packing("intgemm16avx2", 2, 32),
     0x12002: Packing("intgemm16avx512", 2, 64),
-    # Bergamot's Marian (Firefox Translations) has codes of its own and leaves embeddings as they lie.
+    # Bergamot's Marian (Firefox Translations) has codes of its own and does not transpose embeddings.
     0x4101: Packing("intgemm8", 1, keeps_embeddings=True),
     0x4102: Packing("intgemm16", 2, keeps_embeddings=True),
 }

@@ -1,9 +1,9 @@
 """Items: the named arrays that a Marian model file is made of.
 
-A model, its optimizer's state and its configuration (``special:model.yml``) are all items. Here
-they are read from and written to ``.npz``, byte for byte as Marian does; a file from anywhere may be
-read: nothing in it is executed, and no array is made before its size has been checked. ``.bin``
-files are in ``mgraph.files.binary_items``.
+A model, its optimizer's state and its configuration (``special:model.yml``) are all items. Here they are read
+from and written to ``.npz``, byte for byte as Marian does; files may come from untrusted sources: nothing in
+them is executed, and every size is checked before an array is allocated. ``.bin`` files are in
+``mgraph.files.binary_items``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -27,7 +27,7 @@ from .archive import MAX_NAME_BYTES, Member, ZipArchive
 MODEL_YML = "special:model.yml"
 # Marian pads a text item with zero bytes to a multiple of this.
 PADDING = 256
-# What is believed of an array's axes, whose product may be 0.
+# The most axes of an array, and the largest product of those of its sizes that are not 0.
 MAX_RANK = 32
 MAX_EXTENT = 1 << 40
 
@@ -44,9 +44,9 @@ _ELEMENT_TYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2"
 def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """All items of the ``.npz`` file at ``path``, in the file's order, as C-ordered native arrays.
 
-    Element types are kept, except that signed 8-byte integers become ``uint64``, as in Marian.
-    Raises ``ModelFileError``, which names the file and what is wrong, for whatever is not a sound
-    npz file of plain numbers; ``OSError`` where the file cannot be opened.
+    Element types are kept, except that signed 8-byte integers become ``uint64``, as in Marian. Raises
+    ``ModelFileError``, which names the file and what is wrong, for anything but a valid npz file of plain
+    numbers; ``OSError`` where the file cannot be opened.
     """
     items: dict[str, np.ndarray] = {}
     with open(path, "rb") as file:
@@ -78,6 +78,20 @@ def write_npz(path: str | os.PathLike[str], items: Mapping[str, ArrayLike]) -> N
                 member.write(header)
                 member.write(array.reshape(-1).view(np.uint8).data)
             info.external_attr = 0
+
+
+def mapped(path: str | os.PathLike[str]) -> np.ndarray:
+    """The bytes of the file at ``path``, mapped into memory to be read."""
+    with open(path, "rb") as file:
+        empty = not os.fstat(file.fileno()).st_size
+        return np.empty(0, np.uint8) if empty else np.asarray(np.memmap(file, np.uint8, "r"))
+
+
+def is_plausible(shape: Sequence[int]) -> bool:
+    """Whether an array may have this shape; an empty one may claim any other sizes, so these are bounded."""
+    if len(shape) > MAX_RANK or min(shape, default=0) < 0:
+        return False
+    return math.prod(max(size, 1) for size in shape) <= MAX_EXTENT
 
 
 def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
@@ -163,9 +177,7 @@ def _array(archive: ZipArchive, member: Member, data: bytearray) -> np.ndarray:
         )
     shape = tuple(int(size) for size in match[5].split(",") if size.strip())
     count = math.prod(shape)
-    # The other sizes of an empty array are bounded by nothing else.
-    extent = math.prod(max(size, 1) for size in shape)
-    if len(shape) > MAX_RANK or count * int(match[3]) != len(data) - start or extent > MAX_EXTENT:
+    if not is_plausible(shape) or count * int(match[3]) != len(data) - start:
         raise archive.error(
             f"{member.name!r} has {len(data) - start} bytes of numbers, but its "
             f"shape is {shape} of {match[3]} bytes each"

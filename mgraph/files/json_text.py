@@ -1,4 +1,4 @@
-"""JSON from untrusted hands: how much it becomes is known before it is read."""
+"""JSON from untrusted sources: its size in memory is bounded before it is parsed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MAX_MARKS = 1 << 20
 def read_json(data: bytes, *, unique: bool = False) -> Any:
     """What the JSON text ``data``, in UTF-8, says.
 
-    ``ValueError`` for what is not JSON or has more than ``MAX_MARKS``, also within texts, for objects too
-    deep in one another and, if ``unique``, for a name that is twice in an object; else its last value counts.
+    ``ValueError`` for what is not JSON or has more than ``MAX_MARKS``, also within texts, for objects nested
+    too deeply and, if ``unique``, for a name that occurs twice in an object; else its last value counts.
     """
     marks = sum(map(data.count, (b"{", b"[", b",")))
     if marks > MAX_MARKS:

@@ -8,8 +8,8 @@ from ..errors import ArgumentError
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """The path as text. ``ArgumentError`` for text that no operating system takes: with a NUL character, or
-    with half a surrogate pair."""
+    """The path as text. ``ArgumentError`` for a NUL character or half a surrogate pair, which no operating
+    system accepts."""
     text = os.fspath(path)
     try:
         encoded = os.fsencode(text)

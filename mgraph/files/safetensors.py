@@ -1,4 +1,4 @@
-"""Files of the safetensors format: named arrays and a few words about them, nothing that runs.
+"""Files of the safetensors format: named arrays with metadata, and no code.
 
 A file is, one after the other::
 
@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import ModelFileError
 from .archive import MAX_MEMBERS
-from .items import MAX_EXTENT, MAX_RANK, MODEL_YML, model_yml, replacing, storable, with_model_yml
+from .items import MODEL_YML, is_plausible, mapped, model_yml, replacing, storable, with_model_yml
 from .json_text import read_json
 
 MAX_HEADER_BYTES = 100_000_000
@@ -46,7 +46,7 @@ _ORDER = ("U8", "I8", "I16", "U16", "F16", "I32", "U32", "F32", "F64", "I64", "U
 
 
 class Tensors(NamedTuple):
-    """What a file holds: its arrays in the order of their data, and the texts of ``__metadata__``."""
+    """The contents of a file: its arrays in the order of their data, and the texts of ``__metadata__``."""
 
     arrays: dict[str, np.ndarray]
     metadata: dict[str, str]
@@ -56,13 +56,10 @@ def read_safetensors(path: str | os.PathLike[str]) -> Tensors:
     """The arrays and the metadata of the file at ``path``.
 
     The file is mapped into memory: an array is a read-only view of it. ``BF16``, which numpy lacks, becomes
-    float32, exactly. ``ModelFileError``, which names the file and what is wrong, for whatever is not a sound
+    float32, exactly. ``ModelFileError``, which names the file and what is wrong, for anything but a valid
     file of plain numbers; ``OSError`` where it cannot be opened.
     """
-    with open(path, "rb") as file:
-        empty = not os.fstat(file.fileno()).st_size
-        data = np.empty(0, np.uint8) if empty else np.asarray(np.memmap(file, np.uint8, "r"))
-    return _Reader(data, os.fspath(path)).tensors()
+    return _Reader(mapped(path), os.fspath(path)).tensors()
 
 
 def write_safetensors(
@@ -70,7 +67,7 @@ def write_safetensors(
     arrays: Mapping[str, ArrayLike],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes the file that the library safetensors would write of the same; all or nothing.
+    """Writes the file that the safetensors library would write; all or nothing.
 
     Element types: float16/32/64, int8 to int64, uint8 to uint64. ``ModelFileError``, before ``path`` is
     touched, for another type or a name that cannot be written.
@@ -179,8 +176,7 @@ class _Reader:
         if code != _BFLOAT16 and code not in _DTYPES:
             known = " ".join([*_DTYPES, _BFLOAT16])
             raise self.error(f"{name!r} is of the type {str(code)[:40]!r}; expected one of {known}")
-        # The other sizes of an empty array are bounded by nothing else.
-        if not _are_sizes(shape) or len(shape) > MAX_RANK or _extent(shape) > MAX_EXTENT:
+        if not _are_sizes(shape) or not is_plausible(shape):
             raise self.error(f"{name!r} has the shape {str(shape)[:80]}, which no array has")
         dtype = np.dtype("<u2" if code == _BFLOAT16 else f"<{_DTYPES[code]}")
         if math.prod(shape) * dtype.itemsize != len(data):
@@ -193,8 +189,4 @@ class _Reader:
 
 
 def _are_sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and 0 <= size <= MAX_EXTENT for size in value)
-
-
-def _extent(shape: list[int]) -> int:
-    return math.prod(max(size, 1) for size in shape)
+    return isinstance(value, list) and all(type(size) is int for size in value)

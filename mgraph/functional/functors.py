@@ -16,12 +16,12 @@ from ..errors import ArgumentError
 from ..node import Node
 
 _COMPARISON, _OR, _AND, _SUM, _PRODUCT, _SIGN, _ATOM = range(7)
-"""How strongly Python's operators bind, from the weakest."""
+"""The precedence of Python's operators, from the weakest."""
 
 
 @dataclass(frozen=True)
 class Formula:
-    """What a functor applies to its operands: a formula over arrays, and how it is written."""
+    """A formula over arrays that a functor applies to its operands, and how it is written."""
 
     name: str
     formula: Callable[..., Any]
@@ -165,7 +165,7 @@ def _both_sides(apply: Callable[..., Any]) -> tuple[Method, Method]:
 
 
 class Functor:
-    """A function of arrays written with placeholders; it never changes.
+    """A function of arrays written with placeholders; immutable.
 
     ``(_1 * cos(_2))(adj, x)`` is ``adj * jnp.cos(x)``: ``_1`` stands for the first argument, ``_2`` for the
     second. Numbers stand for themselves. ``~ & |`` are Marian's ``! && ||``; they and comparisons give 1
@@ -269,7 +269,7 @@ class Application(Functor):
 
 
 def _written(x: Functor, least: int) -> str:
-    """``x`` as an operand of what binds weaker than ``least``; in parentheses if it binds weaker itself."""
+    """``x`` as an operand, in parentheses if it binds weaker than ``least``."""
     strength = _ATOM
     if isinstance(x, Application):
         strength = x.function.strength

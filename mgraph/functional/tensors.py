@@ -1,7 +1,7 @@
 """The tensor operators that take functors, and the product of matrices beside them.
 
-Marian's write into a tensor; these return a new array. What Marian's would have added to is handed in, as
-``target`` or ``out``: an array, or its shape, a tuple, which stands for one that is still empty.
+Marian's write into a tensor; these return a new array. What Marian's would add to is passed as ``target`` or
+``out``: an array, or a shape, which stands for an empty one.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def add(functor: Functor, target: Any, *tensors: Any, scale: Any = 1.0) -> Array
 def aggregate(
     functor: Functor, initial: float, agg_functor: Functor, target: Any, *tensors: Any, scale: Any = 1.0
 ) -> Array:
-    """``add`` with another way than a sum to put elements together.
+    """``add`` with another reduction than a sum.
 
-    ``agg_functor`` is a functor of two that may be bracketed in any way: ``_1 + _2``, ``_1 * _2``,
-    ``max(_1, _2)``, ``logaddexp(_1, _2)``; ``initial`` is what changes nothing there: 0, 1, ``-inf``. All
-    elements along the axes on which the target is stretched are put together, and what they make, times
-    ``scale``, with the target; a shape as target stands for elements that are ``initial``.
-    Errors are as for ``element``. Source: Marian, ``Aggregate``.
+    ``agg_functor`` is a functor of two that may be bracketed in any way: ``_1 + _2``, ``_1 * _2``, ``max(_1,
+    _2)``, ``logaddexp(_1, _2)``; ``initial`` is its neutral element: 0, 1, ``-inf``. All elements along the
+    axes on which the target is stretched are combined, then scaled by ``scale`` and combined with the target;
+    a shape as target stands for elements ``initial``. Errors are as for ``element``. Source: Marian,
+    ``Aggregate``.
     """
     if not isinstance(agg_functor, Functor) or agg_functor.arity != 2:
         raise ArgumentError(f"aggregate: expected a functor of two such as max(_1, _2), got {agg_functor!r}")

@@ -19,10 +19,10 @@ from ..operators import make_operator
 from ..ops.loop import Body
 from ..places import place
 from ..rules import check_rule_set
+from ..running.planner import one_top
 from ..shape import Shape, as_shape
 from ..specs import Spec, is_real, spec_of
 from ..structure import Row, Structure, is_leaf
-from ..tops import one_top
 from ..types import Type
 from .report import GradientCheck, GradientReport
 from .witnesses import Problem
@@ -164,8 +164,8 @@ def _wide(value: Any) -> np.ndarray:
 
 
 def _widened(structure: Structure) -> Structure:
-    """The same computation where nothing is cut below float64 on the way: random leaves are drawn in float64,
-    casts to floating point types, also those in bodies of loops, cast to float64."""
+    """The same computation in float64 throughout: random leaves are drawn in float64, and casts to floating
+    point types, also in bodies of loops, cast to float64."""
     rows = (_wide_leaf(row) if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
     return replace(structure, rows=tuple(rows))
 
@@ -194,7 +194,7 @@ def _wide_field(value: Any) -> Any:
 def _checks(
     problem: Problem, names: Sequence[str], shapes: Sequence[Shape], settings: _Settings
 ) -> tuple[GradientCheck, ...]:
-    """One check per input; a rule that cannot be evaluated for a witness is the problem of all."""
+    """One check per input; if a rule cannot be evaluated for a witness, all checks report it."""
     questions = [problem.first_order]
     if settings.thorough:
         questions += [problem.second_order, problem.transformed]
@@ -216,6 +216,6 @@ def _checks(
 
 
 def _reason(question: str, e: Exception) -> str:
-    """Why a witness could not be asked; a message of the engine's says it itself."""
+    """Why a witness failed; the engine's own messages need no prefix."""
     first = str(e).strip().split("\n")[0]
     return first if isinstance(e, GradientError) else f"{question}: {type(e).__name__}: {first}"

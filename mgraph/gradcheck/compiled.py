@@ -1,4 +1,4 @@
-"""``check_compiled``: the compiler as a witness, held against what is not compiled and against NumPy."""
+"""``check_compiled``: compiled programs, held against the same ones not compiled and against NumPy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from ..ops.convolution import ConvolutionOp
 from ..platforms import as_wished
 from ..specs import is_real
 from .compiled_report import CompiledReport, CompiledRow, Difference
-from .compositions import COMPOSITIONS
 from .numpy_witness import NoReferenceError, computed_by_numpy
-from .subjects import Subject
+from .subjects import COMPOSITIONS, Subject
 from .survey import chosen_operators
 
 SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
@@ -32,19 +31,19 @@ OTHER_CASES = (16_385, 32_769, 100_000)
 """Numbers of examples for the first case of an operator, and for its other ones."""
 
 _WEIGHTS: dict[type[NaryNodeOp], tuple[int, ...]] = {ConvolutionOp: (1, 2)}
-"""Children that all examples share: of kernels of their own XLA makes a grouped convolution, whose time
-grows with the square of the number of groups."""
+"""Children that all examples share: with a kernel for each, XLA makes a grouped convolution, whose time grows
+with the square of the number of groups."""
 
 _MOST_ROWS: dict[Any, int] = {ConvolutionOp: 2_049}
 """Examples of operators that XLA computes too slowly for more: a kernel's gradient is a convolution with as
 many channels as there are examples."""
 
 _ROUNDINGS = 256
-"""How many roundings of its size a number may be off: of the terms that it is made of, the typical number of
-its array and the largest of its example."""
+"""How many roundings a number may be off, relative to the typical number of its array and the largest of its
+example."""
 _MOVED = 8
-"""By how many roundings inputs are moved, both ways, to see how far roundings move a result: enough that what
-is so near a kink of ``relu`` that any rounding may take it across is taken across by one of the two."""
+"""By how many roundings inputs are perturbed, both ways, to see how far rounding moves a result: enough that
+an input within a rounding of a kink of ``relu`` crosses it one way or the other."""
 _MOST_BYTES, _SHORT_BYTES = 1 << 28, 1 << 25
 """No array is larger; in the short form."""
 
@@ -62,16 +61,16 @@ def check_compiled(
 ) -> CompiledReport:
     """Hold compiled programs against the same ones not compiled, and against NumPy in float64.
 
-    Rule, ``jax.grad`` and differences pass through one compiler, on small shapes; were it wrong on large
-    ones, as that of jaxlib 0.10.2 is (jax-ml/jax, issue 39103), nobody would see it. So every operator, on
-    its ``cases``, and compositions as models have them are computed for many examples at once, up to
-    100,000, in float32 and float64: the values together with the gradient of their sum, weighted at random;
-    those of compositions also alone. These are held against
+    Rule, ``jax.grad`` and differences pass through one compiler, on small shapes; they cannot see that it is
+    wrong on large ones, as that of jaxlib 0.10.2 is (jax-ml/jax, issue 39103). So every operator, on its
+    ``cases``, and compositions as models have them are computed for many examples at once, up to 100,000, in
+    float32 and float64: the values together with the gradient of their sum, weighted at random; those of
+    compositions also alone. These are held against
 
     - ``jax.disable_jit``: each primitive by itself, without fusion. JAX compiles each of them, too, so this
       witness sees errors of fusion only;
     - NumPy, in float64, which interprets what JAX has traced: no compiler at all. A program with a primitive
-      that NumPy is not told of does without, and the report says so.
+      that is not implemented there goes without, and the report says so.
 
     ``names`` and ``module`` are those of ``check_operators``; without them the compositions are examined,
     too. ``quick`` takes the first case of each operator at one size for each element type, and asks NumPy

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..tables import table
+from .report import finite
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A compiled number that another witness computes otherwise: of an array the one that is furthest off."""
+    """A compiled number that differs from a witness's: the one of its array that is furthest off."""
 
     operator: str
     """Name of the node class, or of the composition."""
@@ -118,7 +118,7 @@ class CompiledReport:
                     "operator": row.operator,
                     "case": row.case,
                     "sizes": {t: list(sizes) for t, sizes in row.sizes.items()},
-                    "largest": _finite(row.largest),
+                    "largest": finite(row.largest),
                     "ok": row.ok,
                     "verdict": row.verdict,
                 }
@@ -132,18 +132,14 @@ class CompiledReport:
                     "type": d.element_type,
                     "rows": d.rows,
                     "element": list(d.element),
-                    "compiled": _finite(d.compiled),
-                    "expected": _finite(d.expected),
+                    "compiled": finite(d.compiled),
+                    "expected": finite(d.expected),
                     "witness": d.witness,
                     "wrong": d.wrong,
                 }
                 for d in self.differences
             ],
         }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _cells(d: Difference) -> tuple[str, ...]:

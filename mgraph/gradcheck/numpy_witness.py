@@ -1,4 +1,4 @@
-"""JAX programs computed by NumPy: a witness that no compiler stands behind.
+"""JAX programs computed by NumPy: a witness without a compiler.
 
 A program is interpreted one primitive at a time. What is traced is trusted; what XLA makes of it is not.
 """
@@ -19,7 +19,7 @@ Primitive = Callable[..., Any]
 
 
 class NoReferenceError(Exception):
-    """A program has a primitive that NumPy is not told how to compute."""
+    """A program has a primitive that has no implementation in NumPy here."""
 
 
 def computed_by_numpy(function: Callable[..., Any], *args: Any) -> Any:
@@ -137,7 +137,7 @@ def _iota(out: Any, *_: Any, dimension: int, **__: Any) -> Array:
 
 
 def _along(x: Array, axis: int, rank: int) -> Array:
-    """A vector along one axis of so many."""
+    """A vector along one of ``rank`` axes."""
     return x.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
@@ -396,7 +396,7 @@ def _cond(_: Any, which: Array, *args: Any, branches: Sequence[Any], **__: Any) 
 
 
 def _scan(outs: Sequence[Any], *args: Array, jaxpr: Any, length: int, reverse: bool, **_: Any) -> list[Array]:
-    # What a loop carries is of one shape inside and outside, what it stacks is not.
+    # A loop's carry has one shape inside and outside; what it stacks has not.
     carried = sum(o.shape == inner.shape for o, inner in zip(outs, jaxpr.out_avals, strict=True))
     sequences = sum(np.shape(a) != inner.shape for a, inner in zip(args, jaxpr.in_avals, strict=True))
     first, last = len(args) - sequences - carried, len(args) - sequences

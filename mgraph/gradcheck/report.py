@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import GradientError
 from ..tables import table
@@ -18,6 +19,8 @@ TOLERANCES: Mapping[str, float] = {
     "scan": 1e-10,
     "remat": 1e-10,
     "frozen": 1e-10,
+    "float64": 1e-10,
+    "float32": 1e-5,
 }
 """The witnesses and the largest relative difference to each:
 
@@ -25,7 +28,8 @@ TOLERANCES: Mapping[str, float] = {
 - ``differences``: five-point central differences of the forward;
 - ``second``: the derivative of the gradient, by the rule and by JAX, both reverse over reverse;
 - ``jit``, ``vmap``, ``scan``, ``remat``: the same rule not compiled, over a batch, in a loop, recomputed;
-- ``frozen``: the same rule with another child frozen, and nothing for a frozen child.
+- ``frozen``: the same rule with another child frozen, and nothing for a frozen child;
+- ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
 """
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -48,6 +52,8 @@ class GradientCheck:
     """For each witness the largest difference, relative to the largest gradient."""
     problem: str = ""
     """Why the rule could not be evaluated, if it could not."""
+    allowed: Mapping[str, float] = field(default_factory=lambda: TOLERANCES)
+    """The largest difference to each witness that counts as agreement."""
 
     @property
     def jax_difference(self) -> float:
@@ -62,17 +68,59 @@ class GradientCheck:
     @property
     def objections(self) -> tuple[str, ...]:
         """The witnesses that disagree with the rule."""
-        return tuple(w for w, difference in self.differences.items() if not difference <= TOLERANCES[w])
+        found = self.differences.items()
+        return tuple(w for w, d in found if w in self.allowed and not (d <= self.allowed[w] and d < math.inf))
 
     @property
     def ok(self) -> bool:
         """Whether the rule agrees with all witnesses."""
         return not self.problem and not self.objections
 
+    @property
+    def verdict(self) -> str:
+        """``ok``, the problem, or which witnesses say that the rule is wrong."""
+        return verdict(self.problem, self.objections)
+
+
+@dataclass(frozen=True)
+class ParameterCheck(GradientCheck):
+    """The gradient of a whole loss by one parameter.
+
+    Differences are those of rule and JAX in ``float64`` and ``float32``, and ``rounding``, that of JAX in
+    float32 and JAX in float64, which has no limit. They are relative to ``gradient``, or, where this gradient
+    is ``zero``, to the largest element of the gradient by all parameters.
+    """
+
+    gradient: float = 0.0
+    """The magnitude of the largest element, by JAX in float64."""
+    zero: bool = False
+    """Whether the gradient is zero as far as float64 can tell."""
+
+    @property
+    def verdict(self) -> str:
+        """``ok``; ``zero`` or ``rounding`` where that explains why it is; ``WRONG`` where float64 says so,
+        ``UNSTABLE`` where the rule is right and float32 computes it worse than JAX does."""
+        if self.objections:
+            return "WRONG" if "float64" in self.objections else "UNSTABLE"
+        if self.zero:
+            return "zero"
+        within = all(self.differences[w] <= TOLERANCES[w] for w in self.judged)
+        return "ok" if within else "rounding"
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The witnesses that were asked and have a limit."""
+        return tuple(w for w in ("float64", "float32") if w in self.differences)
+
+    @property
+    def worst(self) -> float:
+        """The largest of the differences that have a limit."""
+        return max(self.differences[w] for w in self.judged)
+
 
 @dataclass(frozen=True)
 class GradientReport:
-    """What ``check_gradients`` found; prints as a table."""
+    """What a check of gradients found; prints as a table."""
 
     title: str
     checks: tuple[GradientCheck, ...]
@@ -91,11 +139,100 @@ class GradientReport:
     def __str__(self) -> str:
         columns = columns_of(c.differences for c in self.checks)
         rows = [("gradient by", "shape", *columns, "verdict")]
-        for c in self.checks:
-            shape = "x".join(map(str, c.shape)) or "scalar"
-            rows.append((c.name, shape, *cells(c.differences, columns), verdict(c.problem, c.objections)))
+        rows += [(c.name, _shape(c), *cells(c.differences, columns), c.verdict) for c in self.checks]
         lines = table(rows, f"<<{'>' * len(columns)}<")
         return "\n".join([self.title, *lines, *([f"  {self.note}"] if self.note else [])])
+
+
+@dataclass(frozen=True)
+class LossReport(GradientReport):
+    """The gradients of a whole loss by all parameters; prints as a table of the ten worst.
+
+    Checks that failed come first, then those with the largest difference.
+    """
+
+    checks: tuple[ParameterCheck, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What was differentiated, such as the ``loss``; a part of the JSON."""
+
+    def worst(self, witness: str) -> ParameterCheck | None:
+        """The check with the largest difference in ``"float64"`` or ``"float32"``, ``None`` without one.
+
+        Checks that are decided by rounding do not count.
+        """
+        found = [c for c in self.checks if witness in c.differences and c.verdict != "rounding"]
+        return max(found, key=lambda check: check.differences[witness], default=None)
+
+    def table(self, rows: int | None = None) -> str:
+        """The report as text with the first ``rows`` rows, or all."""
+        shown = self.checks[:rows]
+        width = max([len("parameter"), *(len(check.name) for check in shown)])
+        lines = [
+            self.title,
+            f"  {'':{width}}  {'':12}  {'largest':>8}    rule - jax, relative      jax, float32",
+            f"  {'parameter':{width}}  {'shape':12}  {'element':>8}  {'float64':>10}  {'float32':>10}  "
+            f"{'- float64':>12}  verdict",
+        ]
+        for check in shown:
+            found = (f"{d:.1e}" if d is not None else "" for d in _three(check))
+            columns = "  ".join(f"{n:>{w}}" for n, w in zip(found, (10, 10, 12), strict=True))
+            name = f"{check.name:{width}}  {_shape(check):12}  {check.gradient:8.1e}"
+            lines.append(f"  {name}  {columns}  {check.verdict}")
+        if left := len(self.checks) - len(shown):
+            lines.append(f"  ... and {left} more")
+        return "\n".join([*lines, *self._summary()])
+
+    def _summary(self) -> Iterator[str]:
+        if zeros := sum(check.zero for check in self.checks):
+            yield f"zero, and relative to the model's largest element: {zeros}"
+        if rounded := sum(check.verdict == "rounding" for check in self.checks):
+            yield f"off by no more than JAX's own rounding (rounding): {rounded}"
+        for witness in ("float64", "float32"):
+            if worst := self.worst(witness):
+                found = f"{worst.differences[witness]:.1e} by {worst.name}"
+                yield f"worst in {witness}: {found} (allowed: {TOLERANCES[witness]:g})"
+        wrong = sum(not check.ok for check in self.checks)
+        yield f"{wrong} of {len(self.checks)} gradients are wrong" if wrong else "all gradients agree"
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as what JSON can hold; a number that is not finite is ``None``."""
+        return {
+            "ok": self.ok,
+            **{name: finite(fact) for name, fact in self.facts.items()},
+            "worst": {
+                witness: {"parameter": worst.name, "difference": finite(worst.differences[witness])}
+                for witness in ("float64", "float32")
+                if (worst := self.worst(witness))
+            },
+            "parameters": [
+                {
+                    "name": check.name,
+                    "shape": list(check.shape),
+                    "gradient": finite(check.gradient),
+                    **dict(zip(("float64", "float32", "rounding"), map(finite, _three(check)), strict=True)),
+                    "allowed": {witness: finite(limit) for witness, limit in check.allowed.items()},
+                    "verdict": check.verdict,
+                    "ok": check.ok,
+                }
+                for check in self.checks
+            ],
+        }
+
+    def __str__(self) -> str:
+        return self.table(10)
+
+
+def _shape(check: GradientCheck) -> str:
+    return "x".join(map(str, check.shape)) or "scalar"
+
+
+def _three(check: GradientCheck) -> list[float | None]:
+    return [check.differences.get(witness) for witness in ("float64", "float32", "rounding")]
+
+
+def finite(value: Any) -> Any:
+    """The value, ``None`` for a float that JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def verdict(problem: str, objections: Iterable[str]) -> str:

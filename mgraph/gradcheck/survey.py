@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
-import math
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,12 +17,13 @@ from ..errors import ArgumentError, MGraphError
 from ..node import NaryNodeOp
 from ..tables import table
 from .check import check_gradients
-from .report import GradientReport, cells, columns_of, largest, verdict
+from .report import GradientReport, cells, columns_of, finite, largest, verdict
 
 Operator = type[NaryNodeOp]
 
 _DERIVATIVES = ("jax", "differences", "second")
-"""Witnesses that speak of derivatives, which some rules are not by design: that of ``clip_gradient``."""
+"""Witnesses about derivatives; some rules, such as that of ``clip_gradient``, are not derivatives by
+design."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class OperatorReport:
                     "operator": row.operator,
                     "type": row.type,
                     "cases": row.cases,
-                    "differences": {w: d if math.isfinite(d) else None for w, d in row.differences.items()},
+                    "differences": {w: finite(d) for w, d in row.differences.items()},
                     "ok": row.ok,
                     "verdict": row.verdict,
                 }
@@ -112,11 +112,11 @@ def check_operators(
 ) -> OperatorReport:
     """Hold the rules of operators against all witnesses, each on all of its ``cases``.
 
-    ``names`` are node classes or friendly types, without regard to case; none stands for all. ``module``, a
-    module's name or the path of a Python file, stands for the operators that it defines instead of
-    mgraph's own. An operator without cases, or whose cases cannot be recorded, fails. ``on_row`` sees each
-    row as soon as it is complete. ``ArgumentError`` for an unknown name, and for a module that cannot be
-    imported or has no operators.
+    ``names`` are node classes or friendly types in any case; without names, all. ``module``, a module's name
+    or the path of a Python file, stands for the operators that it defines instead of mgraph's own. An
+    operator without cases, or whose cases cannot be recorded, fails. ``on_row`` sees each row as soon as it
+    is complete. ``ArgumentError`` for an unknown name, and for a module that cannot be imported or has no
+    operators.
     """
     rows = []
     for cls in chosen_operators(names, module):
@@ -156,7 +156,7 @@ def own_operators() -> list[Operator]:
 
 
 def _of_module(name: str) -> list[Operator]:
-    # A file is run anew each time; what it defined the last time is not what it says now.
+    # A file is run again each time: it may have changed since the last.
     stale = set(_subclasses(NaryNodeOp)) if name.endswith(".py") else set()
     module = _imported(name)
     found = [cls for cls in _defined_in(lambda other: other == module.__name__) if cls not in stale]
@@ -189,7 +189,7 @@ def _imported(name: str) -> Any:
 
 
 def _defined_in(chosen: Callable[[str], bool]) -> list[Operator]:
-    """Operators of the chosen modules: what can be recorded, not the bases of such."""
+    """Operators of the chosen modules: classes that can be recorded, without their abstract bases."""
     found = {
         cls
         for cls in _subclasses(NaryNodeOp)

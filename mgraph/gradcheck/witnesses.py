@@ -223,10 +223,8 @@ def relative(found: Any, expected: Any, scale: float) -> float:
 
 
 def _scales(gradients: Sequence[Any], magnitude: Any) -> list[float]:
-    """What differences of each gradient are relative to: its largest element.
-
-    Where that is less than rounding in the others, or in the terms of the output (whose sum of absolute
-    values is ``magnitude``), can blur, it is what rounding can blur.
+    """What differences of each gradient are relative to: its largest element, but no less than what rounding
+    in the others, or in the terms of the output (whose sum of absolute values is ``magnitude``), can blur.
     """
     sizes = [float(np.max(np.abs(np.asarray(g)), initial=0.0)) for g in gradients]
     least = max(1e-4 * max(sizes), 1e-5 * float(magnitude))

@@ -134,7 +134,7 @@ def negate(x: Node) -> Node:
 
 
 def sum_of(op: str, x: Node | Sequence[Node]) -> Node:
-    """``x`` itself, or the sum of a list of nodes: what the function ``op`` of a list is applied to."""
+    """``x`` itself, or the sum of a list of nodes, to which the function ``op`` is then applied."""
     if isinstance(x, Node):
         return x
     terms = x if isinstance(x, Sequence) else [x]
@@ -195,8 +195,8 @@ def mult(a: Any, b: Any) -> Node:
 def div(a: Any, b: Any) -> Node:
     """``a / b``, of which one may be a number.
 
-    By a number ``c`` it is multiplication by ``1 / c``, as in Marian, which rounds differently. A number
-    above is a fresh constant each time, so that two such nodes are never one.
+    By a number ``c`` it is multiplication by ``1 / c``, as in Marian, which rounds differently. A numerator
+    that is a number is a new constant each time, so that two such nodes are never merged.
 
     Shape: broadcast of both.
     Gradient: ``adj / b`` by ``a``, ``-adj y / b`` by ``b``.

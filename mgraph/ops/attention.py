@@ -24,16 +24,15 @@ from .reduce import divisor, exponentials
 
 
 class DotProductAttentionNodeOp(FloatNodeOp):
-    """Children: queries, keys, values, then a mask if ``masked`` and a dropout mask if ``dropped``.
-
-    The rule has the weights computed again; within one program XLA does that once. It takes the weights'
-    sum for what it is, as that of softmax does.
+    """Children: queries, keys, values, then a mask if ``masked`` and a dropout mask if ``dropped``. The rule
+    recomputes the weights; within one program XLA does that once. Like that of softmax, it divides by the
+    weights' computed sum.
     """
 
     type = "dot_product_attention"
     stored_by_loops = True
     scale: float
-    """Known while a program is made, which the kernels of GPUs ask for."""
+    """A number known while a program is made, as the kernels of GPUs need."""
     masked: bool = False
     dropped: bool = False
     cases = (
@@ -88,8 +87,8 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         return matmul(kept, values, False, False).astype(query.dtype)
 
     def _weights(self, query: Array, keys: Array, masks: tuple[Array, ...]) -> tuple[Array, Array]:
-        """``softmax(scale query keys^T + mask)``, in the type it is accumulated in; and what dropout leaves
-        of it, in that of ``query``."""
+        """``softmax(scale query keys^T + mask)`` in its accumulation type, and the weights after dropout in
+        the type of ``query``."""
         scores = matmul(query, keys, False, True) * self.scale
         if self.masked:
             scores = scores + accumulable(masks[0])
@@ -137,7 +136,7 @@ class DotProductAttentionNodeOp(FloatNodeOp):
     def _flash_gradients(
         self, adj: Array, query: Array, keys: Array, values: Array, *mask: Array
     ) -> tuple[Array, ...]:
-        """The kernel's own, which keeps no weights either."""
+        """The gradients by the kernel's own rule, which stores no weights either."""
         _, pull = jax.vjp(lambda *operands: self._flash(*operands, *mask), query, keys, values)
         gradients: tuple[Array, ...] = pull(adj)
         return gradients
@@ -154,13 +153,13 @@ def dot_product_attention(
     """``(softmax(scale query keys^T + mask) * d) values``: for each query the mean of the values, weighted by
     how well their keys fit.
 
-    ``mask``: added to the scores, of a shape that broadcasts to (..., m, n), such as 0 for what takes part
-    and a very low number for what does not. ``dropout``: a probability to draw ``d`` by, or ``d`` itself, as
-    for ``dropout``; each weight is dropped by itself. ``scale``: ``1 / sqrt(k)`` by default. Scores and
-    softmax are computed in float32 for 16-bit nodes. On CUDA cuDNN's flash attention computes the value and
-    the gradients by ``query``, ``keys`` and ``values``, for 16-bit nodes without dropout, of four axes and
-    equal batches, where JAX has it for the shapes. ``ShapeError`` if depths, numbers of keys and values, or
-    batches do not fit.
+    ``mask``: added to the scores, of a shape that broadcasts to (..., m, n), such as 0 to attend and a very
+    low number not to. ``dropout``: a probability to draw ``d`` with, or ``d`` itself, as for ``dropout``;
+    each weight is dropped independently. ``scale``: ``1 / sqrt(k)`` by default. Scores and softmax are
+    computed in float32 for 16-bit nodes. On CUDA cuDNN's flash attention computes the value and the gradients
+    by ``query``, ``keys`` and ``values``, for 16-bit nodes without dropout, of four axes and equal batches,
+    where JAX has it for the shapes. ``ShapeError`` if depths, numbers of keys and values, or batches do not
+    fit.
 
     Shape: (..., m, k), (..., n, k) and (..., n, v) to (..., m, v); the axes before them broadcast.
     Gradient: with p the weights and ``u = d (adj values^T)``, ``s = p (u - sum(p u))`` by ``mask``,

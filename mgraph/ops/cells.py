@@ -1,8 +1,8 @@
 """Elementwise cores of recurrent cells and attention, as single nodes.
 
-``r``, ``z``, ``f``, ``i``, ``o`` are gates, ``h`` and ``g`` candidates. The backward rules compute them
-again from the children: cheaper than storing them at every step of a loop. All is computed in float32 or
-wider, so that sums of 16-bit numbers neither round nor overflow before a gate closes on them.
+``r``, ``z``, ``f``, ``i``, ``o`` are gates, ``h`` and ``g`` candidates. The backward rules recompute them
+from the children, which is cheaper than storing them at every step of a loop. Everything is computed in
+float32 or wider, so that sums of 16-bit numbers neither round nor overflow before a gate closes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _blocks(x: Array, count: int) -> list[Array]:
 
 
 def _sums(*operands: Array) -> list[Array]:
-    """The four blocks of a sum, taken apart before they are added: what follows is then vectorized."""
+    """The four blocks of a sum, split before they are added, so that XLA vectorizes what follows."""
     blocks = zip(*(_blocks(x, 4) for x in operands), strict=True)
     return [sum(parts[1:], parts[0]) for parts in blocks]
 

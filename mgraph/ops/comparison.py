@@ -87,8 +87,8 @@ def lt(a: Any, b: Any) -> Node:
 def eq(a: Any, b: Any) -> Node:
     """1 where ``a`` is neither less nor greater than ``b``, else 0; 1 with NaN. One of them may be a number.
 
-    ``a == b`` is Python's: whether both are one and the same node. Nodes are keys of dictionaries and are
-    searched for in lists, and an elementwise ``==`` would break both.
+    ``a == b`` compares identity: nodes are keys of dictionaries and are looked up in lists, and an
+    elementwise ``==`` would break both.
 
     Shape: broadcast of both.
     Gradient: none.
@@ -120,7 +120,7 @@ def ge(a: Any, b: Any) -> Node:
 def ne(a: Any, b: Any) -> Node:
     """1 where ``a`` is less or greater than ``b``, else 0; 0 with NaN. One of them may be a number.
 
-    ``a != b`` is Python's: whether they are two different nodes; see ``eq``.
+    ``a != b`` compares identity; see ``eq``.
 
     Shape: broadcast of both.
     Gradient: none.

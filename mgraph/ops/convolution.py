@@ -51,14 +51,14 @@ class ConvolutionOp(WindowNodeOp):
         return dx.astype(x.dtype), dk.astype(x.dtype), adj
 
     def _by_image(self, adj: Array, x: Array, kernel: Array) -> Array:
-        """The adjoint, spread by the strides, convolved with the kernel turned about, channels swapped."""
+        """The adjoint, dilated by the strides, convolved with the flipped kernel, channels swapped."""
         return jax.lax.conv_general_dilated(
             adj, jax.lax.rev(kernel, (2, 3)), (1, 1), self.pads_back(x, spatial(kernel), adj),
             lhs_dilation=self.strides, dimension_numbers=("NCHW", "OIHW", "NCHW"),
         )  # fmt: skip
 
     def _by_kernel(self, adj: Array, x: Array, kernel: Array) -> Array:
-        """x convolved with the adjoint, spread by the strides, as the kernel; summed over the batch."""
+        """x convolved with the adjoint, dilated by the strides, as the kernel; summed over the batch."""
         pads = [
             (low, k - n - low + (count - 1) * stride)
             for k, n, count, stride, (low, _) in zip(
@@ -80,17 +80,17 @@ def convolution(
     stride_height: int = 1,
     stride_width: int = 1,
 ) -> Node:
-    """Cross-correlation of images with kernels, plus a bias, as cuDNN does it: no kernel is turned about.
+    """Cross-correlation of images with kernels, plus a bias, as in cuDNN: the kernel is not flipped.
 
     ``y[n, o, i, j] = bias[o] + sum(kernel[c, o, a, b] x[n, c, i s + a - p, j s + b - p] over c, a, b)``, with
-    strides s and paddings p of their own for height and width; outside of x are zeros.
-    ``x``: (batch, channels, height, width); ``kernel``: (channels, kernels, height, width), as Marian's layer
-    has it; ``bias``: (1, kernels, 1, 1). ``ShapeError`` if they do not fit.
+    separate strides s and paddings p for height and width, and zeros outside of x. ``x``: (batch, channels,
+    height, width); ``kernel``: (channels, kernels, height, width), as Marian's layer has it; ``bias``: (1,
+    kernels, 1, 1). ``ShapeError`` if they do not fit.
 
     Shape: (batch, kernels, h, w) with ``h = (height + 2 pad_height - kernel height) // stride_height + 1``,
     likewise w.
-    Gradient: by x ``adj`` convolved with the kernel turned about; by the kernel x convolved with ``adj``; by
-    the bias the sum of ``adj`` over batch, height and width.
+    Gradient: by x ``adj`` convolved with the flipped kernel; by the kernel x convolved with ``adj``; by the
+    bias the sum of ``adj`` over batch, height and width.
     Differs: Marian reads the kernel's memory as (kernels, channels, height, width) whatever its shape says,
     the same where one of the two is 1, as in its models; a larger kernel of Marian's must be reordered.
     Source: Marian, ``ConvolutionOp``, in builds with cuDNN.

@@ -1,4 +1,4 @@
-"""Cumulative sums along an axis, kept in float32 or wider while they run."""
+"""Cumulative sums along an axis, accumulated in float32 or wider."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def cumsum(x: Node, axis: int, reverse: bool = False, exclusive: bool = False) -
 
 class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
     type = "logcumsumexp"
-    # An exclusive sum holds -inf, which no difference can be taken of.
+    # An exclusive sum holds -inf, of which differences are NaN.
     cases = (Case((3, 4), axis=1), Case((2, 3, 2), axis=1, reverse=True))
 
     @in_float32
@@ -94,7 +94,7 @@ class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
 
 
 Sum = tuple[Array, Array]
-"""``sum(a exp(x))`` as its largest x, top, and ``sum(a exp(x - top))``: exact also where x is far out."""
+"""``sum(a exp(x))`` as the largest x, ``top``, and ``sum(a exp(x - top))``: accurate for extreme x, too."""
 
 
 def _running(x: Array, axis: int, reverse: bool) -> Sum:

@@ -1,4 +1,4 @@
-"""Dropout: products with random masks, alone and joined to a relu."""
+"""Dropout: products with random masks, alone or fused with a relu."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .product import affine
 def mask_for(
     op: str, x: Node, p: float | Node | None, shape: Shape | None, axes: Sequence[int] | None
 ) -> Node | None:
-    """The mask that ``p`` is or asks for; ``None`` where nothing is dropped."""
+    """The mask that ``p`` is, or is the probability of; ``None`` where nothing is dropped."""
     if p is None or isinstance(p, Node):
         return p
     if not is_number(p) or not 0 <= p < 1:
@@ -42,9 +42,8 @@ def dropout(
     """``x * mask`` with a random mask: 0 with probability ``p``, else ``1 / (1 - p)``.
 
     ``p`` may be a mask itself, a node that broadcasts to ``x``. The mask has ``x``'s shape, or ``shape``, or
-    ``x``'s sizes along ``axes`` and 1 elsewhere; what it lacks is shared. ``p = 0`` or no mask returns
-    ``x``. Each call makes a mask of its own, drawn anew at each run. ``ArgumentError`` for what is no
-    probability.
+    ``x``'s sizes along ``axes`` and 1 elsewhere, and broadcasts to ``x``. ``p = 0`` or no mask returns ``x``.
+    Each call makes a new mask, drawn at each run. ``ArgumentError`` for an invalid probability.
 
     Shape: that of ``x``.
     Gradient: ``adj mask``.
@@ -86,8 +85,8 @@ def dropout_relu_inplace(
 
     Shape: that of ``x``.
     Gradient: ``adj mask`` where ``y > 0``, else 0, also at 0.
-    Differs: Nothing is overwritten; Marian writes the result over the value of ``x``, which every other
-    user of ``x`` then sees, and the gradient over its gradient.
+    Differs: Nothing is overwritten; Marian writes the result over the value of ``x``, which every other user
+    of ``x`` then sees, and likewise the gradient.
     Source: Marian, ``dropoutReluInplace``.
     """
     mask = mask_for("dropout_relu_inplace", node("dropout_relu_inplace", x), p, shape, axes)
@@ -101,7 +100,7 @@ def affine_with_relu_dropout(x: Node, W: Node, b: Node, p: float = 0.0) -> Node:
 
     Shape: (..., k), (k, n) and (1, n) to (..., n).
     Gradient: that of its parts.
-    Differs: In inference on GPU Marian ignores ``p``; here, as in Marian on CPU, ``p`` is what is asked for.
+    Differs: In inference on GPU Marian ignores ``p``; here, as in Marian on CPU, it is applied.
     Source: Marian, ``affineWithReluDropout``.
     """
     y = affine(x, W, b)

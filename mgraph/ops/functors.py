@@ -1,4 +1,4 @@
-"""Nodes made of a user's functions: an operation without a class, a look at a computed value."""
+"""Nodes made from a user's functions: operations without a class, and callbacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Backward = Callable[..., Any]
 
 
 class Functors:
-    """A user's forward and backward function as a field: equal if the functions, or their hash, are."""
+    """A user's forward and backward function as a field; equal if the functions, or their ``hash``, are."""
 
     __slots__ = ("_key", "backward", "forward")
 
@@ -107,15 +107,15 @@ def lambda_node(
 ) -> Node:
     """``forward(*values)`` of the children's values, an operation without a class.
 
-    ``forward`` is written in JAX (what is not goes into ``jax.pure_callback``) and gives an array of
+    ``forward`` is written in JAX (other code goes into ``jax.pure_callback``) and returns an array of
     ``shape`` and element type ``type``. ``backward(adj, val, *values)`` returns one gradient per child,
-    ``None`` for none, as ``backward_ops`` does. Two nodes are one if they have the same children and the
-    same functions; functions made anew for every graph are compiled anew, unless a ``hash`` other than 0
-    stands for what they compute. ``ShapeError`` or ``ElementTypeError`` if ``forward`` gives another shape
-    or type, ``ArgumentError`` if one of the functions is none.
+    ``None`` for none, as ``backward_ops`` does. Two nodes are merged if they have the same children and the
+    same functions. New function objects compile again, unless a ``hash`` other than 0 identifies what they
+    compute. ``ShapeError`` or ``ElementTypeError`` if ``forward`` gives another shape or type,
+    ``ArgumentError`` if one of the functions is not callable.
 
     Shape: as declared. Gradient: by ``backward``; without one none, the node is not trainable.
-    Differs: Marian hands nodes to the functions, which write into them; here they get and return arrays.
+    Differs: Marian passes nodes to the functions, which write into them; here they take and return arrays.
     Source: Marian, ``lambda``.
     """
     for name, function in (("forward", forward), ("backward", backward)):
@@ -146,9 +146,9 @@ def callback(x: Node, call: Callable[[Node], Any]) -> Node:
     """``x``; whenever ``graph.forward()`` or ``graph.backprop()`` computes it, ``call(x)`` is called.
 
     ``call`` is ordinary Python: ``x.val()`` is the value; what it returns is ignored, what it raises reaches
-    the caller of ``forward()``. It is no part of a ``graph.function``. Calls are made after the nodes are
-    computed, in the order in which they were asked for. ``GraphError`` inside a loop's body, where a node
-    has a value per step.
+    the caller of ``forward()``. It is not part of a ``graph.function``. Calls are made after the nodes are
+    computed, in the order in which they were recorded. ``GraphError`` inside a loop's body, where a node has
+    a value per step.
 
     Shape: that of ``x``. Gradient: ``adj``. Source: Marian, ``callback``.
     """
@@ -163,7 +163,7 @@ def callback(x: Node, call: Callable[[Node], Any]) -> Node:
 
 
 def remove_as_root(x: Node) -> Node:
-    """``x``, which ``backward()`` from now on does not take for the top though no node uses it.
+    """``x``, which ``backward()`` no longer takes for a top, although no node uses it.
 
     Shape: that of ``x``. Gradient: none from itself, that of its other uses. Source: Marian,
     ``removeAsRoot``.

@@ -1,8 +1,8 @@
-"""Operators that select elements by their indices, or write over them.
+"""Operators that select elements by their indices, or overwrite them.
 
 Indices are nodes of an integer type, or lists of non-negative ints, which become uint32 constants of the
-graph. A list is checked against the axis. In a node, an index beyond the end selects NaN and writes
-nothing, and a negative one, which uint32 cannot hold, counts from the end.
+graph. A list is checked against the axis. In a node, an index out of range selects NaN and writes nothing,
+and a negative one, which needs a signed type, counts from the end.
 """
 
 from __future__ import annotations
@@ -126,14 +126,15 @@ def cols(x: Node, indices: Indices) -> Node:
 
 
 def places_along(indices: Array, axis: int) -> tuple[Array, ...]:
-    """For each axis the position that every element of ``indices`` speaks of."""
+    """For each axis the positions that ``indices`` selects."""
     open_mesh = list(jnp.indices(indices.shape, sparse=True))
     open_mesh[axis] = indices
     return tuple(open_mesh)
 
 
 class PlacesNodeOp(NaryNodeOp):
-    """Base of the operations on places of ``x`` that indices with as many axes as ``x`` name along one."""
+    """Base of the operations on elements of ``x`` that indices with as many axes as ``x`` select along
+    one."""
 
     index_children = (1,)
     axis: int
@@ -146,7 +147,7 @@ class PlacesNodeOp(NaryNodeOp):
         if not fits:
             raise ShapeError(f"except along axis {self.axis}, indices must have the child's sizes or 1")
         if not x.shape[self.axis] and indices.shape[self.axis]:
-            raise ShapeError(f"axis {self.axis} of {x.shape} has no elements that indices could name")
+            raise ShapeError(f"axis {self.axis} of {x.shape} has no elements to select")
 
     def picked(self, x: Shape, indices: Shape) -> Shape:
         """Shape of the places: that of ``x``, along the axis that of the indices."""
@@ -270,9 +271,9 @@ class InsertNodeOp(NaryNodeOp):
 def insert(buffer: Node, value: Node, position: Node, axis: int) -> Node:
     """``buffer`` with ``value`` written over it from ``position`` on along ``axis``.
 
-    ``value`` has ``buffer``'s shape but for ``axis``, where it is not longer; ``position`` is an integer node
-    of shape (1,) or (), so that one program serves every step of a key/value cache. A value that would
-    reach beyond the end is moved back to fit. ``ShapeError`` if the shapes do not fit.
+    ``value`` has ``buffer``'s shape, except that it may be shorter along ``axis``; ``position`` is an integer
+    node of shape (1,) or (), so that one program serves every step of a key/value cache. A position too close
+    to the end is clamped so that the value fits. ``ShapeError`` if the shapes do not fit.
 
     Shape: that of ``buffer``.
     Gradient: by ``buffer``: ``adj``, 0 where overwritten. By ``value``: ``adj`` cut out.

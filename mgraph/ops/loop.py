@@ -1,8 +1,8 @@
 """The steps of a recorded loop, forward and backward.
 
-The backward rule of a loop is another loop that runs the other way, through the rules of the body. Of a step
-only what is dear to compute is kept for it, and what is only needed as a sum over the steps, such as the
-gradient of a weight, is not added up in it: one product after the loop gives that of all steps.
+The backward rule of a loop is another loop that runs the other way, through the rules of the body. It stores
+only the expensive values of each step and recomputes the others. Gradients that are needed only as a sum over
+the steps, such as those of weights, are not accumulated in it: one product after the loop gives the sum.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Values = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Body:
-    """The recorded step of a loop: leaves are the state, the slices and what is used from outside."""
+    """The recorded step of a loop; its leaves are the state, the slices and the nodes used from outside."""
 
     structure: Structure
     states: tuple[int, ...]
     """Rows of the next state."""
     results: tuple[int, ...]
-    """Rows of what the step gives out."""
+    """Rows of the step's results."""
 
     is_canonical: ClassVar[bool] = True
     """Whether equal ones compute the same."""
 
     def generic(self) -> tuple[Body, tuple[float, ...]]:
-        """The body with its runtime numbers left open, and these numbers."""
+        """The body with its runtime fields left open, and their numbers."""
         structure, numbers = self.structure.generic()
         return (replace(self, structure=structure), numbers) if numbers else (self, ())
 
@@ -47,7 +47,7 @@ class Body:
 class Loop:
     """A body run over time by one rule set, forward and backward.
 
-    trained: of the leaves of the body, states first, then sequences, then what is used from outside.
+    trained: a flag for each leaf of the body: states, then sequences, then nodes from outside.
     """
 
     body: Body
@@ -84,13 +84,13 @@ class Loop:
 
     @cached_property
     def kept(self) -> list[int]:
-        """The rows whose values the backward loop does not compute again."""
+        """The rows whose values the backward loop does not recompute."""
         return [i for i, row in enumerate(self.rows) if not is_leaf(row) and row[0].stored_by_loops]
 
     @cached_property
     def late(self) -> dict[int, tuple[bool, ...]]:
-        """Products of something that changes with something fixed, and for which children all steps together
-        give the gradient."""
+        """Products of a changing with a fixed factor, and the children whose gradients one product over all
+        steps gives."""
         fixed = set(self.fixed)
         found = {}
         for i, (head, *children) in enumerate(self.rows):
@@ -133,10 +133,9 @@ class Loop:
         return {i: _at(x, t, self.blocks[i]) for i, x in zip(rows, stacked, strict=True)}
 
     def complete(self, values: dict[int, Any], numbers: Any) -> None:
-        """Add to values of leaves, and of other rows that are known, those of all rows.
-
-        What differentiates the loop meets its own rule. Only what differentiates that once more comes here,
-        and meets JAX's derivatives of the values, as it does outside of loops.
+        """Complete the values of leaves and of other known rows to those of all rows. Derivatives of the loop
+        use its own rule; only second derivatives come here, and use JAX's derivatives of the values, as
+        outside of loops.
         """
         for i, row in enumerate(self.rows):
             if i not in values:
@@ -150,16 +149,15 @@ class Loop:
 
 
 def _is_plain_product(head: Any, rule_set: str) -> bool:
-    """Whether the rule is that of a product, which needs no value, and not one that a user has made of it."""
+    """Whether the rule is a product's own, which needs no value, and not a user's."""
     cls = type(head)
     return cls in PRODUCTS and backward_of(cls, rule_set) is cls.backward_ops
 
 
 def _at(x: Any, t: Any, blocks: int = 1) -> Any:
-    """Step ``t`` of what has been stacked.
-
-    XLA does not vectorize a kernel that reads several parts of one slice, unless each part is sliced by
-    itself. The parts are put together here and taken apart by the operator, of which nothing remains.
+    """Step ``t`` of a stacked value. XLA does not vectorize a kernel that reads several parts of one slice,
+    unless each part is sliced separately. So the parts are sliced here and concatenated; XLA cancels that
+    against the split in the operator.
     """
     if blocks == 1:
         return jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, t, keepdims=False), x)
@@ -171,13 +169,14 @@ def _at(x: Any, t: Any, blocks: int = 1) -> Any:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run(loop: Loop, numbers: Any, *values: Any) -> Values:
-    """The last states, then the stacked results; ``values`` are those of the leaves, sequences stacked;
-    ``numbers`` those of a generic body."""
+    """The last states, then the stacked results. ``values`` are the leaves' (sequences stacked), ``numbers``
+    those of a generic body."""
     return _forward(loop, numbers, values)[0]
 
 
 def _forward(loop: Loop, numbers: Any, values: Values) -> tuple[Values, Any]:
-    """What ``run`` returns, and what is kept for the way back: states before each step, and what is dear."""
+    """What ``run`` returns, and what the backward loop needs: the state before each step, and expensive
+    values."""
     states = len(loop.body.states)
     first, stacked, fixed = (
         values[:states],
@@ -241,7 +240,7 @@ run.defvjp(_run_forward, _run_backward)
 
 def _sweep(loop: Loop, values: dict[int, Any], adj: dict[int, Any], numbers: Any) -> dict[int, Any]:
     """Marian's backward pass over one step, from the last row to the first, into ``adj``; the adjoints of the
-    products whose gradients come late."""
+    products whose gradients come after the loop."""
     late = {}
     for i in range(len(loop.rows) - 1, -1, -1):
         row = loop.rows[i]
@@ -271,7 +270,7 @@ def _add_late(
     numbers: Any,
     sums: dict[int, Any],
 ) -> None:
-    """Add the gradients that a product of all steps gives to fixed leaves."""
+    """Add the gradients of fixed leaves that one product over all steps gives."""
     head, first, *others = loop.rows[i]
     head = bound(head, loop.numbers_of(i, numbers))
     children = (head.steps_as_rows(operand), *(constants[k] for k in others))
@@ -287,5 +286,5 @@ def _add(sums: dict[int, Any], row: int, more: Any) -> None:
 
 
 def _is_none(adjoint: Any) -> bool:
-    """Whether no gradient flows: into integers."""
+    """Whether this is the zero gradient of an integer."""
     return adjoint.dtype == jax.dtypes.float0

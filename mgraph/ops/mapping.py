@@ -50,8 +50,8 @@ def map(
 
     ``f`` takes and gives numbers and is written in JAX; XLA compiles it into the loop of its neighbours.
     ``backward(adj, val, a, b, ...)`` gives one gradient per node; without it JAX differentiates ``f``. Two
-    nodes are one if their functions are, or their ``hash`` is, as for ``lambda_node``. ``ArgumentError`` if
-    ``f`` is no function.
+    nodes are merged if their functions or ``hash`` are equal, as for ``lambda_node``. ``ArgumentError`` if
+    ``f`` is not callable.
 
     Shape: broadcast of all. Gradient: by ``backward`` or JAX's own of ``f``. Source: Alea TK; no twin in
     Marian.
@@ -88,9 +88,9 @@ class ReduceByNodeOp(UnaryNodeOp):
 def reduce(f: Callable[[Any, Any], Any], x: Node, axis: int = 0, *, hash: int = 0) -> Node:
     """The elements along ``axis``, the first one by default, combined by ``f(a, b)``, which is associative.
 
-    ``f`` takes and gives numbers and is written in JAX. Neighbours are combined in the order of a tree, from
-    the first to the last, so that ``f`` need not be commutative. Over one element it is ``x`` itself.
-    ``ArgumentError`` if ``f`` is no function, ``ShapeError`` over no elements.
+    ``f`` takes and gives numbers and is written in JAX. Neighbours are combined in a tree that keeps their
+    order, so that ``f`` need not be commutative. Over one element it is ``x`` itself. ``ArgumentError`` if
+    ``f`` is not callable, ``ShapeError`` over no elements.
 
     Shape: that of ``x``, with 1 at ``axis``. Gradient: JAX's own of ``f``. Source: Alea TK; no twin in
     Marian.

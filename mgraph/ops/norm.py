@@ -50,16 +50,15 @@ def _mean(x: Array) -> Array:
 
 
 def _affine(h: Array, scales: tuple[Array, ...]) -> Array:
-    """``gamma h + beta`` with as many of them as there are."""
+    """``gamma h + beta``, each if it is given."""
     for scale, combine in zip(scales, (jnp.multiply, jnp.add), strict=False):
         h = combine(h, accumulable(scale))
     return h
 
 
 def _gradients(a: Array, h: Array, dx: Array, scales: tuple[Array, ...], to: Any) -> Gradients:
-    """Gradients by x, gamma and beta, as far as there are such children, in the element type ``to``.
-
-    On a row without variance that by x is up to ``1 / sqrt(eps)`` times the adjoint: too much for float16.
+    """Gradients by x and, if they are given, gamma and beta, in the element type ``to``. On a row without
+    variance that by x is up to ``1 / sqrt(eps)`` times the adjoint, which may overflow float16.
     """
     return tuple(g.astype(to) for g in (within(dx, to), a * h, a)[: 1 + len(scales)])
 

@@ -1,4 +1,4 @@
-"""What operators have in common about their children: numbers as operands, axes, element types."""
+"""Shared by operators: numbers as operands, axes, element types of children."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FloatUnaryNodeOp(FloatNodeOp, UnaryNodeOp):
 
 
 def refusal(op: str, problem: str, *children: Node) -> ShapeError:
-    """The error of the function ``op`` about its children, with the place of the user's call."""
+    """The error of the function ``op`` about its children, with the user's line."""
     return ShapeError(f"{op}: {problem}\n  children: {describe(children)}\n  at {place(user_frame())}")
 
 
@@ -93,7 +93,7 @@ def scalar(value: float, x: Array) -> Any:
 
 
 def known(value: Any, number: float) -> bool:
-    """Whether a runtime field is known, while a program is made, to be this number, which is its default."""
+    """Whether a runtime field is known to be its default ``number`` while a program is made."""
     return isinstance(value, float) and value == number
 
 

@@ -1,4 +1,4 @@
-"""Operators that order: the largest or smallest elements along an axis, all in order, and where they were."""
+"""Operators that sort: the largest or smallest elements along an axis, or all, with their positions."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _topk(op: str, x: Node, k: int, axis: int, descending: bool) -> Node:
 def topk(x: Node, k: int, axis: int, descending: bool = True) -> tuple[Node, Node]:
     """The k largest elements along ``axis``, sorted, and their positions: ``(values, indices)``.
 
-    ``descending=False`` gives the smallest, from the smallest on. Indices are uint32; of equal elements
-    the first comes first. ``ShapeError`` if the axis has fewer than k elements.
+    ``descending=False`` gives the smallest, in ascending order. Indices are uint32; of equal elements the
+    first comes first. ``ShapeError`` if the axis has fewer than k elements.
 
     Shape: that of ``x`` with size k along ``axis``, both.
     Gradient: ``adj`` of the values, to their places; none by the indices.
@@ -152,5 +152,5 @@ def _smallest_first(x: Node) -> Node:
     return sort(x, -1, descending=False)[0]
 
 
-# What selects an output is examined here, where there are operators with several.
+# The check of TupleViewNodeOp needs an operator with several outputs.
 TupleViewNodeOp.cases = (Case((2, 3), domain="distinct", through=_smallest_first),)

@@ -41,7 +41,7 @@ class PoolingOp(WindowNodeOp):
         if self.pad_height >= self.height or self.pad_width >= self.width:
             raise ArgumentError(
                 f"expected paddings smaller than the window {self.window}, or some windows would hold "
-                f"nothing else, got {(self.pad_height, self.pad_width)}"
+                f"only padding, got {(self.pad_height, self.pad_width)}"
             )
         return super().new_spec(x)
 
@@ -64,7 +64,7 @@ class PoolingOp(WindowNodeOp):
         return (dx.astype(x.dtype),)
 
     def _spread(self, adj: Array, x: Array) -> Array:
-        """For each element the mean's share of the adjoints of all windows that it is in."""
+        """For each element its share of the adjoints of all windows that contain it."""
         pads = self.pads_back(x, self.window, adj)
         inner = [(*pad, stride - 1) for pad, stride in zip(pads, self.strides, strict=True)]
         apart = jax.lax.pad(adj, jnp.zeros((), adj.dtype), [(0, 0, 0), (0, 0, 0), *inner])
@@ -118,7 +118,7 @@ def avg_pooling(
 
     Shape: (batch, channels, h, w) with ``h = (x's height + 2 pad_height - height) // stride_height + 1``,
     likewise w.
-    Gradient: ``adj / (height width)``, summed over the windows that an element is in.
+    Gradient: ``adj / (height width)``, summed over the windows that contain an element.
     Differs: Marian gives the result x's own shape, which is right only if the windows are as many.
     Source: Marian, ``avg_pooling``, in builds with cuDNN.
     """
@@ -184,7 +184,7 @@ class PoolingWithMaskingOp(FloatNodeOp):
         return dx, d_mask.reshape(mask.shape)
 
     def _windows(self, x: Array, mask: Array) -> Array:
-        """The masked elements, (batch, channels, windows, width); what the last window lacks is -inf."""
+        """The masked elements, (batch, channels, windows, width); the last window is padded with -inf."""
         masked = _sentences(x)[..., : mask.shape[2]] * _sentences(mask)
         lacking = -masked.shape[-1] % self.width
         full = jnp.pad(masked, [(0, 0), (0, 0), (0, lacking)], constant_values=-jnp.inf)

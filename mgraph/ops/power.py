@@ -1,4 +1,4 @@
-"""Powers. Marian has them through logarithms only; whole powers of any base are ``x ** n``."""
+"""Powers. Marian has them by logarithms only; whole powers of any base are ``x ** n``."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class PowNodeOp(FloatUnaryNodeOp):
 def pow(a: Any, b: Any) -> Node:
     """``a`` to the power ``b`` as ``exp(b log(a))``; one of them may be a number.
 
-    NaN where a base is negative, also with a whole exponent; ``x ** n`` knows better. ``ArgumentError`` for
-    a negative number ``a``.
+    NaN where a base is negative, also with a whole exponent; use ``x ** n`` there. ``ArgumentError`` for a
+    negative number ``a``.
 
     Shape: broadcast of both.
     Gradient: that of its parts: ``adj y b / a`` by ``a``, ``adj y log(a)`` by ``b``.

@@ -1,4 +1,4 @@
-"""Numbers of 16 bits taken to float32 where they are added up, multiplied or exponentiated."""
+"""16-bit numbers as float32 where they are added up, multiplied or exponentiated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def in_float32(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def within(x: Array, to: Any) -> Array:
-    """``x`` as the type ``to``, numbers too large for it as its largest; what is infinite stays so."""
+    """``x`` cast to the type ``to``, with overflow clipped to its largest number; infinities stay."""
     if x.dtype == to:
         return x
     most = float(jnp.finfo(to).max)

@@ -49,8 +49,8 @@ class ProductNodeOp(FloatNodeOp):
         return self._scaled(matmul(a, b, self.trans_a, self.trans_b))
 
     def product_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
-        """With ``y = op(a) op(b)``: ``d op(a) = adj op(b)^T`` and ``d op(b) = op(a)^T adj``, turned back
-        where ``op`` turned."""
+        """With ``y = op(a) op(b)``: ``d op(a) = adj op(b)^T`` and ``d op(b) = op(a)^T adj``, transposed back
+        where ``op`` transposes."""
         if self.trans_a:
             da = matmul_of_columns(b, adj, self.trans_b, True)
         else:
@@ -71,8 +71,8 @@ class ProductNodeOp(FloatNodeOp):
 
 
 def matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
-    """``op(a) op(b)``. XLA is told what is transposed as part of the product: with an operation of its own it
-    might combine what moved the axes before, to something slower."""
+    """``op(a) op(b)``. The transposes are part of the product's dimension numbers: as separate operations XLA
+    might merge them with earlier transposes into something slower."""
     kind = accumulator(a.dtype)
     if a.shape[:-2] != b.shape[:-2]:
         return jnp.matmul(_op(a, trans_a), _op(b, trans_b), preferred_element_type=kind)
@@ -82,12 +82,11 @@ def matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
 
 
 def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
-    """``op(a) op(b)`` for a rule that usually transposes ``a``, for which XLA on the CPU has no fast product.
-
-    So it gets a transposed copy, by itself: as a part of what computes ``a`` that would be slow. For a result
-    with more rows than columns that costs too much, but for a vector, which XLA would sum less exactly; where
-    rows are a multiple of 512, a stride at which caches fail, the product is computed that has the transposed
-    result. Barriers keep XLA from undoing this. Other platforms transpose for nothing.
+    """``op(a) op(b)`` for rules that usually transpose ``a``, for which XLA has no fast product on CPUs. So
+    ``a`` is transposed by a copy, kept apart from what computes ``a``, which it would slow down. That does
+    not pay for a result with more rows than columns, except for a vector, which XLA would sum less
+    accurately; there, where rows are a multiple of 512, a stride that defeats caches, the transposed product
+    is computed. Barriers keep XLA from undoing this. On other platforms transposing is free.
     """
     if not trans_a:
         return matmul(a, b, False, trans_b)
@@ -122,7 +121,7 @@ def _op(x: Array, transposed: bool) -> Array:
 
 
 def _as_matrix(x: Array) -> Array:
-    """All axes but the last in one: products of matrices are what XLA is fastest at."""
+    """All axes but the last merged: XLA is fastest at products of matrices."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
@@ -286,23 +285,23 @@ class DotBatchedLegacyNodeOp(ProductNodeOp):
         return da.reshape(a.shape), db.reshape(b.shape)
 
     def _paired(self, a: Array, b: Array) -> tuple[Array, Array, np.ndarray]:
-        """a's matrices, as many of b's, and which of b's they are."""
+        """a's matrices, for each the matrix of b that it meets, and that one's number."""
         matrices, few = _as_batch(a), _as_batch(b)
         pairs = np.arange(len(matrices)) % max(len(few), 1)
         return matrices, few[pairs], pairs
 
 
 def _as_batch(x: Array) -> Array:
-    """All axes but the last two in one."""
+    """All axes but the last two merged."""
     return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
 def bdot_legacy(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: float = 1.0) -> Node:
     """``scale * op(a) op(b)`` where the i-th of a's matrices meets the ``i % M``-th of the M of ``b``.
 
-    The batches are counted through, whatever their axes, as for the rows of a beam over the sentences of a
-    batch. ``trans_a`` and ``trans_b`` swap the last two axes first. ``ShapeError`` if the inner sizes do not
-    fit or there are more b than a. New code is better served by ``bdot``.
+    Both batches are flattened first, as for the rows of a beam over the sentences of a batch. ``trans_a`` and
+    ``trans_b`` swap the last two axes first. ``ShapeError`` if the inner sizes do not fit or there are more b
+    than a. New code should use ``bdot``.
 
     Shape: (..., m, k) and (*, k, n) to (..., m, n).
     Gradient: ``scale * adj op(b)^T`` by ``a``, ``scale * op(a)^T adj``, summed over what it met, by ``b``.
@@ -313,4 +312,4 @@ def bdot_legacy(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, 
 
 
 PRODUCTS = (DotNodeOp, AffineNodeOp, DotBatchedNodeOp, DotBatchedLegacyNodeOp)
-"""The operators whose rules need no value, and give the gradients of many products as that of one."""
+"""Operators whose rules need no value and give the gradients of many products by one."""

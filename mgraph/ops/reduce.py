@@ -1,6 +1,6 @@
 """Reductions along one axis, which stays with size 1. Over an axis of size 1 they return their input.
 
-What 16-bit numbers are added or multiplied to is kept in float32 and rounded once, at the end.
+Sums and products of 16-bit numbers are accumulated in float32 and rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class CentredNodeOp(FloatReduceNodeOp):
 def centred(x: Array, axis: int) -> Array:
     """``x - mean(x)`` along ``axis``.
 
-    Counted from the first element, so that equal numbers give 0 exactly. What rounding left of them would be
-    all there is to scale, and XLA may round it in one way for one use and in another for the next.
+    The first element is subtracted first, so that equal numbers give exactly 0. Otherwise only rounding
+    errors would remain to be scaled, and XLA may round differently for each use.
     """
     distance = x - jax.lax.slice_in_dim(x, 0, 1, axis=axis)
     return distance - jnp.mean(distance, axis, keepdims=True)
@@ -154,8 +154,8 @@ def std(x: Node, axis: int = 0) -> Node:
 
     Shape: that of ``x`` with size 1 along ``axis``.
     Gradient: ``adj (x - mean(x)) / (N y)``, 0 where ``y = 0``.
-    Differs: Marian forgets the ``1 / N`` of the gradient; the rule set ``"marian"`` does too.
-    Source: Marian, ``std``.
+    Differs: Marian omits the ``1 / N`` of the gradient; the rule set ``"marian"`` does too. Source: Marian,
+    ``std``.
     """
     return _deviation(RmsNodeOp, "std", x, axis)
 
@@ -167,8 +167,8 @@ def var(x: Node, axis: int = 0) -> Node:
 
     Shape: that of ``x`` with size 1 along ``axis``.
     Gradient: ``2 adj (x - mean(x)) / N``.
-    Differs: Marian forgets the ``1 / N`` of the gradient; the rule set ``"marian"`` does too.
-    Source: Marian, ``var``.
+    Differs: Marian omits the ``1 / N`` of the gradient; the rule set ``"marian"`` does too. Source: Marian,
+    ``var``.
     """
     return _deviation(MeanSqrNodeOp, "var", x, axis)
 
@@ -242,7 +242,7 @@ def prod(x: Node, axis: int = 0) -> Node:
     """The product along ``axis``, the first one by default.
 
     Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
-    Gradient: ``adj`` times the product of all other elements, right with zeros among them.
+    Gradient: ``adj`` times the product of all other elements, correct with zeros among them.
     Differs: Marian has no gradient here.
     Source: Marian, ``prod``.
     """
@@ -257,10 +257,9 @@ def shifted(x: Array, axis: int, fill: float, reverse: bool) -> Array:
 
 
 def exponentials(x: Array, axis: int) -> tuple[Array, Array, Array]:
-    """``x - top`` along ``axis``, where top is the largest element, and ``exp`` of it and their sum.
-
-    Where all are -inf the shares ``exp(x - top) / sum`` are 0 rather than NaN. The rules of an operator ask
-    for all in these words, so that XLA computes them once.
+    """``x - top`` along ``axis``, with ``top`` the largest element, its ``exp``, and their sum. Where all are
+    -inf the shares ``exp(x - top) / sum`` are 0 rather than NaN. All rules of an operator use this function,
+    so that XLA computes it once.
     """
     distance = x - largest(x, axis)
     powers = jnp.exp(distance)
@@ -268,17 +267,16 @@ def exponentials(x: Array, axis: int) -> tuple[Array, Array, Array]:
 
 
 def largest(x: Array, axis: int) -> Array:
-    """The largest element along ``axis``, to subtract from all; a finite number where it is -inf, or where
-    there is none."""
+    """The largest element along ``axis``, to subtract from all; a finite number where it is -inf or does not
+    exist."""
     lowest = float(jnp.finfo(x.dtype).min)
     top = jnp.max(x, axis, keepdims=True, initial=None if x.shape[axis] else lowest)
     return jnp.maximum(jax.lax.stop_gradient(top), lowest)
 
 
 def divisor(total: Array) -> Array:
-    """A sum that is about 1 or more, or else 0, as are all its terms, as what to divide those by.
-
-    A maximum and not a ``where``, which keeps XLA on the CPU from vectorizing the divisions.
+    """A divisor for the terms of a sum that is about 1 or more, or else 0 with all its terms. It is a
+    maximum, because a ``where`` keeps XLA on CPUs from vectorizing the divisions.
     """
     return jnp.maximum(total, 0.5)
 
@@ -292,7 +290,7 @@ class LogSumExpNodeOp(FloatReduceNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        # Not exp(x - y): y is rounded, and far out, or with few bits, by more than exp can bear.
+        # Not exp(x - y): where y is large, or has few bits, its rounding error is too large for exp.
         _, powers, total = exponentials(x, self.axis)
         return (powers * (adj / total),)
 

@@ -26,7 +26,7 @@ Nodes = Node | Sequence[Node]
 
 
 def _decaying_sums(first: Node, xs: Node, rate: Node) -> Node:
-    """A loop that its own gradients are checked on: a state, results, a node from outside."""
+    """A loop for checking gradients: a state, results, a node from outside."""
 
     def step(state: Node, x: Node) -> tuple[Node, Node]:
         state = tanh(state * rate, x)
@@ -37,7 +37,7 @@ def _decaying_sums(first: Node, xs: Node, rate: Node) -> Node:
 
 
 class ScanNodeOp(NaryNodeOp):
-    """``scan``'s node. Children: the first state, the sequences, what the body uses from outside.
+    """``scan``'s node. Children: the first state, the sequences, the nodes that the body uses from outside.
 
     The value is a tuple: the last state, then the stacked results.
     """
@@ -53,7 +53,7 @@ class ScanNodeOp(NaryNodeOp):
     unroll: int = 1
 
     numbers = None
-    """Of a bound loop, the vector of those that its body takes."""
+    """The vector of numbers that the body of a bound loop takes."""
 
     def check_types(self, *specs: Any) -> None:
         """Children of a loop may differ in element type."""
@@ -80,7 +80,7 @@ class ScanNodeOp(NaryNodeOp):
         return loop
 
     def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
-        """The loop with the given rule set in its body; by that of JAX, ``jax.lax.scan`` as it is."""
+        """The loop with the given rule set in its body; with ``"jax"`` plain ``jax.lax.scan``."""
         states, values = len(self.body.states), alike(values)
         first, xs = values[:states], values[states : states + self.sequences]
         outer = values[states + self.sequences :]
@@ -155,7 +155,7 @@ def scan(
 def _recorded(
     tape: Tape[Node], f: Callable[[Any, Any], tuple[Any, Any]], init: Nodes, xs: Nodes
 ) -> tuple[Body, list[Node], Nodes]:
-    """The body of a loop, the nodes that it uses from outside, and the results in the form of the user's."""
+    """The body of a loop, the nodes that it uses from outside, and the structure of the user's results."""
     first, sequences, recording = _tuple(init), _tuple(xs), tape.graph.recording
     recording.append(tape)
     try:
@@ -213,7 +213,7 @@ def _returned(returned: Any) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
         for n in nodes:
             if isinstance(n.spec, tuple):
                 raise GraphError(
-                    f"scan: the body returned a {n.type} node of several outputs; return its parts"
+                    f"scan: the body returned a {n.type} node with several outputs; return its parts"
                 )
         parts.append(tuple(nodes))
     return parts[0], parts[1]

@@ -1,4 +1,4 @@
-"""Operators that move elements about: their gradients move them back."""
+"""Operators that move elements; their gradients move them back."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class TransposeNodeOp(UnaryNodeOp):
 
     def new_spec(self, x: Spec) -> Specs:
         if sorted(self.axes) != list(range(len(x.shape))):
-            raise ShapeError(f"axes {self.axes} are no order of the child's {len(x.shape)} axes")
+            raise ShapeError(f"axes {self.axes} are not an order of the child's {len(x.shape)} axes")
         return super().new_spec(x)
 
     def forward_ops(self, x: Array) -> Array:
@@ -198,7 +198,7 @@ class ConcatenateNodeOp(NaryNodeOp):
 
 
 def concatenate(nodes: Sequence[Node], axis: int = 0) -> Node:
-    """The nodes one after the other along ``axis``; a single one is returned itself.
+    """The nodes concatenated along ``axis``; a single one is returned itself.
 
     ``ShapeError`` if their other axes differ.
 
@@ -254,12 +254,12 @@ class SliceViewNodeOp(UnaryNodeOp):
 def slice(x: Node, axis: int, range: Slice | int) -> Node:
     """The part of ``x`` in a ``Slice`` of ``axis``, or at one position; the axis stays, with size 1.
 
-    Negative positions count from the end. Everything is ``x`` itself. ``ShapeError`` if nothing is
+    Negative positions count from the end. The whole axis is ``x`` itself. ``ShapeError`` if nothing is
     selected, outside of the axis, or with a negative stride.
 
     Shape: that of ``x``, along ``axis`` as long as the slice.
     Gradient: ``adj`` in the slice, 0 outside.
-    Differs: Marian's node is a ``gather`` where the slice is not one piece of memory.
+    Differs: Marian's node is a ``gather`` where the slice is not contiguous.
     Source: Marian, ``slice``.
     """
     axis = axis_in("slice", x, axis)
@@ -315,13 +315,12 @@ def _shifted(x: Array, offsets: tuple[int, ...], fill: float) -> Array:
 
 
 def shift(x: Node, offsets: Sequence[int], pad: float = 0.0) -> Node:
-    """``x`` with its elements moved along each axis, later by a positive offset.
-
-    ``pad`` fills what becomes free, what leaves is lost. ``ShapeError`` unless there is one offset per axis.
+    """``x`` with its elements moved along each axis, towards the end by a positive offset. ``pad`` fills the
+    gaps; elements moved out are lost. ``ShapeError`` unless there is one offset per axis.
 
     Shape: that of ``x``.
     Gradient: ``adj`` moved back, 0 where elements were lost.
-    Differs: Marian moves the memory by one sum of all offsets, right along the first axis only.
+    Differs: Marian moves the memory by one sum of all offsets, which is right along the first axis only.
     Source: Marian, ``shift``.
     """
     return ShiftNodeOp(x, offsets=tuple(operator.index(n) for n in offsets), pad=float(pad))

@@ -35,7 +35,7 @@ class SoftmaxNodeOp(FloatUnaryNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, p: Array, x: Array) -> Gradients:
-        # The sum of p is 1 but for rounding, which for an almost certain p may be all of 1 - p.
+        # The sum of p differs from 1 by rounding, which may be all of 1 - p where p is nearly 1.
         total = divisor(jnp.sum(p, self.axis, keepdims=True))
         return (p * (adj - jnp.sum(p * adj, self.axis, keepdims=True) / total),)
 
@@ -43,13 +43,13 @@ class SoftmaxNodeOp(FloatUnaryNodeOp):
 def softmax(x: Node, mask: Node | int | None = None, axis: int = -1) -> Node:
     """``p = exp(x) / sum(exp(x))`` along ``axis``; ``softmax(x, axis)`` and ``softmax(x, mask, axis)``.
 
-    ``mask`` broadcasts to ``x`` and holds 1 for what takes part and 0 for what does not: half of the lowest
-    number of the element type (of float32, for 16-bit ones) is added to the latter. Where all is masked the
+    ``mask`` broadcasts to ``x`` and holds 1 to keep an element and 0 to mask it: half of the lowest number of
+    the element type (of float32, for 16-bit ones) is added to the latter. Where all elements are masked the
     result is near uniform, not NaN; a row of -inf gives zeros.
 
     Shape: that of ``x``.
     Gradient: ``p (adj - sum(p adj))``.
-    Differs: Marian, given 16-bit numbers, adds half of the lowest of those, which large logits outweigh.
+    Differs: Marian adds half of the lowest 16-bit number for 16-bit logits, which large logits outweigh.
     Source: Marian, ``softmax``.
     """
     if isinstance(mask, int):
@@ -81,7 +81,7 @@ class LogSoftmaxNodeOp(FloatUnaryNodeOp):
 
 
 def logsoftmax(x: Node) -> Node:
-    """``x - log(sum(exp(x)))`` along the last axis; what float16 cannot hold is its lowest number.
+    """``x - log(sum(exp(x)))`` along the last axis; in float16 clipped to its lowest number.
 
     Shape: that of ``x``.
     Gradient: ``adj - softmax(x) sum(adj)``.
@@ -93,13 +93,13 @@ def logsoftmax(x: Node) -> Node:
 class SparsemaxNodeOp(FloatUnaryNodeOp):
     type = "sparsemax"
     axis: int
-    # No element of these comes near the edge of the support, where there is a kink.
+    # No element is near the edge of the support, where there is a kink.
     cases = (Case((2, 3, 4), axis=2), Case((3, 2, 4), axis=0), Case((7,), axis=0))
 
     @in_float32
     def forward_ops(self, x: Array) -> Array:
         axis = self.axis
-        # What lies 1 or more below the largest element never takes part, however far below.
+        # Elements that are 1 or more below the largest are never in the support.
         z = jnp.maximum(x - largest(x, axis), -2)
         falling = -jnp.sort(-z, axis)
         places = jnp.arange(1, x.shape[axis] + 1, dtype=x.dtype)
@@ -111,7 +111,7 @@ class SparsemaxNodeOp(FloatUnaryNodeOp):
 
     @in_float32
     def backward_ops(self, adj: Array, y: Array, x: Array) -> Gradients:
-        support = ~(y <= 0)  # all of a row with NaN
+        support = ~(y <= 0)  # the whole row, if it has a NaN
         count = jnp.maximum(jnp.sum(support, self.axis, adj.dtype, keepdims=True), 1)
         mean = jnp.sum(jnp.where(support, adj, 0), self.axis, keepdims=True) / count
         return (unless_nan(y, jnp.where(support, adj - mean, 0)),)
@@ -149,7 +149,7 @@ class LossNodeOp(FloatNodeOp):
 
 
 def _classes(indices: Array, logits: Array) -> Array:
-    """The indices, negative ones as a class beyond the last: JAX would count them from the end."""
+    """The indices, with negative ones out of range: JAX would count them from the end."""
     if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
         return indices
     return jnp.where(indices < 0, logits.shape[-1], indices)
@@ -160,7 +160,7 @@ class CrossEntropyNodeOp(LossNodeOp):
     alpha: float = 0.0
     runtime_fields = ("alpha",)
     to: Type | None = None
-    """Element type of the loss; ``None``: float32, or wider logits' own."""
+    """Element type of the loss; ``None`` is float32, or float64 for float64 logits."""
     cases = (
         Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.0),
         Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.1),
@@ -193,11 +193,11 @@ class CrossEntropyNodeOp(LossNodeOp):
 def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, output_type: Any = None) -> Node:
     """The loss of predicting ``indices`` from ``logits``, one number per row.
 
-    ``loss = (1 - alpha) (lse - x_gold) + alpha (lse - mean(x))`` with ``lse = log(sum(exp(x)))`` over the
-    V classes and ``alpha = label_smoothing``, so that smoothing includes the gold class. ``indices`` are
-    integers, as many as rows, in the order of the rows; a class outside of V gives NaN. The loss is of
-    ``output_type``: float32, also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and
-    indices differ in number, ``ArgumentError`` for a smoothing outside of 0 to 1.
+    ``loss = (1 - alpha) (lse - x_gold) + alpha (lse - mean(x))`` with ``lse = log(sum(exp(x)))`` over the V
+    classes and ``alpha = label_smoothing``, so that smoothing includes the gold class. ``indices`` are
+    integers, one for each row in order; a class out of range gives NaN. The loss is of ``output_type``:
+    float32, also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and indices differ in
+    number, ``ArgumentError`` for a smoothing outside of 0 to 1.
 
     Shape: (..., V) to (..., 1).
     Gradient: ``adj (p - (1 - alpha) onehot - alpha / V)`` by the logits, with ``p = softmax(logits)``.
@@ -287,8 +287,8 @@ class UnlikelihoodNodeOp(LossNodeOp):
         return jnp.where(named, slope, -slope * others), None
 
     def _odds(self, x: Array, indices: Array) -> tuple[Array, Array, Array]:
-        """``log(p / (1 - p))``, the logit of the indexed class minus logsumexp of the others; where that
-        class is; and the softmax of the others among themselves."""
+        """``log(p / (1 - p))``, the logit of the indexed class minus logsumexp of the others; the one-hot
+        mask of that class; and the softmax of the others among themselves."""
         rows = x.shape[:-1] if indices.size == math.prod(x.shape[:-1]) else x.shape[-3:-1]
         labels = _classes(indices, x).reshape(*[1] * (x.ndim - 1 - len(rows)), *rows, 1)
         named = jnp.arange(x.shape[-1], dtype=labels.dtype) == labels
@@ -302,12 +302,13 @@ class UnlikelihoodNodeOp(LossNodeOp):
 
 
 def unlikelihood(logits: Node, indices: Node) -> Node:
-    """The loss of giving ``indices`` any probability: ``-log(1 - p)`` with ``p = softmax(logits)[index]``.
+    """The loss that penalizes ``indices``: ``-log(1 - p)`` with ``p = softmax(logits)[index]``.
 
     Computed as ``log(1 + exp(x_index - lse))`` with ``lse`` over the other classes, which stays finite where
     p rounds to 1. ``indices`` are integers, as many as rows, or as many as rows of the last two axes before
-    V, (time, batch), for which the leading axes repeat; a class outside of V gives NaN. The loss is float32,
-    also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and indices differ in number.
+    V, (time, batch), which then repeat along the leading axes; a class out of range gives NaN. The loss is
+    float32, also for 16-bit logits (float64 for float64 ones). ``ShapeError`` if rows and indices differ in
+    number.
 
     Shape: (..., V) to (..., 1).
     Gradient: ``adj p`` by the indexed logit, ``-adj p q`` by the others with q the softmax among them.

@@ -2,9 +2,9 @@
 
 A sparse matrix S of shape (rows, columns) is given in compressed rows (CSR): its entries' ``values`` and
 column ``indices``, both (nnz,), row after row, and ``offsets``, (rows + 1,), from 0 to nnz, so that the
-entries of row i are those from ``offsets[i]`` to before ``offsets[i + 1]``. Nothing is made dense: a product
-with n columns takes O(nnz n) steps. An entry with a column that S does not have, or beyond the last offset,
-counts for nothing, so that arrays may be padded.
+entries of row i are those from ``offsets[i]`` to before ``offsets[i + 1]``. S is never made dense: a product
+with n columns takes O(nnz n) steps. An entry with a column out of range, or after the last offset, is
+ignored, so that arrays may be padded.
 """
 
 from __future__ import annotations
@@ -87,30 +87,30 @@ class CSRDotNodeOp(FloatNodeOp):
         return d_values.astype(values.dtype), None, None, self._restored(d_dense, dense)
 
     def _sizes(self) -> tuple[int, int]:
-        """Sizes of the result's and of D's axis that S maps between."""
+        """The size of the result's axis and of D's axis that the product replaces."""
         rows, columns = self.sparse_shape
         return (columns, rows) if self._maps_rows() else (rows, columns)
 
     def _maps_rows(self) -> bool:
-        """Whether each entry carries something from its row to its column, not the other way."""
+        """Whether entries map their row to their column rather than the other way."""
         return self.trans_s != self.swap_operands
 
     def _ends(self, indices: Array, offsets: Array) -> tuple[Array, Array]:
         """For each entry the position in the result, and the position in D, that it connects."""
-        # An entry's row is the number of rows that end before it or with the entry before it.
+        # An entry's row is the number of rows that end before it.
         ends = jnp.zeros(indices.shape, jnp.int32).at[offsets[1:]].add(1, mode="drop")
         rows = jnp.cumsum(ends)
         return (indices, rows) if self._maps_rows() else (rows, indices)
 
     def _matrix(self, dense: Array) -> Array:
-        """D with the axis of the product in front, and all others in one, in float32 or wider."""
+        """D with the axis of the product in front and all others merged, in float32 or wider."""
         dense = accumulable(dense)
         if self.swap_operands:
             return dense.reshape(math.prod(dense.shape[:-1]), dense.shape[-1]).T
         return dense.reshape(dense.shape[0], math.prod(dense.shape[1:]))
 
     def _restored(self, matrix: Array, dense: Array) -> Array:
-        """The inverse of ``_matrix``, but for the size of the first axis."""
+        """The inverse of ``_matrix``, except for the size of the first axis."""
         matrix = matrix.astype(dense.dtype)
         if self.swap_operands:
             return matrix.T.reshape(*dense.shape[:-1], matrix.shape[0])
@@ -118,7 +118,7 @@ class CSRDotNodeOp(FloatNodeOp):
 
 
 def _rows(matrix: Array, positions: Array) -> Array:
-    """Rows of a matrix; zeros for a position beyond its end."""
+    """Rows of a matrix; zeros for a position out of range."""
     return matrix.at[positions].get(mode="fill", fill_value=0)
 
 
@@ -127,10 +127,10 @@ def csr_dot(
 ) -> Node:
     """``op(A) B`` of a sparse matrix A in compressed rows and a dense B; ``op`` transposes if asked to.
 
-    ``A_shape``: (rows, columns) of A; ``A_values`` and ``A_indices``: (nnz,), what A holds and in which
+    ``A_shape``: (rows, columns) of A; ``A_values`` and ``A_indices``: (nnz,), the entries of A and their
     columns, row after row; ``A_offsets``: (rows + 1,), where each row begins, from 0 to nnz. Indices and
-    offsets are integers, uint32 in Marian. An entry with an index too large, or after the last offset, counts
-    for nothing. ``ShapeError`` if the shapes do not fit, ``ElementTypeError`` if indices are no integers.
+    offsets are integers, uint32 in Marian. An entry with an index out of range, or after the last offset, is
+    ignored. ``ShapeError`` if the shapes do not fit, ``ElementTypeError`` if indices are not integers.
 
     Shape: (m, k) and (k, ...) to (m, ...); with ``trans_a`` (k, m) and (k, ...) to (m, ...).
     Gradient: by B ``op(A)^T adj``; by the value at (i, j) of ``op(A)`` the sum of ``adj[i] B[j]``.

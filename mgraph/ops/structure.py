@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from ..cases import Case
@@ -15,7 +14,7 @@ from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
-from ..tracing.adjoints import clip_adjoint
+from ..tracing.adjoints import clip_adjoint, clipped
 from ..types import Type, as_type
 from .operands import Gradients, node
 
@@ -53,7 +52,7 @@ class ClipGradientNodeOp(UnaryNodeOp):
         return clip_adjoint(self.c, x)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        return (jnp.clip(adj, -self.c, self.c),)
+        return (clipped(self.c, adj),)
 
 
 def clip_gradient(x: Node, c: float) -> Node:
@@ -102,8 +101,8 @@ def cast(x: Node, to: Any = Type.float32) -> Node:
 class TupleViewNodeOp(UnaryNodeOp):
     """One output of a node with several: ``TupleViewNodeOp(node, index=i)``.
 
-    Selecting needs no rule of its own: JAX then knows that the other outputs have no adjoint at all,
-    where a rule would have to say so with arrays of zeros.
+    Selecting needs no rule: JAX knows that the other outputs have no adjoint, where a rule would have to
+    return arrays of zeros.
     """
 
     type = "tupleView"
@@ -157,7 +156,7 @@ class ChooseNodeOp(NaryNodeOp):
 
 
 def choose(nodes: Sequence[Node], index: int) -> Node:
-    """``nodes[index]``; the other nodes count as used, so that they are no tops of the graph.
+    """``nodes[index]``; the other nodes count as used, so that they are not tops of the graph.
 
     For graphs that build alternatives and take one of them. The nodes may differ in shape and element
     type. ``ArgumentError`` if there is no such node.

@@ -1,4 +1,4 @@
-"""What convolution and pooling share: windows that slide over height and width."""
+"""Shared by convolution and pooling: windows that slide over height and width."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class WindowNodeOp(FloatNodeOp):
             )
 
     def pads_back(self, x: Array, window: Sequence[int], adj: Array) -> Pads:
-        """Pads of the adjoint, its elements a stride apart, so that windows over it, one step apart, tell for
-        each element of x which windows it was in."""
+        """Pads for the adjoint, dilated by the strides, so that windows over it, with stride 1, cover for
+        each element of x the windows that contained it."""
         return [
             (k - 1 - low, n - 1 + low - (count - 1) * stride)
             for k, n, count, stride, (low, _) in zip(
@@ -69,7 +69,7 @@ def spatial(x: Array) -> Shape:
 
 
 def whole_numbers(op: str, **sizes: Any) -> dict[str, int]:
-    """``sizes`` as ints; ``ArgumentError`` with the name of one that is no whole number."""
+    """``sizes`` as ints; ``ArgumentError`` that names one that is not a whole number."""
     for name, size in sizes.items():
         try:
             sizes[name] = operator.index(size)

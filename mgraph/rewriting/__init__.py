@@ -1,15 +1,15 @@
-"""Rewriting: graphs changed by rules, to a fixed point, without changing what they compute.
+"""Rewriting: rules applied to a graph until a fixed point, without changing what it computes.
 
 ``optimize(graph)`` applies the rules that come with mgraph; ``rule`` and ``rewriting.patterns`` make more.
-See ``rewriting.library`` for what there is. Source: nGraph, ``pass::GraphRewrite``.
+``rewriting.library`` has the rules. Source: nGraph, ``pass::GraphRewrite``.
 """
 
 from __future__ import annotations
 
 from .library import DEFAULT as DEFAULT
 from .optimize import optimize as optimize
-from .report import Change as Change
-from .report import Report as Report
+from .rule import Change as Change
+from .rule import Report as Report
 from .rule import Rule as Rule
 from .rule import again as again
 from .rule import over as over

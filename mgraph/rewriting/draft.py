@@ -1,9 +1,9 @@
 """``Draft``: a tape while it is being rewritten.
 
 Nodes keep their identity: the root of a match takes over the operator and the children of what replaces it,
-so that whoever holds it holds the new expression. New nodes are recorded at the end of the tape as always,
-and moved to before their users, which renumbers all nodes, once the draft is finished. What no root needs
-any more stays on the tape, can be read, and is no root itself.
+so that references to it see the new expression. New nodes are recorded at the end of the tape as always, and
+moved to before their users, which renumbers all nodes, once the draft is finished. What no root needs any
+more stays on the tape and can be read, but is not a root itself.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from ..places import place
 from ..structure import INPUT, Row
 from ..tape import Tape
 from .patterns import Match
-from .report import Change, expression
-from .rule import Rule
+from .rule import Change, Rule, expression
 
 
 class Draft:
-    """A tape, who uses which of its nodes, and what has been lost on the way."""
+    """A tape, the users of each of its nodes, and the nodes that rewriting has made unused."""
 
     def __init__(self, tape: Tape[Node], roots: Iterable[Node], kept: Iterable[Node] = ()) -> None:
         self.tape = tape
         self.kept = {*kept, *_marked(tape)}
-        """Nodes that stay what they are to their users: marked ones, and those frozen by hand."""
+        """Nodes that must not be absorbed: marked ones, and those frozen by hand."""
         self._by_hand = {tape.nodes[i] for i in tape.overrides}
         self.users: dict[Node, dict[Node, None]] = {}
         """The nodes that the roots need, each with its users among them."""
@@ -37,7 +36,7 @@ class Draft:
         for node in tape.nodes:
             if node in self._roots:
                 self._use(node, None)
-                # What is equal to a root does not become the root, which keeps its users as they are.
+                # New nodes equal to a root must not be merged with it: its users stay as they are.
                 self._forget_row(node)
         self._alive = tuple(self.users)
         self._lost: dict[Node, str] = {}
@@ -50,9 +49,8 @@ class Draft:
 
     def apply(self, rule: Rule, match: Match) -> Change | None:
         """Put the rule's replacement in the place of the match; ``None`` if rule or draft decline.
-
-        ``GraphError`` if the replacement is not one: of another shape, type or trainability, random, of
-        another tape, or made of what it replaces.
+        ``GraphError`` for an invalid replacement: of another shape, type or trainability, random, of another
+        tape, or computed from what it replaces.
         """
         root = match.root
         if not self._may_go(rule, match):
@@ -66,7 +64,7 @@ class Draft:
         if len(self.tape.captured) > captured or (
             self.tape.parent is not None and new._tape is not self.tape.ref
         ):
-            # The body of a loop cannot take in more from outside: its node's children are fixed.
+            # The body of a loop cannot capture more nodes: the children of the loop's node are fixed.
             for key in list(self.tape.captured)[captured:]:
                 del self.tape.captured[key]
             return None
@@ -132,8 +130,8 @@ class Draft:
         self._lose(rule, self._release(set(before) - set(root.children), root))
 
     def _stand_aside(self, rule: Rule, match: Match, new: Node) -> bool:
-        """Let the users of the root use ``new``, which was there before. Whether that can be: a root that
-        stays becomes a copy of ``new``, which then must not lose a use by that."""
+        """Let the users of the root use ``new``, an existing node; returns whether that is possible. A root
+        that stays becomes a copy of ``new``, which must not lose a use by that."""
         root, below = match.root, new in _bound(match)
         if root not in self._roots:
             self._redirect(rule, root, new)
@@ -145,7 +143,7 @@ class Draft:
         return True
 
     def _redirect(self, rule: Rule, node: Node, new: Node) -> None:
-        """Let the users of ``node`` use ``new``, and users that are equal then become one."""
+        """Let the users of ``node`` use ``new``, and merge users that become equal."""
         pending = [(node, new)]
         while pending:
             node, new = pending.pop()
@@ -170,7 +168,7 @@ class Draft:
             del self.tape.seen[row]
 
     def _use(self, node: Node, user: Node | None) -> None:
-        """Note that ``user`` uses ``node``, and whatever a node that was not needed before uses."""
+        """Note that ``user`` uses ``node``, and, if ``node`` was unused before, what it uses in turn."""
         pending = [(node, user)]
         while pending:
             node, user = pending.pop()
@@ -181,7 +179,7 @@ class Draft:
                 self.users[node][user] = None
 
     def _release(self, nodes: Iterable[Node], user: Node) -> list[Node]:
-        """Note that ``user`` no longer uses ``nodes``; returns what nobody needs any more."""
+        """Note that ``user`` no longer uses ``nodes``; returns the nodes that became unused."""
         gone = []
         pending = [(node, user) for node in nodes]
         while pending:
@@ -204,9 +202,8 @@ class Draft:
     # -- finishing
 
     def finish(self, readable: bool = True) -> None:
-        """Renumber the tape: new nodes stand before their users, and new ones without users are gone.
-
-        Unless they must be ``readable`` old operators that nobody needs are gone too.
+        """Renumber the tape: new nodes come before their users, and unused new ones are dropped, as are
+        unused old ones unless they must stay ``readable``.
         """
         tape = self.tape
         overrides = {tape.nodes[i]: flag for i, flag in tape.overrides.items()}
@@ -231,13 +228,13 @@ class Draft:
             vars(node).setdefault("absorbed_by", name)
 
     def _stays(self, node: Node, readable: bool) -> bool:
-        """Whether a node that nobody needs stays on the tape."""
+        """Whether an unused node stays on the tape."""
         old = node.id < self._original and (readable or not node.children)
         return old or isinstance(node, ParamNode)
 
 
 def _marked(tape: Tape[Node]) -> set[Node]:
-    """Nodes that something besides their users looks at."""
+    """Nodes that something besides their users refers to."""
     marked = {n for n in tape.nodes if n.is_checkpoint} | {tape.nodes[i] for i in tape.overrides}
     return marked | {*tape.debugged} | {n for view, _ in tape.observers for n in (view, view.child(0))}
 
@@ -273,7 +270,7 @@ def _needs(node: Node, wanted: Node, known: set[Node]) -> bool:
 
 
 def in_order(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes and all below them, in the given order but that children come before their users."""
+    """The nodes and all below them, in the given order, except that children come before their users."""
     done: dict[Node, None] = {}
     for node in nodes:
         pending = [node]

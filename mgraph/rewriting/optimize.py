@@ -1,36 +1,38 @@
-"""``optimize``: what is recorded, rewritten before it runs."""
+"""``optimize``: rewrites what is recorded, and the bodies of its loops, until no rule fits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from ..errors import ArgumentError, GraphError
-from ..node import Node
-from ..tape import Graph
+from ..node import ArgumentNode, Node
+from ..operators import find_operator
+from ..ops.loop import Body
+from ..ops.scan import ScanNodeOp
+from ..recording import new_leaf, record
+from ..structure import INPUT, is_leaf
+from ..tape import Graph, Tape
 from .draft import Draft
-from .fixpoint import rewritten, tops
 from .library import DEFAULT
-from .report import Change, Report
-from .rule import Rule
+from .rule import Change, Report, Rule
 
 T = TypeVar("T")
 
 
 def optimize(graph: Graph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
-    """Rewrite what is recorded, before ``forward()``, by ``rules`` until none fits; returns what changed.
+    """Rewrite the recorded graph, before ``forward()``, by ``rules`` until none fits; returns what changed.
 
-    Values and gradients stay what they are but for rounding, and for overflow that the rewritten form does
-    not have. Nodes keep their identity, names, marks and places in the user's code; so does what a loop's
-    body computes, which is rewritten too. A node that was absorbed can be read by ``val()``; its gradient is
-    no longer computed apart, nor is that of a node one of whose uses was absorbed. Nodes in ``keep``, and
-    those that are debugged, called back, checkpointed or frozen by hand, are not absorbed. Inputs, named
-    constants and random nodes are not folded. The ``clip_value`` of ``backward`` cuts the gradients of the
-    nodes that there are then.
+    Values and gradients change only by rounding, and where the rewritten form avoids overflow. Nodes keep
+    their identity, names, marks and places in the user's code. Bodies of loops are rewritten too. ``val()``
+    still reads a node that was absorbed; its gradient is no longer available, nor is that of a node one of
+    whose uses was absorbed. Nodes in ``keep``, and those that are debugged, called back, checkpointed or
+    frozen by hand, are not absorbed. Inputs, named constants and random nodes are not folded. The
+    ``clip_value`` of ``backward`` applies to the gradients of the remaining nodes.
 
-    ``ArgumentError`` for rules or nodes that are none. ``GraphError`` after ``forward()``; if a replacement
-    has not the shape, element type and trainability of what it replaces; and if the rules come to no end. The
-    graph is then rewritten up to that point and valid.
+    ``ArgumentError`` for other objects than rules or nodes. ``GraphError`` after ``forward()``; if a
+    replacement lacks the shape, element type or trainability of what it replaces; and if the rules never end.
+    The graph is then rewritten up to that point and valid.
     Source: nGraph, ``pass::GraphRewrite``.
     """
     tape = graph.tape
@@ -53,9 +55,91 @@ def optimize(graph: Graph, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node]
 
 
 def _listed(kind: type[T], what: str, given: Iterable[T]) -> list[T]:
-    """``given`` as a list; ``ArgumentError`` unless it is one of things of the kind."""
+    """``given`` as a list; ``ArgumentError`` unless it is an iterable of ``kind``."""
     items = list(given) if isinstance(given, Iterable) else [given]
     wrong = [item for item in items if not isinstance(item, kind)]
     if wrong or not isinstance(given, Iterable):
         raise ArgumentError(f"optimize() expects a list of {what}, got {(wrong or items)[0]!r}")
     return items
+
+
+def tops(nodes: Sequence[Node], not_roots: Iterable[int] = ()) -> list[Node]:
+    """The operators that no node uses."""
+    used = {child for node in nodes for child in node.children}.union(nodes[i] for i in not_roots)
+    return [n for n in nodes if n.children and n not in used]
+
+
+def rewritten(draft: Draft, rules: Sequence[Rule]) -> Iterator[Change]:
+    """Apply ``rules`` from the leaves up, until none fits any more; then to the bodies of loops.
+
+    ``GraphError`` if that takes implausibly many changes.
+    """
+    table = Table(rules)
+    limit = 100 + 20 * len(draft.users)
+    count, before = 0, -1
+    while count > before:
+        before = count
+        for node in draft.operators():
+            while node in draft.users and (change := table.apply(draft, node)):
+                yield change
+                count += 1
+                if count > limit:
+                    raise GraphError(f"the rules come to no end: the last of {count} changes was {change}")
+    for node in draft.operators():
+        if isinstance(node, ScanNodeOp):
+            yield from _rewrite_body(draft, node, rules)
+
+
+class Table:
+    """Rules by the class of the node that they may rewrite."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = [(rule, rule.pattern.heads()) for rule in rules]
+        self._by_class: dict[type[Node], list[Rule]] = {}
+
+    def apply(self, draft: Draft, node: Node) -> Change | None:
+        """Apply the first rule that fits ``node``; ``None`` if none does."""
+        cls = type(node)
+        if cls not in self._by_class:
+            self._by_class[cls] = [r for r, heads in self._rules if heads is None or cls in heads]
+        for rule in self._by_class[cls]:
+            for match in rule.pattern.matches(node):
+                change = draft.apply(rule, match)
+                if change is not None:
+                    return change
+        return None
+
+
+def _rewrite_body(draft: Draft, loop: Node, rules: Sequence[Rule]) -> Iterator[Change]:
+    """Apply ``rules`` to the body of a loop, which keeps its inputs in their order."""
+    body: Body = loop.operator.body
+    tape, nodes = _reopened(body, loop, draft.tape)
+    inner = Draft(tape, [nodes[i] for i in (*body.states, *body.results)])
+    changes = list(rewritten(inner, rules))
+    if not changes:
+        return
+    inner.finish(readable=False)
+    states, results = (tuple(nodes[i].id for i in rows) for rows in (body.states, body.results))
+    fields = {name: getattr(loop.operator, name) for name in ScanNodeOp.fields}
+    operator = find_operator(ScanNodeOp, fields | {"body": Body(tape.structure(), states, results)})
+    draft.set_operator(loop, operator)
+    yield from changes
+
+
+def _reopened(body: Body, loop: Node, parent: Tape[Node]) -> tuple[Tape[Node], list[Node]]:
+    """The body of a loop as nodes on a tape of their own, which the caller must hold."""
+    tape = Tape(parent.graph, parent=parent, argument=ArgumentNode)
+    nodes: list[Node] = []
+    for row in body.structure.rows:
+        head: Any = row[0]
+        cls: Any = type(head)
+        if head is INPUT:
+            nodes.append(new_leaf(ArgumentNode, tape, row[1], row[2]))
+        elif is_leaf(row):
+            nodes.append(new_leaf(ArgumentNode, tape, row[1], False, init=head))
+        else:
+            nodes.append(record(cls, head, tuple(nodes[k] for k in row[1:])))
+    for node, trainable in zip(nodes, body.structure.trainable(), strict=True):
+        node.trainable, node.where = trainable, loop.where
+    tape.overrides.update((nodes[i].id, flag) for i, flag in body.structure.overrides)
+    return tape, nodes

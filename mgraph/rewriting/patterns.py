@@ -1,4 +1,4 @@
-"""Patterns: small graphs with holes that are looked for in an expression graph.
+"""Patterns: small graphs with holes to find in an expression graph.
 
 A pattern is built like an expression, of node classes over other patterns::
 
@@ -7,8 +7,8 @@ A pattern is built like an expression, of node classes over other patterns::
     for match in loss.find(graph):
         print(match.root, match.x, match.labels)
 
-``Any``, ``AnyOf``, ``Label``, ``Skip`` and ``Repeat`` are the pattern operators of nGraph; matching goes back
-and tries again where there is a choice. Source: nGraph, ``pattern/matcher.hpp``.
+``Any``, ``AnyOf``, ``Label``, ``Skip`` and ``Repeat`` are the pattern operators of nGraph; matching
+backtracks where there is a choice. Source: nGraph, ``pattern/matcher.hpp``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMUTATIVE: tuple[type[Node], ...] = (PlusNodeOp, MultNodeOp)
 
 
 class Match:
-    """A place where a pattern fits. What a label is bound to is an attribute and an item: ``match.x``."""
+    """A place where a pattern fits. The value of a label is an attribute and an item: ``match.x``."""
 
     def __init__(self, root: Node, bindings: Mapping[str, Anything], matched: tuple[Node, ...]) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Found:
-    """What is known on the way: labels and operators so far."""
+    """The state of matching: labels and operators so far."""
 
     bindings: Mapping[str, Anything]
     matched: tuple[Node, ...] = ()
@@ -83,7 +83,7 @@ class Pattern:
         raise NotImplementedError
 
     def heads(self) -> frozenset[type[Node]] | None:
-        """Classes of the nodes that can fit; ``None`` if there is no telling."""
+        """Classes of the nodes that can fit; ``None`` if unknown."""
         return None
 
     def match(self, node: Node) -> Match | None:
@@ -128,7 +128,7 @@ class Any(Pattern):
 
 
 class Label(Pattern):
-    """A node under a name: any node, or one that fits ``pattern``; a name stands for one node throughout."""
+    """A named node: any node, or one that fits ``pattern``; a name stands for one node throughout."""
 
     def __init__(self, name: str, pattern: Pattern | None = None, where: Predicate | None = None) -> None:
         self.name = _checked_name(name)
@@ -148,7 +148,7 @@ class Label(Pattern):
 
 
 class Field:
-    """In ``Op(cls, x, c=Field("c"))``: the value of a field under a name, if ``where`` holds for it."""
+    """In ``Op(cls, x, c=Field("c"))``: a named value of a field, if ``where`` holds for it."""
 
     def __init__(self, name: str, where: Callable[[Anything], Anything] | None = None) -> None:
         self.name, self.where = _checked_name(name), where
@@ -158,8 +158,8 @@ class Op(Pattern):
     """A node of exactly one of ``classes``, over children that fit the patterns given for them.
 
     ``fields`` constrain or capture the operator's fields: by a value, by a function of the value, or by a
-    ``Field``. The children of ``+`` and ``*`` match in either order, unless ``ordered``. Without patterns
-    children do not matter; ``...`` as the last one stands for any further ones.
+    ``Field``. The children of ``+`` and ``*`` match in either order, unless ``ordered``. Without patterns any
+    children fit; ``...`` as the last one stands for any further ones.
     """
 
     def __init__(
@@ -292,8 +292,8 @@ class Skip(Pattern):
 class Repeat(Pattern):
     """``step``, and then ``step`` again from the node of its label ``along``, and so on down to ``last``.
 
-    From ``least`` to ``most`` steps, as many as there are. The labels of the step are bound to tuples, one
-    node (or field) per step from the top down; those in ``same`` are one node in all steps. ``last`` fits
+    It takes as many steps as possible from ``least`` to ``most``. The labels of the step are bound to tuples,
+    one node (or field) per step from the top down; those in ``same`` are one node in all steps. ``last`` fits
     where the last step leads. Source: nGraph, ``pattern::RecurrentMatcher``.
     """
 
@@ -365,9 +365,9 @@ class Constant(Pattern):
 
 
 def known_value(node: Node) -> np.ndarray | None:
-    """The value of a constant that stays what it is; ``None`` for any other node.
+    """The value of a constant that cannot change; ``None`` for any other node.
 
-    A constant with a name may be the input of a function, one whose value was set may be set again.
+    A named constant may be the input of a function, and one whose value was set may be set again.
     """
     if type(node) is not ConstantNode or node.array is None or node.name != "none":
         return None

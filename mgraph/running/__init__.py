@@ -1,1 +1,1 @@
-"""From a tape to compiled programs: what is run, how it is compiled and cached, what is known of it."""
+"""From a tape to compiled programs: what is run, how it is compiled and cached, and analyses."""

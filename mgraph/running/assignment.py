@@ -23,7 +23,7 @@ from .programs import Plan, compiled
 
 @dataclass(frozen=True)
 class AssignPlan(Plan):
-    """The values of some rows; the inputs ``given`` come first, for their buffers to be written over."""
+    """The values of some rows; the inputs ``given`` come first, so that their buffers can be overwritten."""
 
     structure: Structure
     outputs: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""NaN and infinity that were watched for: which value, which gradient was the first that is not finite."""
+"""Errors of ``set_throw_nan``: which value or gradient was the first that is not finite."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _children(node: Node) -> str:
 
 
 def _range(node: Node) -> str:
-    """The smallest and the largest element of a value, and how many are no numbers."""
+    """The range of the finite elements of a value, and how many are not finite."""
     parts = [np.asarray(v) for v in jax.tree.leaves(node.val())]
     texts = []
     for part in parts:

@@ -1,7 +1,7 @@
 """The interpreter: one compiled program per operator, run node by node along a tape.
 
-It answers for what no whole program returned: the value of a node that XLA fused away, the gradient of a
-node between the leaves and the top. Slower than a program by far, but it compiles only what is asked for.
+It computes what no whole program returned: the value of a node that XLA fused away, the gradient of a node
+between the leaves and the top. It is far slower than a program, but compiles only what is needed.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Interpreter:
         return row in self._values or is_leaf(self._rows[row])
 
     def adjoint(self, row: int, top: int) -> Any:
-        """The gradient of the sum of ``top`` by ``row``; zeros where ``row`` does not matter."""
+        """The gradient of the sum of ``top`` by ``row``; zeros if ``top`` does not depend on ``row``."""
         with jax.enable_x64(self._structure.is_wide()):
             if self._swept_from != top:
                 self._adjoints = {}

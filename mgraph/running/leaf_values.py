@@ -1,4 +1,4 @@
-"""``LeafValues``: what the leaves of a tape are in one run."""
+"""``LeafValues``: the values of a tape's leaves in one run."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ class DrawPlan(Plan):
 
 
 class LeafValues:
-    """The values of leaves in one run: those that inputs had, those that random ones draw.
-
-    Holds neither tape nor run, so that what reads leaves keeps none of them alive.
+    """The values of leaves in one run: of inputs, and drawn ones. Holds neither tape nor run, and so keeps
+    neither alive.
     """
 
     def __init__(self, tape: Tape[Node], seed: int, run: int, device: jax.Device | None) -> None:
@@ -47,7 +46,7 @@ class LeafValues:
         self._drawn: dict[int, Any] = {}
 
     def draws(self, ordinals: Sequence[int]) -> np.ndarray | None:
-        """What a program takes to draw the random leaves of these numbers; ``None`` if there are none."""
+        """The argument of a program that draws the random leaves ``ordinals``; ``None`` if there are none."""
         return run_draws(self._seed, self._run, ordinals) if len(ordinals) else None
 
     def value(self, inputs: Mapping[int, Any], row: int) -> Any:

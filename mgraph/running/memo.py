@@ -1,4 +1,4 @@
-"""``Memo``: what an inference graph computes from parameters alone is computed once, not for every batch."""
+"""``Memo``: an inference graph computes what depends on parameters alone once, not for every batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tape import Tape
 
 
 class Memo:
-    """Values by what computes them, kept as long as the arrays that they were computed from are the same.
+    """Computed values by key, kept as long as the arrays that they were computed from are the same objects.
 
     At most ``capacity`` computations are kept, the latest ones. Source: Marian, ``Node::setMemoize``.
     """
@@ -23,7 +23,7 @@ class Memo:
         self._kept: OrderedDict[Hashable, tuple[list[Any], list[Any]]] = OrderedDict()
 
     def values(self, key: Hashable, sources: list[Any], compute: Callable[[], list[Any]]) -> list[Any]:
-        """The values kept for ``key``, or new ones if one of ``sources`` is another array than it was."""
+        """The values kept for ``key``, or new ones if one of ``sources`` is another array than before."""
         known = self._kept.pop(key, None)
         if known is None or any(a is not b for a, b in zip(known[0], sources, strict=True)):
             known = sources, compute()
@@ -37,8 +37,8 @@ class Memo:
 
 
 def frontier(tape: Tape[Node], stop: int, outputs: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The operators before row ``stop`` that depend on parameters alone and are used by others or asked
-    for; and the operators that depend on more."""
+    """The operators before row ``stop`` that depend on parameters alone and are used by others or are
+    ``outputs``; and the operators that depend on more."""
     alone: list[bool] = []
     for i, row in enumerate(tape.rows[:stop]):
         alone.append(isinstance(tape.nodes[i], ParamNode) if is_leaf(row) else all(alone[k] for k in row[1:]))

@@ -1,8 +1,8 @@
 """Plans: what a compiled program of a tape computes. A plan is both the function and its key in the cache.
 
-Plans speak of rows, generic operators, shapes and flags; values, and the numbers of operators, come as
-arguments. So a plan holds no graph, and a graph that is rebuilt, with other numbers, finds the program of an
-equal plan.
+Plans consist of rows, generic operators, shapes and flags; values, and the numbers of operators, are
+arguments. So a plan holds no graph, and a graph that is rebuilt, even with other numbers, finds the program
+of an equal plan.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Results(NamedTuple):
     """What a program returns."""
 
     values: list[Any]
-    """Values of the rows that were asked for."""
+    """Values of the requested rows."""
     gradients: list[Any]
-    """By the trained input rows."""
+    """Gradients by the trained input rows."""
     probes: dict[int, Any]
     """Gradients by the rows that are shown to the user."""
     finite: Any
@@ -72,9 +72,9 @@ class JointPlan(Plan):
     rule_set: str
     top: int
     trained: tuple[int, ...]
-    """Numbers of the inputs by which gradients are wanted."""
+    """Positions of the inputs by which gradients are wanted."""
     shown: tuple[tuple[int, Specs], ...] = ()
-    """Rows between, by whose values gradients are wanted too."""
+    """Other rows by whose values gradients are wanted."""
     clip: bool = False
     """Whether gradients are cut elementwise, to a number that is an argument."""
     clipped: tuple[int, ...] = ()
@@ -87,7 +87,7 @@ class JointPlan(Plan):
         return f"forward and backward of {len(self.structure.rows)} nodes"
 
     def __call__(self, leaves: Leaves, numbers: Any, draws: Any, clip_values: Any = None) -> Results:
-        """``clip_values``: a vector of the number that gradients are cut to; ``None`` without ``clip``."""
+        """``clip_values``: a vector with the bound of gradients; ``None`` without ``clip``."""
         clip_value = weak_scalars(clip_values)[0] if self.clip else None
 
         def loss(trained: list[Any], probes: Any, taps: Any) -> tuple[Any, Any]:
@@ -124,7 +124,7 @@ class JointPlan(Plan):
 
 @dataclass(frozen=True)
 class AccumulationPlan(Plan):
-    """Gradients added to those of before, by name."""
+    """Gradients added to the accumulated ones, by name."""
 
     clip: bool
     """Whether the sums are cut elementwise, to a number that is an argument."""

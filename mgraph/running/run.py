@@ -1,105 +1,62 @@
 """``Run``: what ``forward()`` and ``backward()`` have done on one tape.
 
-``forward()`` only freezes: which nodes it covers and the values that their leaves have now. What runs is
-decided by what is asked next. ``backward()`` runs forward and backward as one program; a value that is
-read first runs forward alone, and that program remembers whether a ``backward()`` followed, so that the
-next time both run at once. A second ``forward()`` on a tape runs the new nodes alone, on the values of
-the old ones.
+``forward()`` only captures which nodes it covers and the present values of their leaves. What runs depends on
+the next call. ``backward()`` runs forward and backward as one program; a value that is read first runs
+forward alone, and that program remembers whether a ``backward()`` followed, so that the next time both run at
+once. A second ``forward()`` on a tape runs the new nodes alone, on the values of the old ones.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..errors import GradientError, GraphError
+from ..arrays import refuse_traced
+from ..errors import ArgumentError, GraphError
 from ..node import Node
+from ..ops.operands import is_number
 from ..places import place
-from ..rules import without_rule
 from ..scalars import number_vector
 from ..settings import GraphSettings
-from ..specs import as_jax, has_float
-from ..structure import INPUT, Excerpt, is_leaf
+from ..specs import as_jax, has_float, is_wide, spec_like
+from ..structure import INPUT, is_leaf
 from ..tape import Tape
-from ..tops import candidates, one_top
-from ..tracing.trace import Checkpoints
+from .analysis import FusionReport, MemoryUse, fusion_report
 from .finite import check_gradients_of, check_values
-from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
 from .leaf_values import LeafValues
 from .memo import frontier
-from .memory import MemoryUse
-from .plans import ForwardPlan, JointPlan, Results
+from .planner import Planner, Prepared, Span, candidates
+from .plans import AccumulationPlan, ForwardPlan, JointPlan, Results
 from .programs import Compiled, Program, compiled
 
 
 @dataclass
 class Segment:
-    """The nodes ``start <= id < stop`` that one ``forward()`` covered."""
+    """The nodes that one ``forward()`` covered."""
 
-    start: int
-    stop: int
+    span: Span
     leaves: dict[int, Any]
-    """Values of the input leaves it uses, as they were at ``forward()``."""
+    """Values of its input leaves at the time of ``forward()``."""
     program: Program | None = None
-    """The program that has run it, forward alone."""
+    """The forward program that has run it."""
     ran: bool = False
     interpreter: Interpreter | None = None
     """For values that no program returned."""
 
 
-@dataclass
-class Prepared:
-    """What a program of a part of a tape computes, and where its arguments and results belong."""
-
-    plan: ForwardPlan | JointPlan
-    excerpt: Excerpt
-    numbers: np.ndarray | None
-    """Of the operators, for the program."""
-    outputs: tuple[int, ...]
-    """The nodes whose values it returns."""
-    nodes: tuple[int, ...]
-    """The node of each row of the excerpt."""
-    trained: tuple[int, ...]
-    """The nodes whose gradients it returns, but for those that are shown."""
-    placed: dict[int | None, tuple[np.ndarray, Any]] = field(default_factory=dict)
-    """Arrays of numpy that the program got before, and what stands for them on the device."""
-
-    @staticmethod
-    def of(excerpt: Excerpt, outputs: Sequence[int], plan: Any, *args: Any, **named: Any) -> Prepared:
-        """``plan(structure, rows of the outputs, ...)`` of an excerpt."""
-        structure, numbers = excerpt.structure.generic()
-        rows = tuple(excerpt.row_of[i] for i in outputs)
-        vector = number_vector(numbers, structure.is_wide())
-        made = plan(structure, rows, *args, **named)
-        trained = made.trained if isinstance(made, JointPlan) else ()
-        by = tuple(excerpt.inputs[k] for k in trained)
-        return Prepared(made, excerpt, vector, tuple(outputs), tuple(excerpt.row_of), by)
-
-    def on_device(self, place: int | None, array: Any, device: jax.Device | None) -> Any:
-        """An argument that is the same array of numpy in every run goes to the device once, in its second."""
-        before, placed = self.placed.get(place, (None, None))
-        if before is not array:
-            placed = None
-        elif placed is None:
-            with jax.enable_x64(self.plan.structure.is_wide()):
-                placed = jax.device_put(array, device)
-        self.placed[place] = array, placed
-        return array if placed is None else placed
-
-
 class Run:
     """The state of a tape's computation; see the module's page. ``number`` selects the random draws."""
 
-    def __init__(self, tape: Tape[Node], settings: GraphSettings, number: int) -> None:
-        self._tape_ref, self._settings_ref = tape.ref, weakref.ref(settings)
+    def __init__(self, planner: Planner, number: int) -> None:
+        self._planner = planner
+        tape, settings = planner.tape, planner.settings
         self._leaf_values = LeafValues(tape, settings.seed, number, settings.device)
         self._segments: list[Segment] = []
         self._values: dict[int, Any] = {}
@@ -112,33 +69,36 @@ class Run:
         """For gradients that no program returned."""
         self._claimed = False
 
+    def restarted(self, number: int) -> Run:
+        """A run of the same tape from the start."""
+        return Run(self._planner, number)
+
     @property
     def _tape(self) -> Tape[Node]:
-        tape = self._tape_ref()
-        if tape is None or tape.closed:
-            raise GraphError("the graph of this computation was cleared")
-        return tape
+        return self._planner.tape
 
     @property
     def _settings(self) -> GraphSettings:
-        settings = self._settings_ref()
-        if settings is None:
-            raise GraphError("the graph of this computation is gone; keep a reference to the ExpressionGraph")
-        return settings
+        return self._planner.settings
+
+    @property
+    def _spans(self) -> list[Span]:
+        return [s.span for s in self._segments]
 
     @property
     def covered(self) -> int:
         """Number of nodes that a ``forward()`` has covered."""
-        return self._segments[-1].stop if self._segments else 0
+        return self._segments[-1].span.stop if self._segments else 0
 
     def close(self) -> None:
-        """Let go of all values, whoever still holds the run: the frames of an exception, say."""
+        """Release all values, also while the run is still referenced, say by the frames of an exception."""
         self._segments, self._values, self._gradients, self._reverse = [], {}, None, None
+        self._planner.close()
 
     # -- forward
 
     def forward(self) -> None:
-        """Freeze the nodes recorded since the last call, and the present values of their leaves."""
+        """Capture the nodes recorded since the last call, and the present values of their leaves."""
         tape = self._tape
         start, stop = self.covered, len(tape.nodes)
         tape.seen.clear()
@@ -155,12 +115,11 @@ class Run:
         nodes, inputs = tape.nodes, tape.inputs
         if start:
             inputs = [i for i in tape.span(start, stop).inputs if tape.rows[i][0] is INPUT]
-        return Segment(start, stop, {i: nodes[i].leaf_value() for i in inputs})
+        return Segment(range(start, stop), {i: nodes[i].leaf_value() for i in inputs})
 
     @contextmanager
     def _all_covered(self) -> Iterator[None]:
-        """As ``backprop()`` would find the tape, with the present values; for an analysis, which freezes
-        nothing."""
+        """The whole tape with its present values, as for ``backprop()``; for analyses."""
         before = self._segments
         self._segments = [self._frozen(0, len(self._tape.nodes))]
         try:
@@ -169,13 +128,13 @@ class Run:
             self._segments = before
 
     def forget_gradients(self) -> None:
-        """Drop gradients that ran ahead of ``backward()``: what is trainable has changed."""
+        """Drop gradients computed ahead of ``backward()``: what is trainable has changed."""
         if not self._claimed:
             self._gradients = None
 
     def value(self, row: int) -> Any:
         """The value of a covered node."""
-        segment = next((s for s in self._segments if s.start <= row < s.stop), None)
+        segment = next((s for s in self._segments if row in s.span), None)
         if segment is None:
             node = self._tape.nodes[row]
             raise GraphError(
@@ -193,26 +152,20 @@ class Run:
         return self._values[row]
 
     def execute(self) -> None:
-        """Run now what ``forward()`` has only frozen."""
+        """Run what ``forward()`` has captured."""
         for segment in self._segments:
             if not segment.ran:
                 self._execute(segment)
 
     def _execute(self, segment: Segment) -> None:
-        tape, settings = self._tape, self._settings
-        whole = segment.start == 0 and segment.stop == len(tape.nodes)
-        if settings.is_inference() and not segment.start and not settings.throw_nan:
+        tape, settings, span = self._tape, self._settings, segment.span
+        if settings.is_inference() and not span.start and not settings.throw_nan:
             prepared = self._without_known(segment)
-        elif whole:
-            prepared = self._kept("forward", self._prepared_forward)
         else:
-            excerpt, outputs = tape.span(segment.start, segment.stop), self._outputs(segment)
-            prepared = Prepared.of(
-                excerpt, outputs, ForwardPlan, settings.derivatives, watch=settings.throw_nan
-            )
+            prepared = self._planner.forward(self._spans, span)
         found = self._compiled(prepared)
         program = segment.program = found.program
-        follows = program.backward_follows and whole and not settings.is_inference()
+        follows = program.backward_follows and len(span) == len(tape.nodes) and not settings.is_inference()
         if follows and len(candidates(tape)) == 1:
             program.backward_follows = False
             self._run_joint(0.0)
@@ -222,18 +175,10 @@ class Run:
         segment.ran = True
         self._check_values(prepared, results)
 
-    def _prepared_forward(self) -> Prepared:
-        """The whole tape, forward alone."""
-        settings, outputs = self._settings, self._outputs(self._segments[0])
-        return Prepared.of(
-            self._needed(outputs), outputs, ForwardPlan, settings.derivatives, watch=settings.throw_nan
-        )
-
     def _without_known(self, segment: Segment) -> Prepared:
-        """What the first segment computes besides what depends on parameters alone, which the graph's memo
-        gives."""
-        tape, settings, outputs = self._tape, self._settings, self._outputs(segment)
-        known, rest = frontier(tape, segment.stop, outputs)
+        """The first segment without what depends on parameters alone, which comes from the graph's memo."""
+        tape, settings, outputs = self._tape, self._settings, self._planner.outputs(segment.span)
+        known, rest = frontier(tape, segment.span.stop, outputs)
         if known:
             part = Prepared.of(tape.below(known), known, ForwardPlan, settings.derivatives)
             names = tuple(tape.nodes[i].name for i in part.excerpt.inputs)
@@ -252,31 +197,6 @@ class Run:
         wide = prepared.plan.structure.is_wide()
         return compiled(prepared.plan, device=self._settings.device, wide=wide)
 
-    def _kept(self, what: Hashable, prepare: Callable[[], Prepared]) -> Prepared:
-        """What ``prepare`` returns, kept by the tape as long as all that it depends on stays the same."""
-        tape, settings = self._tape, self._settings
-        state = (
-            [s.stop for s in self._segments],
-            len(tape.nodes),
-            [*tape.overrides.items()],
-            [*tape.not_roots],
-            [n.id for n in tape.debugged],
-            len(tape.observers),
-            [n.id for n in tape.nodes if n.is_checkpoint] if settings.checkpointing else None,
-            settings.checkpointing,
-            settings.derivatives,
-            settings.throw_nan,
-            settings.dynamic,
-            settings.is_inference(),
-            settings.device,
-        )
-        if tape.prepared_for != state:
-            tape.prepared_for, tape.prepared = state, {}
-        prepared: Prepared | None = tape.prepared.get(what)
-        if prepared is None:
-            prepared = tape.prepared[what] = prepare()
-        return prepared
-
     def _check_values(self, prepared: Prepared, results: Results) -> None:
         """``NonFiniteError`` if a value was watched and is not finite."""
         if results.finite is not None:
@@ -287,20 +207,6 @@ class Run:
         if self._watched is not None:
             rows, finite = self._watched
             check_gradients_of([self._tape.nodes[i] for i in rows], finite)
-
-    def _outputs(self, segment: Segment) -> list[int]:
-        """The nodes whose values a program returns: tops and those that are shown to the user, in a dynamic
-        graph all."""
-        tape = self._tape
-        leaves = {*tape.inputs, *tape.random}
-        operators = [i for i in range(segment.start, segment.stop) if i not in leaves]
-        settings = self._settings
-        if segment.start or (settings.dynamic and settings.is_inference()):
-            return operators
-        consumed = {k for i in operators for k in tape.rows[i][1:]}
-        shown = {node.id for node in tape.debugged} | {node.child(0).id for node, _ in tape.observers}
-        tops = [i for i in operators if i not in consumed and i not in tape.not_roots]
-        return sorted({*tops, *shown.intersection(operators)})
 
     def _arguments(self, prepared: Prepared, leaves: Mapping[int, Any]) -> tuple[Any, ...]:
         excerpt, device = prepared.excerpt, self._settings.device
@@ -373,7 +279,7 @@ class Run:
 
     def _run_joint(self, clip_value: float) -> None:
         """Forward and backward as one program."""
-        prepared = self._joint(clip_value > 0)
+        prepared = self._planner.joint(self._spans, clip_value > 0)
         plan = prepared.plan
         assert isinstance(plan, JointPlan)
         bounds = number_vector((clip_value,), plan.structure.is_wide()) if plan.clip else None
@@ -389,67 +295,13 @@ class Run:
         self._watched = None if results.finite_gradients is None else (ids, results.finite_gradients)
         self._check_values(prepared, results)
 
-    def _joint(self, clip: bool) -> Prepared:
-        """What forward and backward as one program compute."""
-        return self._kept(("joint", clip), lambda: self._prepared_joint(clip))
-
-    def _prepared_joint(self, clip: bool) -> Prepared:
-        tape, settings = self._tape, self._settings
-        top = one_top(tape)
-        self._check_rules(top)
-        shown = [n for n in tape.debugged if n.trainable and n.children]
-        ids = sorted({top, *(i for s in self._segments for i in self._outputs(s)), *(n.id for n in shown)})
-        excerpt = self._needed(ids)
-        row_of = excerpt.row_of
-        outputs = tuple(row_of[i] for i in ids)
-        trained = tuple(k for k, i in enumerate(excerpt.inputs) if tape.nodes[i].trainable)
-        # A parameter's gradient is clipped once it is accumulated.
-        own = tuple(k for k in trained if clip and tape.nodes[excerpt.inputs[k]].type != "param")
-        checkpoints = Checkpoints.of(tape, excerpt, settings.checkpointing, outputs, settings.device)
-        return Prepared.of(
-            excerpt,
-            ids,
-            JointPlan,
-            settings.derivatives,
-            row_of[top],
-            trained,
-            tuple((row_of[n.id], n.spec) for n in shown),
-            clip,
-            own,
-            checkpoints=None if settings.throw_nan else checkpoints,
-            watch=settings.throw_nan,
-        )
-
-    def _check_rules(self, top: int) -> None:
-        """``GradientError`` about the first node without a rule that a gradient flows into."""
-        tape = self._tape
-        if self._settings.derivatives == "jax" or not tape.without_rule:
-            return
-        pending, seen = [tape.nodes[top]], {top}
-        while pending:
-            node = pending.pop()
-            if node.children and not type(node).has_rule:
-                raise GradientError(f"{without_rule(type(node))}\n  the node was made at {place(node.where)}")
-            below = [child for child in node.children if child.trainable and child.id not in seen]
-            seen.update(child.id for child in below)
-            pending += below
-
-    def _needed(self, outputs: Sequence[int]) -> Excerpt:
-        """The whole tape, or what the outputs need of it where the rest is not for the user's eyes: what
-        rewrites have absorbed must not be watched, nor count among what a checkpoint keeps."""
-        settings, tape = self._settings, self._tape
-        if not ((settings.throw_nan or settings.checkpointing) and tape.not_roots):
-            return tape.whole()
-        removed = (i for i in tape.not_roots if tape.nodes[i].absorbed_by is None)
-        return tape.below([*outputs, *removed])
-
     def fusion(self, backward: bool) -> FusionReport:
         """The kernels of the compiled program of the whole tape, which is not run."""
         with self._all_covered():
             if backward:
-                prepared = self._joint(False)
+                prepared = self._planner.joint(self._spans, False)
             else:
-                outputs = sorted({i for s in self._segments for i in self._outputs(s)})
+                outputs = sorted({i for span in self._spans for i in self._planner.outputs(span)})
                 prepared = Prepared.of(self._tape.whole(), outputs, ForwardPlan, self._settings.derivatives)
             prepared = replace(prepared, plan=replace(prepared.plan, labels=True))
             text = self._analysed(prepared).as_text()
@@ -458,7 +310,7 @@ class Run:
     def memory(self) -> MemoryUse:
         """What forward and backward need, from XLA's analysis of the compiled program, which is not run."""
         with self._all_covered():
-            analysed = self._analysed(self._joint(False))
+            analysed = self._analysed(self._planner.joint(self._spans, False))
         return MemoryUse.of(analysed, self._settings.reserved_bytes())
 
     def _analysed(self, prepared: Prepared) -> Any:
@@ -479,3 +331,29 @@ class Run:
                         "call graph.backprop() to run everything with the new values"
                     )
         return merged
+
+
+def accumulated(
+    new: Mapping[str, jax.Array],
+    before: Mapping[str, jax.Array],
+    clip_value: float,
+    device: jax.Device | None,
+) -> dict[str, jax.Array]:
+    """The sums of gradients by name, clipped elementwise to ``+-clip_value`` unless that is 0."""
+    old = {name: gradient for name, gradient in before.items() if name in new}
+    wide = any(is_wide(spec_like(gradient)) for gradient in new.values())
+    plan = AccumulationPlan(clip=clip_value > 0)
+    bounds = number_vector((clip_value,), wide) if plan.clip else None
+    total: dict[str, jax.Array] = compiled(plan, device=device, wide=wide)(new, old, bounds)
+    return total
+
+
+def checked_bound(value: Any) -> float:
+    """A user's ``clip_value``; ``ArgumentError`` for anything but a number of at least 0."""
+    if type(value) is float and value >= 0:
+        return value
+    if not is_number(value):
+        refuse_traced("clip_value", value)
+    if np.ndim(value) or isinstance(value, str) or not value >= 0:
+        raise ArgumentError(f"expected a clip_value of at least 0, got {value!r}")
+    return float(value)

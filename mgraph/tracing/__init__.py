@@ -1,1 +1,1 @@
-"""From a structure to a JAX computation; nothing here compiles or runs one."""
+"""From a structure to a JAX computation, without compiling or running it."""

@@ -1,4 +1,4 @@
-"""What happens to values and adjoints on their way: they are clipped, or watched for NaN and infinity."""
+"""Values and adjoints in passing: clipped, or watched for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ clip_adjoint.defvjp(_clip_forward, _clip_reverse)
 
 
 def are_finite(values: Mapping[int, Any]) -> jax.Array:
-    """For each row, in order, whether all of its value is finite."""
+    """For each row, in order, whether its whole value is finite."""
     return jnp.stack([_is_finite(values[i]) for i in sorted(values)])
 
 

@@ -1,7 +1,7 @@
-"""Gradient checkpointing: keep few values, compute the others again when the gradient needs them.
+"""Gradient checkpointing: keep few values, and recompute the others for the gradient.
 
-The rows of a structure are cut into spans after the checkpoints. Of a span only what enters and leaves it is
-kept; its backward pass runs the span again. The last span, whose gradient is needed at once, is kept whole.
+The rows of a structure are cut into spans after the checkpoints. Only the inputs and outputs of a span are
+kept; its backward pass runs the span again. The last span, whose gradient is needed first, is kept whole.
 Source: Chen et al. 2016; Marian, ``ExpressionGraph::setCheckpointing``.
 """
 
@@ -33,12 +33,12 @@ def spans(rows: int, checkpoints: Iterable[int]) -> list[range]:
 def recomputed(
     f: Callable[[str, Values], Any], inputs: Values, trained: Sequence[bool], platform: str, rule_set: str
 ) -> Any:
-    """``f(rule_set, inputs)``, whose backward pass runs ``f`` again instead of keeping what is inside of it.
+    """``f(rule_set, inputs)``, whose backward pass runs ``f`` again instead of keeping its inner values.
 
-    No gradient flows into inputs that are not ``trained``. On a CPU XLA merges what ``jax.checkpoint`` runs
-    again with the first run, which keeps everything after all; there the second run is in a branch taken
-    where the adjoint is a number, which XLA cannot know. That has a rule of its own, so by the derivatives of
-    JAX, which are asked for where forward mode is, it is ``jax.checkpoint`` all the same.
+    No gradient flows into inputs that are not ``trained``. On CPUs XLA merges the second run of
+    ``jax.checkpoint`` with the first, which keeps everything after all. So there the second run is in a
+    branch that is taken if the adjoint is a number, which XLA cannot know. That needs a custom rule, which
+    excludes forward mode; the rule set ``"jax"`` therefore uses ``jax.checkpoint`` on CPUs, too.
     """
     if platform != "cpu" or rule_set == "jax":
         return jax.checkpoint(partial(f, rule_set))(inputs)
@@ -52,7 +52,7 @@ def recomputed(
     def outputs_of(rule_set: str, leaves: Values) -> Any:
         return f(rule_set, jax.tree.unflatten(tree, leaves))
 
-    # Only what differentiates a gradient differentiates these values, and it may do so in forward mode.
+    # Only second derivatives differentiate these values, possibly in forward mode.
     values_of = partial(outputs_of, "jax")
     span = jax.custom_vjp(values_of)
 
@@ -83,23 +83,23 @@ def recomputed(
 
 
 def zero_after(values: Sequence[Any]) -> Any:
-    """A zero that is there only once ``values`` are; not a zero if one of them begins with NaN.
-
-    Without it XLA draws the masks of all spans first and keeps them.
+    """How many of ``values`` begin with NaN: a zero that XLA cannot know before them. Without it XLA draws
+    the masks of all spans first and keeps them.
     """
     first = [v.reshape(-1)[:1] for v in jax.tree.leaves(values) if is_real(v) and v.size]
     return sum(((v != v).astype(jnp.uint32).sum() for v in first), start=jnp.uint32(0))
 
 
 def _chosen(flags: Sequence[bool], where_true: Values, where_false: Values) -> Values:
-    """One of ``where_true``, in order, for each true flag, and of ``where_false``, in place, for others."""
+    """The next of ``where_true`` for each true flag, and the ``where_false`` at the same place for the
+    others."""
     chosen = iter(where_true)
     return [next(chosen) if flag else other for flag, other in zip(flags, where_false, strict=True)]
 
 
 def cuts(tape: Tape[Node], parts: int) -> set[int]:
-    """The nodes of a tape after which it is cut: those marked as checkpoints and, for more than one part,
-    those that ``placed`` finds. None if ``parts`` is 0."""
+    """The nodes after which a tape is cut: those marked as checkpoints and, for more than one part, those
+    that ``placed`` finds; none if ``parts`` is 0."""
     if not parts:
         return set()
     marked = {n.id for n in tape.nodes if n.is_checkpoint and n.children}
@@ -107,10 +107,9 @@ def cuts(tape: Tape[Node], parts: int) -> set[int]:
 
 
 def placed(rows: Sequence[Row], specs: Sequence[Specs], count: int) -> tuple[int, ...]:
-    """``count - 1`` checkpoints that cut the rows into spans of like memory, where little is alive.
-
-    Around each even cut the narrowest place is taken: where the values of operators that are still needed
-    have the fewest bytes. In a stack of layers that is between two layers.
+    """``count - 1`` checkpoints that cut the rows into spans of similar memory. Near each even cut it takes
+    the place where the live values of operators have the fewest bytes, in a stack of layers between two
+    layers.
     """
     sizes = [0 if is_leaf(row) else _bytes(spec) for row, spec in zip(rows, specs, strict=True)]
     alive = _alive(rows, sizes)

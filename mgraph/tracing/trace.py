@@ -25,7 +25,7 @@ from .checkpointing import cuts, recomputed, spans, zero_after
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Rows after which a structure is cut; of the spans but the last only what is used later is kept."""
+    """Rows after which a structure is cut; all spans but the last keep only what is used later."""
 
     rows: tuple[int, ...]
     wanted: tuple[int, ...]
@@ -37,7 +37,7 @@ class Checkpoints:
     def of(
         tape: Tape[Node], excerpt: Excerpt, parts: int, wanted: tuple[int, ...], device: jax.Device | None
     ) -> Checkpoints | None:
-        """Where ``parts`` of a tape, as ``cuts`` has them, cut an excerpt of it; ``None`` if nowhere."""
+        """Where the cuts of a tape into ``parts`` (see ``cuts``) fall in an excerpt; ``None`` if nowhere."""
         rows = sorted(excerpt.row_of[i] for i in cuts(tape, parts) if i in excerpt.row_of)
         return Checkpoints(tuple(rows), wanted, platform_of(device)) if rows else None
 
@@ -84,8 +84,8 @@ def trace(
 
 
 class Sources(NamedTuple):
-    """What rows take besides the values of their children: numbers, a bound for adjoints, random draws, and
-    by row probes and taps."""
+    """What rows take besides their children's values: numbers, a bound for adjoints, random draws, and probes
+    and taps by row."""
 
     numbers: Any
     clip_value: Any
@@ -94,7 +94,7 @@ class Sources(NamedTuple):
     probes: Mapping[int, Any]
     taps: Any = None
     after: Any = 0
-    """A zero; what is drawn waits for it."""
+    """A zero that random draws wait for."""
 
 
 class _Rows:
@@ -115,7 +115,7 @@ class _Rows:
     def inputs(self, leaves: Sequence[Any]) -> dict[int, Any]:
         """The values of the input rows."""
         places = (i for i, row in enumerate(self.rows) if row[0] is INPUT)
-        # Rules speak JAX's arithmetic: numpy's has other promotions and no ``at``.
+        # Rules use JAX's arrays: numpy's promote differently and have no ``at``.
         return {
             i: self._held(i, jnp.asarray(v) if isinstance(v, np.ndarray) else v)
             for i, v in zip(places, leaves, strict=True)
@@ -146,7 +146,7 @@ class _Rows:
             values[i] = value
 
     def _held(self, i: int, value: Any) -> Any:
-        """The value, without a way for gradients where none may flow."""
+        """The value, with gradients stopped where none may flow."""
         return jax.lax.stop_gradient(value) if i in self._frozen else value
 
     def _numbers(self, i: int, sources: Sources) -> Any:

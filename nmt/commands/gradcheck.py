@@ -120,8 +120,8 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
 
 def _operators(options: GradcheckOptions) -> Sequence[str]:
     """The operators that are named; whether a module has them is known when it is imported."""
-    from mgraph.catalogue import operations
     from mgraph.gradcheck import chosen_operators
+    from nmt.commands.catalogue import operations
 
     if options.module:
         return list(options.operands)

@@ -21,7 +21,7 @@ def run(argv: Sequence[str]) -> int | None:
     if asks_for_help(COMMAND, argv):
         return None
     options = parse(COMMAND, argv)
-    from mgraph import catalogue
+    from nmt.commands import catalogue
 
     if options.json:
         print(json.dumps(catalogue.as_json(), indent=2))

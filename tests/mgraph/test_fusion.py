@@ -117,7 +117,7 @@ def test_values_along_residual_connections_are_computed_once(monkeypatch: pytest
         mgraph.sum(mgraph.flatten(h * h))
         graph.backprop()
         run = graph._run
-        return len(re.findall(r" add\(", run._analysed(run._joint(False)).as_text()))
+        return len(re.findall(r" add\(", run._analysed(run._planner.joint(run._spans, False)).as_text()))
 
     barred = additions()
     for cls in (PlusNodeOp, NormalizationNodeOp):

@@ -381,7 +381,7 @@ def test_a_dropped_graph_is_freed_at_once() -> None:
         assert alive() is None
     finally:
         gc.enable()
-    with pytest.raises(GraphError, match="nobody keeps a reference"):
+    with pytest.raises(GraphError, match="nothing keeps a reference"):
         z.val()
 
 

@@ -1,8 +1,8 @@
 """Axes of an ONNX model whose size is known only when it runs.
 
-A graph is recorded with sizes that are numbers. Axes that are to stay open are recorded with sizes that no
-other axis has, primes best, so that the sizes of all nodes tell what they are made of: with 1999 for length,
-7996 is four times the length.
+A graph is recorded with sizes that are numbers. Axes that stay open are recorded with sizes that no other
+axis has, preferably primes, so that every size in the graph can be factored: with 1999 for length, 7996 is
+four times the length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Size(NamedTuple):
 class OpenAxes:
     """The open axes by name, each with the size it was recorded with.
 
-    ``BridgeError`` for sizes that cannot be told from the ``known`` sizes of parameters.
+    ``BridgeError`` for sizes that cannot be distinguished from the ``known`` sizes of parameters.
     """
 
     def __init__(self, sizes: Mapping[str, int], known: Iterable[int]) -> None:
@@ -42,12 +42,13 @@ class OpenAxes:
             clash = [n for n in (*self._known, *others) if n and n % size == 0]
             if size < 2 or clash:
                 raise BridgeError(
-                    f"axis {name!r} was recorded with the size {size}, which cannot be told from "
-                    f"{clash or 1}; record it with another one, a large prime best"
+                    f"axis {name!r} was recorded with the size {size}, which cannot be distinguished from "
+                    f"{clash or 1}; record it with another one, preferably a large prime"
                 )
 
     def size(self, number: int) -> Size:
-        """What a number is made of; ``BridgeError`` for what looks like an open size plus or minus a few."""
+        """The factors of a number; ``BridgeError`` for a number close to an open size but not a multiple of
+        it."""
         axes: list[str] = []
         rest = number
         for name, size in self.sizes.items():

@@ -15,9 +15,8 @@ from ...graph import ExpressionGraph
 from ...leaves import ParamNode
 from ...node import Node
 from ...places import place
-from ..errors import BridgeError
+from ..errors import BridgeError, extra
 from .axes import OpenAxes
-from .extras import extra
 from .rows import write_constant, write_rows
 from .writer import Name, Writer
 
@@ -39,20 +38,19 @@ def export_onnx(
     """Write the graph below ``outputs`` as the ONNX model ``path``, a function of ``inputs``.
 
     ``inputs`` are leaves, as for ``graph.function``; parameters, under their names, and constants become
-    initializers with their present values. Outputs are called as in the mapping, by their nodes' names, or
+    initializers with their present values. Outputs are named by the mapping, by their nodes' names, or
     ``output0`` and so on. Element types are kept; loops of ``scan`` become ONNX loops of ``Scan``.
 
-    ``axes`` names sizes that shall be open: ``{"batch": 1999, "length": 2003}`` for a graph that was recorded
-    with these sizes, which must be like no other, large primes best. Products of open sizes may occur, sums
-    may not. An open axis that no input has becomes an input of its own, an int64 scalar. Of a constant with
-    an open axis the first entries are taken, as positions and masks want it, so the recorded size is the
-    largest that can be asked for; a constant of one number may have any size.
+    ``axes`` names sizes to leave open: ``{"batch": 1999, "length": 2003}`` for a graph that was recorded with
+    these sizes, which must be unique, preferably large primes. Products of open sizes may occur, sums may
+    not. An open axis that no input has becomes an input of its own, an int64 scalar. A constant with an open
+    axis is cut to its first entries, as positions and masks need, so the recorded size is the largest
+    possible; a constant of one number may have any size.
 
-    A file beyond 1.9 GB keeps the initializers in ``{path}.data`` beside it. Needs the package onnx:
-    ``pip install 'mgraph[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes
-    and for operators that can be written neither as such nor by what their forward consists of;
-    ``BridgeError`` for sizes that cannot be open. An index beyond the end, which gives NaN here, is an error
-    there.
+    A file beyond 1.9 GB keeps the initializers in ``{path}.data`` beside it. Needs the package onnx: ``pip
+    install 'mgraph[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes and
+    for operators that can be written neither directly nor by the primitives of their forward; ``BridgeError``
+    for sizes that cannot be open. An index out of range, which gives NaN here, is an error in ONNX.
     """
     check_onnx(opset)
     model = _Export(graph, outputs, inputs, axes or {}).model(opset)
@@ -84,7 +82,7 @@ class _Export:
 
     def __init__(self, graph: ExpressionGraph, outputs: Any, inputs: Any, axes: Mapping[str, int]) -> None:
         self.outputs = _named_outputs(outputs)
-        # It checks that inputs and outputs are what they must be, with the messages that users know.
+        # Checks inputs and outputs, with the messages that users know from graph.function.
         function = graph.function(list(self.outputs.values()), inputs)
         named = inputs if isinstance(inputs, Mapping) else dict(zip(function.inputs, inputs, strict=True))
         self.inputs: dict[str, Node] = {name: node.current() for name, node in named.items()}
@@ -123,7 +121,8 @@ class _Export:
         return model
 
     def _open_axes(self) -> list[Any]:
-        """Say where the size of each open axis comes from; the inputs for those that no input has."""
+        """Record where the size of each open axis comes from; returns new inputs for axes that no input
+        has."""
         w, infos = self.writer, []
         for axis, size in w.axes.sizes.items():
             places = [
@@ -136,7 +135,7 @@ class _Export:
                 continue
             if w.reserve(axis) != axis:
                 raise BridgeError(
-                    f"export_onnx: the axis {axis!r} needs an input, and there is one so called"
+                    f"export_onnx: the axis {axis!r} needs an input, and there is already one of that name"
                 )
             infos.append(w.onnx.helper.make_tensor_value_info(axis, w.onnx.TensorProto.INT64, []))
             w.axis_values[axis] = w.op("Reshape", axis, w.ints(1))
@@ -161,5 +160,7 @@ def _named_outputs(outputs: Any) -> dict[str, Node]:
     nodes = [outputs] if isinstance(outputs, Node) else list(outputs)
     names = [n.name if n.name != "none" else f"output{i}" for i, n in enumerate(nodes)]
     if len(set(names)) != len(names):
-        raise BridgeError(f"export_onnx: two outputs are called alike, in {names}; name them by a dictionary")
+        raise BridgeError(
+            f"export_onnx: two outputs have the same name, in {names}; name them by a dictionary"
+        )
     return dict(zip(names, nodes, strict=True))

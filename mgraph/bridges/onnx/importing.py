@@ -14,9 +14,8 @@ from ...graph import ExpressionGraph
 from ...node import Node
 from ...places import place, user_frame
 from ...types import as_type
-from ..errors import BridgeError
+from ..errors import BridgeError, extra
 from .exporting import PARAMETERS
-from .extras import extra
 from .read_places import PLACES
 from .read_values import VALUES
 from .reader import Reader, type_of
@@ -36,8 +35,8 @@ def import_onnx(
     The gradient is that of the operators; what ``stop_gradient`` or a frozen node kept from it is not in
     the file.
 
-    Needs the package onnx: ``pip install 'mgraph[onnx]'``. ``BridgeError`` for a file that is no valid model
-    of operator set 13 or later, for inputs that do not fit and for a parameter that exists with another
+    Needs the package onnx: ``pip install 'mgraph[onnx]'``. ``BridgeError`` for a file that is not a valid
+    model of operator set 13 or later, for inputs that do not fit and for a parameter that exists with another
     value; ``UnsupportedOperatorError`` for an operation without a counterpart, by name.
     """
     model = _loaded(os.fspath(path))
@@ -75,7 +74,7 @@ def _loaded(path: str) -> Any:
         onnx.checker.check_model(model)
     except OSError:
         raise
-    except Exception as e:  # protobuf and the checker have errors of their own
+    except Exception as e:  # protobuf and the checker raise errors of their own
         raise BridgeError(f"import_onnx: {path} is no valid ONNX model: {str(e).strip()[:500]}") from None
     return model
 

@@ -9,8 +9,7 @@ import numpy as np
 from ...ops import convolution, functors, index, pooling, shape, structure
 from ...shape import Shape
 from ...types import Type
-from .rules import Operation, Rule, rule_for, same
-from .writer import Name, Writer
+from .writer import Name, Operation, Rule, Writer, rule_for, same
 
 RULES: dict[type, Rule] = {
     structure.StopGradientNodeOp: same,
@@ -70,7 +69,7 @@ def _(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
 
 
 def _places(w: Writer, o: Operation, indices: Name) -> tuple[Name, Shape]:
-    """Indices as int64, one for every place that they name, and the shape of the places."""
+    """Indices as int64, one for each indexed element, and the shape of the result."""
     shape = o.operator.picked(o.specs[0].shape, o.specs[1].shape)
     places = w.cast(indices, Type.int64)
     return (places if shape == o.specs[1].shape else w.op("Expand", places, w.dims(shape))), shape

@@ -8,8 +8,7 @@ import numpy as np
 
 from ...types import Type
 from ..primitive_node import PrimitiveNodeOp
-from .rules import Operation, Rule
-from .writer import Name, Writer
+from .writer import Name, Operation, Rule, Writer
 
 _ONE_TO_ONE = {
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
@@ -21,7 +20,7 @@ _LOGIC = {"and": "And", "or": "Or", "not": "Not", "xor": "Xor"}
 
 
 def primitive_rule(operator: Any) -> Rule | None:
-    """The rule that writes a node of a primitive; ``None`` for what has none."""
+    """The rule that writes a node of a primitive; ``None`` without one."""
     return PRIMITIVES.get(operator.type) if isinstance(operator, PrimitiveNodeOp) else None
 
 
@@ -65,7 +64,7 @@ def _reduction(kind: str) -> Rule:
 
 
 def _truth(kind: str) -> Rule:
-    """Whether all or any of truth values are true."""
+    """Whether all, or any, of the booleans are true."""
 
     def write(w: Writer, o: Operation, x: Name) -> Name:
         if o.out.type is not Type.bool:
@@ -138,7 +137,7 @@ def _reversed(w: Writer, o: Operation, x: Name) -> Name:
 
 
 def _gather(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
-    """Along one axis: whole slices (embeddings, ``take``), or an element in each row."""
+    """Gathering along one axis: whole slices (embeddings, ``take``), or one element of each row."""
     numbers, sizes, shape = _param(o, "dimension_numbers"), _param(o, "slice_sizes"), o.specs[0].shape
     if len(numbers.start_index_map) != 1 or numbers.start_index_map != numbers.collapsed_slice_dims:
         raise o.refuse("only gathering along one axis is")

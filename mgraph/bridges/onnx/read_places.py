@@ -1,4 +1,4 @@
-"""What becomes of ONNX's operations that move, select and overwrite elements, and of loops."""
+"""Rules that read ONNX operations that move, select and overwrite elements, and loops."""
 
 from __future__ import annotations
 

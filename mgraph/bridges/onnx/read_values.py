@@ -1,4 +1,4 @@
-"""What becomes of ONNX's operations that compute."""
+"""Rules that read ONNX operations that compute."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _jax(function: Callable[..., Any]) -> ReadRule:
 
 
 def _binary(operator: Callable[[Any, Any], Node]) -> ReadRule:
-    """An operator of two operands, or of any number, one after the other; a known scalar is a number."""
+    """An operator of two operands, folded over any number of them; a known scalar is passed as a number."""
 
     def rule(o: ReadOperation, *values: Value) -> Node:
         nodes = [v for v in values if isinstance(v, Node)]
@@ -51,7 +51,7 @@ def _operand(o: ReadOperation, value: Value, rank: int) -> Any:
 
 
 def _of_nodes(operator: Callable[[Any, Any], Node]) -> ReadRule:
-    """An operator of any number of nodes, one after the other, in their order."""
+    """An operator of two nodes, folded over any number of them in order."""
     return lambda o, *values: functools.reduce(operator, o.nodes(values))
 
 

@@ -1,4 +1,4 @@
-"""What ONNX operations are read with: values known already, nodes, attributes."""
+"""Reading ONNX operations: known values, nodes, attributes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from ... import inits
 from ...graph import ExpressionGraph
 from ...node import Node
 from ...types import Type, as_type
-from ..errors import BridgeError, UnsupportedOperatorError
+from ..errors import BridgeError, UnsupportedOperatorError, extra
 from ..jaxpr import from_jax
-from .extras import extra
 
 Value = Any
 """A node, or a numpy array that is known when the graph is recorded, or ``None`` for an input left out."""
 
 MAX_FOLDED = 1 << 22
-"""Elements that an operation on known values may give: a short file can ask for any number of them."""
+"""The most elements that folding an operation may produce: a short file can ask for any number."""
 MAX_SIZES = 64
-"""Elements of an array that may be the sizes of another."""
+"""The most elements of an array that is taken for a shape."""
 
 ReadRule = Callable[..., Any]
 
 
 class Reader:
-    """One ONNX graph on its way into an ``ExpressionGraph``."""
+    """Reads one ONNX graph into an ``ExpressionGraph``."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Reader:
         return list(result) if isinstance(result, list | tuple) else [result]
 
     def node(self, value: Value) -> Node:
-        """``value`` as a node; an array becomes a constant, 64-bit integers of 32 bits."""
+        """``value`` as a node; an array becomes a constant, with 64-bit integers as 32-bit ones."""
         if isinstance(value, Node):
             return value
         known = self._constants.get(id(value))
@@ -152,8 +151,8 @@ class ReadOperation:
         return [np.asarray(next(results)) if name else None for name in self.source.output]
 
     def _check_sizes(self, model: Any, given: Mapping[str, np.ndarray]) -> None:
-        """``BridgeError`` if ``model``, of this operation alone, gives more than ``MAX_FOLDED`` elements, and
-        more than the largest array that it is given."""
+        """``BridgeError`` if ``model``, this operation alone, produces more elements than ``MAX_FOLDED`` and
+        than its largest input."""
         onnx, inference = self.reader.onnx, extra("onnx.shape_inference")
         told = onnx.ModelProto()
         told.CopyFrom(model)
@@ -170,7 +169,7 @@ class ReadOperation:
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
-    """64-bit integers as 32-bit ones, in which JAX counts; those that do not fit become the nearest."""
+    """64-bit integers as the 32-bit ones that JAX uses, clamped to their range."""
     if array.dtype != np.int64:
         return array
     bounds = np.iinfo(np.int32)
@@ -178,6 +177,6 @@ def narrowed(array: np.ndarray) -> np.ndarray:
 
 
 def type_of(reader: Reader, number: int) -> Type:
-    """The element type for ONNX's number of one; int64 is int32 here."""
+    """The element type of an ONNX type code; int64 becomes int32."""
     found = as_type(reader.onnx.helper.tensor_dtype_to_np_dtype(number))
     return Type.int32 if found is Type.int64 else found

@@ -15,23 +15,22 @@ from ...ops.scan import ScanNodeOp
 from ...places import place
 from ...specs import Spec, Specs, is_wide
 from ...structure import INPUT, Structure, is_leaf
-from ..calls import WITHOUT_RULES
 from ..errors import BridgeError, UnsupportedOperatorError
 from ..jaxpr import translated
 from ..primitive_node import PrimitiveNodeOp
 from ..primitives import RULES as PRIMITIVES
+from ..primitives import WITHOUT_RULES
 from .places import RULES as PLACES
 from .primitives import primitive_rule
-from .rules import Operation, Rule
 from .values import RULES as VALUES
-from .writer import Name, Writer
+from .writer import Name, Operation, Rule, Writer
 
 RULES: dict[type, Rule] = {**VALUES, **PLACES}
 _VALUES_ALONE = {**PRIMITIVES, **WITHOUT_RULES}
 
 
 def write_constant(w: Writer, node: Node, value: np.ndarray) -> Name:
-    """A constant; of one with open axes the first entries, as many as there are when the model runs."""
+    """A constant; one with open axes is cut, when the model runs, to the sizes they have then."""
     stem = node.name if node.name != "none" else f"const_{node.id}"
     opened = [(axis, w.axes.size(n)) for axis, n in enumerate(value.shape) if w.axes.size(n).axes]
     if not opened:
@@ -87,7 +86,7 @@ def _write(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
 
 
 def _write_forward(w: Writer, operation: Operation, values: Sequence[Any]) -> Any:
-    """An operator without a rule, by what its forward consists of."""
+    """An operator without a rule, written by the primitives of its forward."""
     operator = operation.operator
     if isinstance(operator, PrimitiveNodeOp) or any(isinstance(spec, tuple) for spec in operation.specs):
         raise operation.refuse("there is no rule for it")
@@ -117,7 +116,7 @@ def _spec(operator: Any, children: tuple[Any, ...]) -> Specs:
 
 
 def _write_scan(w: Writer, operation: Operation, values: Sequence[Name]) -> tuple[Name, ...]:
-    """A loop; its body sees names from outside as they are."""
+    """A loop, whose body sees the names outside."""
     operator = operation.operator
     body: Body = operator.body
     states, sequences = len(body.states), operator.sequences

@@ -23,8 +23,7 @@ from ...ops import (
 )
 from ...specs import Spec
 from ...types import Type
-from .rules import Operation, Rule, one, rule_for
-from .writer import Name, Writer
+from .writer import Name, Operation, Rule, Writer, one, rule_for
 
 RULES: dict[type, Rule] = {
     arithmetic.PlusNodeOp: one("Add"),
@@ -109,7 +108,7 @@ def _(w: Writer, o: Operation, x: Name) -> Name:
 
 
 def _comparison(*kinds: str) -> Rule:
-    """1 where the first of ``kinds`` holds; those after it are applied to what holds."""
+    """The comparison ``kinds[0]``, then the other ``kinds`` applied to its result, as 1 and 0."""
 
     def write(w: Writer, o: Operation, a: Name, b: Name) -> Name:
         holds = w.op(kinds[0], a, b)
@@ -227,7 +226,7 @@ def _(w: Writer, o: Operation, x: Name, *scales: Name) -> Name:
 
 
 def _scaled(w: Writer, o: Operation, x: Name, scales: tuple[Name, ...]) -> Name:
-    """``x`` over the root of its mean square, times gamma, plus beta, as far as there are such."""
+    """``x`` over the root of its mean square, times gamma and plus beta if they are given."""
     root = w.op("Sqrt", w.op("Add", _mean_square(w, x, -1), w.number(o.operator.eps, o.out)))
     y = w.op("Div", x, root)
     for kind, scale in zip(("Mul", "Add"), scales, strict=False):

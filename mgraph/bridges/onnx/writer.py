@@ -1,8 +1,9 @@
-"""What an ONNX graph is written with: operations one after the other, constants, sizes."""
+"""``Writer`` collects the operations, constants and sizes of an ONNX graph; ``Rule`` writes an operator."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from ...shape import Shape
 from ...specs import Spec
 from ...types import Type
+from ..errors import UnsupportedOperatorError, extra
 from .axes import OpenAxes, Size
-from .extras import extra
 
 Name = str
 
@@ -31,7 +32,7 @@ class Writer:
         self._constants: dict[tuple[Any, ...], Name] = {}
 
     def reserve(self, name: str) -> Name:
-        """``name``, or it with a number if there is one already."""
+        """``name``, with a number appended if it is taken."""
         names, found, number = self.root._names, name, 1
         while found in names or not found:
             found = f"{name}_{number}"
@@ -72,7 +73,7 @@ class Writer:
         return self.constant(np.array(values, np.int64), np.int64)
 
     def element_type(self, type_: Type) -> int:
-        """ONNX's number of an element type."""
+        """The ONNX code of an element type."""
         kind: int = self.onnx.helper.np_dtype_to_tensor_dtype(type_.dtype)
         return kind
 
@@ -123,3 +124,43 @@ class Writer:
         """What has been written, as an ONNX graph."""
         tensors = list(self.initializers.values())
         return self.onnx.helper.make_graph(self.operations, name, list(inputs), list(outputs), tensors)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator with the shapes and types of its children and its value."""
+
+    operator: Any
+    specs: tuple[Any, ...]
+    out: Any
+    where: str
+
+    def refuse(self, reason: str) -> UnsupportedOperatorError:
+        return UnsupportedOperatorError(
+            f"the operator {self.operator.type!r}, made at {self.where}, cannot be written to ONNX: {reason}"
+        )
+
+
+Rule = Callable[..., Any]
+"""``rule(writer, operation, *names)``: with the names of the children's values it writes the operation and
+returns the name of the value, or a tuple of names for an operator with several outputs."""
+
+
+def rule_for(table: dict[type, Rule], *classes: type) -> Callable[[Rule], Rule]:
+    """Decorator that adds the rule for these operator classes to ``table``."""
+
+    def register(function: Rule) -> Rule:
+        table.update(dict.fromkeys(classes, function))
+        return function
+
+    return register
+
+
+def one(kind: str, **attributes: Any) -> Rule:
+    """The rule of an operator that ONNX has, too."""
+    return lambda w, o, *xs: w.op(kind, *xs, **attributes)
+
+
+def same(w: Writer, o: Operation, x: Name) -> Name:
+    """The rule of an operator that changes nothing when it runs forward."""
+    return x

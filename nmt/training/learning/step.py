@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from mgraph.optimizers import Optimizer, OptimizerState, clip_by_norm, moved
+from mgraph.optimizers import Optimizer, OptimizerState, moved
 from nmt.settings.train import check_bits
 from nmt.settings.training import Numerics
 from nmt.training.learning.objective import Differentiated
@@ -232,8 +232,7 @@ class UpdateStep:
         return jnp.where(excess > scalars.norm_excess, norm / average, 1)
 
     def _moved(self, state: DeviceState, gradients: Tensors, scalars: Scalars) -> DeviceState:
-        if self.optimizer.clip_norm:
-            gradients, _ = clip_by_norm(self.optimizer.clip_norm).update(gradients, optax.EmptyState())
+        gradients = self.optimizer.clipped(gradients)
         moves, moments = self.optimizer.direction().update(gradients, state.optimizer, state.params)
         params = self._thawed(moved(state.params, moves, scalars.rate), state.params)
         average = state.average

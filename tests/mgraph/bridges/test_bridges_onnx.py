@@ -286,7 +286,7 @@ def test_sizes_that_cannot_be_open(tmp_path: Path) -> None:
     graph = ExpressionGraph()
     x = graph.input("x", (211, 3))
     path = tmp_path / "y.onnx"
-    with pytest.raises(BridgeError, match="recorded with the size 211.*cannot be told from"):
+    with pytest.raises(BridgeError, match="recorded with the size 211.*cannot be distinguished from"):
         export_onnx(graph, x * graph.param("w", (211, 1)), [x], path, axes={"batch": 211})
     with pytest.raises(BridgeError, match="a size of 210 seems to be -1 from axis 'batch'"):
         export_onnx(graph, mgraph.narrow(x, 0, 1, 210) * 2, [x], path, axes={"batch": 211})

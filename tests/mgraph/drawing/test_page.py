@@ -5,6 +5,7 @@ from __future__ import annotations
 import html as html_text
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ from mgraph.drawing.scene import make_scene
 from mgraph.drawing.svg import svg
 from tests.helpers.drawn import GRAPHS, HOSTILE, SVG, positions, small, transformer
 
+NODE = shutil.which("node")
+VIEW = Path(drawing.__file__).parent / "view.js"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -94,6 +97,75 @@ def test_notebooks_get_a_frame_and_a_picture() -> None:
     assert (frame.get("srcdoc") or "").startswith("<!DOCTYPE html>")
     assert ElementTree.fromstring(drawing.repr_svg(graph)).tag == f"{SVG}svg"
     assert graph.covered == 0, "to look at a graph runs nothing"
+
+
+# -- folding, without a browser
+
+LAYOUTS = """
+const {scene: data, states} = JSON.parse(require("fs").readFileSync(0, "utf8"));
+globalThis.document = {getElementById: () => ({textContent: JSON.stringify(data)})};
+%s
+function seen(box, x, y, found) {
+  const layout = layoutOf(box);
+  box.items.forEach(([kind, key], i) => {
+    if (kind === "in" || kind === "out") return;
+    const { width, height } = layout.outlines[i];
+    const left = x + layout.middles[i] - width / 2, top = y + layout.tops[i];
+    found.push([kind, key, box.key, left, top, left + width, top + height]);
+    if (open.has(key)) seen(scene.boxes[key], left, top, found);
+  });
+  const numbers = layout.pieces.flat().flatMap(Object.values);
+  if (!numbers.every(Number.isFinite)) throw new Error("a wire leads nowhere");
+  found.push(["inside", box.key, null, x, y, x + layout.width, y + layout.height]);
+  return found;
+}
+console.log(JSON.stringify(states.map((state) => {
+  open.clear();
+  layouts.clear();
+  ["", ...state].forEach((key) => open.add(key));
+  return seen(scene.boxes[""], 0, 0, []);
+})));
+"""
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no node to run the page's layouts with")
+@pytest.mark.parametrize("name", GRAPHS)
+def test_whatever_is_folded_nothing_overlaps(name: str) -> None:
+    graph = GRAPHS[name]()
+    scene = make_scene(graph.tape)
+    keys, chance = [key for key in scene.boxes if key], random.Random(1)
+    depths = [[key for key in keys if len(scene.path(key)) <= depth + 1] for depth in range(4)]
+    some = [{key for key in keys if chance.random() < share} for share in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)]
+    states = depths + [[key for key in found if found.issuperset(scene.path(key)[1:])] for found in some]
+    given = {"scene": data_of(drawing.html(graph)), "states": states}
+    run = subprocess.run(
+        [NODE or "", "-e", LAYOUTS % VIEW.read_text()],
+        input=json.dumps(given), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for i, (state, parts) in enumerate(zip(states, json.loads(run.stdout), strict=True)):
+        frames = {key: frame for kind, key, _, *frame in parts if kind == "inside"}
+        places = {
+            key: ((left + right) / 2, top) for kind, key, _, left, top, right, _ in parts if kind == "node"
+        }
+        expected = positions(svg(scene, [key for key in keys if key not in state]))
+        assert places.keys() == expected.keys()
+        if i < len(depths):
+            assert all(np.allclose(places[key], spot, atol=0.6) for key, spot in expected.items())
+        within: dict[str, list[list[float]]] = {}
+        for kind, _, box, *frame in parts:
+            if kind != "inside":
+                assert lies_in(frame, frames[box])
+                assert all(are_apart(frame, other) for other in within.setdefault(box, []))
+                within[box].append(frame)
+
+
+def are_apart(a: list[float], b: list[float], slack: float = 0.3) -> bool:
+    """Whether two frames, each left, top, right and bottom, do not overlap."""
+    return a[2] < b[0] + slack or b[2] < a[0] + slack or a[3] < b[1] + slack or b[3] < a[1] + slack
+
+
+def lies_in(a: list[float], b: list[float], slack: float = 0.3) -> bool:
+    return a[0] > b[0] - slack and a[1] > b[1] - slack and a[2] < b[2] + slack and a[3] < b[3] + slack
 
 
 # -- in a browser
@@ -236,7 +308,7 @@ def test_the_page_answers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["loop", "transformer"])
 def test_the_page_places_as_the_picture_does(name: str, tmp_path: Path) -> None:
-    """The browser computes coordinates anew whenever a box is folded."""
+    """With all boxes open, and with all folded, the page has the coordinates that Python gave it."""
     graph = GRAPHS[name]()
     script = """
       click($("#unfold"));

@@ -19,6 +19,7 @@ from mgraph import (
     check_gradients,
     inits,
 )
+from mgraph.gradcheck import LossReport, check_loss
 
 
 class Product(NaryNodeOp):
@@ -329,3 +330,39 @@ def test_arguments_that_cannot_be_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"values of the shapes \[\(3,\)\] were given for \[\(2,\)\]"):
         check_gradients(mgraph.tanh, (2,), values=[np.ones(3)])
     assert check_gradients(mgraph.tanh, 2, values=[[0.5, 1.0]]).ok
+
+
+# ---------------------------------------------------------------- a whole loss
+
+
+class BfloatAdjoint(Product):
+    """A right rule whose float32 has few digits."""
+
+    def backward_ops(self, adj, val, a, b):
+        cut = adj.astype(jnp.bfloat16).astype(adj.dtype) if adj.dtype == jnp.float32 else adj
+        return cut * b * jnp.cos(a), adj * jnp.sin(a)
+
+
+@pytest.mark.parametrize(
+    ("product", "verdicts"),
+    [(Product, ["ok", "ok"]), (OnePercentOff, ["ok", "WRONG"]), (BfloatAdjoint, ["ok", "UNSTABLE"])],
+)
+def test_a_whole_loss_is_checked_in_both_types(product: type[NaryNodeOp], verdicts: list[str]) -> None:
+    numbers = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+    params = {"a": numbers / 7, "b": numbers / 3}
+
+    def record(graph: ExpressionGraph) -> mgraph.Node:
+        a, b = (graph.param(name, value.shape) for name, value in params.items())
+        return mgraph.sum(mgraph.flatten(mgraph.square(product(a, b))))
+
+    loss, checks = check_loss(record, params)
+    report = LossReport("two parameters", checks, facts={"loss": loss})
+    expected = np.sum((np.sin(params["a"]) * params["b"]) ** 2)
+    assert loss == pytest.approx(expected) and report.as_json()["loss"] == loss
+    assert sorted(check.verdict for check in checks) == sorted(verdicts)
+    assert report.ok == (verdicts == ["ok", "ok"]) and checks[0].ok == report.ok, "the worst comes first"
+    assert checks[0].differences.keys() == {"float64", "float32", "rounding"}
+    assert report.worst("float32").name in report.table(1).splitlines()[-2]
+    if not report.ok:
+        with pytest.raises(mgraph.GradientError, match="1 of 2 gradients are wrong"):
+            report.raise_if_wrong()

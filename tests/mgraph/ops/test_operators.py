@@ -270,7 +270,7 @@ def test_numbers_below_zero_are_an_error_where_they_mean_nothing(graph: Expressi
         ("x + transpose(x)", "children do not fit"),
         ("sum(x, 2)", "axis 2 does not exist in a node with 2 axes"),
         ("reshape(x, (4, 2))", "holds 8 elements, the child has 6"),
-        ("transpose(x, (0, 0))", "no order of the child's 2 axes"),
+        ("transpose(x, (0, 0))", "not an order of the child's 2 axes"),
         ("concatenate([x, transpose(x)])", "differ in size along axis 0 only"),
         ("repeat(x, 0)", "at least one copy"),
         ("slice(x, 0, 2)", "selects nothing"),

@@ -174,7 +174,7 @@ def test_mistakes_in_a_body_are_named() -> None:
 def test_results_are_arrays_and_steps_are_counted() -> None:
     graph = ExpressionGraph()
     xs = graph.ones((3, 4))
-    with pytest.raises(GraphError, match="topk node of several outputs"):
+    with pytest.raises(GraphError, match="topk node with several outputs"):
         scan(lambda s, x: (s, mgraph.topk(x, 2, -1)[0].child(0)), graph.ones((4,)), xs)
     for unroll in (0, 2.5):
         with pytest.raises(ArgumentError, match="unroll"):

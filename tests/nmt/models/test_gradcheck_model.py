@@ -15,6 +15,7 @@ import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GradientError, rules
+from mgraph.gradcheck import LossReport
 from mgraph.ops.attention import DotProductAttentionNodeOp
 from mgraph.ops.norm import LayerNormalizationOp
 from mgraph.ops.product import AffineNodeOp
@@ -26,7 +27,7 @@ from nmt.text.batches import Batch, pad
 from nmt.text.parallel import ParallelTextError
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
-from nmt.training.gradients import ModelGradientReport, check_model_gradients, read_samples
+from nmt.training.gradients import check_model_gradients, read_samples
 from nmt.training.learning.objective import cross_entropy_loss
 
 DATA = Path(__file__).parents[2] / "data" / "numbers"
@@ -73,8 +74,8 @@ def samples_of(model: Model, vocabs: list[str], texts: list[str], lines: int) ->
         return read_samples([source, target], encoder, lines)
 
 
-def verdicts(report: ModelGradientReport) -> dict[str, str]:
-    return {row.name: row.verdict for row in report.rows}
+def verdicts(report: LossReport) -> dict[str, str]:
+    return {row.name: row.verdict for row in report.checks}
 
 
 # ---------------------------------------------------------------- right rules
@@ -83,13 +84,13 @@ def verdicts(report: ModelGradientReport) -> dict[str, str]:
 def test_the_shipped_model() -> None:
     model = load_model(SHIPPED / "model.npz")
     report = check_model_gradients(model, samples_of(model, [VOCAB, VOCAB], TEXTS, 8))
-    assert report.ok and report.sentences == 8
-    assert {row.name for row in report.rows} == set(model.params)
+    assert report.ok and report.facts["sentences"] == 8
+    assert {row.name for row in report.checks} == set(model.params)
     scores = [float(line) for line in (DATA / "scores.txt").read_text().split()[:8]]
-    assert report.loss == pytest.approx(-sum(scores), abs=8e-3), "the loss is what Marian says it is"
-    zero = {row.name for row in report.rows if row.zero}
+    assert report.facts["loss"] == pytest.approx(-sum(scores), abs=8e-3), "the loss is what Marian says it is"
+    zero = {row.name for row in report.checks if row.zero}
     assert zero == {name for name in model.params if name.endswith("_bk")}, "softmax is invariant to these"
-    assert report.worst("float64").float64 < 1e-12
+    assert report.worst("float64").differences["float64"] < 1e-12
 
 
 @pytest.mark.parametrize("name", EUROPARL)
@@ -99,8 +100,8 @@ def test_models_of_europarl(fixtures: Path, name: str) -> None:
     texts = [str(fixtures / "data" / text) for text in ("test.de", "test.en")]
     report = check_model_gradients(model, samples_of(model, vocabs, texts, 8), label_smoothing=0.1)
     assert report.ok and "rounding" not in verdicts(report).values()
-    assert report.worst("float64").float64 < 1e-12
-    assert report.worst("float32").float32 < 2e-6
+    assert report.worst("float64").differences["float64"] < 1e-12
+    assert report.worst("float32").differences["float32"] < 2e-6
 
 
 @pytest.mark.slow
@@ -113,7 +114,7 @@ def test_models_of_no_source_and_of_two(kind: str) -> None:
     model = varied(replace(TRANSFORMER, type=kind, dim_rnn=3, dim_vocabs=(11,) * (1 if kind == "lm" else 3)))
     sources = [[3, 4, 9, 0], [2, 0]][: model.sources]
     report = check_model_gradients(model, [(*sources, [5, 6, 0])], float32=False)
-    assert report.ok and {row.name for row in report.rows} == set(model.params)
+    assert report.ok and {row.name for row in report.checks} == set(model.params)
 
 
 def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
@@ -134,7 +135,9 @@ def test_saturated_attention_is_no_false_alarm(model: Model, factor: float) -> N
     params = {n: p * (factor if n.endswith(("_Wq", "_Wk")) else 1) for n, p in model.params.items()}
     report = check_model_gradients(type(model)(model.options, params), PAIRS[:1])
     assert report.ok and "rounding" in verdicts(report).values()
-    assert max(row.float32 for row in report.rows) > 1e-5, "float32 alone would raise the alarm"
+    assert max(row.differences["float32"] for row in report.checks) > 1e-5, (
+        "float32 alone would raise the alarm"
+    )
 
 
 # ---------------------------------------------------------------- wrong rules
@@ -183,12 +186,12 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, model: Model, fa
     plant(monkeypatch, *FAULTS[fault])
     report = check_model_gradients(model, PAIRS, float32=False)
     found = {name for name, verdict in verdicts(report).items() if verdict == "WRONG"}
-    assert found and not report.ok and report.rows[0].name in found
+    assert found and not report.ok and report.checks[0].name in found
     if fault == "a gradient that is zero":
         assert {name for name in found if name.endswith("_bk")}, "noise of the right size is no excuse"
     if fault == "bias without a gradient":
         assert {"decoder_ff_logit_out_b", "encoder_l1_ffn_b1"} <= found
-        assert report.worst("float64").float64 == 1
+        assert report.worst("float64").differences["float64"] == 1
     if fault == "for one scale only":
         assert found == {name for name in model.params if name.endswith("_ln_scale")}
 
@@ -201,8 +204,8 @@ def test_a_rule_that_loses_digits_in_float32_is_unstable(
 
     plant(monkeypatch, DotProductAttentionNodeOp, first(cut))
     report = check_model_gradients(model, PAIRS)
-    assert not report.ok and {"UNSTABLE"} == {row.verdict for row in report.rows if not row.ok}
-    assert report.worst("float64").float64 < 1e-12
+    assert not report.ok and {"UNSTABLE"} == {row.verdict for row in report.checks if not row.ok}
+    assert report.worst("float64").differences["float64"] < 1e-12
     assert check_model_gradients(model, PAIRS, float32=False).ok, "float64 has all its digits"
 
 
@@ -210,7 +213,7 @@ def test_a_small_gradient_is_not_judged_by_a_large_one(monkeypatch: pytest.Monke
     """The queries see almost nothing of keys that are almost equal: their gradient is a millionth."""
     params = {n: p * (1e-6 if n.endswith(("_Wk", "_bk")) else 1) for n, p in model.params.items()}
     faint = type(model)(model.options, params)
-    sizes = {row.name: row.gradient for row in check_model_gradients(faint, PAIRS, float32=False).rows}
+    sizes = {row.name: row.gradient for row in check_model_gradients(faint, PAIRS, float32=False).checks}
     assert sizes["encoder_l1_self_Wq"] < 1e-6 * max(sizes.values())
     plant(monkeypatch, DotProductAttentionNodeOp, first(small_ones(1 + 1e-6, jnp.inf)))
     found = verdicts(check_model_gradients(faint, PAIRS, float32=False))
@@ -220,13 +223,13 @@ def test_a_small_gradient_is_not_judged_by_a_large_one(monkeypatch: pytest.Monke
 def test_gradients_that_are_not_finite_are_no_zeros(model: Model) -> None:
     broken = model.params | {"encoder_l1_self_Wq": np.full((8, 8), np.nan, np.float32)}
     report = check_model_gradients(type(model)(model.options, broken), PAIRS, float32=False)
-    assert {row.verdict for row in report.rows} == {"WRONG"}
+    assert {row.verdict for row in report.checks} == {"WRONG"}
     assert report.as_json()["parameters"][0]["float64"] is None
 
 
 def test_marians_layer_norm_is_found_wrong(model: Model) -> None:
     report = check_model_gradients(model, PAIRS, float32=False, rule_set="marian")
-    assert not report.ok and report.rows[0].float64 > 1e-3
+    assert not report.ok and report.checks[0].differences["float64"] > 1e-3
     assert verdicts(report)["decoder_ff_logit_out_b"] == "ok", "no layer norm lies above the output layer"
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import mgraph
-from mgraph import NaryNodeOp, catalogue, marian_header, ops
-from mgraph.catalogue import CatalogueEntry, entries, parts_of
+from mgraph import NaryNodeOp, ops
 from mgraph.expression import METHODS
 from nmt.cli import main
+from nmt.commands import catalogue
+from nmt.commands.catalogue import OVERLOADS, CatalogueEntry, entries, parts_of
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOT = Path(__file__).parents[1] / "data" / "marian-header" / "names.txt"
@@ -33,15 +34,15 @@ def nodes(name: str) -> list[str]:
 
 def test_the_names_are_those_of_marians_header() -> None:
     lines = (line.split() for line in SNAPSHOT.read_text().splitlines())
-    assert {name: int(count) for name, count in lines} == marian_header.OVERLOADS
+    assert {name: int(count) for name, count in lines} == OVERLOADS
 
 
 def test_every_name_is_there_or_missing_for_a_reason() -> None:
     absent = catalogue.absent()
     unexplained = [name for name, reason in absent.items() if not reason]
-    assert not unexplained, "neither an operator of mgraph nor in marian_header.ABSENT"
-    assert set(absent) == set(marian_header.ABSENT), "a name in ABSENT is there after all"
-    assert len(catalogue.present()) + len(absent) == len(marian_header.OVERLOADS)
+    assert not unexplained, "neither an operator of mgraph nor in catalogue.ABSENT"
+    assert set(absent) == set(catalogue.ABSENT), "a name in ABSENT is there after all"
+    assert len(catalogue.present()) + len(absent) == len(OVERLOADS)
 
 
 def test_names_are_translated_by_rule() -> None:
@@ -51,8 +52,8 @@ def test_names_are_translated_by_rule() -> None:
         "atleast_1d": "atleast_1d",
         "sin": "sin",
     }
-    assert {name: marian_header.in_python(name) for name in pairs} == pairs
-    assert set(marian_header.RENAMED) <= set(marian_header.OVERLOADS)
+    assert {name: catalogue.in_python(name) for name in pairs} == pairs
+    assert set(catalogue.RENAMED) <= set(OVERLOADS)
 
 
 def test_an_operator_names_its_own_twin() -> None:
@@ -60,8 +61,8 @@ def test_an_operator_names_its_own_twin() -> None:
         (e.name, e.marian)
         for e in entries()
         if e.module != catalogue.PYTHON
-        and set(e.marian) & set(marian_header.OVERLOADS)
-        and e.name not in {marian_header.in_python(name) for name in e.marian}
+        and set(e.marian) & set(OVERLOADS)
+        and e.name not in {catalogue.in_python(name) for name in e.marian}
     ]
     assert not wrong
 
@@ -162,8 +163,8 @@ def test_rows_of_the_page() -> None:
     bars = {line.replace(r"\|", "").count("|") for line in page.splitlines() if line.startswith("|")}
     assert bars == {3, 7} if catalogue.absent() else {7}
     assert "``" not in page
-    total = sum(marian_header.OVERLOADS.values())
-    assert f"declares {len(marian_header.OVERLOADS)} names ({total} overloads)" in page
+    total = sum(OVERLOADS.values())
+    assert f"declares {len(OVERLOADS)} names ({total} overloads)" in page
 
 
 def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +172,7 @@ def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == catalogue.markdown()
     assert main(["operators", "--json"]) == 0
     page = json.loads(capsys.readouterr().out)
-    assert page["marian"]["names"] == dict(marian_header.OVERLOADS)
+    assert page["marian"]["names"] == dict(OVERLOADS)
     assert [row["name"] for row in page["operators"]] == [e.name for e in entries()]
     sin = next(row for row in page["operators"] if row["name"] == "sin")
     assert sin["nodes"] == [{"class": "SinNodeOp", "type": "sin"}] and sin["marian"] == ["sin"]

@@ -18,9 +18,9 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from . import marian_header
-from .expression import METHODS
-from .node import NaryNodeOp, Node
+import mgraph
+from mgraph import NaryNodeOp, Node
+from mgraph.expression import METHODS
 
 PARTS = ("Shape", "Gradient", "Differs", "Source")
 REQUIRED = ("Shape", "Gradient", "Source")
@@ -46,7 +46,6 @@ _MARK = re.compile(rf"(?<!\S)({'|'.join(PARTS)}):\s+")
 _CODE = re.compile(r"``([^`]+)``")
 PYTHON = "python"
 """The module of an entry that is one of Python's operators."""
-_PACKAGE = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,8 @@ def entries() -> tuple[CatalogueEntry, ...]:
     """All operators: Python's on nodes, then the functions that ``mgraph`` exports, by module."""
     exported = {
         name: value
-        for name, value in vars(sys.modules[_PACKAGE]).items()
-        if isinstance(value, FunctionType) and value.__module__.startswith(f"{_PACKAGE}.ops.")
+        for name, value in vars(mgraph).items()
+        if isinstance(value, FunctionType) and value.__module__.startswith("mgraph.ops.")
     }
     python = {
         syntax: inspect.unwrap(METHODS[method]) for method, syntax in SYNTAX.items() if method in METHODS
@@ -130,7 +129,7 @@ def _entry(
                 seen.add(value)
                 if value in known:
                     uses[known[value]] = None
-                elif value.__module__.startswith((f"{_PACKAGE}.ops.", f"{_PACKAGE}.expression")):
+                elif value.__module__.startswith(("mgraph.ops.", "mgraph.expression")):
                     pending.append(value)
             elif isinstance(value, type) and issubclass(value, NaryNodeOp):
                 nodes[value] = None
@@ -200,22 +199,62 @@ def operations(name: str) -> tuple[str, ...]:
 
 # ---------------------------------------------------------------- held against Marian's header
 
+MARIAN_VERSION = "1.12"
+
+OVERLOADS: Mapping[str, int] = {
+    name: int(count or 1)
+    for name, _, count in (
+        word.partition(":")
+        for word in """
+        abs affine affineWithReluDropout argmax argmin atleast_1d atleast_2d atleast_3d atleast_4d
+        atleast_nd avg_pooling bdot bdot_legacy callback cast checkpoint choose clip clipGradient cols:2
+        concatenate constant_like:3 convert2cudnnFormat convertFromcudnnFormat cos cross_entropy csr_dot
+        cumsum debug dot dot_csr dropout:4 dropoutReluInplace:4 eq:3 exp flatten flatten_2d gather ge:3
+        gelu:2 get gt:3 highway:2 index_select:2 lambda:2 layerNorm le:3 leakyrelu:2 log logaddexp
+        logcumsumexp logsoftmax logsumexp lt:3 max max_pooling maximum:3 mean min minimum:3 narrow ne:3
+        operator*:3 operator+:3 operator-:4 operator/:3 plus pooling_with_masking pow:3 prelu:2 prod
+        relu:2 removeAsRoot repeat reshape rmsNorm rows:2 scalar_product scatter shift sigmoid:2 sin
+        slice:2 softmax:2 sort sparsemax sqrt square std stopGradient sum swapAxes swish:2 tan tanh:2
+        topk topkIndices topkValues transpose:2 unlikelihood var weighted_average
+        """.split()
+    )
+}
+"""Every name with the number of its overloads."""
+
+RENAMED: Mapping[str, str] = {
+    "lambda": "lambda_node",
+    "operator+": "a + b",
+    "operator-": "a - b",
+    "operator*": "a * b",
+    "operator/": "a / b",
+    "convertFromcudnnFormat": "convert_from_cudnn_format",
+}
+"""Names that Python does not allow or that hide a word, and what stands for them."""
+
+ABSENT: Mapping[str, str] = {}
+"""Names that mgraph has nothing for, each with the reason."""
+
+
+def in_python(name: str) -> str:
+    """mgraph's name for one of Marian's: ``layer_norm`` for ``layerNorm``."""
+    return RENAMED.get(name) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
 
 def present() -> tuple[str, ...]:
     """The names of Marian's header that mgraph has."""
     names = {entry.name for entry in entries()}
-    return tuple(name for name in marian_header.OVERLOADS if marian_header.in_python(name) in names)
+    return tuple(name for name in OVERLOADS if in_python(name) in names)
 
 
 def absent() -> dict[str, str]:
     """The names of Marian's header that mgraph has not, each with its reason; empty if none is known."""
     found = present()
-    return {n: marian_header.ABSENT.get(n, "") for n in marian_header.OVERLOADS if n not in found}
+    return {n: ABSENT.get(n, "") for n in OVERLOADS if n not in found}
 
 
 def besides() -> tuple[CatalogueEntry, ...]:
     """The operators that Marian's header has not: from other headers of Marian's, or mgraph's own."""
-    return tuple(e for e in entries() if not set(e.marian) & marian_header.OVERLOADS.keys())
+    return tuple(e for e in entries() if not set(e.marian) & OVERLOADS.keys())
 
 
 # ---------------------------------------------------------------- the page
@@ -229,15 +268,14 @@ def markdown() -> str:
 
 
 def _introduction() -> Iterator[str]:
-    header = marian_header
     yield "# Marian to mgraph"
     yield ""
     yield "Printed by `mgraph operators`, which reads it off the code; a test holds this file equal to it."
     yield ""
     count = "all" if not absent() else len(present())
     yield (
-        f"Marian {header.VERSION} declares {len(header.OVERLOADS)} names "
-        f"({sum(header.OVERLOADS.values())} overloads) in `graph/expression_operators.h`; mgraph has "
+        f"Marian {MARIAN_VERSION} declares {len(OVERLOADS)} names "
+        f"({sum(OVERLOADS.values())} overloads) in `graph/expression_operators.h`; mgraph has "
         f"{count} of them. Operators of mgraph's that are not declared there: "
         f"{_listed(entry.name for entry in besides())}."
     )
@@ -247,7 +285,7 @@ def _introduction() -> Iterator[str]:
     yield ""
     yield (
         "Names are Marian's in snake case, `layer_norm` for `layerNorm`; by exception "
-        f"{', '.join(f'`{new}` for `{old}`' for old, new in header.RENAMED.items())}. In "
+        f"{', '.join(f'`{new}` for `{old}`' for old, new in RENAMED.items())}. In "
         "gradients `adj` is the adjoint of the result and `y` its value; a gradient by a child that was "
         "broadcast is summed to the child's shape."
     )
@@ -264,7 +302,7 @@ def _section(module: str) -> Iterator[str]:
 
 def _title(module: str) -> str:
     """How the module's page begins."""
-    home = f"{_PACKAGE}.expression" if module == PYTHON else f"{_PACKAGE}.ops.{module}"
+    home = "mgraph.expression" if module == PYTHON else f"mgraph.ops.{module}"
     return _markdown(re.split(r"[.,:;]\s", f"{sys.modules[home].__doc__} ")[0])
 
 
@@ -305,8 +343,8 @@ def as_json() -> dict[str, Any]:
     """The page as what JSON can hold."""
     return {
         "marian": {
-            "version": marian_header.VERSION,
-            "names": dict(marian_header.OVERLOADS),
+            "version": MARIAN_VERSION,
+            "names": dict(OVERLOADS),
             "present": list(present()),
             "absent": absent(),
         },

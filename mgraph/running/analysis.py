@@ -1,11 +1,11 @@
-"""``FusionReport``: which nodes XLA computes in one kernel, and which values it writes to memory."""
+"""What XLA reports of a compiled program: nodes that share a kernel, values in memory, memory needed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..node import Node
 
@@ -30,7 +30,7 @@ class Instruction(NamedTuple):
     """Operands and attributes."""
 
     def rows(self) -> Iterator[int]:
-        """The row that the instruction comes from, if it is one."""
+        """The row that the instruction comes from, if any."""
         label = _NAME.search(self.rest)
         found = _LABEL.search(label[1]) if label else None
         if found:
@@ -55,7 +55,7 @@ class Kernel:
     """``loop``, ``library`` (a routine such as a matrix product), or XLA's name of the operation."""
     nodes: tuple[int, ...]
     written: tuple[int, ...]
-    """Those whose values it writes to memory."""
+    """The nodes whose values it writes to memory."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class FusionReport:
 
 
 def fusion_report(text: str, nodes: Sequence[Node]) -> FusionReport:
-    """What the text of a compiled module says; ``nodes`` are those of the rows, in order."""
+    """The report of a compiled module's text; ``nodes`` are those of the rows, in order."""
     module, entry = _parsed(text)
     kernels = []
     for instruction in _kernels(module, entry):
@@ -158,3 +158,53 @@ def _kind(instruction: Instruction) -> str:
     if instruction.opcode == "fusion":
         return "loop" if "kind=kCustom" not in instruction.rest else "library"
     return "library" if instruction.opcode in ("dot", "convolution", "custom-call") else instruction.opcode
+
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The memory of one program in bytes, and what there is."""
+
+    arguments: int
+    """Parameters, constants and other leaves."""
+    results: int
+    """Values and gradients that are returned."""
+    temporaries: int
+    """The peak of temporary buffers."""
+    reserved: int | None
+    """What ``reserve_workspace_mb`` reserved; ``None`` if nothing."""
+
+    @staticmethod
+    def of(compiled: Any, reserved: int | None) -> MemoryUse:
+        """The memory of a compiled program."""
+        found = compiled.memory_analysis()
+        return MemoryUse(
+            found.argument_size_in_bytes,
+            found.output_size_in_bytes - found.alias_size_in_bytes,
+            found.temp_size_in_bytes,
+            reserved,
+        )
+
+    @property
+    def needed(self) -> int:
+        """All of it."""
+        return self.arguments + self.results + self.temporaries
+
+    @property
+    def fits(self) -> bool:
+        """Whether no more is needed than is reserved; true if nothing is."""
+        return self.reserved is None or self.needed <= self.reserved
+
+    def __str__(self) -> str:
+        parts = ", ".join(
+            f"{name} {size / MIB:.1f}"
+            for name, size in (
+                ("arguments", self.arguments),
+                ("results", self.results),
+                ("temporaries", self.temporaries),
+            )
+        )
+        there = "" if self.reserved is None else f", {self.reserved / MIB:.0f} MiB are reserved"
+        return f"needs {self.needed / MIB:.1f} MiB ({parts}){there}"

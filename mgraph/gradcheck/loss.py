@@ -1,0 +1,118 @@
+"""``check_loss``: the gradient of a whole loss by all parameters, by rules and by JAX.
+
+The two gradients by each parameter are compared twice. In float64 they must agree to 1e-10 of the gradient's
+largest element: nothing but a wrong rule can differ by more. In float32 they must agree to 1e-5, which shows
+whether the rule is computed as well as JAX computes its own. Forward and parameters are the same in all four.
+
+Rounding is no fault of a rule. A difference does not count that is 1e-14 (in float64) or 1e-8 (in float32) of
+the largest element of the gradient by all parameters, nor in float32 one within ten times the error of JAX's
+own gradient, as float64 measures it: where large terms cancel, float32 keeps few digits of what is left. A
+gradient without an element above that 1e-14 is **zero**, as that of the bias of an attention's keys is, to
+which softmax is invariant; its differences are relative to the largest element of all.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..graph import ExpressionGraph
+from ..node import Node
+from ..types import Type
+from .report import TOLERANCES, ParameterCheck
+
+log = logging.getLogger("mgraph.gradcheck")
+
+RESOLUTIONS: Mapping[str, float] = {"float64": 1e-14, "float32": 1e-8}
+"""What is rounding in each type, relative to the largest element of all: some 45 units in the last place of
+float64, because sums whose terms cancel are off by about one, and a tenth of a unit of float32."""
+ROUNDING_FACTOR = 10
+"""How many times JAX's own rounding error in float32 two gradients in float32 may differ by: both have one,
+and the largest of few elements varies."""
+
+Gradients = Mapping[str, np.ndarray]
+
+
+def check_loss(
+    record: Callable[[ExpressionGraph], Node],
+    params: Mapping[str, Any],
+    *,
+    float32: bool = True,
+    rule_set: str = "rules",
+) -> tuple[float, tuple[ParameterCheck, ...]]:
+    """The loss in float64, and a check of its gradient by each of ``params``, the worst first.
+
+    ``record`` records the loss, a scalar, in a graph. ``float32=False`` compares in float64 alone.
+    ``rule_set="marian"`` judges Marian's own formulas. Matrix products are computed in full float32, also on
+    devices where JAX would round their operands.
+    """
+
+    def gradients(kind: Type, by: str) -> tuple[float, Gradients]:
+        return _gradients(record, params, kind, by)
+
+    loss, expected = gradients(Type.float64, "jax")
+    found = {"float64": _differences(gradients(Type.float64, rule_set)[1], expected)}
+    if float32:
+        by_jax = gradients(Type.float32, "jax")[1]
+        found["float32"] = _differences(gradients(Type.float32, rule_set)[1], by_jax)
+        found["rounding"] = _differences(by_jax, expected)
+    whole = max(filter(math.isfinite, map(_largest, expected.values())), default=0.0)
+    checks = [
+        _check(name, gradient, whole, {witness: by_name[name] for witness, by_name in found.items()})
+        for name, gradient in expected.items()
+    ]
+    return loss, tuple(sorted(checks, key=lambda check: (not check.ok, check.worst), reverse=True))
+
+
+def _check(name: str, gradient: np.ndarray, whole: float, absolute: Mapping[str, float]) -> ParameterCheck:
+    """The check of one parameter from its absolute differences."""
+    size = _largest(gradient)
+    zero = size <= RESOLUTIONS["float64"] * whole
+    scale = whole if zero else size
+
+    def relative(difference: float) -> float:
+        if difference == 0:
+            return 0.0
+        return difference / scale if 0 < scale < math.inf else math.inf
+
+    differences = {witness: relative(difference) for witness, difference in absolute.items()}
+    resolution = {kind: relative(r * whole) for kind, r in RESOLUTIONS.items()}
+    off = differences.get("rounding", 0.0) if math.isfinite(absolute.get("rounding", 0.0)) else 0.0
+    allowed = {
+        "float64": max(0.0 if zero else TOLERANCES["float64"], resolution["float64"]),
+        "float32": max(TOLERANCES["float32"], ROUNDING_FACTOR * off, resolution["float32"]),
+    }
+    return ParameterCheck(name, gradient.shape, differences, allowed=allowed, gradient=size, zero=zero)
+
+
+def _gradients(
+    record: Callable[[ExpressionGraph], Node], params: Mapping[str, Any], kind: Type, rule_set: str
+) -> tuple[float, Gradients]:
+    """The loss and its gradient by each parameter, computed in ``kind``."""
+    began = time.perf_counter()
+    graph = ExpressionGraph()
+    graph.set_default_element_type(kind)
+    function = graph.function(record(graph), derivatives=rule_set)
+    with jax.enable_x64(kind is Type.float64), jax.default_matmul_precision("highest"):
+        values = {name: np.asarray(p).astype(kind.dtype) for name, p in params.items()}
+        value, found = jax.jit(jax.value_and_grad(lambda p: function.pure(p)[0]))(values)
+        result = float(value), {name: np.asarray(gradient) for name, gradient in found.items()}
+    log.info("%s in %s: %.1f s", rule_set, kind, time.perf_counter() - began)
+    return result
+
+
+def _differences(found: Gradients, expected: Gradients) -> dict[str, float]:
+    """The largest difference by each parameter; infinite where a gradient is not finite."""
+    with np.errstate(invalid="ignore"):
+        return {n: _largest(found[n].astype(np.float64) - gradient) for n, gradient in expected.items()}
+
+
+def _largest(array: np.ndarray) -> float:
+    largest = float(np.max(np.abs(array), initial=0.0))
+    return largest if math.isfinite(largest) else math.inf
