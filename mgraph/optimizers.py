@@ -114,7 +114,7 @@ class OptimizerUpdatePlan(Plan):
     optimizer: type[Optimizer]
     hyperparameters: tuple[Any, ...]
     specs: tuple[tuple[str, Any], ...]
-    """Names and specs of the parameters."""
+    """Of the parameters."""
     transformation: optax.GradientTransformation
 
     @property

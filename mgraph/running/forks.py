@@ -1,5 +1,5 @@
 """Forked processes. JAX computes in threads, and a fork copies none of them: a child whose parent has used
-JAX would hang."""
+JAX would wait for them for ever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import DeviceError
 
 
 class _Process:
-    """The state of this process, which a fork changes."""
+    """What is known of this process, which is another one after a fork."""
 
     def __init__(self) -> None:
         self.lacks_threads = False

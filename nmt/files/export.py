@@ -14,9 +14,9 @@ import numpy as np
 
 from mgraph import ArgumentError, ExpressionGraph, Node, Type
 from mgraph.bridges import export_onnx
-from mgraph.bridges.errors import extra
 from mgraph.bridges.onnx.axes import distinct_primes
 from mgraph.bridges.onnx.exporting import check_opset
+from mgraph.bridges.onnx.extras import extra
 from nmt.models import Model, Source
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"

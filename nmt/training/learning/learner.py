@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mgraph.optimizers import OptimizerState
-from mgraph.running.analysis import MemoryUse
+from mgraph.running.memory import MemoryUse
 from mgraph.running.programs import Compiled, Plan, compiled
 from mgraph.tracing.draws import run_draws
 from nmt.models import Model
