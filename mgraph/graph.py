@@ -21,8 +21,9 @@ from .places import place, user_frame
 from .printing import print_gradient, print_value
 from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
-from .running.analysis import FusionReport, MemoryUse
 from .running.assignment import assign
+from .running.fusion import FusionReport
+from .running.memory import MemoryUse
 from .running.planner import Planner
 from .running.run import Run, accumulated, checked_bound
 from .settings import GraphSettings

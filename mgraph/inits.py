@@ -4,7 +4,7 @@
 Two families. A *fixed* initializer gives the same numbers each time; its value is computed by numpy when the
 node is made. A *random* one is a formula over uniform or normal numbers and is evaluated with one of two
 sources: numpy on the host for parameters (drawn once, from the graph's seed and the parameter's name), JAX
-inside the compiled program for constants (drawn anew at each run). The numbers differ from Marian's, which
+inside the compiled program for constants (drawn at each run). The numbers differ from Marian's, which
 themselves differ between CPU and GPU.
 
 Source: Marian, ``graph/node_initializers.h``.
@@ -108,7 +108,7 @@ class Fixed(Initializer):
 
 @dataclass(frozen=True)
 class Random(Initializer):
-    """An initializer that draws; its fields are part of a program's structure, but for ``runtime_fields``,
+    """An initializer that draws; its fields are part of a program's structure, except ``runtime_fields``,
     whose numbers are arguments of the program."""
 
     runtime_fields: ClassVar[tuple[str, ...]] = ()

@@ -12,8 +12,8 @@ from .device import find_device, memory_of
 from .errors import ArgumentError, GraphError
 from .leaves import Parameters
 from .rules import check_rule_set
-from .running.analysis import MIB
 from .running.memo import Memo
+from .running.memory import MIB
 from .types import Type, as_type
 
 

@@ -1,9 +1,6 @@
-"""Errors of bridges, and the import of packages that only a bridge needs."""
+"""Errors of bridges."""
 
 from __future__ import annotations
-
-import importlib
-from typing import Any
 
 from ..errors import MGraphError
 
@@ -18,14 +15,3 @@ class UnsupportedPrimitiveError(BridgeError, NotImplementedError):
 
 class UnsupportedOperatorError(BridgeError, NotImplementedError):
     """An operator has no counterpart on the other side of a bridge."""
-
-
-def extra(package: str) -> Any:
-    """The module ``package``; ``BridgeError`` that says how to install it."""
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        root = package.partition(".")[0]
-        raise BridgeError(
-            f"this needs the package {root}, which is not installed; pip install 'mgraph[onnx]' installs it"
-        ) from None

@@ -38,7 +38,7 @@ OTHERS = frozenset(
     sort top_k
     """.split()
 )
-"""Primitives that are nodes of their own and take children of the shapes that JAX asks for."""
+"""Primitives with nodes of their own, whose children have the shapes that JAX requires."""
 
 _SCATTERS = {
     "scatter": lax.scatter,

@@ -15,7 +15,7 @@ _SWEEPS = 12
 
 @dataclass
 class Net:
-    """A value on its way: from the item that has it to all items that use it, once for every use."""
+    """A value's wires, from the item that has it to all items that use it, once for every use."""
 
     source: int
     targets: list[int]

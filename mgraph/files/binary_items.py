@@ -1,4 +1,4 @@
-"""Marian's binary model files (``.bin``): items that lie in the file as they are used in memory.
+"""Marian's binary model files (``.bin``): items stored in the layout that they have in memory.
 
 All numbers are little endian. A file is, one after the other::
 

@@ -30,7 +30,7 @@ _TRANSPOSED = "_Wt"
 
 
 def is_quantized(name: str) -> bool:
-    """Whether Marian quantizes the parameter ``name``: its first ``_W`` ends it, but for one letter."""
+    """Whether Marian quantizes the parameter ``name``: at most one letter follows its first ``_W``."""
     at = name.find("_W")
     return at >= 0 and len(name) - at <= 3
 

@@ -105,7 +105,7 @@ def check_compiled(
 def _row_of(
     subject: Subject, usual: Sequence[int], quick: bool, sizes: Sequence[int] | None, seed: int
 ) -> CompiledRow:
-    """One row; what cannot be recorded or compiled is its problem."""
+    """One row, whose problem says what could not be recorded or compiled."""
     try:
         plan = {t: _sizes(t, subject, usual, quick, sizes) for t in ("float32", "float64")}
         return _Examination(subject, plan, quick, seed).row()

@@ -48,7 +48,7 @@ class CompiledRow:
     note: str = ""
     """Which witness could not be asked, and why."""
     problem: str = ""
-    """Why nothing could be compared, if so."""
+    """Why nothing could be compared, if nothing could."""
 
     @property
     def ok(self) -> bool:
@@ -109,7 +109,7 @@ class CompiledReport:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The table as what ``json.dumps`` takes; a number that is not finite is ``None``."""
+        """The table as data for JSON; a number that is not finite is ``None``."""
         return {
             "ok": self.ok,
             "seconds": round(self.seconds, 1),

@@ -4,11 +4,11 @@ The two gradients by each parameter are compared twice. In float64 they must agr
 largest element: nothing but a wrong rule can differ by more. In float32 they must agree to 1e-5, which shows
 whether the rule is computed as well as JAX computes its own. Forward and parameters are the same in all four.
 
-Rounding is no fault of a rule. A difference does not count that is 1e-14 (in float64) or 1e-8 (in float32) of
-the largest element of the gradient by all parameters, nor in float32 one within ten times the error of JAX's
-own gradient, as float64 measures it: where large terms cancel, float32 keeps few digits of what is left. A
-gradient without an element above that 1e-14 is **zero**, as that of the bias of an attention's keys is, to
-which softmax is invariant; its differences are relative to the largest element of all.
+Rounding is not a fault of a rule. A difference up to 1e-14 (in float64) or 1e-8 (in float32) of the largest
+element of the gradient by all parameters does not count, nor in float32 one up to ten times the error of
+JAX's own gradient, as measured by float64: where large terms cancel, float32 keeps few digits of what is
+left. A gradient without an element above that 1e-14 is **zero**, as that of the bias of an attention's keys
+is, to which softmax is invariant; its differences are relative to the largest element of all.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .report import TOLERANCES, ParameterCheck
 log = logging.getLogger("mgraph.gradcheck")
 
 RESOLUTIONS: Mapping[str, float] = {"float64": 1e-14, "float32": 1e-8}
-"""What is rounding in each type, relative to the largest element of all: some 45 units in the last place of
-float64, because sums whose terms cancel are off by about one, and a tenth of a unit of float32."""
+"""What counts as rounding in each type, relative to the largest element of all: some 45 units in the last
+place of float64, because sums whose terms cancel are off by about one, and a tenth of a unit of float32."""
 ROUNDING_FACTOR = 10
 """How many times JAX's own rounding error in float32 two gradients in float32 may differ by: both have one,
 and the largest of few elements varies."""

@@ -396,7 +396,7 @@ def _cond(_: Any, which: Array, *args: Any, branches: Sequence[Any], **__: Any) 
 
 
 def _scan(outs: Sequence[Any], *args: Array, jaxpr: Any, length: int, reverse: bool, **_: Any) -> list[Array]:
-    # A loop's carry has one shape inside and outside; what it stacks has not.
+    # A loop's carry has one shape inside and outside; stacked results have not.
     carried = sum(o.shape == inner.shape for o, inner in zip(outs, jaxpr.out_avals, strict=True))
     sequences = sum(np.shape(a) != inner.shape for a, inner in zip(args, jaxpr.in_avals, strict=True))
     first, last = len(args) - sequences - carried, len(args) - sequences

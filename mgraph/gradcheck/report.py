@@ -195,7 +195,7 @@ class LossReport(GradientReport):
         yield f"{wrong} of {len(self.checks)} gradients are wrong" if wrong else "all gradients agree"
 
     def as_json(self) -> dict[str, Any]:
-        """The report as what JSON can hold; a number that is not finite is ``None``."""
+        """The report as data for JSON; a number that is not finite is ``None``."""
         return {
             "ok": self.ok,
             **{name: finite(fact) for name, fact in self.facts.items()},
@@ -231,7 +231,7 @@ def _three(check: GradientCheck) -> list[float | None]:
 
 
 def finite(value: Any) -> Any:
-    """The value, ``None`` for a float that JSON does not have."""
+    """The value; ``None`` for a float that is not finite, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

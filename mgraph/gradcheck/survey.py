@@ -44,7 +44,7 @@ class OperatorRow:
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """The witnesses that disagree with the rule on some case, but for what is so by design."""
+        """The witnesses that disagree with the rule on some case, except by design."""
         if self.report is None:
             return ()
         found = dict.fromkeys(w for check in self.report.checks for w in check.objections)
@@ -86,7 +86,7 @@ class OperatorReport:
         return "\n".join([*table(rows, f"<<>{'>' * len(columns)}<"), total])
 
     def as_json(self) -> dict[str, Any]:
-        """The table as what ``json.dumps`` takes; a difference that is not finite is ``None``."""
+        """The table as data for JSON; a difference that is not finite is ``None``."""
         return {
             "ok": self.ok,
             "operators": [

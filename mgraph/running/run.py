@@ -27,11 +27,12 @@ from ..settings import GraphSettings
 from ..specs import as_jax, has_float, is_wide, spec_like
 from ..structure import INPUT, is_leaf
 from ..tape import Tape
-from .analysis import FusionReport, MemoryUse, fusion_report
 from .finite import check_gradients_of, check_values
+from .fusion import FusionReport, fusion_report
 from .interpreter import Interpreter
 from .leaf_values import LeafValues
 from .memo import frontier
+from .memory import MemoryUse
 from .planner import Planner, Prepared, Span, candidates
 from .plans import AccumulationPlan, ForwardPlan, JointPlan, Results
 from .programs import Compiled, Program, compiled

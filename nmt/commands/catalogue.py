@@ -76,7 +76,7 @@ class CatalogueEntry:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """Parts that every docstring should have, and this one has not."""
+        """Required parts that the docstring lacks."""
         return tuple(part for part in REQUIRED if not self.parts.get(part))
 
     def _source(self) -> tuple[str, str]:
@@ -181,7 +181,7 @@ class _Default:
 def operations(name: str) -> tuple[str, ...]:
     """The node classes behind the function ``name``, also through operators that it is composed of.
 
-    A name that is no function, or is that of a node class or a friendly type, is returned alone.
+    A name that is not a function's, or is that of a node class or a friendly type, is returned alone.
     """
     nodes = (node for entry in entries() for node in entry.nodes)
     by_name = {entry.name: entry for entry in entries()}
@@ -229,10 +229,10 @@ RENAMED: Mapping[str, str] = {
     "operator/": "a / b",
     "convertFromcudnnFormat": "convert_from_cudnn_format",
 }
-"""Names that Python does not allow or that hide a word, and what stands for them."""
+"""Names that Python does not allow or that the rule would split wrongly, and mgraph's."""
 
 ABSENT: Mapping[str, str] = {}
-"""Names that mgraph has nothing for, each with the reason."""
+"""Names that mgraph lacks, each with the reason."""
 
 
 def in_python(name: str) -> str:
@@ -247,13 +247,13 @@ def present() -> tuple[str, ...]:
 
 
 def absent() -> dict[str, str]:
-    """The names of Marian's header that mgraph has not, each with its reason; empty if none is known."""
+    """The names of Marian's header that mgraph lacks, each with its reason, empty if unknown."""
     found = present()
     return {n: ABSENT.get(n, "") for n in OVERLOADS if n not in found}
 
 
 def besides() -> tuple[CatalogueEntry, ...]:
-    """The operators that Marian's header has not: from other headers of Marian's, or mgraph's own."""
+    """Operators that are not in Marian's header: from its other headers, or mgraph's own."""
     return tuple(e for e in entries() if not set(e.marian) & OVERLOADS.keys())
 
 
@@ -340,7 +340,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def as_json() -> dict[str, Any]:
-    """The page as what JSON can hold."""
+    """The page as data for JSON."""
     return {
         "marian": {
             "version": MARIAN_VERSION,

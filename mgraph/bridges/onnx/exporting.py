@@ -15,8 +15,9 @@ from ...graph import ExpressionGraph
 from ...leaves import ParamNode
 from ...node import Node
 from ...places import place
-from ..errors import BridgeError, extra
+from ..errors import BridgeError
 from .axes import OpenAxes
+from .extras import extra
 from .rows import write_constant, write_rows
 from .writer import Name, Writer
 
@@ -78,7 +79,7 @@ def _save(model: Any, path: str) -> None:
 
 
 class _Export:
-    """One export: the parts of the model as they are written."""
+    """One export: the parts of the model under construction."""
 
     def __init__(self, graph: ExpressionGraph, outputs: Any, inputs: Any, axes: Mapping[str, int]) -> None:
         self.outputs = _named_outputs(outputs)

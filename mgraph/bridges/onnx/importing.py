@@ -14,8 +14,9 @@ from ...graph import ExpressionGraph
 from ...node import Node
 from ...places import place, user_frame
 from ...types import as_type
-from ..errors import BridgeError, extra
+from ..errors import BridgeError
 from .exporting import PARAMETERS
+from .extras import extra
 from .read_places import PLACES
 from .read_values import VALUES
 from .reader import Reader, type_of

@@ -13,8 +13,9 @@ from ... import inits
 from ...graph import ExpressionGraph
 from ...node import Node
 from ...types import Type, as_type
-from ..errors import BridgeError, UnsupportedOperatorError, extra
+from ..errors import BridgeError, UnsupportedOperatorError
 from ..jaxpr import from_jax
+from .extras import extra
 
 Value = Any
 """A node, or a numpy array that is known when the graph is recorded, or ``None`` for an input left out."""

@@ -11,8 +11,9 @@ import numpy as np
 from ...shape import Shape
 from ...specs import Spec
 from ...types import Type
-from ..errors import UnsupportedOperatorError, extra
+from ..errors import UnsupportedOperatorError
 from .axes import OpenAxes, Size
+from .extras import extra
 
 Name = str
 

@@ -155,7 +155,7 @@ def useless_reshapes(m: Match) -> Node:
 
 @rule(Op(TransposeNodeOp, Op(TransposeNodeOp, X, axes=Field("first")), axes=Field("second")))
 def transposes(m: Match) -> Node:
-    """Two transposes are one, or none."""
+    """Two transposes become one, or none."""
     axes = tuple(m.first[i] for i in m.second)
     return m.x if axes == tuple(range(len(axes))) else transpose(m.x, axes)
 

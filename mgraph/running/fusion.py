@@ -1,11 +1,11 @@
-"""What XLA reports of a compiled program: nodes that share a kernel, values in memory, memory needed."""
+"""``FusionReport``: which nodes XLA computes in one kernel, and which values it writes to memory."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..node import Node
 
@@ -158,53 +158,3 @@ def _kind(instruction: Instruction) -> str:
     if instruction.opcode == "fusion":
         return "loop" if "kind=kCustom" not in instruction.rest else "library"
     return "library" if instruction.opcode in ("dot", "convolution", "custom-call") else instruction.opcode
-
-
-MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class MemoryUse:
-    """The memory of one program in bytes, and what there is."""
-
-    arguments: int
-    """Parameters, constants and other leaves."""
-    results: int
-    """Values and gradients that are returned."""
-    temporaries: int
-    """The peak of temporary buffers."""
-    reserved: int | None
-    """What ``reserve_workspace_mb`` reserved; ``None`` if nothing."""
-
-    @staticmethod
-    def of(compiled: Any, reserved: int | None) -> MemoryUse:
-        """The memory of a compiled program."""
-        found = compiled.memory_analysis()
-        return MemoryUse(
-            found.argument_size_in_bytes,
-            found.output_size_in_bytes - found.alias_size_in_bytes,
-            found.temp_size_in_bytes,
-            reserved,
-        )
-
-    @property
-    def needed(self) -> int:
-        """All of it."""
-        return self.arguments + self.results + self.temporaries
-
-    @property
-    def fits(self) -> bool:
-        """Whether no more is needed than is reserved; true if nothing is."""
-        return self.reserved is None or self.needed <= self.reserved
-
-    def __str__(self) -> str:
-        parts = ", ".join(
-            f"{name} {size / MIB:.1f}"
-            for name, size in (
-                ("arguments", self.arguments),
-                ("results", self.results),
-                ("temporaries", self.temporaries),
-            )
-        )
-        there = "" if self.reserved is None else f", {self.reserved / MIB:.0f} MiB are reserved"
-        return f"needs {self.needed / MIB:.1f} MiB ({parts}){there}"
