@@ -26,7 +26,7 @@ from jax.extend.core import get_opaque_trace_state
 from ..device import check_process, platform_of
 from ..errors import ArgumentError
 from ..platforms import Options, as_wished
-from .analysis import MemoryUse
+from .memory import MemoryUse
 
 log = logging.getLogger("mgraph.programs")
 
