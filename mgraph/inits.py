@@ -31,7 +31,7 @@ from .shape import Shape
 from .types import Type, as_type
 
 
-class Source(Protocol):
+class RandomSource(Protocol):
     """Where random numbers come from; both draw float32."""
 
     @property
@@ -132,7 +132,7 @@ class Random(Initializer):
         not keep it."""
         return replace(self, **dict(zip(self.runtime_fields, weak_scalars(numbers), strict=True)))
 
-    def draw(self, source: Source, shape: Shape) -> Any:
+    def draw(self, source: RandomSource, shape: Shape) -> Any:
         """Float32 numbers of ``shape`` from ``source``."""
         raise TypeError(f"{type(self).__name__} does not say how it draws")
 
@@ -266,7 +266,7 @@ class Uniform(Random):
     width: float
     runtime_fields = ("low", "width")
 
-    def draw(self, source: Source, shape: Shape) -> Any:
+    def draw(self, source: RandomSource, shape: Shape) -> Any:
         return source.uniform(shape) * _float32(self.width) + _float32(self.low)
 
 
@@ -276,7 +276,7 @@ class Normal(Random):
     stddev: float
     runtime_fields = ("mean", "stddev")
 
-    def draw(self, source: Source, shape: Shape) -> Any:
+    def draw(self, source: RandomSource, shape: Shape) -> Any:
         return source.normal(shape) * _float32(self.stddev) + _float32(self.mean)
 
 
@@ -287,7 +287,7 @@ class Bernoulli(Random):
     shift: float
     runtime_fields = ("prob", "scale", "shift")
 
-    def draw(self, source: Source, shape: Shape) -> Any:
+    def draw(self, source: RandomSource, shape: Shape) -> Any:
         hit = (source.uniform(shape) < _float32(self.prob)).astype(np.float32)
         return hit * _float32(self.scale) + _float32(self.shift)
 
@@ -296,7 +296,7 @@ class Bernoulli(Random):
 class Gumbel(Random):
     eps: float
 
-    def draw(self, source: Source, shape: Shape) -> Any:
+    def draw(self, source: RandomSource, shape: Shape) -> Any:
         u = source.uniform(shape) * np.float32(1.0 - 2.0 * self.eps) + np.float32(self.eps)
         return -source.numpy.log(-source.numpy.log(u))
 
@@ -308,7 +308,7 @@ class Glorot(Random):
     scale: float
     normal: bool
 
-    def draw(self, source: Source, shape: Shape) -> Any:
+    def draw(self, source: RandomSource, shape: Shape) -> Any:
         if len(shape) < 2:
             raise ShapeError(f"a Glorot initializer needs at least two axes, got shape {shape}")
         numerator = 2.0 if self.normal else 6.0

@@ -11,7 +11,7 @@ from typing import Any
 from layers import Parameter
 from mgraph import ParameterError
 from nmt.models.explanations import Explanations
-from nmt.models.parameters import Shapes, Size, parameters, plain, text_of_size
+from nmt.models.parameters import NamedSize, Shapes, parameters, plain, text_of_size
 from nmt.models.parts import TRAINING
 from nmt.models.types import TYPES
 from nmt.settings.model_options import ModelOptions
@@ -79,7 +79,7 @@ def _told_sizes(needed: Mapping[str, Parameter], shapes: Shapes) -> dict[str, in
         if len(shape) != len(parameter.shape):
             continue
         for said, size in zip(parameter.shape, shape, strict=True):
-            if isinstance(said, Size) and size and size % said.factor == 0:
+            if isinstance(said, NamedSize) and size and size % said.factor == 0:
                 votes.setdefault(said.option, Counter())[size // said.factor] += 1
     return {name: counter.most_common(1)[0][0] for name, counter in votes.items()}
 

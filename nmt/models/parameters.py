@@ -17,10 +17,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of parameters by name."""
 
 
-class Size(int):
-    """A size that knows which option says it: ``2 * Size(512, "dim-rnn")`` is 1024, and ``2 * dim-rnn``."""
+class NamedSize(int):
+    """A size that knows which option gives it: twice ``NamedSize(512, "dim-rnn")`` is 1024, ``2 * dim-rnn``."""
 
-    def __new__(cls, value: int, option: str, factor: int = 1) -> Size:
+    def __new__(cls, value: int, option: str, factor: int = 1) -> NamedSize:
         size = super().__new__(cls, value)
         size.option, size.factor = option, factor
         return size
@@ -30,16 +30,16 @@ class Size(int):
 
     def __mul__(self, other: Any) -> Any:
         product = super().__mul__(other)
-        plain = isinstance(other, int) and not isinstance(other, Size)
-        return Size(product, self.option, self.factor * other) if plain else product
+        plain = isinstance(other, int) and not isinstance(other, NamedSize)
+        return NamedSize(product, self.option, self.factor * other) if plain else product
 
     __rmul__ = __mul__
 
     def __add__(self, other: Any) -> Any:
         total = super().__add__(other)
-        if isinstance(other, Size) and other.option == self.option:
-            return Size(total, self.option, self.factor + other.factor)
-        return Size(total, self.option, self.factor) if other == 0 else total
+        if isinstance(other, NamedSize) and other.option == self.option:
+            return NamedSize(total, self.option, self.factor + other.factor)
+        return NamedSize(total, self.option, self.factor) if other == 0 else total
 
     __radd__ = __add__
 
@@ -51,25 +51,25 @@ class Size(int):
 
 def text_of_size(size: int) -> str:
     """A size in options, where it is one that an option says."""
-    return size.text if isinstance(size, Size) else str(size)
+    return size.text if isinstance(size, NamedSize) else str(size)
 
 
 def named(options: ModelOptions) -> ModelOptions:
     """The options, with sizes that know their names."""
     sizes: dict[str, Any] = {
-        f.name: Size(value, f.name.replace("_", "-"))
+        f.name: NamedSize(value, f.name.replace("_", "-"))
         for f in fields(options)
         if "dim_" in f.name and type(value := getattr(options, f.name)) is int and value
     }
-    vocabs = tuple(Size(size, f"dim-vocabs[{i}]") for i, size in enumerate(options.dim_vocabs))
+    vocabs = tuple(NamedSize(size, f"dim-vocabs[{i}]") for i, size in enumerate(options.dim_vocabs))
     length = options.extra.get("max-length")
     length = length if isinstance(length, int) else TRAINING["max-length"]
-    extra = MappingProxyType({**options.extra, "max-length": Size(length, "max-length")})
+    extra = MappingProxyType({**options.extra, "max-length": NamedSize(length, "max-length")})
     return replace(options, dim_vocabs=vocabs, extra=extra, **sizes)
 
 
 def parameters(options: ModelOptions, names: Collection[str] = ()) -> dict[str, Parameter]:
-    """The parameters of a model, in the order of their names; their sizes are of ``Size``.
+    """The parameters of a model, in the order of their names; their sizes are of ``NamedSize``.
 
     names: those in the model's file, if there is one: old files have some parameter in place of another.
     ``UnsupportedOptionError`` for a type that there is not and for options that do not go together;

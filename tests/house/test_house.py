@@ -81,6 +81,15 @@ def test_operators_do_not_import_what_runs_them() -> None:
             assert not [name for name in imports(module) if name.startswith(above)], module
 
 
+def test_no_two_classes_have_one_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module)
+    assert not {name: modules for name, modules in homes.items() if len(modules) > 1}
+
+
 def test_the_engine_needs_few_packages() -> None:
     allowed = {"jax", "jaxlib", "numpy", "optax", *sys.stdlib_module_names, ""}
     for path in (ROOT / "mgraph").rglob("*.py"):
