@@ -11,9 +11,8 @@ from typing import Any, BinaryIO, TypeVar
 
 from mgraph import CompileStats, __version__, compile_stats
 from nmt.settings import Command, OptionError, Options, option
-from nmt.settings.about import about
 from nmt.settings.config import notices
-from nmt.settings.help import help_text
+from nmt.settings.printing import about, help_text
 from nmt.settings.sections import Devices
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 

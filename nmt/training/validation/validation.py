@@ -242,11 +242,7 @@ class Validation:
             [model],
             source_vocab=self.vocabs[0],
             target_vocab=self.vocabs[-1],
-            beam_size=options.beam_size,
-            normalize=options.normalize,
-            word_penalty=options.word_penalty,
-            allow_unk=options.allow_unk,
-            max_length_factor=options.max_length_factor,
+            options=options,
             n_best=options.n_best,
         )
         printing = Printing(options.n_best, options.word_scores)

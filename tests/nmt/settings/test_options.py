@@ -11,7 +11,7 @@ from mgraph import ArgumentError, ExpressionGraph
 from nmt import load_model, load_vocab
 from nmt.settings import DECODE, SCORE, TRAIN, DecodeOptions, OptionError, Support
 from nmt.settings.config import notices, parse, read_config
-from nmt.settings.help import help_text
+from nmt.settings.printing import help_text
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
 DECODE_DEFAULTS = {
