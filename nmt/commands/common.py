@@ -54,8 +54,7 @@ def started(options: D) -> D:
     from nmt.runtime import devices
 
     devices.start(options.cpu_threads, options.devices)
-    plain = Devices()
-    return replace(options, cpu_threads=plain.cpu_threads, devices=plain.devices)
+    return replace(options, cpu_threads=Devices.cpu_threads, devices=Devices.devices)
 
 
 def write(output: BinaryIO, text: str) -> None:

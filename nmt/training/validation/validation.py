@@ -152,16 +152,9 @@ class Validation:
         if not is_wanted(options):
             return None
         metrics = metrics_of(options, vocabs[-1])
-        data = ValidationSet(())
+        data = ValidationSet((), options.valid_mini_batch)
         if any(not isinstance(metric, ScriptMetric) for metric in metrics):
-            data = ValidationSet.read(
-                options.valid_sets,
-                vocabs,
-                max_length=options.valid_max_length,
-                right_left=model_options.right_left,
-                tsv=options.tsv,
-                mini_batch=options.valid_mini_batch,
-            )
+            data = ValidationSet.read(options, vocabs, right_left=model_options.right_left)
         return cls(options, model_options, vocabs, metrics, data)
 
     def register(self, state: TrainingState) -> None:
