@@ -30,6 +30,7 @@ from nmt.files import create_model
 from nmt.runtime import devices
 from nmt.search.beam_search import BeamSearch
 from nmt.settings.model_options import ModelOptions
+from nmt.settings.sections import BeamOptions
 from nmt.text.batches import Batch
 from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.creation import word_vocab
@@ -101,7 +102,10 @@ def decoding(size: Size) -> Callable[[], Any]:
     model = create_model(size.model_options(), seed=1)
     vocab = _vocab(size.vocabulary)
     search = BeamSearch(
-        [model], source_vocab=vocab, target_vocab=vocab, beam_size=BEAM, max_length_factor=1.0
+        [model],
+        source_vocab=vocab,
+        target_vocab=vocab,
+        options=BeamOptions(beam_size=BEAM, max_length_factor=1.0),
     )
     source = [[*map(int, ids[:-1]), vocab.eos_id] for ids in size.words()]
     return lambda: search.search(source)

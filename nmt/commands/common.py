@@ -11,9 +11,8 @@ from typing import Any, BinaryIO, TypeVar
 
 from mgraph import CompileStats, __version__, compile_stats
 from nmt.settings import Command, OptionError, Options, option
-from nmt.settings.about import about
 from nmt.settings.config import notices
-from nmt.settings.help import help_text
+from nmt.settings.printing import about, help_text
 from nmt.settings.sections import Devices
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
@@ -55,8 +54,7 @@ def started(options: D) -> D:
     from nmt.runtime import devices
 
     devices.start(options.cpu_threads, options.devices)
-    plain = Devices()
-    return replace(options, cpu_threads=plain.cpu_threads, devices=plain.devices)
+    return replace(options, cpu_threads=Devices.cpu_threads, devices=Devices.devices)
 
 
 def write(output: BinaryIO, text: str) -> None:

@@ -19,6 +19,7 @@ from nmt.search.results import Hypothesis
 from nmt.search.shortlist import MULTIPLE, Shortlist
 from nmt.search.trellis import FREE, Ranking, Sentences, Trellis, best_hypotheses, join
 from nmt.settings import OptionError
+from nmt.settings.sections import BeamOptions
 from nmt.text.batches import pad, table
 from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
@@ -54,14 +55,14 @@ class BeamSearch:
     models: with the same target vocabulary; each reads as many of the source streams as it has sources.
     weights: of their log-probabilities; 1 each if None.
     source_vocab, target_vocab: say which ids are ``</s>``, unknown and control characters.
-    allow_unk, allow_special: without them unknown words and control characters are never chosen;
-        the probabilities of the other words stay what they are.
+    options: the sizes and the ranking above. Without ``allow_unk``, and without allow_special, unknown words
+        and control characters are never chosen; the probabilities of the other words stay what they are.
     skip_cost: rank by the models' logits, which are not normalized.
     n_best: return ``beam_size`` hypotheses of each sentence instead of one.
     shortlist: chooses the target words that each sentence may have, by its first source.
     sampling: how words are drawn. seed: of its noise; 0 for another one in each process.
 
-    Raises OptionError, a ValueError, for options out of range and models that do not fit together.
+    Raises OptionError, a ValueError, for models that do not fit together.
     """
 
     def __init__(
@@ -71,32 +72,29 @@ class BeamSearch:
         *,
         source_vocab: Vocab,
         target_vocab: Vocab,
-        beam_size: int = 12,
-        normalize: float = 0.0,
-        word_penalty: float = 0.0,
-        allow_unk: bool = False,
+        options: BeamOptions | None = None,
         allow_special: bool = False,
-        max_length_factor: float = 3.0,
         skip_cost: bool = False,
         n_best: bool = False,
         shortlist: Shortlist | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
     ) -> None:
-        _check(models, weights, beam_size, max_length_factor)
+        options = options or BeamOptions()
+        _check(models, weights)
         self.models = tuple(models)
         self.weights = np.asarray([1.0] * len(models) if weights is None else weights, np.float32)
-        self.beam_size = beam_size
-        self.ranking = Ranking(np.float32(normalize), np.float32(word_penalty))
-        self.max_length_factor = np.float32(min(max_length_factor, NO_LIMIT))
-        self.count = beam_size if n_best else 1
+        self.beam_size = options.beam_size
+        self.ranking = Ranking(np.float32(options.normalize), np.float32(options.word_penalty))
+        self.max_length_factor = np.float32(min(options.max_length_factor, NO_LIMIT))
+        self.count = self.beam_size if n_best else 1
         self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self.shortlist = shortlist
         self.seed = (seed or time.time_ns()) % SEEDS
         self.streams = max(1, *(model.sources for model in self.models))
         dim = self.models[0].dim_vocabs[-1]
         unwanted = {
-            *(() if allow_unk else (target_vocab.unk_id,)),
+            *(() if options.allow_unk else (target_vocab.unk_id,)),
             *(() if allow_special else target_vocab.control_ids),
             *range(len(target_vocab), dim),  # a model may have room for more words than there are
         }
@@ -286,14 +284,10 @@ def check_weights(weights: Sequence[float], models: int) -> None:
         raise OptionError(f"{models} model(s) need as many weights, got {len(weights)}")
 
 
-def _check(models: Sequence[Model], weights: Sequence[float] | None, beam_size: int, factor: float) -> None:
+def _check(models: Sequence[Model], weights: Sequence[float] | None) -> None:
     if not models:
         raise OptionError("beam search needs at least one model")
     check_weights(weights or (), len(models))
     dims = [model.dim_vocabs[-1] for model in models]
     if len(set(dims)) > 1:
         raise OptionError(f"models of one ensemble need the same target vocabulary, got {dims} words")
-    if beam_size < 1:
-        raise OptionError(f"beam_size is at least 1, got {beam_size}")
-    if not 0 <= factor < math.inf:
-        raise OptionError(f"max_length_factor is a number from 0, got {factor}")

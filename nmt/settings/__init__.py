@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from nmt.settings.config import Command as Command
-from nmt.settings.files import require_files as require_files
-from nmt.settings.files import require_folder as require_folder
-from nmt.settings.files import require_readable as require_readable
-from nmt.settings.files import require_tempdir as require_tempdir
-from nmt.settings.files import require_writable as require_writable
 from nmt.settings.option import Option as Option
 from nmt.settings.option import OptionError as OptionError
 from nmt.settings.option import Options as Options
@@ -16,6 +11,11 @@ from nmt.settings.option import ignored as ignored
 from nmt.settings.option import later as later
 from nmt.settings.option import nearest as nearest
 from nmt.settings.option import option as option
+from nmt.settings.option import require_files as require_files
+from nmt.settings.option import require_folder as require_folder
+from nmt.settings.option import require_readable as require_readable
+from nmt.settings.option import require_tempdir as require_tempdir
+from nmt.settings.option import require_writable as require_writable
 from nmt.settings.sections import DECODE as DECODE
 from nmt.settings.sections import SCORE as SCORE
 from nmt.settings.sections import DecodeOptions as DecodeOptions

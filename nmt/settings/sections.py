@@ -178,8 +178,7 @@ class Devices(Options):
     @property
     def chooses_device(self) -> bool:
         """Whether something other than the device that JAX takes by itself is asked for."""
-        plain = Devices()
-        return (self.cpu_threads, self.devices) != (plain.cpu_threads, plain.devices)
+        return (self.cpu_threads, self.devices) != (Devices.cpu_threads, Devices.devices)
 
 
 @dataclass(frozen=True, kw_only=True)

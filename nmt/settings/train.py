@@ -9,12 +9,24 @@ from typing import Any
 
 from nmt.settings.aliases import OF_TRAINING
 from nmt.settings.config import Command, with_standard_input
-from nmt.settings.option import OptionError
+from nmt.settings.model_options import ModelDescription, ModelOptions, Universal
+from nmt.settings.option import OptionError, options_of
 from nmt.settings.training import DECAY_STRATEGIES, TrainOptions
 from nmt.text.lines import STANDARD_INPUT
 
 MODEL_FILES = (".npz", ".bin")
 BITS = range(2, 25)  # of a parameter: 1 would leave nothing but 0, and float32 has no more than 24
+
+
+def new_model_options(options: TrainOptions, dim_vocabs: tuple[int, ...]) -> ModelOptions:
+    """What the options of training say of a new model; ``dim_vocabs`` are the sizes of its vocabularies.
+
+    They are Marian's, name for name; ``--transformer-depth-scaling`` is not among them, as it changes only
+    how parameters begin.
+    """
+    described = [*options_of(ModelDescription).values(), *options_of(Universal).values()]
+    own = {option.attribute: getattr(options, option.attribute) for option in described}
+    return ModelOptions(**{**own, "dim_vocabs": tuple(dim_vocabs)})
 
 
 def checked_training(options: TrainOptions) -> TrainOptions:

@@ -16,10 +16,9 @@ from nmt.models import Dropouts, Model
 from nmt.models.parameters import initial_values, parameters
 from nmt.models.types import check_options, find_type
 from nmt.settings import require_readable
-from nmt.settings.dump import new_model_options
 from nmt.settings.model_options import OPTIONS, ModelOptions
 from nmt.settings.option import shown
-from nmt.settings.train import TRAIN
+from nmt.settings.train import TRAIN, new_model_options
 from nmt.settings.training import TrainOptions
 from nmt.text.order import Rows
 from nmt.text.parallel import Fields

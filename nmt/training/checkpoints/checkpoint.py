@@ -20,8 +20,9 @@ from mgraph.files.items import read_npz, replacing, write_npz
 from mgraph.files.parameter_files import read_items, write_items
 from nmt.files import load_model
 from nmt.files.saving import marian_order, model_items
-from nmt.settings.dump import decoder_config, new_model_options, training_config
 from nmt.settings.model_options import ModelOptions
+from nmt.settings.printing import decoder_config, training_config
+from nmt.settings.train import new_model_options
 from nmt.settings.training import TrainOptions
 from nmt.settings.yaml_text import MAX_CHARACTERS
 from nmt.training.checkpoints.file_set import replacing_set, settle

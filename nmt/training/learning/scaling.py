@@ -13,6 +13,7 @@ import numpy as np
 
 from mgraph import ArgumentError
 from nmt.settings.option import number
+from nmt.settings.training import Numerics
 from nmt.training.update import Tensors
 
 
@@ -94,7 +95,7 @@ class Normalization:
     by_ratio: bool = False
     deviations: float = 0.0
     fadeout: int = 0
-    window: int = 100
+    window: int = Numerics.gradient_norm_average_window
     average_words: float = 0.0
 
     def divisor(self, words: int) -> float:

@@ -52,7 +52,7 @@ class LogicalEpoch:
     is not one pass.
     """
 
-    def __init__(self, words: tuple[str, ...] = Course().logical_epoch) -> None:
+    def __init__(self, words: tuple[str, ...] = Course.logical_epoch) -> None:
         option = "--logical-epoch"
         if not 1 <= len(words) <= 2:
             raise OptionError(

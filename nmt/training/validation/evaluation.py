@@ -15,7 +15,7 @@ from nmt.models import Model
 from nmt.search.results import Translation
 from nmt.search.scorer import score
 from nmt.search.service import TranslationService
-from nmt.settings import OptionError, require_readable
+from nmt.settings import OptionError, TrainOptions, require_readable
 from nmt.text.lines import STANDARD_INPUT, open_output
 from nmt.text.output import InOrder
 from nmt.text.parallel import read_rows
@@ -37,37 +37,33 @@ class ValidationSet:
     """
 
     samples: tuple[Sentence, ...]
-    mini_batch: int = 32
+    mini_batch: int
 
     @classmethod
     def read(
-        cls,
-        paths: Sequence[str],
-        vocabs: Sequence[Vocab],
-        *,
-        max_length: int = 1000,
-        right_left: bool = False,
-        tsv: bool = False,
-        mini_batch: int = 32,
+        cls, options: TrainOptions, vocabs: Sequence[Vocab], *, right_left: bool = False
     ) -> ValidationSet:
-        """The sentences of files, one for each vocabulary, or with ``tsv`` of one with fields.
+        """The sentences of the files, one for each vocabulary, or with ``--tsv`` of one with fields.
 
-        Those longer than ``max_length`` words, ``</s>`` counted, are cut to it and keep ``</s>``; empty ones
-        are ``</s>`` alone. ``right_left``: their words are reversed, but ``</s>``.
+        Those longer than ``--valid-max-length`` words, ``</s>`` counted, are cut to it and keep ``</s>``;
+        empty ones are ``</s>`` alone. ``right_left``: their words are reversed, but ``</s>``.
 
         OptionError if there are too many or too few files; ParallelTextError if they differ in length;
         ValidationSetError for files without lines and for lines with too many fields; OSError for files that
         cannot be read.
         """
+        paths, tsv = options.valid_sets, options.tsv
         check_sets(paths, 1 if tsv else len(vocabs), tsv)
-        encoder = LineEncoder(vocabs, max_length, max_length_crop=True, right_left=right_left, tsv=tsv)
+        encoder = LineEncoder(
+            vocabs, options.valid_max_length, max_length_crop=True, right_left=right_left, tsv=tsv
+        )
         samples = tuple(encoder.sentence(number, row) for number, row in enumerate(read_rows(paths)))
         if not samples:
             raise ValidationSetError(f"--valid-sets: no lines in {' and '.join(paths)}")
         for sample in samples:
             if sample.problem:
                 raise ValidationSetError(f"{' and '.join(paths)}, line {sample.line + 1}: {sample.problem}")
-        return cls(samples, mini_batch)
+        return cls(samples, options.valid_mini_batch)
 
     def batches(self) -> Iterator[list[Sentence]]:
         """Batches, the longest sentences first, so that what does not fit into memory fails at once.

@@ -226,7 +226,7 @@ class TranslationMetric(Metric):
     """
 
     def __init__(
-        self, kind: str, epsilon: float, script: Script | None, output: OutputName, folder: str = "/tmp"
+        self, kind: str, epsilon: float, script: Script | None, output: OutputName, folder: str
     ) -> None:
         super().__init__(kind, epsilon)
         self.script, self.output, self.folder = script, output, folder

@@ -152,16 +152,9 @@ class Validation:
         if not is_wanted(options):
             return None
         metrics = metrics_of(options, vocabs[-1])
-        data = ValidationSet(())
+        data = ValidationSet((), options.valid_mini_batch)
         if any(not isinstance(metric, ScriptMetric) for metric in metrics):
-            data = ValidationSet.read(
-                options.valid_sets,
-                vocabs,
-                max_length=options.valid_max_length,
-                right_left=model_options.right_left,
-                tsv=options.tsv,
-                mini_batch=options.valid_mini_batch,
-            )
+            data = ValidationSet.read(options, vocabs, right_left=model_options.right_left)
         return cls(options, model_options, vocabs, metrics, data)
 
     def register(self, state: TrainingState) -> None:
@@ -242,11 +235,7 @@ class Validation:
             [model],
             source_vocab=self.vocabs[0],
             target_vocab=self.vocabs[-1],
-            beam_size=options.beam_size,
-            normalize=options.normalize,
-            word_penalty=options.word_penalty,
-            allow_unk=options.allow_unk,
-            max_length_factor=options.max_length_factor,
+            options=options,
             n_best=options.n_best,
         )
         printing = Printing(options.n_best, options.word_scores)

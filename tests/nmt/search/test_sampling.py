@@ -12,6 +12,7 @@ from nmt.models import Step
 from nmt.search.beam_search import BeamSearch
 from nmt.search.choice import Sampling, read_sampling
 from nmt.settings import OptionError
+from nmt.settings.sections import BeamOptions
 from tests.helpers.toy_vocab import ToyVocab
 
 PROBS = np.array([0.30, 0.05, 0.02, 0.25, 0.01, 0.20, 0.17])
@@ -42,9 +43,15 @@ class OneDistribution:
 
 
 def search_with(sampling: Sampling | None, **options) -> BeamSearch:
-    options = {"beam_size": 1, "seed": 3, "allow_unk": True, "max_length_factor": 0.1} | options
+    beam = {"beam_size": 1, "allow_unk": True, "max_length_factor": 0.1}
+    beam |= {name: options.pop(name) for name in beam if name in options}
     return BeamSearch(
-        [OneDistribution()], source_vocab=VOCAB, target_vocab=VOCAB, sampling=sampling, **options
+        [OneDistribution()],
+        source_vocab=VOCAB,
+        target_vocab=VOCAB,
+        sampling=sampling,
+        options=BeamOptions(**beam),
+        **{"seed": 3} | options,
     )
 
 

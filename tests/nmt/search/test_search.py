@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import SimpleNamespace
 
 import jax
@@ -21,6 +21,7 @@ from nmt.search.choice import Sampling, best_candidates
 from nmt.search.results import Hypothesis
 from nmt.search.shortlist import Lexicon, Shortlist
 from nmt.search.trellis import best_hypotheses
+from nmt.settings.sections import BeamOptions
 from tests.helpers.toy_vocab import ToyVocab
 
 EOS, UNK, CONTROL = 2, 4, 1
@@ -163,7 +164,9 @@ def plain_search(
 
 
 def beam_search(models, weights=None, **options):
-    return BeamSearch(models, weights, **{"source_vocab": VOCAB, "target_vocab": VOCAB} | options)
+    beam = {f.name: options.pop(f.name) for f in fields(BeamOptions) if f.name in options}
+    vocabs = {"source_vocab": VOCAB, "target_vocab": VOCAB}
+    return BeamSearch(models, weights, options=BeamOptions(**beam), **vocabs | options)
 
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
@@ -378,9 +381,9 @@ def test_best_candidates_are_the_highest(rows, candidates, count, seed, distinct
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam_size": 0}, "beam_size"),
-        ({"max_length_factor": -1.0}, "max_length_factor"),
-        ({"max_length_factor": math.inf}, "max_length_factor"),
+        ({"beam_size": 0}, "beam-size"),
+        ({"max_length_factor": -1.0}, "max-length-factor"),
+        ({"max_length_factor": math.inf}, "max-length-factor"),
         ({"weights": [1.0, 2.0]}, "1 model.* 2"),
         ({"models": []}, "at least one model"),
         ({"models": [ToyModel(0, 6), ToyModel(0, 11)]}, "6, 11"),

@@ -12,6 +12,7 @@ import nmt.numbers
 from nmt.files import load_model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Hypothesis
+from nmt.settings.sections import BeamOptions
 from nmt.text.vocabs.loading import load_vocab
 
 DATA = Path(__file__).parents[2] / "data"
@@ -80,7 +81,8 @@ def test_number_words(reference, models, weights, options):
     models = [load_model(path) for path in models]
     vocab = load_vocab(SHIPPED / "vocab.spm", models[0].dim_vocabs[0])
     sources = [vocab.encode(line) for line in read_lines(DATA / "search" / "input.en")]
-    search = BeamSearch(models, weights, source_vocab=vocab, target_vocab=vocab, n_best=True, **options)
+    vocabs = {"source_vocab": vocab, "target_vocab": vocab}
+    search = BeamSearch(models, weights, options=BeamOptions(**options), n_best=True, **vocabs)
     check_n_best(search.search(sources), vocab, DATA / "search" / reference)
 
 
@@ -96,10 +98,12 @@ def test_europarl(fixtures, name, batch):
     sources = [source.encode(line) for line in read_lines(data / "test.de")]
     vocabs = {"source_vocab": source, "target_vocab": target}
 
-    greedy = search_in_batches(BeamSearch([model], beam_size=1, **vocabs), sources, batch)
+    greedy = search_in_batches(
+        BeamSearch([model], options=BeamOptions(beam_size=1), **vocabs), sources, batch
+    )
     assert [target.decode(h.words) for [h] in greedy] == read_lines(folder / "beam1.txt")
 
-    search = BeamSearch([model], beam_size=4, normalize=0.6, n_best=True, **vocabs)
+    search = BeamSearch([model], options=BeamOptions(beam_size=4, normalize=0.6), n_best=True, **vocabs)
     found = search_in_batches(search, sources, batch)
     assert [target.decode(h[0].words) for h in found] == read_lines(folder / "beam4.txt")
     check_n_best(found, target, folder / "beam4.nbest")

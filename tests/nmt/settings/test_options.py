@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 
 from mgraph import ArgumentError, ExpressionGraph
-from nmt import load_model, load_vocab
-from nmt.settings import DECODE, SCORE, TRAIN, DecodeOptions, OptionError, Support
+from nmt import Scorer, Trainer, Translator, load_model, load_vocab
+from nmt.settings import DECODE, SCORE, TRAIN, DecodeOptions, OptionError, ScoreOptions, Support, TrainOptions
 from nmt.settings.config import notices, parse, read_config
-from nmt.settings.help import help_text
+from nmt.settings.printing import help_text
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
 DECODE_DEFAULTS = {
@@ -275,3 +277,39 @@ def test_help_names_every_option_that_works(command) -> None:
         if option.support is Support.YES:
             assert option.help
     assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("function", "command"), [(Translator, DECODE), (Scorer, SCORE), (Trainer, TRAIN)])
+def test_python_classes_show_their_options(function, command) -> None:
+    parameters = inspect.signature(function).parameters
+    options = command.python_options()
+    assert options.keys() <= parameters.keys() and "given" not in parameters
+    shown = {
+        name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY and name in options
+    }
+    assert shown == {name: options[name].default for name in shown} and len(shown) > 20
+
+
+def test_options_are_converted_and_checked_where_they_are_made() -> None:
+    options = DecodeOptions(models=Path("a.npz"), beam_size="4", normalize=1, alignment=0.3)
+    assert options.models == ("a.npz",) and options.beam_size == 4
+    assert repr(options.normalize) == "1.0" and options.alignment == "0.3"
+    assert options.mini_batch == 1 and ScoreOptions().mini_batch == TrainOptions().mini_batch == 64
+    with pytest.raises(OptionError, match="--beam-size must be at least 1, got 0"):
+        replace(options, beam_size=0)
+    with pytest.raises(OptionError, match="--label-smoothing: expected at most 1, got 2"):
+        TrainOptions(label_smoothing=2)
+    with pytest.raises(OptionError, match="--custom-fallbacks: unknown option --beem-size"):
+        TrainOptions(custom_fallbacks=[{"beem_size": 1}])
+    with pytest.raises(FrozenInstanceError):
+        options.beam_size = 3
+
+
+def test_an_object_of_options_says_everything() -> None:
+    options = TrainOptions(train_sets=("a", "b"), dim_emb=3)
+    assert Trainer(options).options is options
+    assert Trainer(options, dim_emb=4).options == replace(options, dim_emb=4)
+    with pytest.raises(OptionError, match="--models: at least one model is needed, got 0"):
+        Translator(DecodeOptions())
+    with pytest.raises(OptionError, match="--vocabs: the vocabularies .* are needed, got none"):
+        Scorer(ScoreOptions(model="a.npz"))

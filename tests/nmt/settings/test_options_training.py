@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from mgraph.files.parameter_files import read_items
 from nmt.commands.common import asks_for_help
 from nmt.settings import DECODE, SCORE, TRAIN, OptionError, Support, TrainOptions
-from nmt.settings.about import about
 from nmt.settings.config import notices, parse
-from nmt.settings.dump import decoder_config, new_model_options, training_config
-from nmt.settings.help import help_text
 from nmt.settings.model_options import model_options, text_of
 from nmt.settings.option import number
+from nmt.settings.printing import about, decoder_config, help_text, training_config
+from nmt.settings.train import new_model_options
 from nmt.settings.yaml_text import entry, scalar
 
 DATA = Path(__file__).parents[2] / "data" / "options"

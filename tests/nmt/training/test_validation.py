@@ -188,7 +188,7 @@ def test_stalled_validations_are_counted_as_marian_counts(caplog: pytest.LogCapt
     options, params = read_parameters(DATA / "words.npz")
     vocabs = load_vocabs([str(DATA / name) for name in WORDS], options.dim_vocabs)
     best: list[str] = []
-    found = Validation(TrainOptions(keep_best=True), options, vocabs, metrics, ValidationSet(()))
+    found = Validation(TrainOptions(keep_best=True), options, vocabs, metrics, ValidationSet((), 1))
     state = TrainingState(eta=0.0)
     found.register(state)
     with caplog.at_level(logging.INFO, "nmt"):
@@ -315,14 +315,15 @@ def test_sets_that_cannot_be_used(
     for name, text in contents.items():
         (tmp_path / name).write_text(text)
     vocabs = load_vocabs([str(DATA / name) for name in WORDS], (0, 0))
+    sets = tuple(str(tmp_path / name) for name in contents)
     with pytest.raises(error, match=message):
-        ValidationSet.read([str(tmp_path / name) for name in contents], vocabs)
+        ValidationSet.read(TrainOptions(valid_sets=sets), vocabs)
 
 
 def test_a_line_with_too_many_fields_is_named(tmp_path: Path) -> None:
     (tmp_path / "set.tsv").write_text("a\tb\nc\td\te\n")
     vocabs = load_vocabs([str(DATA / name) for name in WORDS], (0, 0))
     with pytest.raises(ValidationSetError, match=r"set\.tsv, line 2: 3 fields separated by tabs, 2 are"):
-        ValidationSet.read([str(tmp_path / "set.tsv")], vocabs, tsv=True)
+        ValidationSet.read(TrainOptions(valid_sets=(str(tmp_path / "set.tsv"),), tsv=True), vocabs)
     with pytest.raises(OptionError, match="files are needed, got stdin"):
-        ValidationSet.read(["stdin"], vocabs, tsv=True)
+        ValidationSet.read(TrainOptions(valid_sets=("stdin",), tsv=True), vocabs)
