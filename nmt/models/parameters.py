@@ -18,7 +18,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class NamedSize(int):
-    """A size that knows which option gives it: twice ``NamedSize(512, "dim-rnn")`` is 1024, ``2 * dim-rnn``."""
+    """A size that knows its option: twice ``NamedSize(512, "dim-rnn")`` is 1024, ``2 * dim-rnn``."""
 
     def __new__(cls, value: int, option: str, factor: int = 1) -> NamedSize:
         size = super().__new__(cls, value)
