@@ -76,7 +76,7 @@ WRONG = {
     "train -m m.npz -t a.de a.en -v s.yml t.spm --sentencepiece-options --eos_id=3": "cannot set --eos_id",
     "train -m m.npz -t a.de": "--train-sets: --type amun needs 2 files, sources first, then the target; got",
     f"{TEXTS} --type transfomer": "type: ",
-    f"{TEXTS} --type transformer --transformer-heads 7": "needs transformer-heads to divide dim-emb",
+    f"{TEXTS} --type transformer --transformer-heads 7": "transformer-heads: expected a divisor of dim-emb",
     f"{VALID} --valid-metrics blue": "unknown metric blue; did you mean bleu? (metrics: cross-entropy,",
     f"{VALID} --valid-metrics bleu bleu": "each metric counts once",
     f"{VALID} --valid-metrics valid-script": "valid-script needs --valid-script-path",
