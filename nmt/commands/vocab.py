@@ -10,7 +10,9 @@ from nmt.commands.common import Operands, asks_for_help, greet
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, Options, option, require_readable, require_writable
 from nmt.settings.config import parse
+from nmt.settings.option import again
 from nmt.settings.sections import Logging
+from nmt.settings.training import Files
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_output
 from nmt.text.vocabs.creation import check_new_vocab, create_vocab, word_vocab
 
@@ -32,8 +34,8 @@ class Pieces(Options):
     title = "Pieces"
 
     sentencepiece_options: str = option("", "options for SentencePiece: '--byte_fallback=true'")
-    sentencepiece_max_lines: int = option(
-        2_000_000, "learn from a random sample of so many lines; 0 for all", least=0
+    sentencepiece_max_lines: int = again(
+        Files, "sentencepiece_max_lines", help="learn from a random sample of so many lines; 0 for all"
     )
     seed: int = option(1, "of the sample")
 

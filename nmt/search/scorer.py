@@ -166,10 +166,10 @@ class Scorer:
     """Scores translations with one model; what it returns is what ``mgraph score`` prints.
 
     model: path of the model file. vocabs: paths of the vocabularies of each source and the target.
-    options: Marian's scoring options in snake_case with Marian's defaults, such as ``normalize=True`` or
+    given: Marian's scoring options in snake_case with Marian's defaults, such as ``normalize=True`` or
     ``mini_batch=16``; before JAX has started also ``cpu_threads``, ``devices`` and ``compilation_cache``. The
-    fields of ``ScoreOptions`` are their list, with types; an object of that class may be given in place of
-    ``model`` and say everything.
+    fields of ``nmt.settings.ScoreOptions`` list them with types; an object of that class may stand in place
+    of ``model`` and say everything.
 
     Texts are given as the lines of each source, then of the target: ``score(source, target)``, or for a
     language model ``score(target)``. With ``n_best`` the target is an n-best list, with ``tsv`` there is one
@@ -181,11 +181,11 @@ class Scorer:
 
     @takes(SCORE)
     def __init__(self, model: Any, vocabs: Any = (), **given: Any) -> None:
-        if isinstance(model, ScoreOptions):
-            options = replace(model, **given)
-        else:
-            options = SCORE.from_python({"model": model, "vocabs": vocabs, **given})
-        self.options = options
+        if vocabs:
+            given["vocabs"] = vocabs
+        said = isinstance(model, ScoreOptions)
+        options = replace(model, **given) if said else SCORE.from_python({"model": model, **given})
+        self.options: ScoreOptions = options
         check_scoring(options)
         self.alignment = read_alignment(options.alignment)
         compilation_cache.use(options.compilation_cache)

@@ -92,10 +92,10 @@ class Translator:
     vocabs: paths of the vocabularies of the sources and, last, of the target.
     pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary,
     where vocabularies are lists of pieces (OPUS-MT).
-    options: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
+    given: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
     ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; before JAX has started also
-    ``cpu_threads``, ``devices`` and ``compilation_cache``. The fields of ``DecodeOptions`` are their list,
-    with types; an object of that class may be given in place of ``models`` and say everything.
+    ``cpu_threads``, ``devices`` and ``compilation_cache``. The fields of ``nmt.settings.DecodeOptions``
+    list them with types; an object of that class may stand in place of ``models`` and say everything.
 
     Wherever lines are taken, that is one text for each source of the models (one for a language model, too:
     only the number of its words counts), and with ``force_decode`` one more, of the first words of the
@@ -114,11 +114,11 @@ class Translator:
 
     @takes(DECODE)
     def __init__(self, models: Any, vocabs: Any = (), *, pieces: Sequence[str] = (), **given: Any) -> None:
-        if isinstance(models, DecodeOptions):
-            options = replace(models, **given)
-        else:
-            options = DECODE.from_python({"models": models, "vocabs": vocabs, **given})
-        self.options = options
+        if vocabs:
+            given["vocabs"] = vocabs
+        said = isinstance(models, DecodeOptions)
+        options = replace(models, **given) if said else DECODE.from_python({"models": models, **given})
+        self.options: DecodeOptions = options
         check_decoding(options)
         require_readable("--pieces", map(os.fspath, pieces))
         compilation_cache.use(options.compilation_cache)

@@ -184,6 +184,9 @@ def again(section: type[Options], attribute: str, default: Any = MISSING, **chan
 class Options:
     """A section of options, or all options of a command.
 
+    Each option is one field, for example
+    ``beam_size: int = option(12, "hypotheses kept per sentence", short="b", least=1)``.
+
     Values are converted and checked by the options' own rules: ``OptionError`` for one that cannot be.
     title: what the section is called in the help and in configurations.
     """
@@ -194,7 +197,7 @@ class Options:
         table = options_of(type(self))
         for declared in table.values():
             value = getattr(self, declared.attribute)
-            if value is not declared.default:
+            if value is not declared.default:  # which is right as it stands
                 value = declared.accept(value)
                 value = _nested(declared, value, table) if declared.kind is dict else value
                 object.__setattr__(self, declared.attribute, value)

@@ -338,7 +338,7 @@ class ScoredTexts(Options):
         command=True,
     )
     alignment: str = option("", "print alignments: hard (if bare), soft, or links above X", implicit="1")
-    word_scores: bool = option(False, "print the log-probability of each word")
+    word_scores: bool = again(PrintedTranslations, "word_scores")
 
 
 @dataclass(frozen=True, kw_only=True)

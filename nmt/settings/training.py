@@ -9,7 +9,15 @@ from typing import Any
 from nmt.settings.aliases import OF_TRAINING
 from nmt.settings.model_options import NO_FACTORS
 from nmt.settings.option import Options, again, ignored, later, option
-from nmt.settings.sections import BatchOptions, BeamOptions, Devices, General, NewModel, NewUniversal
+from nmt.settings.sections import (
+    BatchOptions,
+    BeamOptions,
+    Devices,
+    General,
+    NewModel,
+    NewUniversal,
+    PrintedTranslations,
+)
 
 NOTHING = ("", "none")
 """Values of options that name a file, or a field, and name none."""
@@ -297,7 +305,7 @@ class ValidationOutput(Options):
     """How the validation set is read, and what is written."""
 
     n_best: bool = option(False, "write lists of translations")
-    word_scores: bool = option(False, "print the log-probability of each word")
+    word_scores: bool = again(PrintedTranslations, "word_scores")
     valid_mini_batch: int = option(32, "lines in a batch of validation", least=1)
     valid_max_length: int = option(1000, "longer sentences are cut to so many words", least=1)
     valid_script_path: str = option("", "a program that prints one score")

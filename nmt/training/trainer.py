@@ -24,8 +24,8 @@ class Trainer:
     given: the options of ``mgraph train`` in snake_case with Marian's defaults, for example
     ``model="model.npz", type="transformer", train_sets=["train.de", "train.en"],
     vocabs=["vocab.spm", "vocab.spm"], after="10e"``; lists may be lists or tuples.
-    ``task="transformer-base"`` and the like stand for options of their own. The fields of ``TrainOptions``
-    are their list, with types; an object of that class may be given in their place.
+    ``task="transformer-base"`` and the like stand for options of their own. The fields of
+    ``nmt.settings.TrainOptions`` list them with types; an object of that class may stand in their place.
 
     If the model exists, training goes on where its last checkpoint was written, bit by bit as if it had never
     been interrupted, on the same machine with the same jaxlib and number of threads.

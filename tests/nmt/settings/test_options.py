@@ -313,3 +313,5 @@ def test_an_object_of_options_says_everything() -> None:
         Translator(DecodeOptions())
     with pytest.raises(OptionError, match="--vocabs: the vocabularies .* are needed, got none"):
         Scorer(ScoreOptions(model="a.npz"))
+    with pytest.raises(FileNotFoundError, match=r"\(--model\).*a\.npz"):
+        Scorer(ScoreOptions(model="a.npz"), ["s.yml", "t.yml"])
