@@ -33,11 +33,21 @@ _INT = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NULLS = ("", "~", "null", "Null", "NULL")
 
-MODEL_TYPES = (
-    *("s2s", "amun", "nematus", "multi-s2s", "shared-multi-s2s", "lm"),
-    *("transformer", "transformer-new", "multi-transformer", "shared-multi-transformer", "lm-transformer"),
-    "transformer_s2s",
-)
+MODEL_TYPES = {
+    "s2s": 1,
+    "amun": 1,
+    "nematus": 1,
+    "multi-s2s": 2,
+    "shared-multi-s2s": 2,
+    "lm": 0,
+    "transformer": 1,
+    "transformer-new": 1,
+    "multi-transformer": 2,
+    "shared-multi-transformer": 2,
+    "lm-transformer": 0,
+    "transformer_s2s": 1,
+}
+"""The types of models, with the number of sources that each reads."""
 MOST_LAYERS = 256
 LARGEST = 1 << 20
 ACTIVATIONS = ("swish", "relu", "gelu", "sigmoid", "tanh", "leakyrelu", "prelu", "linear", "")
@@ -53,7 +63,7 @@ NO_ULR = "universal embeddings are not supported yet"
 class ModelDescription(Options):
     """What a model is, as its file says it."""
 
-    type: str = option("amun", "the model type", choices=MODEL_TYPES, open=True)
+    type: str = option("amun", "the model type", choices=tuple(MODEL_TYPES), open=True)
     dim_vocabs: tuple[int, ...] = option((0, 0), "the sizes of the vocabularies, the target's last")
     dim_emb: int = option(
         512, "features of embeddings, and of a transformer's layers", least=1, greatest=LARGEST

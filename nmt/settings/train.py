@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.settings.aliases import OF_TRAINING
 from nmt.settings.config import Command, with_standard_input
-from nmt.settings.model_options import ModelDescription, ModelOptions, Universal
+from nmt.settings.model_options import MODEL_TYPES, ModelDescription, ModelOptions, Universal
 from nmt.settings.option import OptionError, options_of
 from nmt.settings.training import DECAY_STRATEGIES, TrainOptions
 from nmt.text.lines import STANDARD_INPUT
@@ -138,7 +138,7 @@ def _with_fields(options: TrainOptions) -> TrainOptions:
 def _fields(options: TrainOptions) -> int:
     """How many fields a line has that holds what the model and the options of training need."""
     kind = options.type
-    sources = 0 if kind.startswith("lm") else 2 if "multi-" in kind else 1
+    sources = MODEL_TYPES.get(kind, 1)
     return sources + 1 + len(options.extra_fields)
 
 

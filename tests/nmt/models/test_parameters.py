@@ -27,7 +27,7 @@ from nmt.models.explanations import Explanations
 from nmt.models.page import markdown
 from nmt.models.parameters import initial_values, parameters
 from nmt.models.types import TYPES, check_options, find_type
-from nmt.settings.model_options import OPTIONS, ModelOptions, check_values
+from nmt.settings.model_options import MODEL_TYPES, OPTIONS, ModelOptions, check_values
 
 ROOT = Path(__file__).parents[3]
 DATA = Path(__file__).parents[2] / "data" / "architecture"
@@ -250,6 +250,10 @@ def test_positions_are_as_many_as_the_file_has() -> None:
 
 
 # ---------------------------------------------------------------- values
+
+
+def test_the_settings_know_how_many_sources_a_type_reads() -> None:
+    assert {name: len(kind.encoders) for name, kind in TYPES.items()} == MODEL_TYPES
 
 
 def test_every_option_has_a_meaning_and_a_default_that_it_allows() -> None:
