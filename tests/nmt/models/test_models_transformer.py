@@ -275,7 +275,7 @@ def test_positions_past_a_trained_table_have_its_last_row() -> None:
     whole = positions(constant(graph, x))
     steps = [positions.at(constant(graph, x[:, t]), constant(graph, np.array(t, np.int32))) for t in range(5)]
     graph.forward()
-    expected = x + np.asarray(positions.table.val())[[0, 1, 2, 2, 2]]
+    expected = x + np.asarray(graph.params()["Wpos"].val())[[0, 1, 2, 2, 2]]
     np.testing.assert_allclose(whole.val(), expected, rtol=1e-6)
     np.testing.assert_allclose(np.stack([step.val() for step in steps], 1), expected, rtol=1e-6)
 
