@@ -7,20 +7,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from mgraph import (
-    Node,
-    ShapeError,
-    Type,
-    cast,
-    cos,
-    dropout,
-    flatten,
-    inits,
-    minimum,
-    reshape,
-    rows,
-    sin,
-)
+from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, minimum, reshape, rows, sin
 
 from .dropping import rate
 from .layer import Layer
@@ -37,13 +24,7 @@ class Embedding(Layer):
     """
 
     def __init__(
-        self,
-        name: str,
-        dim_vocab: int,
-        dim: int,
-        *,
-        fixed: bool = False,
-        dropout: float = 0.0,
+        self, name: str, dim_vocab: int, dim: int, *, fixed: bool = False, dropout: float = 0.0
     ) -> None:
         self.dropout = dropout
         init = inits.glorot_uniform(fan_out=True)

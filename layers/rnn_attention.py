@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mgraph import (
-    Node,
-    affine,
-    bdot,
-    dot,
-    dropout,
-    inits,
-    layer_norm,
-    reshape,
-    softmax,
-)
+from mgraph import Node, affine, bdot, dot, dropout, inits, layer_norm, reshape, softmax
 from mgraph.ops.cells import AttentionNodeOp
 
 from .cells import State

@@ -38,11 +38,7 @@ class Block(Layer):
     """
 
     def __init__(
-        self,
-        prefix: str,
-        config: TransformerConfig,
-        depth: int,
-        before_prefix: str | None = None,
+        self, prefix: str, config: TransformerConfig, depth: int, before_prefix: str | None = None
     ) -> None:
         self.before = PreProcess(
             prefix if before_prefix is None else before_prefix,

@@ -26,11 +26,7 @@ class Recurrence(Block):
         prefix, dim = f"{prefix}_rnn", config.dim
         super().__init__(f"{prefix}_ffn", config, depth, before_prefix=prefix)
         self.cell = find_cell(config.dec_cell)(
-            prefix,
-            dim,
-            dim,
-            layer_normalization=config.layer_normalization,
-            dropout=config.dropout_rnn,
+            prefix, dim, dim, layer_normalization=config.layer_normalization, dropout=config.dropout_rnn
         )
         self.rnn = RNN([self.cell])
         self.output: Affine | None = None

@@ -85,13 +85,7 @@ class Stepper:
         position = graph.input("position", (), Type.int32)
         shortlist = graph.input("shortlist", (batch, candidates), Type.int32) if candidates else None
         step = network.step(
-            encoder_state,
-            decoder_state,
-            words,
-            position,
-            beam,
-            shortlist=shortlist,
-            attention=attention,
+            encoder_state, decoder_state, words, position, beam, shortlist=shortlist, attention=attention
         )
         outputs = {LOGITS: step.logits, **step.state}
         if attention:

@@ -109,13 +109,7 @@ class Network(Layer):
         ``shortlist (batch, candidates)`` of word ids the logits are only those of a sentence's candidates.
         """
         return self._decoder.step(
-            encoder_state,
-            decoder_state,
-            words,
-            position,
-            beam,
-            shortlist=shortlist,
-            attention=attention,
+            encoder_state, decoder_state, words, position, beam, shortlist=shortlist, attention=attention
         )
 
     def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool = False) -> Decoded:

@@ -6,16 +6,7 @@ from collections.abc import Sequence
 
 from layers import RNN, Cell, Dense, GlobalAttention, StackedCell, UnsupportedOptionError, choose, find_cell
 from layers.cells import State
-from mgraph import (
-    ArgumentError,
-    Node,
-    concatenate,
-    repeat,
-    reshape,
-    shift,
-    transpose,
-    weighted_average,
-)
+from mgraph import ArgumentError, Node, concatenate, repeat, reshape, shift, transpose, weighted_average
 from mgraph.tape import Graph
 from nmt.models.parts import Decoded, DecoderPart, Encoded, EncoderPart, ModelPart, Nodes, Setup, Source, Step
 
@@ -117,10 +108,7 @@ class S2SDecoder(DecoderPart):
             raise UnsupportedOptionError(f"expected at most {len(_SUFFIXES)} sources, got {sources}")
         # Nematus normalizes these layers in its own way; its cells are classes of their own.
         nematus = options.type == "nematus"
-        normalized = {
-            "layer_normalization": options.layer_normalization,
-            "nematus_normalization": nematus,
-        }
+        normalized = {"layer_normalization": options.layer_normalization, "nematus_normalization": nematus}
         names = [f"{prefix}_att{i}" for i in range(1, sources + 1)] if sources > 1 else [prefix]
         self.attentions = [
             GlobalAttention(name, options.dim_rnn, dim, dropout=setup.dropouts.rnn, **normalized)
