@@ -229,7 +229,7 @@ def test_pieces_can_be_named_without_a_directory() -> None:
     translator = Translator(found["models"], found["vocabs"], pieces=found["pieces"])
     for vocab in (*translator.source_vocabs, translator.target_vocab):
         assert isinstance(vocab, SegmentedVocab)
-    with pytest.raises(OptionError, match="pieces: one SentencePiece model for each"):
+    with pytest.raises(OptionError, match="pieces: expected one SentencePiece model"):
         Translator(found["models"], found["vocabs"], pieces=found["pieces"][:1])
 
 
