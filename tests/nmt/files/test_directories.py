@@ -152,7 +152,7 @@ def test_the_configuration_whose_model_is_there(files: Files) -> None:
     ):
         read_directory(folder)
     assert read_directory(folder, "two.yml")["models"] == (str(folder / "model.npz"),)
-    with pytest.raises(DirectoryError, match=r"there is no three\.yml\n.* holds 5 files: model"):
+    with pytest.raises(DirectoryError, match=r"three\.yml does not exist\n.* holds 5 files: model"):
         read_directory(folder, "three.yml")
 
 
@@ -220,7 +220,7 @@ def test_errors_list_what_was_found(names: tuple[str, ...], files: Files) -> Non
 def test_what_is_no_directory(files: Files) -> None:
     folder = files("model.npz")
     for path in (folder / "model.npz", folder / "nothing"):
-        with pytest.raises(DirectoryError, match=rf"{path}: expected the directory of a model"):
+        with pytest.raises(DirectoryError, match=rf"{path}: expected a model directory"):
             Translator.from_dir(str(path))
 
 

@@ -166,7 +166,7 @@ def test_load_vocabs() -> None:
     assert isinstance(labels, ClassVocab) and not isinstance(words, ClassVocab)
     with pytest.raises(OptionError, match="pieces: expected one SentencePiece model"):
         load_vocabs([YML, YML], [size, size], pieces=[source])
-    with pytest.raises(OptionError, match="--no-spm-encode and --no-spm-decode are for"):
+    with pytest.raises(OptionError, match="--no-spm-encode and --no-spm-decode need"):
         load_vocabs([YML, YML], [size, size], pieces=[source, target], no_spm_encode=True)
     with pytest.raises(VocabError, match="input-types are sequence and class, got 'alignment'"):
         load_vocabs([YML, YML], [size, size], input_types=["alignment"])
