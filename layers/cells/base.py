@@ -1,4 +1,4 @@
-"""What every recurrent cell is: its inputs mapped for all steps at once, then one step after another."""
+"""Base of recurrent cells: inputs are projected for all steps at once, then steps run one by one."""
 
 from __future__ import annotations
 
@@ -19,23 +19,21 @@ State = tuple[Node, ...]
 class Cell(Layer):
     """Base of recurrent cells. Source: Marian, ``rnn/cells.h``.
 
-    dim_input: features of the input, of all inputs together where there are several; 0 for a cell without
-        input (a transition cell).
+    dim_input: features of all inputs; 0 for a transition cell, which has no input.
     dim_state: features of each node of the state.
-    layer_normalization: whether the products are normalized, Marian's ``layer-normalization``.
+    layer_normalization: whether to normalize products, Marian's ``layer-normalization``.
     dropout: probability of dropping features, one mask for all steps and sentences of a batch
         (``dropout-rnn``).
-    final: whether this cell comes after an attention; see the cell's formula.
-    in_encoder: whether it reads a source, of which ``GRUNematus`` alone takes notice.
+    final: whether this cell follows an attention; see the cell's formula.
+    in_encoder: whether it reads a source; only ``GRUNematus`` uses it.
 
-    ``ShapeError`` for sizes that a kind of cell cannot have, ``GraphError`` for a transition cell of a kind
-    that needs an input.
+    ``ShapeError`` for invalid sizes, ``GraphError`` for a transition cell of a class that needs an input.
     """
 
     states: ClassVar[int] = 1
     """Number of nodes of a state."""
     transition: ClassVar[bool] = True
-    """Whether there are cells of this kind without input."""
+    """Whether this class supports cells without input."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Folders as ``save_pretrained`` of ``MarianMTModel`` and ``MarianTokenizer`` writes them, and back."""
+"""Read and write folders of ``save_pretrained`` of ``MarianMTModel`` and ``MarianTokenizer``."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ WORDS = ("vocab.json", "target_vocab.json")
 def export_huggingface(model: Path, folder: Path, vocabs: Sequence[str] = ()) -> None:
     """Write the Marian model in the file ``model`` as the folder ``folder``, for ``from_pretrained``.
 
-    ``vocabs``: see ``to_tokenizer``; without them there are no files of a tokenizer, and ``</s>`` is taken
-    to be id 0. ``UnsupportedOptionError`` for what MarianMT cannot represent, before anything is written.
+    ``vocabs``: see ``to_tokenizer``; without them no tokenizer is written, and ``</s>`` is assumed to be id
+    0. ``UnsupportedOptionError``, before anything is written, for what MarianMT cannot represent.
     """
     tokenizer = to_tokenizer(vocabs, _dim_vocabs(model)) if vocabs else None
     if tokenizer is None:
@@ -65,11 +65,11 @@ def export_huggingface(model: Path, folder: Path, vocabs: Sequence[str] = ()) ->
 def import_huggingface(
     folder: Path, model: Path, *, gemm_type: str = FLOAT32, zero_start: bool = False
 ) -> None:
-    """Write the checkpoint in ``folder`` as the Marian model ``model``, ``.npz`` or another of its formats.
+    """Convert the checkpoint in ``folder`` to the Marian model ``model``, ``.npz`` or another format.
 
     ``folder`` holds ``config.json`` and ``model.safetensors``, in one or several parts, or
-    ``pytorch_model.bin``. Its vocabularies become Marian's, beside the model, with a ``decoder.yml`` of the
-    model's name. ``zero_start``: see ``from_huggingface``. ``ConversionError`` names what is in the way.
+    ``pytorch_model.bin``. Marian vocabularies and a ``decoder.yml`` are written beside the model.
+    ``zero_start``: see ``from_huggingface``. ``ConversionError`` if it cannot be converted.
     """
     config = _read_json(_at(folder, CONFIG))
     try:
@@ -92,7 +92,7 @@ def _dim_vocabs(model: Path) -> tuple[int, ...]:
 
 
 def _stored(checkpoint: TorchCheckpoint) -> dict[str, np.ndarray]:
-    """The arrays that the file keeps: as HuggingFace does, not those that it ties itself."""
+    """The arrays to store: without those that HuggingFace ties itself."""
     config, tensors = checkpoint
     tied: set[str] = set()
     if config["tie_word_embeddings"]:
@@ -101,7 +101,7 @@ def _stored(checkpoint: TorchCheckpoint) -> dict[str, np.ndarray]:
 
 
 def _generation(config: Mapping[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """What ``generate`` must know: as in Marian, neither ``<pad>`` nor ``<unk>`` is a word of the output."""
+    """The options of ``generate``: as in Marian, ``<pad>`` and ``<unk>`` are never output."""
     pad = config["pad_token_id"]
     keys = ("pad_token_id", "decoder_start_token_id", "eos_token_id", "forced_eos_token_id", "bos_token_id")
     never = [[pad], *([[tokenizer.unk_id]] if tokenizer else [])]
