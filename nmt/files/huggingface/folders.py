@@ -160,7 +160,7 @@ def _marian_files(folder: Path, model: Path, converted: MarianModel) -> dict[str
 
 
 def _search_options(folder: Path) -> list[str]:
-    """The beam that the checkpoint is to be searched with, in Marian's words."""
+    """The checkpoint's search options as Marian's."""
     where = GENERATION if os.path.exists(_at(folder, GENERATION)) else CONFIG
     found = _read_json(_at(folder, where))
     beams, penalty = found.get("num_beams"), found.get("length_penalty", 1.0)
@@ -210,7 +210,7 @@ def _at(folder: Path, name: str) -> str:
 
 
 class Tokenizer(NamedTuple):
-    """What ``MarianTokenizer`` is made of: words and ids of each side, its settings, pieces by file name."""
+    """The parts of a ``MarianTokenizer``: words and ids of each side, settings, pieces by file name."""
 
     words: tuple[dict[str, int], dict[str, int]]
     settings: dict[str, Any]
@@ -230,9 +230,9 @@ class Tokenizer(NamedTuple):
 def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
     """The tokenizer for Marian's vocabularies of source and target.
 
-    ``paths`` are those of ``--vocabs``: two files; where these list the pieces of SentencePiece models
-    (``.yml``), the two ``.spm`` may follow, or are looked for beside the first, as ``source.spm`` and
-    ``target.spm``. ``<pad>`` gets the id behind both vocabularies.
+    ``paths`` are those of ``--vocabs``: two files. If these list the pieces of SentencePiece models
+    (``.yml``), the two ``.spm`` may follow; the default is ``source.spm`` and ``target.spm`` beside the
+    first. ``<pad>`` gets the id after both vocabularies.
     """
     if len(paths) not in (2, 4):
         raise ConversionError(
@@ -266,7 +266,7 @@ def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
 
 
 def _pieces(paths: Sequence[str]) -> dict[str, bytes]:
-    """The SentencePiece models of both sides, under HuggingFace's names; none where there are none."""
+    """The SentencePiece models of both sides, if any, under HuggingFace's names."""
     files = list(paths[2:]) or list(paths)
     if not all(path.endswith(".spm") for path in files):
         folder = os.path.dirname(paths[0])
@@ -285,9 +285,9 @@ def marian_files(
 ) -> tuple[dict[str, bytes], tuple[str, str]]:
     """Marian's vocabulary files by name, and the names of those of source and target.
 
-    words: the ids of both sides; those that the model lacks, such as ``<pad>``, are left out. Where they
-    are just the ids of the SentencePiece models, these are the vocabularies; else the words are, and the
-    models come with them, to split and join text (``Translator.from_dir`` does).
+    words: the ids of both sides; those that the model lacks, such as ``<pad>``, are left out. If the ids are
+    those of the SentencePiece models, these become the vocabularies; otherwise the words do, and the models
+    come with them to split and join text (see ``Translator.from_dir``).
     """
     kept = [
         {word: number for word, number in side.items() if number < dim}
