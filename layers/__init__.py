@@ -1,7 +1,7 @@
 """Layers under Marian's parameter names, over the expression graph of ``mgraph``.
 
-A layer is made with a prefix of its parameters' names and its sizes, and is then called with nodes of any
-graph: ``layers.Dense("hidden", 32, 64, activation="tanh")(x)``.
+Make a layer with a prefix for its parameters' names and its sizes, then call it with nodes of any graph:
+``layers.Dense("hidden", 32, 64, activation="tanh")(x)``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Activation = Callable[[Node], Node]
 
 
 def linear(x: Node) -> Node:
-    """``x`` itself."""
+    """The identity."""
     return x
 
 
@@ -30,5 +30,5 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def activation(name: str, option: str = "activation") -> Activation:
-    """The activation called ``name``; ``UnsupportedOptionError`` that names ``option`` without one."""
+    """The activation ``name``; ``UnsupportedOptionError``, which names ``option``, if it does not exist."""
     return choose(option, name, ACTIVATIONS)

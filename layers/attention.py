@@ -25,7 +25,7 @@ from .layer import Layer
 
 
 def log_mask(mask: Node) -> Node:
-    """0 where ``mask`` is 1, and where it is 0 a number so low that softmax gives nothing there.
+    """0 where ``mask`` is 1, and where it is 0 a number so low that softmax yields 0.
 
     ``(1 - mask) * max(lowest / 2, -99999999)`` with the lowest number of the mask's element type, as in
     Marian's transformer. ``ElementTypeError`` for a mask of integers.
@@ -95,19 +95,19 @@ class MultiHeadAttention(Layer):
         return split_heads(self.value(x), self.heads)
 
     def attend(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
-        """The same for ``keys`` and ``values`` that have been mapped and split already."""
+        """The same for ``keys`` and ``values`` that are already projected and split."""
         query = split_heads(self.query(x), self.heads)
         dropped = rate(x.graph, self.dropout)
         return self._joined(dot_product_attention(query, keys, values, mask, dropped))
 
     def weights(self, x: Node, keys: Node, mask: Node) -> Node:
-        """The weights ``(batch, heads, time, places)`` of mapped and split ``keys``, before dropout."""
+        """The weights ``(batch, heads, time, places)`` of projected and split ``keys``, before dropout."""
         query = split_heads(self.query(x), self.heads)
         scale = 1 / math.sqrt(self.dim // self.heads)
         return softmax(bdot(query, keys, False, True, scale) + mask)
 
     def gathered(self, weights: Node, values: Node) -> Node:
-        """What ``attend`` gives for these ``weights``, for who wants to see both."""
+        """The result of ``attend`` for these ``weights``, for callers that need both."""
         return self._joined(bdot(dropout(weights, rate(weights.graph, self.dropout)), values))
 
     def _joined(self, y: Node) -> Node:

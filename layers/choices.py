@@ -1,4 +1,4 @@
-"""Choice by the value of one of Marian's options, with refusals that name what is not there."""
+"""Choice by the value of one of Marian's options."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class UnsupportedOptionError(MGraphError, ValueError):
-    """An option of Marian has a value that is unknown, or that is known and not supported yet."""
+    """One of Marian's options has a value that is unknown or not supported yet."""
 
 
 def choose(option: str, value: str, table: Mapping[str, T], known: Collection[str] = ()) -> T:
-    """``table[value]``, where ``value`` is that of Marian's ``option`` (``"dec-cell"``).
+    """``table[value]`` for the ``value`` of Marian's ``option`` (``"dec-cell"``).
 
-    ``known`` lists values that Marian has and ``table`` has not. ``UnsupportedOptionError`` otherwise,
-    which says what there is.
+    ``known`` lists further values that Marian has. ``UnsupportedOptionError``, which lists the supported
+    values, for any other.
     """
     if value in table:
         return table[value]

@@ -44,12 +44,12 @@ class Affine(Layer):
 class Dense(Layer):
     """``y (..., dim) = act(sum_i x_i W_i + b_i)`` of one or several inputs ``x_i (..., dim_input_i)``.
 
-    dim_input: features of the input, or a list of those of several.
+    dim_input: features of the input, or a list for several inputs.
     Parameters: ``{prefix}_W (dim_input, dim)``, ``{prefix}_b (1, dim)``; with several inputs
     ``{prefix}_W0``, ``{prefix}_b0``, ``{prefix}_W1``, ... With ``layer_normalization`` each term is
     ``LN(x_i W_i)`` with the gain ``{prefix}_gamma{i} (1, dim)`` and ``b_i`` as bias (eps 1e-9); with
     ``nematus_normalization`` too it is ``LN(x_i W_i + b_i)`` with ``{prefix}_ln_s{i}``, ``{prefix}_ln_b{i}``
-    (eps 1e-5). ``ArgumentError`` for another number of inputs, and for a list of none.
+    (eps 1e-5). ``ArgumentError`` for a wrong number of inputs, and for an empty list.
     Source: Marian's ``mlp::Dense``.
     """
 

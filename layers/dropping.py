@@ -1,4 +1,4 @@
-"""How layers drop out: nothing in inference, and one mask wherever steps or sentences share one."""
+"""Dropout in layers: none in inference, and masks shared by steps or sentences."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def rate(graph: Graph, p: float) -> float:
 
 
 def shared_mask(graph: Graph, p: float, shape: Sequence[int]) -> Node | None:
-    """A mask that several uses of ``mgraph.dropout`` share; ``None`` where nothing is dropped."""
+    """A mask for several uses of ``mgraph.dropout``; ``None`` without dropout."""
     probability = rate(graph, p)
     return graph.dropout_mask(probability, tuple(shape)) if probability else None
 
 
 class FeatureMask:
-    """A mask ``(1, features)`` that is drawn once for all that a layer does in a recording of a graph."""
+    """A mask ``(1, features)`` that a layer draws once per recording of a graph."""
 
     def __init__(self, p: float, features: int) -> None:
         self.p, self.features = p, features
         self._drawn: WeakKeyDictionary[Tape[Node], Node | None] = WeakKeyDictionary()
 
     def on(self, graph: Graph) -> Node | None:
-        """The mask for what the graph records now; ``None`` where nothing is dropped."""
+        """The mask for the current recording; ``None`` without dropout."""
         tape = graph.recording[0]
         if tape not in self._drawn:
             self._drawn[tape] = shared_mask(graph, self.p, (1, self.features))

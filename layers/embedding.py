@@ -7,20 +7,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from mgraph import (
-    Node,
-    ShapeError,
-    Type,
-    cast,
-    cos,
-    dropout,
-    flatten,
-    inits,
-    minimum,
-    reshape,
-    rows,
-    sin,
-)
+from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, minimum, reshape, rows, sin
 
 from .dropping import rate
 from .layer import Layer
@@ -31,49 +18,42 @@ class Embedding(Layer):
 
     ``ids`` is an integer node of any shape, ``y`` has one more axis of size ``dim``. Parameter: the table
     ``{name} (vocabulary, dim)``; Marian's names are ``encoder_Wemb``, ``decoder_Wemb`` and, shared,
-    ``Wemb``. ``fixed`` keeps it from being trained (``embedding-fix-src``). ``dropout`` is the probability
-    of dropping a whole word, the same places in all sentences (``dropout-src``, ``dropout-trg``).
+    ``Wemb``. ``fixed`` excludes it from training (``embedding-fix-src``). ``dropout`` is the probability of
+    dropping a whole word, at the same positions in all sentences (``dropout-src``, ``dropout-trg``).
     Source: Marian, ``layers/embedding.cpp``.
     """
 
     def __init__(
-        self,
-        name: str,
-        dim_vocab: int,
-        dim: int,
-        *,
-        fixed: bool = False,
-        dropout: float = 0.0,
+        self, name: str, dim_vocab: int, dim: int, *, fixed: bool = False, dropout: float = 0.0
     ) -> None:
         self.dropout = dropout
         init = inits.glorot_uniform(fan_out=True)
         self.table = self.param(name, dim_vocab, dim, init, fixed=fixed)
 
     def __call__(self, ids: Node, *, time_axis: int = 1) -> Node:
-        """``time_axis`` is the axis of ``ids`` along which words follow one another."""
+        """``time_axis`` is the time axis of ``ids``."""
         table = self.table.on(ids.graph)
         words = reshape(rows(table, flatten(ids)), (*ids.shape, table.shape[-1]))
         return dropout(words, rate(ids.graph, self.dropout), axes=(time_axis,))
 
 
 class Positions(Layer):
-    """What tells a model where words stand."""
+    """Base of position embeddings."""
 
     @abstractmethod
     def __call__(self, x: Node) -> Node:
-        """``x (..., time, dim)`` with positions, which count from 0."""
+        """``x (..., time, dim)`` with positions, from 0."""
 
     @abstractmethod
     def at(self, x: Node, position: Node) -> Node:
-        """The same for ``x`` of shape ``(..., dim)`` whose words all stand at one position, an integer node
-        of shape ``()``."""
+        """The same for ``x (..., dim)`` at one position, an integer node of shape ``()``."""
 
 
 class PositionEmbedding(Positions):
     """``y[..., t, :] = sqrt(dim) x[..., t, :] + P[t, :]`` with sinusoids ``P``.
 
     ``x`` has the shape ``(..., time, dim)``; positions count from 0. No parameters. ``ShapeError`` for fewer
-    than 3 features, for which the sinusoids are not defined, and for ``x`` with others than ``dim``.
+    than 3 features, for which the sinusoids are undefined, and if ``x`` does not have ``dim`` features.
     Source: Marian's transformer; ``mgraph.inits.sinusoidal_position_embeddings``.
     """
 
@@ -100,20 +80,20 @@ class PositionEmbedding(Positions):
         return x * math.sqrt(self.dim) + cast(place, x.value_type)
 
     def _frequencies(self) -> np.ndarray:
-        """By how much the angle of each feature grows per position, in radians."""
+        """The angle per position of each feature, in radians."""
         half = self.dim // 2
         step = np.log(np.float32(10000.0)) / np.float32(self.dim / 2 - 1)
         return np.exp((np.arange(self.dim) % half).astype(np.float32) * -step)
 
 
 class TrainedPositionEmbedding(Positions):
-    """``y[..., t, :] = x[..., t, :] + P[min(t, positions - 1), :]`` with a table ``P`` that is trained.
+    """``y[..., t, :] = x[..., t, :] + P[min(t, positions - 1), :]`` with a trained table ``P``.
 
-    ``x`` has the shape ``(..., time, dim)``; positions count from 0, and all past the table have its last
+    ``x`` has the shape ``(..., time, dim)``; positions count from 0, and those past the table use its last
     row. Parameter: the table ``{name} (positions, dim)``.
-    Source: Marian, ``transformer-train-positions`` of ``transformer``, with which Marian 1.12 itself ends
-    with an error, and ``transformer-train-position-embeddings`` of ``transformer-new``, where positions past
-    the table are one.
+    Source: Marian, ``transformer-train-positions`` of ``transformer`` (an error in Marian 1.12), and
+    ``transformer-train-position-embeddings`` of ``transformer-new``, where positions past the table are an
+    error.
     """
 
     def __init__(self, name: str, positions: int, dim: int) -> None:

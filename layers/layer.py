@@ -1,4 +1,4 @@
-"""What every layer is: parameters that it declares when it is made, nodes that it makes when it is called."""
+"""Base of layers: they declare parameters when made, and record nodes when called."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mgraph.tape import Graph
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a layer, of no graph yet.
+    """A layer's parameter, independent of a graph.
 
-    name: Marian's. init: its first values in a new model. layer: the name of the class that declares it.
+    name: Marian's. init: the initializer for new models. layer: the name of the class that declares it.
     """
 
     name: str
@@ -24,10 +24,10 @@ class Parameter:
     init: Initializer
     layer: str
     fixed: bool = False
-    """Whether it is kept from being trained."""
+    """Whether it is excluded from training."""
 
     def on(self, graph: Graph) -> Node:
-        """Its node in a graph, which makes it if it is new there."""
+        """The parameter's node in ``graph``, created on first use."""
         node: Node = graph.param(self.name, tuple(map(int, self.shape)), self.init, fixed=self.fixed)
         return node
 
@@ -42,7 +42,7 @@ class Layer(ABC):  # noqa: B024
         return Parameter(name, (rows, columns), init or inits.glorot_uniform(), type(self).__name__, fixed)
 
     def parameters(self) -> Iterator[Parameter]:
-        """The parameters of this layer and of the layers that it is made of; shared ones come again."""
+        """The parameters of this layer and its sublayers; shared ones are repeated."""
         return _found(vars(self).values())
 
 

@@ -12,7 +12,7 @@ from .layer import Layer
 
 @dataclass(frozen=True)
 class NormConfig:
-    """What all normalizations of a model have in common.
+    """The settings of all normalizations of a model.
 
     eps: added to the variance. rms_bias: whether ``RMSNorm`` too has a bias.
     The defaults are those of Marian's ``transformer``.
@@ -23,12 +23,12 @@ class NormConfig:
 
 
 MARIAN_NORM = NormConfig()
-"""That of Marian's ``transformer``."""
+"""The settings of Marian's ``transformer``."""
 
 
 class Norm(Layer):
-    """Base of normalizations over the last axis of ``x (..., dim)``; the names of their parameters begin with
-    ``prefix`` and end with ``suffix``."""
+    """Base of normalizations over the last axis of ``x (..., dim)``, with parameters named
+    ``{prefix}_...{suffix}``."""
 
     @abstractmethod
     def __init__(self, prefix: str, dim: int, suffix: str = "", config: NormConfig = MARIAN_NORM) -> None: ...

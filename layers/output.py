@@ -36,9 +36,9 @@ class Output(Layer):
         self.bias = None if omit_bias else self.param(f"{prefix}_b", 1, dim_vocab, inits.zeros())
 
     def __call__(self, x: Node, shortlist: Node | None = None) -> Node:
-        """The logits of all words; with a ``shortlist (batch, candidates)`` of word ids, integers, those of
-        each sentence's candidates: ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``, and
-        ``ShapeError`` for other shapes."""
+        """The logits of all words, or with a ``shortlist (batch, candidates)`` of integer ids those of each
+        sentence's candidates: ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``; ``ShapeError``
+        for other shapes."""
         weight = self.weight.on(x.graph)
         bias = None if self.bias is None else self.bias.on(x.graph)
         if shortlist is not None:
@@ -48,7 +48,6 @@ class Output(Layer):
         return affine(x, weight, bias, False, self.transposed)
 
     def _of_candidates(self, x: Node, weight: Node, bias: Node | None, shortlist: Node) -> Node:
-        """Each sentence's rows times the columns of its own candidates."""
         if len(x.shape) != 2 or len(shortlist.shape) != 2 or x.shape[0] % max(shortlist.shape[0], 1):
             raise ShapeError(
                 "expected (batch * beam, dim) and a shortlist (batch, candidates), got"

@@ -1,4 +1,4 @@
-"""What the transformer does before and after each sub-layer, spelled as strings of operations."""
+"""The transformer's operations before and after each sub-layer, as strings of letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NORMS: dict[str, type[Norm]] = {"n": LayerNorm, "r": RMSNorm}
 
 
 class PreProcess(Layer):
-    """The operations on ``x (..., time, dim)`` in front of a sub-layer, in the order of the letters.
+    """The operations on ``x (..., time, dim)`` before a sub-layer, in the order of the letters.
 
     ``d`` drops features, ``n`` is ``LayerNorm``, ``r`` ``RMSNorm``, with the parameters
     ``{prefix}_ln_scale_pre (1, dim)`` and so on. ``UnsupportedOptionError``, which names ``option``, for

@@ -23,12 +23,12 @@ DIRECTIONS = {
 
 @dataclass(frozen=True)
 class Transduced:
-    """What an RNN makes of a sequence, or of one step of it.
+    """The result of an RNN over a sequence, or for one step.
 
-    output: the top layer's, ``(time, batch, dim_state)``, or ``(batch, dim_state)`` for a step.
-    states: of each layer, after the last step that it ran.
-    given: what the cell inputs of all layers gave, one after another (attended contexts, each with the
-        attention's weights behind it if they were asked for), led by the axes that lead ``output``.
+    output: of the top layer, ``(time, batch, dim_state)``, or ``(batch, dim_state)`` for a step.
+    states: of each layer, after its last step.
+    given: the outputs of the cell inputs of all layers, in order (attended contexts, each followed by the
+        attention's weights if requested), with the leading axes of ``output``.
     """
 
     output: Node
@@ -39,18 +39,20 @@ class Transduced:
 class RNN(Layer):
     """Layers of recurrent cells, each running over the output of the one below.
 
-    Made of a kind of cell, ``RNN(GRU, prefix, dim_input, dim_state)``, or of layers that there are,
+    Made from a class of cells, ``RNN(GRU, prefix, dim_input, dim_state)``, or from existing cells,
     ``RNN([cell1, cell2])``. Sequences are time-major: ``(time, batch, features)``, masks
-    ``(time, batch, 1)``. No parameters but those of the cells; of a kind of cell the first layer's are under
-    ``{prefix}``, the others' under ``{prefix}_l2_cell1``, ``{prefix}_l3_cell1``, ... as in Marian's encoders.
+    ``(time, batch, 1)``. The parameters are those of the cells; made from a class, the first layer's are
+    under ``{prefix}``, the others' under ``{prefix}_l2_cell1``, ``{prefix}_l3_cell1``, ... as in Marian's
+    encoders.
 
     depth: number of layers. layer_normalization, dropout: for each cell, see ``Cell``.
-    direction: ``forward``, ``backward``, or it alternates from layer to layer beginning as
+    direction: ``forward``, ``backward``, or alternating from layer to layer, starting as
         ``alternating-forward`` or ``alternating-backward``.
-    skip: whether the input of each layer but the first is added to its output; skip_first: of the first too.
+    skip: whether to add a layer's input to its output, except in the first layer; skip_first: in the first,
+        too.
 
-    ``ArgumentError`` for fewer layers than one or what is no layer, ``UnsupportedOptionError`` for an unknown
-    direction, else what the cells raise.
+    ``ArgumentError`` for no layers or invalid ones, ``UnsupportedOptionError`` for an unknown direction, and
+    the errors of the cells.
     Source: Marian, ``rnn/rnn.h``, and ``RNN<GRU>`` of its first versions.
     """
 
@@ -113,9 +115,9 @@ class RNN(Layer):
     ) -> Transduced:
         """The network over ``x (time, batch, features)``.
 
-        ``mask`` is 1 at steps that count and 0 at padding; a cell's formula says what becomes of its state
-        where it is 0. ``states`` are the first states of the layers, zeros without them. ``ArgumentError`` if
-        they are not as many nodes for each layer as its cells have, ``ShapeError`` for ``x`` of other axes.
+        ``mask`` is 1 at words and 0 at padding; a cell's formula defines its state where it is 0. ``states``
+        are the initial states of the layers, by default zeros. ``ArgumentError`` for a wrong number of nodes
+        in a state, ``ShapeError`` if ``x`` does not have three axes.
         """
         if len(x.shape) != 3:
             raise ShapeError(f"an RNN runs over (time, batch, features), got {x.shape}")
@@ -177,7 +179,7 @@ def _layers(
     layer_normalization: bool = False,
     dropout: float = 0.0,
 ) -> list[Cell]:
-    """Cells of one kind for as many layers as ``depth`` says."""
+    """Cells of one class for ``depth`` layers."""
     prefixes = [prefix, *(f"{prefix}_l{i}_cell1" for i in range(2, depth + 1))][:depth]
     sizes = [dim_input, *(dim_state for _ in prefixes[1:])]
     return [

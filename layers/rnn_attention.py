@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mgraph import (
-    Node,
-    affine,
-    bdot,
-    dot,
-    dropout,
-    inits,
-    layer_norm,
-    reshape,
-    softmax,
-)
+from mgraph import Node, affine, bdot, dot, dropout, inits, layer_norm, reshape, softmax
 from mgraph.ops.cells import AttentionNodeOp
 
 from .cells import State
@@ -35,8 +25,8 @@ class GlobalAttention(Layer):
     ``LN(c U + b)`` has the gain ``_Wc_att_lns`` and the bias ``_Wc_att_lnb``, ``s W`` has
     ``_W_comb_att_lns`` and ``_W_comb_att_lnb``, ``(1, dim_context)`` each, eps 1e-5.
 
-    ``dropout`` is the probability of dropping features of the ``c_i`` and of ``s`` in the energies, one mask
-    each for all words, steps and sentences (``dropout-rnn``); the ``c_i`` that are averaged are whole.
+    ``dropout`` is the probability of dropping features of the ``c_i`` and of ``s`` in the energies, with one
+    mask each for all words, steps and sentences (``dropout-rnn``); the averaged ``c_i`` are not dropped.
     Source: Bahdanau et al. 2015; Marian, ``rnn/attention.h``.
     """
 
@@ -81,8 +71,8 @@ class GlobalAttention(Layer):
         return layer_norm(mapped, self.context_gain.on(graph), self.context_shift.on(graph), NEMATUS_EPS)
 
     def over(self, context: Node, mapped: Node, mask: Node, *, give_weights: bool = False) -> AttendedContext:
-        """This attention over one context; ``mapped`` is its ``map_context``, ``mask (batch, source)``
-        is 1 at words."""
+        """Bind the attention to a context; ``mapped`` is its ``map_context``, ``mask (batch, source)`` is 1
+        at words."""
         state_mask = shared_mask(context.graph, self.dropout, (1, self.dim_state))
         return AttendedContext(self, context, mapped, mask, state_mask, give_weights)
 
@@ -100,7 +90,7 @@ class GlobalAttention(Layer):
 
 @dataclass(frozen=True)
 class AttendedContext:
-    """A ``GlobalAttention`` bound to a context; the input of a cell in a ``StackedCell``."""
+    """A ``GlobalAttention`` bound to a context: a cell input for ``StackedCell``."""
 
     attention: GlobalAttention
     context: Node
@@ -112,7 +102,7 @@ class AttendedContext:
     state_mask: Node | None
     """The dropout of states, ``(1, dim_state)``."""
     give_weights: bool = False
-    """Whether ``apply`` gives the attention's weights too."""
+    """Whether ``apply`` also returns the attention's weights."""
 
     @property
     def dim_output(self) -> int:
@@ -120,10 +110,10 @@ class AttendedContext:
         return self.context.shape[-1]
 
     def apply(self, state: State) -> Node | tuple[Node, Node]:
-        """What ``state`` attends to: ``(rows, dim_context)`` for an output ``(rows, dim_state)``.
+        """The attended context ``(rows, dim_context)`` for a state ``(rows, dim_state)``.
 
-        There may be several rows for a sentence, those of one sentence side by side (a beam). With
-        ``give_weights`` the weights ``(rows, source)`` come after it.
+        A sentence may have several adjacent rows (a beam). With ``give_weights``, a pair with the weights
+        ``(rows, source)``.
         """
         rows = state[0].shape[0]
         weights = self.weights(state)
@@ -131,7 +121,7 @@ class AttendedContext:
         return (aligned, reshape(weights, (rows, weights.shape[-1]))) if self.give_weights else aligned
 
     def weights(self, state: State) -> Node:
-        """The attention weights: ``(batch, rows per sentence, source)``, 1 in sum over the source."""
+        """The attention weights ``(batch, rows per sentence, source)``, which sum to 1 over the source."""
         batch, source, dim = self.context.shape
         beam = state[0].shape[0] // batch
         dropped = dropout(state[0], self.state_mask)

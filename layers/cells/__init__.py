@@ -1,6 +1,6 @@
-"""Recurrent cells: what happens in one step of an RNN.
+"""Recurrent cells: one step of an RNN.
 
-A cell splits its work as Marian's do: ``apply_input`` maps the inputs of all steps in one product, and
+A cell splits its work as Marian's do: ``apply_input`` projects the inputs of all steps in one product, and
 ``apply_state`` does one step. A state is a tuple of nodes ``(batch, dim_state)``, the first of which is
 the cell's output.
 """
@@ -37,5 +37,5 @@ CELLS: dict[str, type[Cell]] = {
 
 
 def find_cell(name: str, option: str = "dec-cell") -> type[Cell]:
-    """The class of a cell; ``UnsupportedOptionError`` that names ``option`` for what there is not."""
+    """The class of a cell; ``UnsupportedOptionError``, which names ``option``, if it does not exist."""
     return choose(option, name, CELLS)

@@ -1,4 +1,4 @@
-"""What every recurrent cell is: its inputs mapped for all steps at once, then one step after another."""
+"""Base of recurrent cells: inputs are projected for all steps at once, then steps run one by one."""
 
 from __future__ import annotations
 
@@ -19,23 +19,21 @@ State = tuple[Node, ...]
 class Cell(Layer):
     """Base of recurrent cells. Source: Marian, ``rnn/cells.h``.
 
-    dim_input: features of the input, of all inputs together where there are several; 0 for a cell without
-        input (a transition cell).
+    dim_input: features of all inputs; 0 for a transition cell, which has no input.
     dim_state: features of each node of the state.
-    layer_normalization: whether the products are normalized, Marian's ``layer-normalization``.
+    layer_normalization: whether to normalize products, Marian's ``layer-normalization``.
     dropout: probability of dropping features, one mask for all steps and sentences of a batch
         (``dropout-rnn``).
-    final: whether this cell comes after an attention; see the cell's formula.
-    in_encoder: whether it reads a source, of which ``GRUNematus`` alone takes notice.
+    final: whether this cell follows an attention; see the cell's formula.
+    in_encoder: whether it reads a source; only ``GRUNematus`` uses it.
 
-    ``ShapeError`` for sizes that a kind of cell cannot have, ``GraphError`` for a transition cell of a kind
-    that needs an input.
+    ``ShapeError`` for invalid sizes, ``GraphError`` for a transition cell of a class that needs an input.
     """
 
     states: ClassVar[int] = 1
     """Number of nodes of a state."""
     transition: ClassVar[bool] = True
-    """Whether there are cells of this kind without input."""
+    """Whether this class supports cells without input."""
 
     def __init__(
         self,
@@ -64,21 +62,20 @@ class Cell(Layer):
 
     @abstractmethod
     def map_input(self, x: Node) -> tuple[Node, ...]:
-        """What steps need of the input ``x (..., dim_input)``, each with the same leading axes."""
+        """Project the input ``x (..., dim_input)`` for all steps; the results keep its leading axes."""
 
     @abstractmethod
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         """The next state, from one step of ``apply_input`` (``()`` for a cell without input).
 
-        ``mask (batch, 1)`` is 0 for sentences that have ended. Nodes of the state that the cell does not
-        have itself go through it unchanged.
+        ``mask (batch, 1)`` is 0 for finished sentences. Further nodes of the state pass unchanged.
         """
 
     def apply_input(self, *inputs: Node) -> tuple[Node, ...]:
-        """What steps need of the inputs ``(..., features)``, for all steps at once.
+        """Project the inputs ``(..., features)`` for all steps at once.
 
-        Several inputs are put side by side. ``GraphError`` if the cell has no input or none is given,
-        ``ShapeError`` if they do not have ``dim_input`` features together.
+        Several inputs are concatenated. ``GraphError`` if the cell has no input or none is given,
+        ``ShapeError`` unless they have ``dim_input`` features together.
         """
         if not self.dim_input:
             raise GraphError(f"cell {self.prefix!r} has no input: it was made with dim_input=0")
@@ -92,11 +89,11 @@ class Cell(Layer):
         return self.map_input(x)
 
     def start(self, graph: Graph, batch: int) -> State:
-        """The state of zeros."""
+        """The initial state, all zeros."""
         return (graph.zeros((batch, self.dim_state)),) * self.states
 
     def draw_masks(self, graph: Graph) -> None:
-        """Draw the masks of dropout now: they are the same for all steps that a graph records."""
+        """Draw the dropout masks, which all steps of a recording share."""
         if self.dim_input:
             self.input_mask.on(graph)
         self.state_mask.on(graph)
@@ -106,11 +103,11 @@ class Cell(Layer):
         return self.param(f"{self.prefix}_{name}", rows, columns, init)
 
     def bias(self, name: str, columns: int) -> Parameter:
-        """A row that begins as zeros."""
+        """A row initialized to zeros."""
         return self.weight(name, 1, columns, inits.zeros())
 
     def gain(self, name: str, columns: int) -> Parameter | None:
-        """A gain of layer normalization, or ``None`` in a cell without."""
+        """A gain of layer normalization, or ``None`` without it."""
         return self.weight(name, 1, columns, inits.ones()) if self.layer_normalization else None
 
     def dropped_input(self, x: Node) -> Node:

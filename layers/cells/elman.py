@@ -28,7 +28,7 @@ class ElmanCell(Cell):
         """Declare the parameter ``U``."""
 
     def normed(self, x: Node, gain: Parameter | None) -> Node:
-        """``x`` normalized with ``gain``, or as it is without one."""
+        """``x`` normalized with ``gain``, or ``x`` without one."""
         return normed(x, gain)
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Tanh(ElmanCell):
 class ReLU(ElmanCell):
     """``relu(x W + s U + b)``, with ``x`` the input and ``s`` the state; 0 where the mask is 0.
 
-    Parameters: those of ``Tanh``, but gains are ``(1, dim_state)`` and ``U`` begins as the identity.
+    Parameters: those of ``Tanh``, but gains are ``(1, dim_state)`` and ``U`` is initialized to the identity.
     Source: Le et al. 2015; Marian's ``relu``.
     """
 

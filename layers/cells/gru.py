@@ -50,7 +50,7 @@ class GRU(Cell):
         return normed(dot(self.dropped_state(s), _beside(self.recurrent, s.graph)), self.state_gain)
 
     def step_bias(self, graph: Graph) -> Node:
-        """What is added to gates and candidate in each step, ``(1, 3 dim_state)``."""
+        """The bias of gates and candidate in each step, ``(1, 3 dim_state)``."""
         return _beside(self.biases, graph)
 
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
@@ -61,13 +61,12 @@ class GRU(Cell):
 
 
 class GRUNematus(GRU):
-    """The gated recurrent unit with the layer normalization of Nematus; without, it is ``GRU``.
+    """The gated recurrent unit with the layer normalization of Nematus; without it, the same as ``GRU``.
 
-    Every product of ``GRU`` is normalized by itself, with a gain and a bias of its own and eps 1e-5. The
-    biases ``b`` and ``bx`` are added to ``x W`` and ``x Wx`` before they are normalized. They move to
-    ``s U`` and ``s Ux``, also before, in a ``final`` cell and in one without input. In an encoder
-    (``in_encoder``) they are added after normalizing in a cell without input, ``bx`` outside of
-    ``r * (...)``, and a ``final`` cell with input has none.
+    Every product of ``GRU`` is normalized separately, with its own gain and bias and eps 1e-5. The biases
+    ``b`` and ``bx`` are added before normalization: to ``x W`` and ``x Wx``, or in a ``final`` cell and in
+    one without input to ``s U`` and ``s Ux``. In an encoder (``in_encoder``) a cell without input adds them
+    after normalization, ``bx`` outside ``r * (...)``, and a ``final`` cell with input has none.
 
     Parameters: those of ``GRU`` without gains; with layer normalization ``{prefix}_W_lns``, ``_W_lnb``,
     ``_U_lns``, ``_U_lnb``, all ``(1, 2 dim_state)``, ``_Wx_lns``, ``_Wx_lnb``, ``_Ux_lns``, ``_Ux_lnb``,
@@ -114,8 +113,8 @@ class MGRU(GRU):
     """A ``GRU`` in which ``m = (x Wm + bwm) * (s Um + bm)`` takes the place of the state ``s``.
 
     The old state ``s`` stays where the mask is 0. Parameters: those of ``GRU`` and of ``Multiplier``.
-    Differs: where the mask is 0 Marian goes on from ``m``, so that its encoders see the padding of a batch;
-    there is no padding in a batch of one. Source: Krause et al. 2016; Marian's ``mgru``.
+    Differs: where the mask is 0 Marian continues from ``m``, so that padding changes its encoders' results,
+    except in a batch of one. Source: Krause et al. 2016; Marian's ``mgru``.
     """
 
     transition = False
@@ -144,7 +143,7 @@ def _normed_apart(
     biases: tuple[Parameter, ...],
     norms: tuple[tuple[Parameter, Parameter], ...],
 ) -> Node:
-    """``LN(x W_i + b_i)`` for each of the weights, side by side."""
+    """``LN(x W_i + b_i)`` for each of the weights, concatenated."""
     graph = x.graph
     if biases:
         pairs = zip(weights, biases, strict=True)

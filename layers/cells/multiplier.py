@@ -1,4 +1,4 @@
-"""What makes a recurrent cell multiplicative."""
+"""The multiplicative factor of recurrent cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simple recurrent units: gates that see the input only, so that a step has no product."""
+"""Simple recurrent units: gates depend on the input only, so a step has no matrix product."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SRU(SSRU):
 
 
 def _gate(x: Node, weight: Parameter, bias: Parameter, gain: Parameter | None) -> Node:
-    """What a gate is the sigmoid of."""
+    """The argument of a gate's sigmoid."""
     if gain is None:
         return affine(x, weight.on(x.graph), bias.on(x.graph))
     return normed(dot(x, weight.on(x.graph)), gain, bias)

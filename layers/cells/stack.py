@@ -1,4 +1,4 @@
-"""Cells that one step goes through one after another."""
+"""Stacked recurrent cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Cell, State
 
 
 class CellInput(Protocol):
-    """What a cell of a stack gets as input beside the state, such as an attention."""
+    """The input of a cell within a stack, such as an attention."""
 
     @property
     def dim_output(self) -> int:
@@ -21,18 +21,17 @@ class CellInput(Protocol):
         ...
 
     def apply(self, state: State) -> Node | tuple[Node, ...]:
-        """The input ``(batch, dim_output)`` for a state; or a tuple of it and of what else there is to
-        tell of the step."""
+        """The input ``(batch, dim_output)`` for a state, or a tuple of it and further outputs."""
         ...
 
 
 class StackedCell(Layer):
-    """Cells that one step goes through one after another, with inputs computed in between.
+    """Cells that run one after another in each step, with inputs computed in between.
 
-    ``first`` gets the input of the stack. Of the other ``parts``, a ``CellInput`` reads the state so far,
-    and what it gives is the input of the next cell, several side by side; other cells have none. The
-    conditional GRU of Sennrich et al. 2017 is ``StackedCell(gru1, [attention, gru2])``. ``ShapeError`` for a
-    cell that was made for another input than it gets here.
+    ``first`` gets the input of the stack. Of the other ``parts``, a ``CellInput`` reads the current state and
+    produces the input of the next cell (several are concatenated); other cells have no input. The conditional
+    GRU of Sennrich et al. 2017 is ``StackedCell(gru1, [attention, gru2])``. ``ShapeError`` if a cell's input
+    has the wrong size.
     Source: Marian's ``rnn::StackedCell``.
     """
 
@@ -56,13 +55,13 @@ class StackedCell(Layer):
             given = 0
 
     def apply_input(self, *inputs: Node) -> tuple[Node, ...]:
-        """What steps need of the inputs ``(..., features)``, for all steps at once."""
+        """Project the inputs ``(..., features)`` for all steps at once."""
         return self.first.apply_input(*inputs)
 
     def step(
         self, inputs: tuple[Node, ...], state: State, mask: Node | None = None
     ) -> tuple[State, tuple[Node, ...]]:
-        """One step: the next state, and all that each ``CellInput`` has given."""
+        """One step: the next state, and the outputs of each ``CellInput``."""
         state = self.first.apply_state(inputs, state, mask)
         given: list[Node] = []
         waiting: list[Node] = []
@@ -79,11 +78,11 @@ class StackedCell(Layer):
         return state, tuple(given)
 
     def start(self, graph: Graph, batch: int) -> State:
-        """The state of zeros."""
+        """The initial state, all zeros."""
         return (graph.zeros((batch, self.first.dim_state)),) * self.states
 
     def draw_masks(self, graph: Graph) -> None:
-        """Draw the masks of dropout of all cells now."""
+        """Draw the dropout masks of all cells."""
         for part in (self.first, *self.parts):
             if isinstance(part, Cell):
                 part.draw_masks(graph)

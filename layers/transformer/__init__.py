@@ -1,7 +1,7 @@
-"""Layers of Marian's transformer: blocks with what comes before and after each, and layers of blocks.
+"""Layers of Marian's transformer: blocks with pre- and post-processing, and layers of blocks.
 
-Sentences are batch-major, ``(batch, time, dim)``. A decoder layer also does single steps, in which
-``(batch, beam, dim)`` holds the hypotheses of each sentence side by side.
+Sentences are batch-major, ``(batch, time, dim)``. A decoder layer also runs single steps on
+``(batch, beam, dim)``, all hypotheses of each sentence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``Autoregression``: what lets a decoder layer see the words before."""
+"""``Autoregression``: how a decoder layer sees previous words."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Autoregression(Protocol):
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None: ...
 
     def __call__(self, x: Node, mask: Node) -> Node:
-        """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that hides what comes later, for blocks that do
-        not go from left to right by themselves."""
+        """``x (batch, time, dim)``; ``mask`` is a ``log_mask`` that hides later words, for blocks that are
+        not causal by themselves."""
         ...
 
     def start(self, graph: Graph, rows: int, max_length: int) -> Cache:

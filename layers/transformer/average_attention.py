@@ -15,13 +15,13 @@ from .config import TransformerConfig
 
 
 class AverageAttention(Block):
-    """The average of the words so far instead of attention to them (AAN).
+    """The average of all words so far instead of attention to them (AAN).
 
-    With ``m`` the mean of ``x`` up to each place and ``y = ffn(before(m))`` the result is
+    With ``m`` the mean of ``x`` up to each position and ``y = ffn(before(m))`` the result is
     ``after(sigmoid(x Wi + bi) * x + sigmoid(y Wf + bf) * y, x)``, without gates ``after(y, x)``. ``ffn`` has
-    ``aan_depth - 1`` affine layers with activation and dropout (``transformer-dropout-ffn``), and if what
-    they give has not ``dim`` features one more without: none at all for ``aan_depth`` 1. A step keeps the
-    running mean of ``x`` and nothing else.
+    ``aan_depth - 1`` affine layers with activation and dropout (``transformer-dropout-ffn``), plus a plain
+    one if their result does not have ``dim`` features; none for ``aan_depth`` 1. A step keeps only the
+    running mean of ``x``.
 
     Parameters: ``{prefix}_aan_W1 (dim, dim_aan)``, ``_b1``, ..., ``_Wi``, ``_bi``, ``_Wf``, ``_bf``; the
     frame's under ``{prefix}_aan_ffn``. Source: Zhang et al. 2018; Marian's ``LayerAAN``

@@ -1,4 +1,4 @@
-"""Sub-layers of the transformer, each in its frame of operations before and after."""
+"""Sub-layers of the transformer, each with pre- and post-processing (its frame)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCK_ACTIVATIONS = {name: ACTIVATIONS[name] for name in ("relu", "swish", "gelu
 
 
 class Context(NamedTuple):
-    """What a block of a decoder layer sees of one encoder."""
+    """One encoder as seen by a block of a decoder layer."""
 
     prepared: Mapping[str, Node]
     """What the block has made of the encoder's output, by its ``prepare``."""
@@ -38,11 +38,7 @@ class Block(Layer):
     """
 
     def __init__(
-        self,
-        prefix: str,
-        config: TransformerConfig,
-        depth: int,
-        before_prefix: str | None = None,
+        self, prefix: str, config: TransformerConfig, depth: int, before_prefix: str | None = None
     ) -> None:
         self.before = PreProcess(
             prefix if before_prefix is None else before_prefix,
@@ -62,17 +58,17 @@ class Block(Layer):
 
 
 class CrossBlock(Protocol):
-    """What lets a decoder layer see an encoder."""
+    """Base of blocks through which a decoder layer sees an encoder."""
 
     prefix: str
 
     def prepare(self, context: Node) -> dict[str, Node]:
-        """What the block needs of an encoder's output ``(batch, source, dim)``, once per sentence."""
+        """Prepare an encoder's output ``(batch, source, dim)``, once per sentence."""
         ...
 
     def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
-        """The block for ``x (batch, time, dim)``, and the weights ``(batch, heads, time, source)`` of the
-        source, dropout not counted; ``None`` unless they are asked for, or if it has none."""
+        """The block's result for ``x (batch, time, dim)``, and its weights ``(batch, heads, time, source)``
+        before dropout; ``None`` if not requested or without attention."""
         ...
 
 
@@ -100,7 +96,7 @@ class AttentionBlock(Block):
         return {"keys": self.attention.keys(context), "values": self.attention.values(context)}
 
     def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
-        """``x (batch, time, dim)`` attends to a context; the result, and if they are asked for the weights
+        """``x (batch, time, dim)`` attends to a context; the result, and if requested the weights
         ``(batch, heads, time, source)`` before dropout."""
         keys, values = context.prepared["keys"], context.prepared["values"]
         if not give_weights:
@@ -115,10 +111,10 @@ class AttentionBlock(Block):
 
 
 class PoolingBlock(Layer):
-    """``after(v Wo + bo, x)`` with ``v`` the encoder's first state, in the place of cross-attention.
+    """``after(v Wo + bo, x)`` with ``v`` the encoder's first state, instead of cross-attention.
 
-    Nothing comes before, and ``d`` after it drops nothing. Parameters: ``{prefix}_Wo (dim, dim)``,
-    ``{prefix}_bo (1, dim)``, neither without projection; what comes after under ``{prefix}_Wo``.
+    There is no pre-processing, and ``d`` after it drops nothing. Parameters: ``{prefix}_Wo (dim, dim)``,
+    ``{prefix}_bo (1, dim)``, neither without projection; post-processing under ``{prefix}_Wo``.
     Source: Marian's ``LayerPooling`` (``transformer-pool``).
     """
 
@@ -129,7 +125,7 @@ class PoolingBlock(Layer):
         self.after = PostProcess(f"{prefix}_Wo", dim, config.postprocess, init=init)
 
     def prepare(self, context: Node) -> dict[str, Node]:
-        """The first state ``(batch, 1, dim)``, mapped."""
+        """The projected first state ``(batch, 1, dim)``."""
         first = narrow(context, 1, 0, 1)
         return {"pooled": first if self.output is None else self.output(first)}
 
@@ -164,5 +160,5 @@ class FeedForwardBlock(Block):
 
 
 def block_activation(name: str, option: str) -> Activation:
-    """An activation inside of blocks; ``UnsupportedOptionError`` that names ``option`` without one."""
+    """An activation of blocks; ``UnsupportedOptionError``, which names ``option``, if it does not exist."""
     return choose(option, name, BLOCK_ACTIVATIONS)

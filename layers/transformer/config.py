@@ -1,4 +1,4 @@
-"""What the layers of one stack have in common."""
+"""The settings of all layers of a stack."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..norm import NormConfig
 class TransformerConfig:
     """Sizes and options of a stack of layers; the names are Marian's without ``transformer-``.
 
-    Dropout counts in training graphs only. ``ArgumentError`` for sizes below 1 and no probabilities.
+    Dropout applies in training graphs only. ``ArgumentError`` for sizes below 1 and invalid probabilities.
 
     bias: whether affine maps in layers have a bias (not ``transformer-no-bias``).
-    dec_cell, layer_normalization, dropout_rnn: of the cells, where ``decoder_autoreg`` is ``rnn``.
+    dec_cell, layer_normalization, dropout_rnn: of the cells, if ``decoder_autoreg`` is ``rnn``.
     pool: whether decoder layers see an encoder's first state instead of attending to all.
-    marian_exact: whether single steps repeat Marian's where those depart from the trained model.
+    marian_exact: whether single steps repeat Marian's where those deviate from the trained model.
     """
 
     dim: int

@@ -51,7 +51,7 @@ class DecoderLayer(Layer):
         self.feed_forward = FeedForwardBlock(f"{prefix}_ffn", config, depth)
 
     def __call__(self, x: Node, mask: Node, contexts: Sequence[Context]) -> Node:
-        """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that hides what comes later."""
+        """``x (batch, time, dim)``; ``mask`` is a ``log_mask`` that hides later words."""
         return self.after_autoregression(self.autoregression(x, mask), contexts)[0]
 
     def step(self, x: Node, cache: Cache, position: Node, contexts: Sequence[Context]) -> tuple[Node, Cache]:
@@ -62,10 +62,10 @@ class DecoderLayer(Layer):
     def after_autoregression(
         self, x: Node, contexts: Sequence[Context], give_weights: bool = False
     ) -> tuple[Node, Node | None]:
-        """What follows on ``autoregression``: the layer's result, and if they are asked for the weights
-        ``(batch, heads, time, source)`` of the first encoder's states, ``None`` without attention to one.
+        """The layer after ``autoregression``: its result, and if requested the attention weights
+        ``(batch, heads, time, source)`` of the first encoder, or ``None``.
 
-        ``ArgumentError`` for another number of contexts than of encoders.
+        ``ArgumentError`` for a wrong number of contexts.
         """
         if len(contexts) != len(self.cross):
             raise ArgumentError(f"this layer sees {len(self.cross)} encoders, got {len(contexts)} contexts")

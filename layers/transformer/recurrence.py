@@ -1,4 +1,4 @@
-"""A recurrent cell in the place of a decoder's self-attention."""
+"""A recurrent cell instead of a decoder's self-attention."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Recurrence(Block):
     """``after(rnn(before(x)), x)`` with one layer of a recurrent cell over the words.
 
     Parameters: the cell's under ``{prefix}_rnn``, with ``rnn_projection`` also ``{prefix}_rnn_Wo`` and
-    ``_bo``; what comes before under ``{prefix}_rnn``, what comes after under ``{prefix}_rnn_ffn``. A step
-    keeps the state of the cell. Source: Kim et al. 2019; Marian's ``DecoderLayerRNN``
+    ``_bo``; pre-processing under ``{prefix}_rnn``, post-processing under ``{prefix}_rnn_ffn``. A step keeps
+    the cell's state. Source: Kim et al. 2019; Marian's ``DecoderLayerRNN``
     (``transformer-decoder-autoreg rnn``, ``dec-cell``, ``transformer-rnn-projection``, ``dropout-rnn``).
     """
 
@@ -26,11 +26,7 @@ class Recurrence(Block):
         prefix, dim = f"{prefix}_rnn", config.dim
         super().__init__(f"{prefix}_ffn", config, depth, before_prefix=prefix)
         self.cell = find_cell(config.dec_cell)(
-            prefix,
-            dim,
-            dim,
-            layer_normalization=config.layer_normalization,
-            dropout=config.dropout_rnn,
+            prefix, dim, dim, layer_normalization=config.layer_normalization, dropout=config.dropout_rnn
         )
         self.rnn = RNN([self.cell])
         self.output: Affine | None = None

@@ -14,11 +14,10 @@ from .config import TransformerConfig
 
 
 class SelfAttention(Layer):
-    """Self-attention of a decoder, with keys and values of the words before in buffers of fixed size.
+    """Self-attention of a decoder, with previous keys and values in buffers of fixed size.
 
-    Keys and values are pre-processed as queries are, in single steps as over a whole sentence. With
-    ``marian_exact`` single steps are Marian's: the first is as it should be, in all later ones keys and
-    values of every word come from ``x`` as it is, not normalized by ``preprocess``.
+    Keys and values are pre-processed like queries, also in single steps. With ``marian_exact`` single steps
+    are Marian's: from the second on, keys and values of all words come from ``x`` without ``preprocess``.
 
     Parameters: as ``AttentionBlock`` under ``{prefix}_self``. Source: Vaswani et al. 2017; Marian's
     ``DecoderLayerSelfAttention``.

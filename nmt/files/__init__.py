@@ -1,4 +1,4 @@
-"""Models in files, both ways: Marian's own, directories of them, and HuggingFace's."""
+"""Read and write models: Marian's files, directories of them, and HuggingFace's checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of models as they are published: OPUS-MT's, Firefox Translations', Marian's own.
+"""Directories of published models: OPUS-MT's, Firefox Translations', Marian's own.
 
 - OPUS-MT: ``decoder.yml``, ``*.npz``, ``*.vocab.yml`` (or ``*.src.vocab*`` and ``*.trg.vocab*``), and
   ``source.spm``, ``target.spm``, which split and join raw text.
@@ -26,7 +26,7 @@ _TARGET_VOCABS = ("trgvocab*", "*trg.vocab*", "vocab.trg.*")
 _VOCAB_ENDINGS = (".spm", ".yml", ".yaml", ".json", ".txt", ".vocab")
 _NO_MODELS = ("*.optimizer.npz", "*.orig.npz", "lex*", "*.s2t.bin")
 
-# What Bergamot's programs give these models, whose directories do not say it.
+# Bergamot's programs set these for models without a configuration.
 FIREFOX_OPTIONS: dict[str, Any] = {
     "beam_size": 1,
     "normalize": 1.0,
@@ -38,33 +38,31 @@ FIREFOX_OPTIONS: dict[str, Any] = {
 
 
 class DirectoryError(OptionError):
-    """A directory does not hold one model with its vocabularies; the message lists what it holds."""
+    """A directory does not hold exactly one model with its vocabularies; the message lists its files."""
 
 
 def read_directory(path: str | os.PathLike[str], config: str = "", **options: Any) -> dict[str, Any]:
     """The arguments of ``Translator`` for the model in the directory ``path``.
 
-    They are ``models``, ``vocabs``, ``pieces`` for OPUS-MT, ``shortlist`` if there is one, and what
-    the configuration says of search and batches; ``options`` override what is found.
+    They are ``models``, ``vocabs``, ``pieces`` for OPUS-MT, ``shortlist`` if any, and the configuration's
+    options for search and batches; ``options`` override them.
 
-    config: the name of the configuration in the directory to take, where there are several.
+    config: the name of the configuration to use, if there are several. A bare name in it, or a path that does
+    not exist, as when the directory was moved, means the file of that name in the directory.
 
-    A path in a configuration that leads nowhere, as when the directory was moved, is taken for the
-    file of that name in the directory; so is a name alone.
-
-    Raises DirectoryError for several or no candidates, OptionError for a configuration that says
-    what cannot be done, OSError for what cannot be read.
+    Raises DirectoryError for no or several candidates, OptionError for an invalid configuration, OSError for
+    files that cannot be read.
     """
     return _Directory(os.fspath(path)).arguments(config, options)
 
 
 class _Directory:
-    """The names in a directory, and what they stand for."""
+    """The names in a directory, and their roles."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         if not os.path.isdir(path):
-            raise DirectoryError(f"{path}: expected the directory of a model")
+            raise DirectoryError(f"{path}: expected a model directory")
         self.names = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
 
     def arguments(self, config: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +80,7 @@ class _Directory:
     def _config(self, name: str) -> str:
         """The name of the configuration to read; empty if there is none."""
         if name and name not in self.names:
-            raise self._error(f"there is no {name}")
+            raise self._error(f"{name} does not exist")
         candidates = [name] if name else [other for other in self.names if self._is_config(other)]
         usable = [other for other in candidates if self._has_models(other)] or candidates
         if len(usable) > 1:
@@ -102,7 +100,7 @@ class _Directory:
             return False
 
     def _configured(self, name: str) -> dict[str, Any]:
-        """What a configuration says, its files where they are now: beside it, if nowhere else."""
+        """The options of a configuration, with paths resolved by ``_present``."""
         found = DECODE.from_config(self._at(name))
         for key in ("models", "vocabs"):
             found[key] = tuple(map(self._present, filter(None, found.get(key, ()))))
@@ -112,7 +110,7 @@ class _Directory:
         return found
 
     def _present(self, path: str) -> str:
-        """``path``; the file of that name in the directory if ``path`` is a bare name or leads nowhere."""
+        """``path``, or the file of that name here if ``path`` is a bare name or does not exist."""
         name = os.path.basename(path)
         return self._at(name) if name in self.names and (name == path or not os.path.exists(path)) else path
 
@@ -153,13 +151,13 @@ class _Directory:
         return {"shortlist": (self._at(tables[0]),)} if tables else {}
 
     def _pieces(self, vocabs: Sequence[str]) -> dict[str, Any]:
-        """The models that split and join raw text, where vocabularies list pieces (OPUS-MT)."""
+        """The models that split and join raw text, if vocabularies list pieces (OPUS-MT)."""
         if any(str(path).endswith(".spm") for path in vocabs):
             return {}
         if "source.bpe" in self.names:
             raise self._error(
-                "source.bpe: text must be tokenized and split by subword-nmt for this model, which cannot be "
-                "done here; do it before, and use Translator.from_config(decoder.yml)"
+                "source.bpe: this model needs text tokenized and split by subword-nmt, which is not "
+                "supported; do that first, and use Translator.from_config(decoder.yml)"
             )
         present = [name for name in PIECES if name in self.names]
         if len(present) == 1:
@@ -183,5 +181,5 @@ class _Directory:
 
 
 def _as_number(word: str) -> str:
-    """``false`` and ``true``, as Bergamot's configurations say it, for Marian's 0 and 1."""
+    """Translate ``false`` and ``true`` of Bergamot's configurations to Marian's 0 and 1."""
     return {"false": "0", "true": "1"}.get(word, word)

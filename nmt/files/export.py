@@ -12,31 +12,32 @@ from typing import Any
 
 import numpy as np
 
-from mgraph import ArgumentError, ExpressionGraph, Node, Type
+from mgraph import ArgumentError, Node, Type
 from mgraph.bridges.onnx import check_onnx, distinct_primes, export_onnx, extra
 from nmt.models import Model, Source
+from nmt.models.functions import sentence_inputs, state_inputs
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 BATCH, STEPS = "batch", "steps"
 
 
 def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1, opset: int = 18) -> None:
-    """Write ``encoder.onnx`` and ``decoder.onnx`` into ``folder``, which is made if there is none.
+    """Write ``encoder.onnx`` and ``decoder.onnx`` into ``folder``, which is created if necessary.
 
-    encoder: ``source_ids`` int32 and ``source_mask`` float32, both (batch, length), the mask 1 at words,
-    ``</s>`` included, to ``encoder.*``, the encoder state, and ``decoder.*``, the decoder state before the
-    first step. A second source is ``source2_ids`` and ``source2_mask``, of a length of its own; without
-    sources, in a language model, there is ``batch`` instead, an int64 scalar. Transformers take ``steps``
-    too, an int64 scalar, the most steps there will be: the size of the caches.
+    encoder: maps ``source_ids`` int32 and ``source_mask`` float32, both (batch, length), the mask 1 at words
+    with ``</s>``, to ``encoder.*``, the encoder state, and ``decoder.*``, the decoder state before the first
+    step. A second source is ``source2_ids`` and ``source2_mask``, with its own length; a language model takes
+    ``batch`` instead, an int64 scalar. Transformers also take ``steps``, an int64 scalar, the maximum number
+    of steps: the size of the caches.
 
-    decoder: ``encoder.*``, ``decoder.*``, ``words`` int32 (batch * beam), the words chosen last, and
+    decoder: maps ``encoder.*``, ``decoder.*``, ``words`` int32 (batch * beam), the last words, and
     ``position`` int32 (), the number of the step from 0, to ``logits`` (batch * beam, vocabulary), not
     normalized, and ``next.*``, the decoder state after the step. At position 0 words are ignored. Without
-    sources it takes ``batch`` too if the beam is not 1.
+    sources it also takes ``batch`` if the beam is not 1.
 
-    Batch, lengths and steps are open: any size up to the recorded one, about 2,000 words, as positions are
-    looked up in a table. ``beam`` is fixed: hypotheses of a sentence lie side by side. ``ArgumentError`` for
-    a beam below 1, else the errors of ``mgraph.bridges.export_onnx``.
+    Batch, lengths and steps are dynamic, up to the recorded size of about 2,000 words, because positions are
+    looked up in a table. ``beam`` is fixed; hypotheses of a sentence are adjacent. ``ArgumentError`` for a
+    beam below 1, else the errors of ``mgraph.bridges.export_onnx``.
     """
     check_export(folder, beam, opset)
     path = Path(folder)
@@ -47,7 +48,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     axes = dict(zip(open_axes, distinct_primes(len(open_axes), sizes), strict=True))
     graph = model.new_graph()
     sentences = [
-        _sentences(graph, name, axes[BATCH], axes[length])
+        sentence_inputs(graph, name, axes[BATCH], axes[length])
         for name, length in zip(names, lengths, strict=True)
     ]
     encoded = model.encode(sentences)
@@ -61,7 +62,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
 
 
 def check_export(folder: str | os.PathLike[str], beam: int, opset: int) -> None:
-    """The errors of ``export_model`` that do not depend on the model; nothing is made."""
+    """Raise the errors of ``export_model`` that do not depend on the model."""
     if beam < 1:
         raise ArgumentError(f"expected a beam of at least 1, got {beam}")
     check_onnx(opset)
@@ -69,7 +70,7 @@ def check_export(folder: str | os.PathLike[str], beam: int, opset: int) -> None:
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[None]:
-    """A folder that is there while the block runs, and stays if it ends well or it was there before."""
+    """Create a folder for the block, and remove it again if the block fails and the folder was new."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     try:
@@ -83,13 +84,8 @@ def _new_folder(path: Path) -> Iterator[None]:
 
 
 def _source_names(sources: int) -> list[str]:
-    """What the names of each source's inputs begin with."""
+    """The prefixes of each source's inputs."""
     return ["source", *(f"source{i}" for i in range(2, sources + 1))][:sources]
-
-
-def _sentences(graph: ExpressionGraph, name: str, batch: int, length: int) -> Source:
-    ids = graph.input(f"{name}_ids", (batch, length), Type.int32)
-    return Source(ids, graph.input(f"{name}_mask", (batch, length), Type.float32))
 
 
 def _export_step(
@@ -102,19 +98,14 @@ def _export_step(
     axes: Mapping[str, int],
 ) -> None:
     graph = model.new_graph()
-    before = _inputs(graph, "encoder", encoded)
-    state = _inputs(graph, "decoder", start)
+    before = state_inputs(graph, "encoder", encoded)
+    state = state_inputs(graph, "decoder", start)
     words = graph.input("words", (axes[BATCH] * beam,), Type.int32)
     position = graph.input("position", (), Type.int32)
     step = model.step(before, state, words, position, beam)
     outputs = {"logits": step.logits, **_prefixed("next", step.state)}
     inputs = [*before.values(), *state.values(), words, position]
     export_onnx(graph, outputs, inputs, path, opset=opset, axes=axes)
-
-
-def _inputs(graph: ExpressionGraph, prefix: str, state: Mapping[str, Node]) -> dict[str, Node]:
-    """Inputs that stand for a state recorded elsewhere."""
-    return {name: graph.input(f"{prefix}.{name}", n.shape, n.value_type) for name, n in state.items()}
 
 
 def _prefixed(prefix: str, nodes: Mapping[str, Node]) -> dict[str, Node]:
@@ -126,10 +117,7 @@ def _has(nodes: Mapping[str, Node], size: int) -> bool:
 
 
 class OnnxModel:
-    """The files that ``export_model`` wrote, run by onnxruntime; nothing of JAX is used.
-
-    Needs the package onnxruntime: ``pip install 'mgraph[onnx]'``.
-    """
+    """The files of ``export_model``, run by onnxruntime (``pip install 'mgraph[onnx]'``) without JAX."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         runtime = extra("onnxruntime")
@@ -145,13 +133,13 @@ class OnnxModel:
         """The number of source streams."""
 
     def encode(self, sources: Sequence[Source], steps: int, *, batch: int = 1) -> dict[str, np.ndarray]:
-        """The encoder state and the first decoder state, by the names of their outputs.
+        """The encoder state and the first decoder state, by output name.
 
-        ``sources`` are the ids and the mask of each source stream; where there is none, ``batch`` says for
-        how many sentences the states are. ``ArgumentError`` for another number of sources.
+        ``sources`` are the ids and mask of each source stream; without sources ``batch`` is the number of
+        sentences. ``ArgumentError`` for a wrong number of sources.
         """
         if len(sources) != self.sources:
-            raise ArgumentError(f"these files are of a model of {self.sources} sources, got {len(sources)}")
+            raise ArgumentError(f"the exported model has {self.sources} sources, got {len(sources)}")
         inputs = {BATCH: np.array(batch, np.int64), STEPS: np.array(steps, np.int64)}
         for name, (ids, mask) in zip(_source_names(self.sources), sources, strict=True):
             inputs |= {f"{name}_ids": ids, f"{name}_mask": mask}
@@ -172,11 +160,11 @@ class OnnxModel:
         suppressed: Collection[int] = (),
         max_length_factor: float = 3.0,
     ) -> list[list[int]]:
-        """The most likely next word, again and again, until ``</s>``, which is included.
+        """Greedy decoding, up to and including ``</s>``.
 
-        ``sources`` are word ids that end in ``</s>``, translated as one batch by files of beam 1 and of a
-        model of one source; a sentence of n words gets at most ``max_length_factor * n``, one without words
-        becomes ``</s>``. Words in ``suppressed`` are never chosen.
+        ``sources`` are word ids that end in ``</s>``, translated as one batch. Needs files with beam 1 and
+        one source. A sentence of n words gets at most ``max_length_factor * n``; one without words becomes
+        ``</s>``. Words in ``suppressed`` are never chosen.
         """
         lengths = [len(source) for source in sources]
         ids, mask = np.zeros((len(sources), max(lengths)), np.int32), np.zeros((len(sources), max(lengths)))

@@ -1,4 +1,4 @@
-"""Model files into models, strictly: everything that a model needs is there, and nothing else."""
+"""Load models strictly: a file must hold exactly the parameters that its model needs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ def load_model(
     ignore_config: bool = False,
     marian_exact: bool = False,
 ) -> Model:
-    """The model in the file ``path``, an ``.npz`` or ``.bin`` that Marian made, or a ``.safetensors``.
+    """Load the model in ``path``, an ``.npz`` or ``.bin`` made by Marian, or a ``.safetensors``.
 
-    The configuration comes from the file (``special:model.yml``); ``options`` are those of a file that has
-    none, as old ones do; with ``ignore_config`` they count for any file (``--ignore-model-config``). Sizes
-    that are not said are told by the parameters. ``marian_exact`` repeats Marian's decoder where it departs
-    from the model that was trained. ``ModelFileError`` if the file is damaged or has no configuration,
-    ``ParameterError`` if its parameters are not just those that the configuration needs, in the same shapes;
-    it lists every one. ``UnsupportedOptionError`` for a type or an option that is unknown or not supported
-    yet. ``OSError`` if the file cannot be read. Every message names the file.
+    The configuration comes from the file (``special:model.yml``). ``options`` replace it if the file has
+    none, as old files, or with ``ignore_config`` (``--ignore-model-config``). Missing sizes are inferred from
+    the parameters. marian_exact: see ``Network``. ``ModelFileError`` if the file is damaged or has no
+    configuration; ``ParameterError``, which lists all, for missing, unknown or wrongly shaped parameters;
+    ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OSError`` if the file cannot be
+    read. Every message names the file.
     """
     name = os.fspath(path)
     options, params = read_parameters(path, options, ignore_config)
@@ -50,8 +49,8 @@ def load_model(
 def read_parameters(
     path: str | os.PathLike[str], options: ModelOptions | None = None, ignore_config: bool = False
 ) -> tuple[ModelOptions, dict[str, np.ndarray]]:
-    """The options and the parameters in a model file, under the names that graphs have for them; whether they
-    fit together is not checked. Arguments and errors are those of ``load_model``."""
+    """The options and the parameters, under their names in graphs, of a model file, without checking that
+    they match. Arguments and errors as for ``load_model``."""
     name = os.fspath(path)
     items = read_items(path)
     if options is None or (MODEL_YML in items and not ignore_config):
@@ -67,13 +66,13 @@ def read_parameters(
 
 
 def create_model(options: ModelOptions, *, seed: int = 1) -> Model:
-    """A model with the parameters that ``options`` ask for, drawn as Marian initializes them."""
+    """A new model with ``options``, initialized as in Marian."""
     check_options(options)
     return Model(options, initial_values(options, seed))
 
 
 def check_parameters(model: Model) -> None:
-    """``ParameterError`` that lists all parameters that are missing, unknown or wrongly shaped."""
+    """``ParameterError`` that lists all missing, unknown and wrongly shaped parameters."""
     checking.check_parameters(model.options, _shapes(model.params))
 
 
@@ -82,14 +81,12 @@ def _shapes(params: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _is_extra(item: str) -> bool:
-    """Whether an item of a model file is no parameter: the configuration, or the factors by which Bergamot's
-    Marian quantizes activations."""
+    """Whether an item is not a parameter: the configuration, or Bergamot's quantization factors."""
     return item.startswith("special:") or item.endswith("_QuantMultA")
 
 
 def _parameters(items: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The parameters as float32."""
     odd = [f"{name} {array.dtype}" for name, array in items.items() if array.dtype.kind != "f"]
     if odd:
-        raise ModelFileError(f"parameters of floating point are expected, got {', '.join(odd)}")
+        raise ModelFileError(f"expected floating-point parameters, got {', '.join(odd)}")
     return {name: array.astype(np.float32, copy=False) for name, array in items.items()}

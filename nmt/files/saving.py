@@ -1,4 +1,4 @@
-"""Models into model files, as Marian would write them, and from one format to another."""
+"""Save models as Marian does, and convert model files."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from nmt.settings.model_options import ModelOptions, text_of
 
 logger = logging.getLogger(__name__)
 
-# How Marian saves an empty list, and how it writes one that it has read: byte for byte what it converts.
+# Marian saves an empty list so, and writes it differently when it converts a file.
 _EMPTY_LIST = re.compile(r":\n +\[\]$", re.MULTILINE)
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model to ``path``, an ``.npz`` or ``.bin``; all or nothing.
+    """Write a model to ``path``, an ``.npz`` or ``.bin``, whole or not at all.
 
-    A float32 ``.npz`` that Marian wrote comes out byte for byte. ``ModelFileError`` for another ending,
-    ``OSError`` if the file cannot be written.
+    Reproduces Marian's float32 ``.npz`` byte for byte. ``ModelFileError`` for another ending, ``OSError`` if
+    the file cannot be written.
     """
     write_items(path, model_items(model.options, model.params))
 
 
 def model_items(options: ModelOptions, params: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """What a model's file holds: the parameters as float32, under the names and in the order that Marian
-    gives them for this type, and the options as ``special:model.yml``."""
+    """The items of a model's file: the float32 parameters, under Marian's names and in its order for this
+    type, and the options as ``special:model.yml``."""
     arrays = {name: np.asarray(params[name], np.float32) for name in sorted(params)}
     return {
         **find_type(options.type).names.in_file(arrays, options),
@@ -45,8 +45,7 @@ def model_items(options: ModelOptions, params: Mapping[str, Any]) -> dict[str, n
 
 
 def marian_order(options: ModelOptions, names: Iterable[str]) -> list[str]:
-    """The names of a model's parameters in the order that they have in Marian's memory and files: sorted, but
-    where Marian's graphs have other names than ours, by those."""
+    """The names of a model's parameters in the order of Marian's files: sorted by Marian's names."""
     names = sorted(names)
     numbers = {name: np.full((1, 1), number) for number, name in enumerate(names)}
     return [
@@ -57,19 +56,18 @@ def marian_order(options: ModelOptions, names: Iterable[str]) -> list[str]:
 
 
 def convert_model(source: Path, target: Path, *, gemm_type: str = FLOAT32) -> None:
-    """Write the model in the file ``source`` as ``target``: ``.npz``, ``.bin`` or ``.safetensors``.
+    """Convert the model file ``source`` to ``target``: ``.npz``, ``.bin`` or ``.safetensors``.
 
-    Parameters come sorted by name, those of floating point as float32, with the model's configuration; an
-    ``.npz`` or ``.bin`` is byte for byte Marian's. ``gemm_type`` quantizes matrices in a ``.bin``:
-    ``intgemm8``, ``intgemm8ssse3``, ``intgemm8avx2``, ``intgemm8avx512`` and the like with 16. Matrices that
-    Marian would then use wrongly stay float32 (``mgraph.files.intgemm``); a warning lists them. Quantized
-    models are read, too: what comes out are the quantized numbers. ``ModelFileError`` that names the file
-    for what cannot be read or written.
+    Parameters are sorted by name, floating-point ones become float32, and the configuration is kept; an
+    ``.npz`` or ``.bin`` equals Marian's byte for byte. ``gemm_type`` quantizes matrices in a ``.bin``:
+    ``intgemm8``, ``intgemm8ssse3``, ``intgemm8avx2``, ``intgemm8avx512``, and the same with 16. Matrices that
+    Marian would then use wrongly stay float32 (``mgraph.files.intgemm``), with a warning. A quantized source
+    gives the quantized values. ``ModelFileError``, which names the file, if it cannot be read or written.
     """
     values, text = load_parameters(source, Type.float32)
     report_unquantized(values, gemm_type)
     meta = None if text is None else _EMPTY_LIST.sub(": []", text)
-    # Marian's converter puts floating point before all else, its trainer behind.
+    # Marian's converter writes floating-point items first, its trainer last.
     order = sorted(values, key=lambda name: (values[name].dtype.kind != "f", name))
     items = {name: values[name] for name in order}
     if meta is not None:
@@ -78,7 +76,7 @@ def convert_model(source: Path, target: Path, *, gemm_type: str = FLOAT32) -> No
 
 
 def report_unquantized(values: Mapping[str, np.ndarray], gemm_type: str) -> None:
-    """A warning that lists the matrices that ``gemm_type`` leaves as they are, though Marian would not."""
+    """Warn of matrices that ``gemm_type`` leaves as float32, though Marian would quantize them."""
     if gemm_type not in GEMM_TYPES:
         return
     packing = PACKINGS[GEMM_TYPES[gemm_type]]

@@ -1,4 +1,4 @@
-"""Whether the parameters of a file are just those that its options ask for; sizes that they tell."""
+"""Check the parameters of a file against its options, and infer missing sizes from their shapes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from nmt.settings.model_options import ModelOptions
 
 
 def check_parameters(options: ModelOptions, shapes: Shapes) -> None:
-    """``ParameterError`` that lists all parameters that are missing, unknown or wrongly shaped.
-
-    It says with each which options would explain it. ``shapes`` are those of the parameters, by name.
-    """
+    """``ParameterError`` that lists all missing, unknown and wrongly shaped parameters, with the options that
+    would explain each. ``shapes`` has the shape of each parameter by name."""
     needed = parameters(_trained(options, shapes), shapes)
     missing = [p for name, p in needed.items() if name not in shapes]
     unknown = {name: shape for name, shape in shapes.items() if name not in needed}
@@ -43,7 +41,7 @@ def check_parameters(options: ModelOptions, shapes: Shapes) -> None:
 
 
 def completed(options: ModelOptions, shapes: Shapes) -> ModelOptions:
-    """The options, with sizes that the file does not say, or says are 0, told by ``shapes``."""
+    """The options, with sizes that the file omits or sets to 0 inferred from ``shapes``."""
     streams = len(TYPES[options.type].encoders) + 1
     if not any(options.dim_vocabs):
         options = replace(options, dim_vocabs=(0,) * streams)
@@ -55,23 +53,23 @@ def completed(options: ModelOptions, shapes: Shapes) -> ModelOptions:
 
 
 def _possible(options: ModelOptions, shapes: Shapes) -> dict[str, Parameter]:
-    """The parameters where sizes may be wrong: of another size, which goes with every other option."""
+    """The parameters if sizes may be invalid: with sizes that fit all other options."""
     size = 4 * max(options.transformer_heads, 1)
     vocabs = (1,) * len(options.dim_vocabs)
     return parameters(replace(options, dim_emb=size, dim_rnn=size, dim_vocabs=vocabs), shapes)
 
 
 def _trained(options: ModelOptions, shapes: Shapes) -> ModelOptions:
-    """The options, with those sizes of training that Marian does not keep told by ``shapes``."""
+    """The options, with the training sizes that Marian does not save inferred from ``shapes``."""
     told = _told_sizes(parameters(options, shapes), shapes)
     return _with_sizes(options, {name: size for name, size in told.items() if name in TRAINING})
 
 
 def _told_sizes(needed: Mapping[str, Parameter], shapes: Shapes) -> dict[str, int]:
-    """The values of options that ``shapes`` tell, by name (``dim-emb``, ``dim-vocabs[0]``).
+    """Sizes inferred from ``shapes``, by option (``dim-emb``, ``dim-vocabs[0]``).
 
-    Each of the ``needed`` parameters that is there, with as many axes, votes for the options in its sizes;
-    the value with most votes counts.
+    Each of the ``needed`` parameters with the right number of axes votes for the options in its sizes; the
+    value with most votes wins.
     """
     votes: dict[str, Counter[int]] = {}
     for name, parameter in needed.items():
@@ -85,7 +83,7 @@ def _told_sizes(needed: Mapping[str, Parameter], shapes: Shapes) -> dict[str, in
 
 
 def _with_sizes(options: ModelOptions, told: Mapping[str, int]) -> ModelOptions:
-    """The options with the sizes that were told in place of theirs."""
+    """The options with the inferred sizes."""
     values: dict[str, Any] = {}
     vocabs = list(options.dim_vocabs)
     for name, size in told.items():
@@ -100,7 +98,7 @@ def _with_sizes(options: ModelOptions, told: Mapping[str, int]) -> ModelOptions:
 
 
 def _given(name: str, options: ModelOptions) -> bool:
-    """Whether the file says this size."""
+    """Whether the file has this size."""
     option, _, index = name.rstrip("]").partition("[")
     if option not in options.given:
         return False
@@ -122,7 +120,7 @@ def _hint(hint: str) -> str:
 
 
 def _told(options: ModelOptions, needed: Mapping[str, Parameter], shapes: Shapes) -> Iterable[str]:
-    """Sizes that differ from those of the options."""
+    """Inferred sizes that differ from the options."""
     for name, size in _told_sizes(needed, shapes).items():
         if _with_sizes(options, {name: size}) != options:
             yield f"{name} {size}"

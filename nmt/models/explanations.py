@@ -1,4 +1,4 @@
-"""Which options a parameter exists with: found by making the model with other options and looking."""
+"""Which options a parameter depends on, found by building the model with other options."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nmt.models.types import TYPES
 from nmt.settings.model_options import MOST_LAYERS, OPTIONS, ModelOptions
 
 _FEATURES, _OTHER_FEATURES = 4, 5
-"""Sizes do not matter here, but whether the layers of average attention are as wide as the model does."""
+"""Sizes do not matter here, except whether average attention is as wide as the model."""
 _MOST_LAYERS = 64
-"""No option is named that makes so many more layers."""
+"""No hint suggests more layers than this."""
 _NUMBER = re.compile("[0-9]+")
 _POSITIONS = "transformer-train-positions"
 
@@ -36,7 +36,7 @@ _RICH = {
     "transformer-no-bias": False,
     _POSITIONS: True,
 }
-"""With these values a model has more parameters than with others, and none of its own is gone."""
+"""Values that add parameters to a model and remove none."""
 _CHOICES: tuple[Mapping[str, Any], ...] = (
     *({"transformer-decoder-autoreg": kind} for kind in ("self-attention", "average-attention")),
     *(
@@ -44,7 +44,7 @@ _CHOICES: tuple[Mapping[str, Any], ...] = (
         for cell, kind in product(CELLS, ("bidirectional", "bi-unidirectional"))
     ),
 )
-"""Of these, each has parameters of its own, as of the next three."""
+"""Alternatives with different parameters, as are the next three."""
 _TIED: tuple[Mapping[str, Any], ...] = (
     {"tied-embeddings": False, "tied-embeddings-src": False, "tied-embeddings-all": False},
     {"tied-embeddings": False, "tied-embeddings-src": True, "tied-embeddings-all": False},
@@ -53,18 +53,18 @@ _TIED: tuple[Mapping[str, Any], ...] = (
 _OPERATIONS = ("nrh", "n", "r")
 _LAYERS = ("enc-depth", "dec-depth")
 DEPTHS = tuple(name for name, option in OPTIONS.items() if option.greatest == MOST_LAYERS)
-"""Options that say how many layers there are."""
+"""Options for numbers of layers."""
 _INNER_LAYERS = tuple(name for name in DEPTHS if name not in _LAYERS)
 
 _MOST_PARAMETERS = 200_000
-"""Parameters of models that are looked at before no more hints are given: names in a file may be anything."""
+"""The total of parameters examined before hints stop: names in a file may be anything."""
 
 _Values = dict[str, Any]
-"""Values of options by name, those of ``extra`` among them."""
+"""Values of options by name, with those of ``extra``."""
 
 
 class Explanations:
-    """What the parameters of a model with these options depend on."""
+    """Explains which options the parameters of a model depend on."""
 
     def __init__(self, options: ModelOptions) -> None:
         self.options = options
@@ -84,7 +84,7 @@ class Explanations:
         self._seen = 0
 
     def conditions(self) -> dict[str, tuple[str, ...]]:
-        """By name, what each parameter exists with; nothing for those that every such model has."""
+        """By name, the options that each parameter depends on, if any."""
         own = self._names({})
         needed: dict[str, dict[str, None]] = {name: {} for name in own}
         for text, changes in self._alternatives():
@@ -94,7 +94,7 @@ class Explanations:
         return {name: tuple(texts) for name, texts in needed.items()}
 
     def hints(self, names: Iterable[str]) -> dict[str, str]:
-        """What would make a model have each of these parameters, in words; empty if nothing would."""
+        """By name, the options with which a parameter would exist, in words; empty if none."""
         return {name: self._hint(name) for name in names}
 
     def _hint(self, name: str) -> str:
@@ -106,7 +106,7 @@ class Explanations:
         return f"exists with {', or with '.join(dict.fromkeys(texts))}" if texts else ""
 
     def _needs_all(self, name: str, changes: _Values) -> bool:
-        """Whether the parameter is there with the changes, and not with one less."""
+        """Whether the parameter exists with all the changes, and not with one less."""
         if name not in self._names(changes):
             return False
         own = self.values
@@ -114,7 +114,7 @@ class Explanations:
         return not any(name in self._names(fewer) for fewer in less)
 
     def _ways(self, name: str) -> list[_Values]:
-        """The changes that make the parameter, each the least of its kind."""
+        """Minimal changes with which the parameter exists."""
         numbers = [int(digits) for digits in _NUMBER.findall(name)]
         if max(numbers, default=0) > _MOST_LAYERS or self._seen > _MOST_PARAMETERS:
             return []
@@ -133,7 +133,7 @@ class Explanations:
         return name in self._names({"type": model_type, "dim-vocabs": vocabs})
 
     def _alternatives(self) -> Iterator[tuple[str, _Values]]:
-        """Other values, one at a time, each with the text of the one that there is."""
+        """Changes of one option each, with the text of the present value."""
         for name, option in OPTIONS.items():
             value = self.values[name]
             if isinstance(value, bool):
@@ -147,7 +147,7 @@ class Explanations:
             yield _POSITIONS, {_POSITIONS: False}
 
     def _richest(self, layers: int, inner: int) -> list[_Values]:
-        """Changes with which a model of this type has as many parameters as can be, each in its own way."""
+        """Alternative changes that give a model of this type as many parameters as possible."""
         if (layers, inner) not in self._rich:
             found: dict[frozenset[str], _Values] = {}
             only = dict(TYPES[self.options.type].only)
@@ -163,7 +163,7 @@ class Explanations:
         return self._rich[layers, inner]
 
     def _least(self, name: str, changes: _Values) -> _Values:
-        """Those of the changes that the parameter needs, in the order of the options."""
+        """The changes that the parameter needs, in the order of the options."""
         for option in self.values:
             if option in changes:
                 for kept in self._between(option, changes[option]):
@@ -173,7 +173,7 @@ class Explanations:
         return {n: changes[n] for n, own in self.values.items() if n in changes and changes[n] != own}
 
     def _between(self, option: str, value: Any) -> Iterator[Any]:
-        """Values from that which there is to ``value``."""
+        """Values from the present one to ``value``."""
         own = self.values[option]
         yield own
         if option in DEPTHS:
@@ -182,7 +182,7 @@ class Explanations:
             yield from (own + letter for letter in value if letter not in own)
 
     def _names(self, changes: _Values) -> frozenset[str]:
-        """The names of the parameters of a changed model; none if there is no such model."""
+        """The names of the parameters of a changed model; none if it is invalid."""
         key = frozenset((name, value) for name, value in changes.items() if value != self.values[name])
         if key not in self._found:
             if self._seen > _MOST_PARAMETERS:
@@ -212,7 +212,7 @@ def _said(name: str, value: Any) -> str:
 
 
 def _change(name: str, own: Any, value: Any) -> str:
-    """How to say that an option has another value."""
+    """Describe the changed value of an option."""
     if isinstance(value, tuple):
         return f"no {name}"
     if name == "transformer-dim-aan":

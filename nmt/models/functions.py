@@ -1,7 +1,7 @@
 """A model as pure functions of arrays, each recorded once for its shapes.
 
-They take the parameters as a flat dictionary, work under every transformation of JAX, and keep no graph. What
-differentiates them meets the hand-written rules, or JAX's own with ``derivatives="jax"``.
+They take the parameters as a flat dictionary, work under every JAX transformation, and keep no graph. Their
+derivatives are the hand-written rules, or JAX's own with ``derivatives="jax"``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nmt.models.parts import Source, Step
 
 Arrays = dict[str, Any]
 LOGITS, ATTENTION, LOG_PROBS = ":logits", ":attention", ":log_probs"
-"""Names of outputs, unlike any of a state."""
+"""Names of outputs, distinct from those of states."""
 
 
 class _Named:
@@ -29,18 +29,19 @@ class _Named:
         return dict(zip(self.names, self.function.pure(params, inputs), strict=True))
 
 
-def _inputs(graph: ExpressionGraph, prefix: str, state: Mapping[str, Node]) -> dict[str, Node]:
-    """Inputs that stand for a state recorded elsewhere."""
-    return {name: graph.input(f"{prefix} {name}", n.shape, n.value_type) for name, n in state.items()}
+def state_inputs(graph: ExpressionGraph, prefix: str, state: Mapping[str, Node]) -> dict[str, Node]:
+    """Inputs ``{prefix}.{name}`` for a state recorded elsewhere."""
+    return {name: graph.input(f"{prefix}.{name}", n.shape, n.value_type) for name, n in state.items()}
 
 
-def _sentences(graph: ExpressionGraph, name: str, batch: int, length: int) -> Source:
+def sentence_inputs(graph: ExpressionGraph, name: str, batch: int, length: int) -> Source:
+    """Inputs ``{name}_ids`` and ``{name}_mask`` for one stream of sentences."""
     ids = graph.input(f"{name}_ids", (batch, length), Type.int32)
     return Source(ids, graph.input(f"{name}_mask", (batch, length), Type.float32))
 
 
 def _sources(graph: ExpressionGraph, batch: int, lengths: Sequence[int]) -> list[Source]:
-    return [_sentences(graph, f"source{i}", batch, length) for i, length in enumerate(lengths)]
+    return [sentence_inputs(graph, f"source{i}", batch, length) for i, length in enumerate(lengths)]
 
 
 def _flat(sources: Sequence[Sequence[Any]]) -> list[Any]:
@@ -57,7 +58,7 @@ class Encoder:
         self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source]) -> Arrays:
-        """For each source stream ``ids`` int32 and ``mask`` float32, both ``(batch, length)``."""
+        """``sources``: for each stream ``ids`` int32 and ``mask`` float32, both ``(batch, length)``."""
         return {} if self._encode is None else self._encode(params, *_flat(sources))
 
 
@@ -77,21 +78,15 @@ class Stepper:
     ) -> None:
         graph = ExpressionGraph(inference=True, derivatives=derivatives)
         encoded = network.encode(_sources(graph, batch, lengths))
-        encoder_state = _inputs(graph, "encoder", encoded)
+        encoder_state = state_inputs(graph, "encoder", encoded)
         start = network.start(graph, encoder_state, batch, beam, max_length)
         self._start = _Named(graph, start, list(encoder_state.values()))
-        decoder_state = _inputs(graph, "decoder", start)
+        decoder_state = state_inputs(graph, "decoder", start)
         words = graph.input("words", (batch * beam,), Type.int32)
         position = graph.input("position", (), Type.int32)
         shortlist = graph.input("shortlist", (batch, candidates), Type.int32) if candidates else None
         step = network.step(
-            encoder_state,
-            decoder_state,
-            words,
-            position,
-            beam,
-            shortlist=shortlist,
-            attention=attention,
+            encoder_state, decoder_state, words, position, beam, shortlist=shortlist, attention=attention
         )
         outputs = {LOGITS: step.logits, **step.state}
         if attention:
@@ -122,7 +117,7 @@ class Stepper:
 
 
 class PairScorer:
-    """Log-probabilities of the words of target sentences given source sentences."""
+    """Log-probabilities of target words given source sentences."""
 
     def __init__(
         self,
@@ -135,7 +130,7 @@ class PairScorer:
     ) -> None:
         graph = ExpressionGraph(inference=True, derivatives=derivatives)
         sources = _sources(graph, batch, lengths)
-        ids, mask = target = _sentences(graph, "target", batch, trg_length)
+        ids, mask = target = sentence_inputs(graph, "target", batch, trg_length)
         decoded = network.decode(network.encode(sources), ids, attention=attention)
         costs = reshape(cross_entropy(decoded.logits, flatten(ids)), (batch, trg_length))
         outputs = {LOG_PROBS: -costs * mask}
@@ -146,7 +141,7 @@ class PairScorer:
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source], target: Source) -> Any:
         """``(batch, trg_length)``, 0 at padding; ids are int32, masks float32.
 
-        With attention a pair of that and the attention, ``(batch, trg_length, length)``.
+        With attention, a pair of this and the attention ``(batch, trg_length, length)``.
         """
         found = self._score(params, *_flat([*sources, target]))
         log_probs = found[LOG_PROBS]

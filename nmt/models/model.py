@@ -22,16 +22,14 @@ _MOST_FUNCTIONS = 256
 
 
 class Model(Network):
-    """Encoders and a decoder with the parameters of one model file.
+    """A ``Network`` with the parameters of one model file.
 
-    The methods that take a graph record the model there, as those of ``Network`` do; the graph should come
-    from ``new_graph``, or be a graph to be trained.
+    ``Network``'s methods record it in a graph, which should come from ``new_graph`` or be a training graph.
+    ``encoder``, ``stepper`` and ``scorer`` return the same as pure functions of arrays, for fixed shapes.
+    Their derivatives are the hand-written rules, or with ``derivatives="jax"`` JAX's own, which forward mode
+    (``jax.jvp``, ``jax.hessian``) needs.
 
-    ``encoder``, ``stepper`` and ``scorer`` give the same as pure functions of arrays, for fixed shapes. What
-    differentiates them meets the hand-written rules; with ``derivatives="jax"`` it meets JAX's own, which
-    forward mode (``jax.jvp``, ``jax.hessian``) needs.
-
-    params: the parameters by name; the others are ``Network``'s.
+    params: the parameters by name. Other arguments: see ``Network``.
 
     ``UnsupportedOptionError`` for a type that is unknown or not supported.
     """
@@ -45,7 +43,7 @@ class Model(Network):
         marian_exact: bool = False,
     ) -> None:
         self.params: dict[str, jax.Array] = {name: jax.device_put(params[name]) for name in sorted(params)}
-        """The parameters in the order of their names, on JAX's default device."""
+        """The parameters, sorted by name, on JAX's default device."""
         shapes = {name: value.shape for name, value in self.params.items()}
         super().__init__(options, shapes, dropouts, marian_exact)
         self._functions: dict[Hashable, Any] = {}
@@ -59,7 +57,7 @@ class Model(Network):
         return self.marian_exact, options, shapes
 
     def new_graph(self, inference: bool = True, *, seed: int = 1) -> ExpressionGraph:
-        """A graph that holds this model's parameters and no others."""
+        """A graph with this model's parameters only."""
         graph = ExpressionGraph(inference, seed=seed)
         for name, value in self.params.items():
             graph.param(name, value.shape).set_value(value)
@@ -70,7 +68,7 @@ class Model(Network):
     # -- pure functions
 
     def encoder(self, batch: int, lengths: tuple[int, ...], *, derivatives: str = "rules") -> Encoder:
-        """``encode`` for sentences padded to ``lengths``, one for each source stream."""
+        """``encode`` for sentences padded to ``lengths``, one length per source stream."""
         key = (batch, lengths, derivatives)
         return self._recorded(("encoder", *key), lambda: Encoder(self, *key))
 
@@ -85,8 +83,8 @@ class Model(Network):
         candidates: int = 0,
         derivatives: str = "rules",
     ) -> Stepper:
-        """``start`` and ``step`` for sentences padded to ``lengths`` and up to ``max_length`` steps, with
-        shortlists of so many ``candidates``, if any."""
+        """``start`` and ``step`` for sentences padded to ``lengths``, up to ``max_length`` steps, and
+        shortlists of ``candidates`` words (0 without)."""
         key = (batch, beam, lengths, max_length, attention, candidates, derivatives)
         return self._recorded(("stepper", *key), lambda: Stepper(self, *key))
 

@@ -1,7 +1,7 @@
-"""Names of parameters in files, where they differ from those in graphs.
+"""Names of parameters in files that differ from those in graphs.
 
-The types ``amun`` and ``nematus`` have those of Nematus. ``transformer-new``, Marian's transformer written
-anew, names parameters by C++ expressions; in graphs they have the names that those of ``transformer`` have.
+The types ``amun`` and ``nematus`` use Nematus's names. ``transformer-new``, Marian's rewritten transformer,
+names parameters by C++ expressions; in graphs they have the names of ``transformer``.
 Source: Marian, ``models/amun.h``, ``models/nematus.h``, ``models/transformer_new.h`` and ``layers_new``.
 """
 
@@ -17,23 +17,23 @@ Arrays = Mapping[str, np.ndarray]
 
 MARK = "decoder_c_tt"
 NOT_PARAMETERS = (MARK, "uidx", "history_errs")
-"""Items that Nematus keeps beside the parameters."""
+"""Items of Nematus's files that are not parameters."""
 
 _GATED = {letter: letter for letter in ("U", "Ux", "W", "Wx", "b", "bx")}
 _SECOND = {"U_nl": "U", "Ux_nl": "Ux", "Wc": "W", "Wcx": "Wx", "b_nl": "b", "bx_nl": "bx"}
 _INPUTS = ("prev", "lstm", "ctx")
-"""The inputs of the layer below the output layer: word, state, context."""
+"""The inputs of the layer below the output: word, state, context."""
 
 
 class FileNames:
-    """How the files of a model type name its parameters: as graphs do."""
+    """The names of a model type's parameters in files: by default those in graphs."""
 
     def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
-        """The items of a file, but for those that are no parameters, under the names that a graph has."""
+        """The parameters among the items of a file, under their names in graphs."""
         return dict(items)
 
     def in_file(self, params: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
-        """The inverse: parameters, sorted by their names in graphs, as the items of a file in its order."""
+        """The inverse: parameters, sorted by their names in graphs, as items in file order."""
         return dict(params)
 
 
@@ -41,10 +41,10 @@ AS_IN_GRAPHS = FileNames()
 
 
 class OldNames(FileNames):
-    """The names of Nematus, by a table of names in graphs by names in files.
+    """Nematus's names, from a table of file names to graph names.
 
-    Files that go back to Nematus are marked by an item ``decoder_c_tt`` without numbers, and may have rows
-    with one axis; a file without the mark has the graph's own names.
+    Such files have an empty item ``decoder_c_tt``, and may have rows with one axis; a file without that item
+    uses the names in graphs.
     """
 
     def __init__(self, table: Callable[[ModelOptions], dict[str, str]]) -> None:
@@ -67,7 +67,7 @@ class OldNames(FileNames):
 
 
 def amun_names(options: ModelOptions) -> dict[str, str]:
-    """Names in graphs by names in files of the type ``amun``, where they differ."""
+    """File names to graph names of the type ``amun``, where they differ."""
     names = _common(options)
     names |= _cells("encoder_{}", "encoder_bi_{}", {"gamma1": "gamma1", "gamma2": "gamma2"})
     names |= _cells("encoder_r_{}", "encoder_bi_r_{}", {"gamma1": "gamma1", "gamma2": "gamma2"})
@@ -76,7 +76,7 @@ def amun_names(options: ModelOptions) -> dict[str, str]:
 
 
 def nematus_names(options: ModelOptions) -> dict[str, str]:
-    """Names in graphs by names in files of the type ``nematus``, where they differ."""
+    """File names to graph names of the type ``nematus``, where they differ."""
     names = _common(options)
     recurrent = {letter: letter for letter in ("U", "Ux", "b", "bx")}
     for i in range(2, options.enc_cell_depth + 1):
@@ -94,7 +94,7 @@ def nematus_names(options: ModelOptions) -> dict[str, str]:
 
 
 def _common(options: ModelOptions) -> dict[str, str]:
-    """What both types name alike."""
+    """The names shared by both types."""
     names = _cells("decoder_{}", "decoder_cell1_{}", _GATED)
     names |= _cells("decoder_{}", "decoder_cell2_{}", _SECOND)
     names |= _cells("encoder_{}", "encoder_bi_{}", _GATED)
@@ -110,7 +110,7 @@ def _common(options: ModelOptions) -> dict[str, str]:
 
 
 def _cells(file: str, graph: str, letters: Mapping[str, str]) -> dict[str, str]:
-    """The names of one cell's parameters: each letter put into both patterns."""
+    """The names of one cell's parameters: each letter filled into both patterns."""
     return {file.format(there): graph.format(here) for there, here in letters.items()}
 
 
@@ -123,11 +123,11 @@ _ENCODER_LAYER = "TransformerEncoderLayer"
 _DECODER_LAYER = "TransformerDecoderLayerWithCrossAttention"
 
 _Names = Iterator[tuple[str, str]]
-"""Names in files with names in graphs."""
+"""Pairs of names in files and in graphs."""
 
 
 class NewNames(FileNames):
-    """Names by C++ expressions; rows have one axis in files, but those of the output layer."""
+    """Names by C++ expressions; rows have one axis in files, except in the output layer."""
 
     def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
         names = dict(_names(options))
@@ -189,7 +189,7 @@ def _recurrence(block: str, prefix: str, options: ModelOptions) -> _Names:
 
 
 def _feed_forward(layer: str, prefix: str, options: ModelOptions, depth: int) -> _Names:
-    """Affine layers with what lies between them: with relu nothing, else an activation and dropout."""
+    """Numbered layers: relu and dropout are fused into affine layers, other activations are separate."""
     block, fused = f"{layer}->filterBlock", options.transformer_ffn_activation == "relu"
     last = max(depth, 2)
     for i in range(1, last + 1):
@@ -205,13 +205,13 @@ def _linear(file: str, prefix: str, suffix: str) -> _Names:
 
 
 def _frame(block: str, before: str, after: str, options: ModelOptions) -> _Names:
-    """What comes before and after a block."""
+    """The operations before and after a block."""
     yield from _norm(f"{block}->preprocessor", before, "_pre", options.transformer_preprocess)
     yield from _norm(f"{block}->postprocessor", after, "", options.transformer_postprocess)
 
 
 def _norm(file: str, prefix: str, suffix: str, operations: str) -> _Names:
-    """The normalization of a string of operations; they have one at most."""
+    """The normalization in a string of operations; it has at most one."""
     for letter in _norms(operations):
         kind = {"n": "ln", "r": "rms"}[letter]
         yield f"{file}->norm->weight", f"{prefix}_{kind}_scale{suffix}"

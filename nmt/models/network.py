@@ -1,4 +1,4 @@
-"""``Network``: what every translation model computes, whatever is inside, recorded in graphs."""
+"""``Network``: the computation of every translation model, recorded in graphs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from nmt.settings.model_options import ModelOptions
 class Network(Layer):
     """Encoders and a decoder.
 
-    The methods record them in the graph of the nodes that they get. States are flat dictionaries of nodes. In
-    an encoder state every node has the sentence as axis 0, in a decoder state the hypothesis:
-    ``sentence * beam + place in the beam``. Padding, other sentences and other hypotheses change nothing in a
-    row.
+    The methods record in the graph of their nodes. States are flat dictionaries of nodes. Axis 0 of an
+    encoder state is the sentence, of a decoder state the hypothesis: ``sentence * beam + place in the beam``.
+    Rows do not depend on padding, other sentences or other hypotheses.
 
-    options: what the model is. shapes: of its parameters, by name. dropouts: in force in training graphs.
-    marian_exact: whether single steps repeat Marian's decoder also where it departs from the model that was
-    trained: transformers with ``transformer-preprocess n`` or ``r``, whose keys and values it leaves
-    unnormalized from the second step on.
+    options: of the model. shapes: of its parameters, by name. dropouts: used in training graphs.
+    marian_exact: whether single steps repeat Marian's decoder where it deviates from the trained model: with
+    ``transformer-preprocess n`` or ``r`` it does not normalize keys and values from the second step on.
 
     ``UnsupportedOptionError`` for a type that is unknown or not supported.
     """
@@ -54,7 +52,7 @@ class Network(Layer):
 
     @property
     def attends(self) -> bool:
-        """Whether attention can be asked for: not of language models, nor with ``transformer-pool``."""
+        """Whether attention is available: not in language models, nor with ``transformer-pool``."""
         return self._decoder.attends
 
     @property
@@ -63,10 +61,9 @@ class Network(Layer):
         return self.options.dim_vocabs
 
     def encode(self, sources: Sequence[Source]) -> Nodes:
-        """The encoder state of sentences, with all that the decoder needs once per sentence.
+        """The encoder state of sentences: all that the decoder needs once per sentence.
 
-        ``sources`` has one element for each source stream; their lengths may differ. ``ArgumentError`` for
-        another number of them.
+        ``sources``: one for each source stream, of any lengths. ``ArgumentError`` for a wrong number.
         """
         if len(sources) != self.sources:
             raise ArgumentError(
@@ -76,19 +73,16 @@ class Network(Layer):
         return self._decoder.prepare([encoder.encode(source) for encoder, source in parts])
 
     def context(self, source: Source, stream: int = 0) -> Encoded:
-        """What the encoder of the source stream number ``stream``, from 0, makes of its sentences.
-
-        ``ArgumentError`` if there is no such stream.
-        """
+        """Encode the sentences of source ``stream``, from 0; ``ArgumentError`` if it does not exist."""
         if not 0 <= stream < self.sources:
             raise ArgumentError(
-                f"a model of type {self.type} reads {self.sources} sources, so none of number {stream}"
+                f"source {stream} does not exist: a model of type {self.type} has {self.sources}"
             )
         return self._encoders[stream].encode(source)
 
     def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
-        """The decoder state in ``graph`` before the first of at most ``max_length`` steps, ``beam``
-        hypotheses for each of ``batch`` sentences."""
+        """The decoder state before the first of at most ``max_length`` steps, for ``beam`` hypotheses of each
+        of ``batch`` sentences."""
         return self._decoder.start(graph, encoder_state, batch, beam, max_length)
 
     def step(
@@ -104,24 +98,18 @@ class Network(Layer):
     ) -> Step:
         """One step: logits ``(batch * beam, vocabulary)`` of the next word, and the next state.
 
-        ``words (batch * beam,)`` are the integers of the words before; ``position ()`` is an integer from
-        0. At position 0 ``words`` are ignored: the first input is the vector of zeros. With a
-        ``shortlist (batch, candidates)`` of word ids the logits are only those of a sentence's candidates.
+        ``words (batch * beam,)`` are the ids of the previous words; ``position ()`` is an integer from 0. At
+        position 0 ``words`` are ignored: the first input is a zero vector. With a
+        ``shortlist (batch, candidates)`` of ids only the candidates' logits are computed.
         """
         return self._decoder.step(
-            encoder_state,
-            decoder_state,
-            words,
-            position,
-            beam,
-            shortlist=shortlist,
-            attention=attention,
+            encoder_state, decoder_state, words, position, beam, shortlist=shortlist, attention=attention
         )
 
     def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool = False) -> Decoded:
         """Logits of every target word, given the words before it.
 
-        ``target_ids (batch, time)`` are integers, ``</s>`` included, with padding after it.
+        ``target_ids (batch, time)`` are integers with ``</s>``, then padding.
         """
         return self._decoder.decode(encoder_state, target_ids, attention=attention)
 

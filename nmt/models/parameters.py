@@ -1,4 +1,4 @@
-"""The parameters of a model, read off the layers that it is made of."""
+"""The parameters of a model, as its layers declare them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class NamedSize(int):
-    """A size that knows its option: twice ``NamedSize(512, "dim-rnn")`` is 1024, ``2 * dim-rnn``."""
+    """A size that knows its option: ``2 * NamedSize(512, "dim-rnn")`` is 1024, and ``2 * dim-rnn`` as text."""
 
     def __new__(cls, value: int, option: str, factor: int = 1) -> NamedSize:
         size = super().__new__(cls, value)
@@ -45,17 +45,17 @@ class NamedSize(int):
 
     @property
     def text(self) -> str:
-        """How it was said."""
+        """The expression of the option."""
         return self.option if self.factor == 1 else f"{self.factor} * {self.option}"
 
 
 def text_of_size(size: int) -> str:
-    """A size in options, where it is one that an option says."""
+    """A size in terms of its option, or as a number."""
     return size.text if isinstance(size, NamedSize) else str(size)
 
 
 def named(options: ModelOptions) -> ModelOptions:
-    """The options, with sizes that know their names."""
+    """The options with every size as ``NamedSize``."""
     sizes: dict[str, Any] = {
         f.name: NamedSize(value, f.name.replace("_", "-"))
         for f in fields(options)
@@ -69,11 +69,11 @@ def named(options: ModelOptions) -> ModelOptions:
 
 
 def parameters(options: ModelOptions, names: Collection[str] = ()) -> dict[str, Parameter]:
-    """The parameters of a model, in the order of their names; their sizes are of ``NamedSize``.
+    """The parameters of a model, sorted by name, with shapes of ``NamedSize``.
 
-    names: those in the model's file, if there is one: old files have some parameter in place of another.
-    ``UnsupportedOptionError`` for a type that there is not and for options that do not go together;
-    ``ParameterError`` if two parts of a model share a name and ask for different shapes.
+    names: those in the model's file, if any: old files have other parameters in some places.
+    ``UnsupportedOptionError`` for an unknown type or options that exclude each other; ``ParameterError`` if
+    two parts of a model share a name but not a shape.
     """
     found: dict[str, Parameter] = {}
     for parameter in _network(named(options), names).parameters():
@@ -86,7 +86,7 @@ def parameters(options: ModelOptions, names: Collection[str] = ()) -> dict[str, 
 
 
 def plain(shape: Collection[int]) -> tuple[int, ...]:
-    """A shape in numbers alone."""
+    """A shape of plain integers."""
     return tuple(map(int, shape))
 
 
@@ -100,7 +100,7 @@ def _network(options: ModelOptions, names: Collection[str]) -> Network:
 
 
 def initial_values(options: ModelOptions, seed: int) -> dict[str, Any]:
-    """The parameters that the options ask for, drawn as Marian initializes them, by name."""
+    """The parameters of a new model by name, initialized as in Marian."""
     graph = ExpressionGraph(inference=True, seed=seed)
     for parameter in parameters(options).values():
         parameter.on(graph)

@@ -1,4 +1,4 @@
-"""What models are put together from: encoders and decoders, and what passes between them."""
+"""The parts of models: encoders and decoders, and the values that pass between them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nmt.settings.training import Dropping
 
 @dataclass(frozen=True)
 class Dropouts:
-    """What is dropped in training graphs; a model file says nothing of it.
+    """Dropout probabilities in training graphs; model files do not have them.
 
-    Each is a probability from 0 to 1: ``rnn`` is Marian's ``dropout-rnn``, ``src`` and ``trg`` (whole words)
-    ``dropout-src`` and ``dropout-trg``, ``transformer`` ``transformer-dropout``, ``transformer_attention``
+    ``rnn`` is Marian's ``dropout-rnn``, ``src`` and ``trg`` (whole words) ``dropout-src`` and
+    ``dropout-trg``, ``transformer`` ``transformer-dropout``, ``transformer_attention``
     ``transformer-dropout-attention``, ``transformer_ffn`` ``transformer-dropout-ffn``. ``ArgumentError`` for
-    any other value.
+    a value outside 0 to 1.
     """
 
     rnn: float = 0.0
@@ -38,7 +38,7 @@ class Dropouts:
 
     @classmethod
     def from_options(cls, options: Dropping) -> Dropouts:
-        """Those that training options ask for."""
+        """From the options of training."""
         return cls(
             options.dropout_rnn,
             options.dropout_src,
@@ -50,8 +50,6 @@ class Dropouts:
 
 
 NO_DROPOUT = Dropouts()
-
-
 Nodes = dict[str, Node]
 
 TRAINING: Mapping[str, Any] = {
@@ -59,7 +57,7 @@ TRAINING: Mapping[str, Any] = {
     "transformer-train-positions": False,
     "max-length": 50,
 }
-"""Options that Marian reads and does not write into its models, with its defaults."""
+"""Options that Marian reads but does not save in its models, with its defaults."""
 
 
 class Source(NamedTuple):
@@ -72,12 +70,12 @@ class Source(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """What an encoder makes of a source."""
+    """The result of an encoder."""
 
     context: Node
     """``(batch, length, dim)``."""
     mask: Node
-    """``(batch, length)``, that of the source."""
+    """``(batch, length)``, of the source."""
 
 
 class Step(NamedTuple):
@@ -88,25 +86,25 @@ class Step(NamedTuple):
     state: Any
     """The decoder state after the step, by name."""
     attention: Any = None
-    """Attention to the words of the first source, ``(batch * beam, length)``, if it was asked for."""
+    """Attention to the words of the first source, ``(batch * beam, length)``, if requested."""
 
 
 class Decoded(NamedTuple):
-    """A decoder over whole target sentences."""
+    """The result of a decoder over whole target sentences."""
 
     logits: Node
     """``(batch, time, vocabulary)``, not normalized."""
     attention: Node | None = None
-    """Attention to the words of the first source, ``(batch, time, length)``, if it was asked for."""
+    """Attention to the words of the first source, ``(batch, time, length)``, if requested."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the parts of a model know of it.
+    """What the parts of a model share.
 
-    shapes: of the parameters that there are, by name: old files name some differently, and the size of some
-        is no option. Empty where it is not known.
-    marian_exact: whether to repeat Marian's decoder where it departs from the model that was trained.
+    shapes: of the existing parameters by name, or empty if unknown: old files name some differently, and no
+        option gives the size of some.
+    marian_exact: see ``Network``.
     """
 
     options: ModelOptions
@@ -116,7 +114,7 @@ class Setup:
 
 
 class ModelPart(Layer):
-    """An encoder or a decoder: parameters under ``prefix``, words from the stream number ``stream``."""
+    """An encoder or a decoder of stream ``stream``, with parameters under ``prefix``."""
 
     def __init__(self, setup: Setup, prefix: str, stream: int) -> None:
         self.setup, self.prefix, self.stream = setup, prefix, stream
@@ -140,11 +138,11 @@ class EncoderPart(ModelPart):
     @property
     @abstractmethod
     def dim_context(self) -> int:
-        """Features of the context of a word."""
+        """The number of features of a word's context."""
 
     @abstractmethod
     def encode(self, source: Source) -> Encoded:
-        """The context of each word. Padding and other sentences change nothing in a row."""
+        """The context of each word; rows do not depend on padding or other sentences."""
 
     @property
     def word_dropout(self) -> float:
@@ -154,8 +152,8 @@ class EncoderPart(ModelPart):
 class DecoderPart(ModelPart):
     """Predicts target words, over whole sentences or step by step; ``Network`` explains the arguments.
 
-    contexts: the features of each source's context. output: the prefix of the output layer, which is tied to
-        the decoder's embeddings if the options say so.
+    contexts: features of each source's context. output: prefix of the output layer, which the options may tie
+        to the decoder's embeddings.
     """
 
     def __init__(self, setup: Setup, prefix: str, contexts: Sequence[int], output: str) -> None:
@@ -173,7 +171,7 @@ class DecoderPart(ModelPart):
 
     @property
     def attends(self) -> bool:
-        """Whether there is attention to a source, to be asked for."""
+        """Whether attention to a source is available."""
         return self.stream > 0
 
     @abstractmethod
@@ -200,13 +198,13 @@ class DecoderPart(ModelPart):
 
     @abstractmethod
     def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
-        """All steps for target sentences that are known."""
+        """All steps for given target sentences."""
 
     @property
     def word_dropout(self) -> float:
         return self.setup.dropouts.trg
 
     def previous(self, words: Node, position: Node) -> Node:
-        """What a step sees of the words before: their embeddings, zeros at position 0."""
+        """The embeddings of the previous words; zeros at position 0."""
         embedded = self.embedding(words)
         return embedded * cast(gt(cast(position), 0), embedded.value_type)

@@ -1,4 +1,4 @@
-"""Marian's recurrent encoder and decoder, the parts of its ``s2s`` family."""
+"""Marian's recurrent encoder and decoder (``s2s``)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,7 @@ from collections.abc import Sequence
 
 from layers import RNN, Cell, Dense, GlobalAttention, StackedCell, UnsupportedOptionError, choose, find_cell
 from layers.cells import State
-from mgraph import (
-    ArgumentError,
-    Node,
-    concatenate,
-    repeat,
-    reshape,
-    shift,
-    transpose,
-    weighted_average,
-)
+from mgraph import ArgumentError, Node, concatenate, repeat, reshape, shift, transpose, weighted_average
 from mgraph.tape import Graph
 from nmt.models.parts import Decoded, DecoderPart, Encoded, EncoderPart, ModelPart, Nodes, Setup, Source, Step
 
@@ -35,7 +26,7 @@ def cell(part: ModelPart, option: str, prefix: str, dim_input: int, *, final: bo
 
 
 def deep_cell(part: ModelPart, option: str, prefixes: Sequence[str], dim_input: int) -> StackedCell:
-    """Cells one after another of which only the first has an input."""
+    """A stack of cells; only the first has an input."""
     first, *rest = prefixes
     return StackedCell(
         cell(part, option, first, dim_input), [cell(part, option, prefix, 0) for prefix in rest]
@@ -43,15 +34,15 @@ def deep_cell(part: ModelPart, option: str, prefixes: Sequence[str], dim_input: 
 
 
 DIRECTIONS = {"bidirectional": "", "bi-unidirectional": "", "alternating": "alternating-"}
-"""How the layers of both stacks run, by the value of Marian's option ``enc-type``."""
+"""The direction of the layers of both stacks, by Marian's option ``enc-type``."""
 
 
 class S2SEncoder(EncoderPart):
     """Recurrent cells over the source in both directions (Bahdanau et al. 2015).
 
-    The outputs of both directions stand side by side: a context has ``2 dim-rnn`` features. With
-    ``enc-type bi-unidirectional`` both have one layer, and further layers run forward over their outputs;
-    then it has ``dim-rnn``.
+    The outputs of both directions are concatenated: a context has ``2 dim-rnn`` features. With
+    ``enc-type bi-unidirectional`` both have one layer, further layers run forward over their outputs, and a
+    context has ``dim-rnn`` features.
 
     Parameters: ``{prefix}_bi_*`` forward, ``{prefix}_bi_r_*`` backward, ``{prefix}_bi_l2_cell1_*`` and so on
     for further layers (``{prefix}_l2_cell1_*`` with ``bi-unidirectional``), and embeddings. Loops over time
@@ -115,12 +106,9 @@ class S2SDecoder(DecoderPart):
         options, sources = self.options, len(contexts)
         if sources > len(_SUFFIXES):
             raise UnsupportedOptionError(f"expected at most {len(_SUFFIXES)} sources, got {sources}")
-        # Nematus normalizes these layers in its own way; its cells are classes of their own.
+        # Nematus normalizes these layers differently; its cells have their own classes.
         nematus = options.type == "nematus"
-        normalized = {
-            "layer_normalization": options.layer_normalization,
-            "nematus_normalization": nematus,
-        }
+        normalized = {"layer_normalization": options.layer_normalization, "nematus_normalization": nematus}
         names = [f"{prefix}_att{i}" for i in range(1, sources + 1)] if sources > 1 else [prefix]
         self.attentions = [
             GlobalAttention(name, options.dim_rnn, dim, dropout=setup.dropouts.rnn, **normalized)
@@ -200,8 +188,8 @@ class S2SDecoder(DecoderPart):
         return zeros
 
     def _rnn(self, encoder_state: Nodes, give_weights: bool) -> RNN:
-        """The conditional cell with its attentions over the contexts of an encoder state, and the layers
-        above it; the first attention can give its weights too."""
+        """The conditional cell with attention to the contexts of an encoder state, and the layers above it;
+        the first attention can also return its weights."""
         if give_weights and not self.attentions:
             raise ArgumentError(
                 f"a model of type {self.options.type} reads no source, so it has no attention"
@@ -223,11 +211,11 @@ class S2SDecoder(DecoderPart):
 
 
 _SUFFIXES = ("", "_enc2", "_enc3", "_enc4")
-"""What tells the states of the sources apart."""
+"""Suffixes of the states of each source."""
 
 
 def _apart(given: Sequence[Node], weights: bool) -> tuple[list[Node], Node | None]:
-    """The contexts that the attentions gave, and the first one's weights if it gave them."""
+    """Separate the contexts of all attentions from the weights of the first, if given."""
     contexts = list(given)
     return contexts, contexts.pop(1) if weights else None
 

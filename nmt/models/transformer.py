@@ -1,4 +1,4 @@
-"""Marian's transformer encoder and decoder, those of ``transformer-new`` too."""
+"""Marian's transformer encoder and decoder, also of ``transformer-new``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from nmt.settings.model_options import ModelOptions
 
 _ACTIVATIONS = ("relu", "swish", "gelu", "sigmoid")
 _ONLY_OLD, _ONLY_NEW = "", "tanh"
-"""Activations that ``transformer-new`` has not, and that no other type has."""
+"""Activations of all types but ``transformer-new``, and of ``transformer-new`` only."""
 
 
 def encoder_config(setup: Setup) -> TransformerConfig:
@@ -94,8 +94,8 @@ def decoder_config(setup: Setup) -> TransformerConfig:
 
 
 def _renewed(config: TransformerConfig, options: ModelOptions) -> TransformerConfig:
-    """The layers of ``transformer-new``: other normalizations, no fewer than two feed-forward layers, SSRU as
-    the only cell, which neither normalizes nor drops, and steps that agree with what was trained."""
+    """The layers of ``transformer-new``: other normalizations, at least two feed-forward layers, SSRU without
+    normalization and dropout as the only cell, and steps that agree with training."""
     check_new(options)
     return replace(
         config,
@@ -117,19 +117,19 @@ def layer_numbers(options: ModelOptions) -> tuple[int, ...]:
     depth, numbers = options.dec_depth, options.transformer_tied_layers
     if numbers and len(numbers) != depth:
         raise UnsupportedOptionError(
-            f"transformer-tied-layers: expected a number for each of the {depth} layers of the decoder, got"
+            f"transformer-tied-layers: expected a number for each of the {depth} decoder layers, got"
             f" {list(numbers)}"
         )
     if is_new(options) and any(number > place for place, number in enumerate(numbers, 1)):
         raise UnsupportedOptionError(
-            "transformer-tied-layers: in transformer-new no layer is tied to one above it, got"
+            "transformer-tied-layers: transformer-new cannot tie a layer to one above it, got"
             f" {list(numbers)}"
         )
     return numbers or tuple(range(1, depth + 1))
 
 
 def _check_activation(options: ModelOptions, name: str) -> None:
-    """``UnsupportedOptionError`` for an activation that Marian refuses for this type."""
+    """``UnsupportedOptionError`` for an activation that Marian rejects for this type."""
     known = (*_ACTIVATIONS, _ONLY_NEW if is_new(options) else _ONLY_OLD)
     if options[name] not in known:
         raise UnsupportedOptionError(
@@ -143,7 +143,7 @@ def is_new(options: ModelOptions) -> bool:
 
 
 def check_new(options: ModelOptions) -> None:
-    """``UnsupportedOptionError`` for what models of the type ``transformer-new`` cannot be."""
+    """``UnsupportedOptionError`` for options that ``transformer-new`` does not support."""
     if options.transformer_decoder_autoreg not in ("self-attention", "rnn"):
         raise _refusal("transformer-decoder-autoreg", options, "'self-attention' and 'rnn'")
     if options.transformer_no_affine:
@@ -165,7 +165,7 @@ def _refusal(name: str, options: ModelOptions, allowed: str) -> UnsupportedOptio
 
 
 class Stack(Layer):
-    """Embeddings with positions, what comes before the first of ``depth`` layers and after the last."""
+    """Positions, and the operations before the first of ``depth`` layers and after the last."""
 
     def __init__(self, part: ModelPart, config: TransformerConfig, depth: int) -> None:
         options, dim = part.options, config.dim
@@ -190,10 +190,10 @@ class Stack(Layer):
 
 
 def positions(part: ModelPart) -> Positions:
-    """Positions by sinusoids, by a table, or none, as the options of the model say.
+    """Sinusoidal, trained, or no positions, by the model's options.
 
-    The type ``transformer`` reads ``transformer-train-positions``, which no option of Marian's command line
-    sets today, and has one table ``Wpos`` for all sides; ``transformer-new`` has one for each.
+    ``transformer`` reads ``transformer-train-positions``, which Marian's command line no longer sets, and has
+    one table ``Wpos`` for all sides; ``transformer-new`` has one for each.
     """
     options, dim = part.options, part.options.dim_emb
     new = is_new(options)
@@ -245,11 +245,11 @@ class TransformerDecoder(DecoderPart):
 
     Parameters: ``{prefix}_l1_self_*`` (``{prefix}_l1_aan_*``, ``{prefix}_l1_rnn_*``),
     ``{prefix}_l1_context_*`` (``{prefix}_l1_context_enc2_*`` for the second source), ``{prefix}_l1_ffn_*``,
-    ..., ``{prefix}_ff_logit_out_*`` and embeddings. The decoder is causal, so the padding of targets needs
-    no mask. Its attention is that of the first head of the layer ``transformer-guided-alignment-layer``.
+    ..., ``{prefix}_ff_logit_out_*`` and embeddings. The decoder is causal, so target padding needs no mask.
+    Its attention is that of the first head of the layer ``transformer-guided-alignment-layer``.
 
-    In single steps too, keys and values are pre-processed as queries are; Marian leaves that out there
-    (``transformer-preprocess``), which ``marian_exact`` repeats.
+    Single steps pre-process keys and values like queries; Marian does not (``transformer-preprocess``), which
+    ``marian_exact`` repeats.
     Source: Marian, ``DecoderTransformer`` in ``models/transformer.h``.
     """
 
@@ -263,7 +263,7 @@ class TransformerDecoder(DecoderPart):
             if number not in made:
                 made[number] = DecoderLayer(f"{prefix}_l{number}", config, depth, len(contexts))
         self.layers = [made[number] for number in numbers]
-        """Tied layers are one."""
+        """Tied layers are the same object."""
 
     @property
     def attends(self) -> bool:
@@ -332,8 +332,7 @@ class TransformerDecoder(DecoderPart):
         return Decoded(self.output(self.stack.top(x, embedded)), alignment)
 
     def _attention(self, weights: Node | None) -> Node:
-        """The first head's ``(batch, time, source)`` of the weights ``(batch, heads, time, source)`` of the
-        layer that the options choose."""
+        """The first head ``(batch, time, source)`` of the weights ``(batch, heads, time, source)``."""
         if weights is None:
             problem = (
                 "reads its sources without attention (transformer-pool)" if self.stream else "reads no source"
@@ -343,7 +342,7 @@ class TransformerDecoder(DecoderPart):
         return reshape(narrow(weights, 1, 0, 1), (batch, time, source))
 
     def _attention_depth(self) -> int:
-        """The number of the layer whose attention is the model's, from 1."""
+        """The number, from 1, of the layer whose attention is returned."""
         layer, depth = self.options.transformer_guided_alignment_layer, self.options.dec_depth
         if layer == "last":
             return depth
@@ -356,7 +355,7 @@ class TransformerDecoder(DecoderPart):
 
 
 def _contexts(layer: DecoderLayer, encoder_state: Nodes) -> list[Context]:
-    """What a decoder layer sees of the encoders, out of an encoder state."""
+    """The contexts of a decoder layer, from an encoder state."""
     contexts = []
     for i, block in enumerate(layer.cross):
         mask = encoder_state[f"mask{i}"]
@@ -366,6 +365,6 @@ def _contexts(layer: DecoderLayer, encoder_state: Nodes) -> list[Context]:
 
 
 def _under(prefix: str, state: Nodes) -> Nodes:
-    """The part of a state whose names begin with ``prefix``, without it."""
+    """The part of a state whose names begin with ``{prefix}:``, which is removed."""
     start = f"{prefix}:"
     return {name.removeprefix(start): node for name, node in state.items() if name.startswith(start)}

@@ -1,4 +1,4 @@
-"""Marian's model types: of which parts each is made, and which options are supported."""
+"""Marian's model types: their parts, and the supported options."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from nmt.settings.model_options import ModelOptions, Value, check_values
 
 @dataclass(frozen=True)
 class ModelType:
-    """What a model type is put together from.
+    """The parts of a model type.
 
     encoders: the encoder of each source stream, with the prefix of its parameters.
-    only: options of which the type allows one value.
-    names: how files name the parameters.
+    only: options for which the type allows one value. names: of the parameters in files.
     """
 
     encoders: tuple[tuple[type[EncoderPart], str], ...]
@@ -44,8 +43,6 @@ ONLY_NEMATUS: Mapping[str, Value] = {
     "dec-cell": "gru-nematus",
     "dec-cell-high-depth": 1,
 }
-
-
 TYPES: Mapping[str, ModelType] = {
     "amun": ModelType(((S2SEncoder, "encoder"),), S2SDecoder, ONLY_AMUN, AMUN),
     "nematus": ModelType(((S2SEncoder, "encoder"),), S2SDecoder, ONLY_NEMATUS, NEMATUS),
@@ -65,8 +62,6 @@ TYPES: Mapping[str, ModelType] = {
     "transformer_s2s": ModelType(((TransformerEncoder, "encoder"),), S2SDecoder),
 }
 """By the value of Marian's option ``type``."""
-
-
 MARIAN_TYPES = (
     "amun",
     "nematus",
@@ -100,11 +95,11 @@ PLAIN = {
     "transformer-attention-mask": "default",
     "original-type": "",
 }
-"""Options that change what a model computes, and the only value of each that is supported yet."""
+"""Options that change what a model computes, and their only supported values."""
 
 
 def check_options(options: ModelOptions) -> None:
-    """``UnsupportedOptionError`` for the first option that no model here can follow."""
+    """``UnsupportedOptionError`` for the first unsupported option."""
     kind = find_type(options.type)
     streams = len(kind.encoders) + 1
     check_values(options)

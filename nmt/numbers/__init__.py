@@ -1,8 +1,7 @@
 """Number words: English to German for 0 to 999,999, the small task that ships with the package.
 
-The words are written by rules (``words``), the corpus follows from them (``heldout``,
-and ``python -m nmt.numbers`` for files), and ``model_dir`` holds a transformer that Marian trained
-on it: ``model.npz``, ``vocab.spm`` and ``decoder.yml``.
+Rules write the words (``words``) and the corpus (``heldout``, or ``python -m nmt.numbers`` for files);
+``model_dir`` holds a transformer that Marian trained on it.
 """
 
 from __future__ import annotations

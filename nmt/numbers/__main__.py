@@ -26,10 +26,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("texts", nargs="+", type=Path, help="text files to train it on")
     command.add_argument("-o", "--output", required=True, type=Path, metavar="FILE.spm")
     command.add_argument(
-        "--size",
-        type=int,
-        default=corpus.PIECES,
-        help=f"number of pieces (default: {corpus.PIECES})",
+        "--size", type=int, default=corpus.PIECES, help=f"number of pieces (default: {corpus.PIECES})"
     )
     return top
 

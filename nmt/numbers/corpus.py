@@ -1,4 +1,4 @@
-"""The parallel corpus: which numbers are for training, which are held out, its lines and its vocabulary."""
+"""The parallel corpus: training and held-out numbers, lines, and vocabulary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nmt.numbers.words import check, english, german
 DIGITS = range(1, 7)
 Pair = tuple[int, str, str]
 PIECES = 200
-"""Of the vocabulary."""
+"""The size of the vocabulary."""
 
 
 def is_heldout(number: int) -> bool:
@@ -27,16 +27,15 @@ def is_heldout(number: int) -> bool:
 
 
 def _numbers(digits: int, held: bool) -> list[int]:
-    """The numbers of so many digits that are held out, or those that are not, in rising order."""
+    """The numbers with ``digits`` digits that are held out, or not, in ascending order."""
     first = 10 ** (digits - 1) if digits > 1 else 0
     return [number for number in range(first, 10**digits) if is_heldout(number) == held]
 
 
 def heldout(count: int, seed: int = 1) -> list[Pair]:
-    """Draw ``count`` distinct held-out numbers as (number, English, German), in rising order.
+    """Draw ``count`` distinct held-out numbers as (number, English, German), in ascending order.
 
-    The six lengths take turns; a length of which all numbers are taken drops out. The same seed
-    gives the same numbers.
+    The six lengths take turns until they are exhausted. The same seed gives the same numbers.
 
     Raises ValueError if ``count`` is negative or exceeds the number of held-out numbers.
     """
@@ -58,9 +57,8 @@ def heldout(count: int, seed: int = 1) -> list[Pair]:
 def training(count: int, seed: int = 1) -> list[Pair]:
     """Draw ``count`` training lines as (number, English, German), in random order.
 
-    The six lengths get equally many lines, give or take one, so that short numbers are learnt
-    too. Where a length has fewer numbers than lines, its numbers are repeated, else they are
-    drawn without repetition. The same seed gives the same lines.
+    The six lengths get the same number of lines, give or take one, so that short numbers are learned, too.
+    Numbers repeat only if a length has fewer numbers than lines. The same seed gives the same lines.
 
     Raises ValueError if ``count`` is negative.
     """

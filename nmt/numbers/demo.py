@@ -16,7 +16,7 @@ BATCH = 50
 
 
 def run(sentences: int) -> bool:
-    """Run the demo with so many sentences to translate; whether all is right."""
+    """Run the demo and translate ``sentences`` sentences; returns whether all is right."""
     started = time.perf_counter()
     print(f"mgraph {mgraph.__version__}\n")
     right = show_graph() and show_translations(sentences)
@@ -69,6 +69,6 @@ def show_translations(count: int, progress: Callable[[str], None] | None = None)
 
 
 def _print_over(text: str) -> None:
-    """A line of progress over the last one, on a terminal only."""
+    """Overwrite the line of progress, on a terminal only."""
     if sys.stdout.isatty():
         print(f"\r\x1b[2K{text}", end="", flush=True)

@@ -34,7 +34,7 @@ def english(number: int) -> str:
     The American form, without "and", tens and units joined by a hyphen: 72,411 is
     "seventy-two thousand four hundred eleven".
 
-    Raises TypeError or ValueError for what is not such a number.
+    Raises TypeError or ValueError for any other value.
     """
     thousands, rest = divmod(check(number), 1000)
     if not thousands:
@@ -66,7 +66,7 @@ def german(number: int) -> str:
     "ein" before anything else (21 is "einundzwanzig", 101,000 is "einhunderteintausend").
     72,411 is "zweiundsiebzigtausendvierhundertelf".
 
-    Raises TypeError or ValueError for what is not such a number.
+    Raises TypeError or ValueError for any other value.
     """
     thousands, rest = divmod(check(number), 1000)
     word = f"{_german_below_thousand(thousands)}tausend" if thousands else ""

@@ -1,1 +1,1 @@
-"""What the process runs on: devices, memory, the compilation cache, the log."""
+"""The process: devices, memory, the compilation cache, the log."""

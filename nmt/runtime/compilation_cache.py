@@ -1,11 +1,11 @@
-"""The compilation cache: compiled programs in a folder, so that the next process need not compile them.
+"""The compilation cache: a folder of compiled programs for later processes.
 
-JAX keeps them there, under keys that are made of the whole program, the versions of JAX and XLA and the
-options of the compiler. Machines with one home directory may have different processors, so there is a folder
-for each kind. Whoever has given JAX a folder of his own (``JAX_COMPILATION_CACHE_DIR``) keeps it.
+JAX stores them under keys of the whole program, the versions of JAX and XLA, and the compiler's options. Each
+kind of processor has its own folder, because machines may share a home directory. A folder set with
+``JAX_COMPILATION_CACHE_DIR`` takes precedence.
 
-What lies there is run as it is. So folders are made for the user alone, and one that somebody else could have
-put a program into is not used: the job goes on and compiles, which costs time and nothing else.
+Cached programs are executed unchecked. So folders are private to the user, and a folder that others could
+write to is not used: the job then only takes longer, because it compiles.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ import jax
 logger = logging.getLogger(__name__)
 
 VARIABLE = "MGRAPH_COMPILATION_CACHE"
-"""The environment variable that stands for the option where that is not given."""
+"""The environment variable that replaces a missing option."""
 NONE = "none"
 MOST_BYTES = 2 << 30
-"""How large the folder may be when a process begins; more is deleted, what was unused longest first."""
+"""The largest folder at the start of a process; the least recently used programs beyond it are deleted."""
 FOLDER = "jax_compilation_cache_dir"
 SHORTEST = "jax_persistent_cache_min_compile_time_secs"
 PROGRAM, ACCESS = "-cache", "-atime"
-"""How the names of JAX's files end: of a program, and of a file that says when it was used last."""
+"""The endings of JAX's files: a program, and the time of its last use."""
 _NEVER = 1e9
-"""Seconds of compiling from which on a program is worth keeping, where nothing can be written."""
+"""The minimum compile time, in seconds, of a program to store, if the folder is read-only."""
 
 
 def use(folder: str = "") -> None:
-    """Let this process take compiled programs from a folder, and put into it what it compiles.
+    """Read and store this process's compiled programs in a folder.
 
-    folder: which one, or ``none``; empty for what ``MGRAPH_COMPILATION_CACHE`` says, or else
+    folder: its path, or ``none``; empty for that of ``MGRAPH_COMPILATION_CACHE``, or else
     ``$XDG_CACHE_HOME/mgraph/programs``, by default ``~/.cache/mgraph/programs``.
 
-    Changes nothing if JAX has a folder already, its own or that of the first call. One that cannot be made,
-    or that others than the user and root can write to, is passed over with a warning (``make_private``); one
-    that cannot be written is only read.
+    Does nothing if JAX already has a folder, its own or that of an earlier call. A folder that cannot be
+    made, or that others than the user and root can write to, is ignored with a warning (``make_private``); a
+    read-only one is only read.
     """
     present = getattr(jax.config, FOLDER)
     if present:
@@ -72,13 +72,13 @@ def use(folder: str = "") -> None:
 
 
 def default_folder() -> Path:
-    """Where compiled programs are kept if nobody says otherwise."""
+    """The default folder of compiled programs."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path("~/.cache")) / "mgraph" / "programs"
 
 
 def processor() -> str:
-    """A name for processors that understand the same instructions."""
+    """A name shared by processors with the same instruction set."""
     instructions = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -88,11 +88,11 @@ def processor() -> str:
 
 
 def make_private(path: Path) -> None:
-    """Make the folder ``path``, absolute and without links, and what is missing above it, for the user alone.
+    """Create the folder ``path``, absolute and without links, and missing parents, private to the user.
 
-    Raises OSError if it cannot be made, or if somebody else, root excepted, could put something there: into
-    it, or another folder in its place. Those above it may be sticky, as ``/tmp`` is, where others can rename
-    only what is theirs. OpenSSH's ``StrictModes`` asks as much of the folders of keys.
+    Raises OSError if it cannot be made, or if anyone but root could write to it or replace it. Parents may be
+    sticky, like ``/tmp``, where others can rename only their own files. OpenSSH's ``StrictModes`` makes the
+    same demands.
     """
     for folder in (*reversed(path.parents), path):
         if not folder.is_dir():
@@ -102,8 +102,8 @@ def make_private(path: Path) -> None:
 
 
 def _not_private(folder: Path, within: bool) -> str:
-    """Why others can put something into a folder (``within``), or in place of what is ours there, and what to
-    do about it; empty if they cannot."""
+    """Why others can write into a folder (``within``) or replace our folder in it, and the remedy; empty if
+    they cannot."""
     if not hasattr(os, "geteuid"):
         return ""
     state, user = folder.stat(), os.geteuid()
@@ -123,7 +123,7 @@ def _not_private(folder: Path, within: bool) -> str:
 
 
 def _is_of_one(state: os.stat_result) -> bool:
-    """Whether the group of a folder is its owner's private one, which many systems give every user."""
+    """Whether a folder's group is its owner's private group, which many systems give every user."""
     try:
         import grp
         import pwd
@@ -136,9 +136,8 @@ def _is_of_one(state: os.stat_result) -> bool:
 
 
 def prune(folder: Path, most: int) -> None:
-    """Delete programs of a cache, those first that were read or written longest ago, until at most so many
-    bytes are left. Nothing else that is in the folder is touched, nor what cannot be deleted. Other processes
-    may use it at the same time."""
+    """Delete the least recently used programs of a cache until at most ``most`` bytes are left. Other files,
+    and programs that cannot be deleted, stay. Other processes may use the cache at the same time."""
     found = []
     for path in folder.glob(f"{platform.machine()}-*/*{PROGRAM}"):
         with suppress(OSError):

@@ -1,7 +1,7 @@
-"""The devices of a process: chosen, and limited in threads, before JAX starts.
+"""Choose the devices of a process, and limit its threads, before JAX starts.
 
-JAX starts its backends at the first computation and cannot change them afterwards. Importing nmt,
-layers and mgraph starts nothing.
+JAX starts its backends at the first computation and cannot change them later. Importing nmt, layers and
+mgraph starts nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from mgraph.device import check_process, started
 
 logger = logging.getLogger(__name__)
 
-# XLA reads these (older versions only the second) when it makes its CPU client: the size of the
-# pool that all kernels run in. Affinity would limit the threads as well, but would pin every such
-# process to the same cores.
+# XLA reads the size of its thread pool for kernels from these (older versions only from the second) when it
+# makes its CPU client. CPU affinity would also limit threads, but pin all such processes to the same cores.
 THREADS_VARIABLES = ("PJRT_NPROC", "NPROC")
 VISIBLE_GPUS = ("jax_cuda_visible_devices", "jax_rocm_visible_devices")
 # Of glibc's malloc.h.
@@ -33,13 +32,12 @@ _MOST = 2**31 - 1
 
 
 def start(cpu_threads: int = 0, devices: Sequence[str] = ("0",)) -> jax.Device:
-    """Start JAX on the device that Marian's options name, and log which it is.
+    """Start JAX on the device of Marian's options, and log it.
 
-    cpu_threads: N > 0 takes the CPU with at most N compute threads; 0 takes a GPU if there is
-        one, else the CPU with all its cores (Marian's ``--cpu-threads``). The limit is for
-        computing: while a program is compiled, XLA uses threads of its own besides.
-    devices: the number of that GPU (Marian's ``--devices``); one device is used.
-    Raises DeviceError if there is no such device, or if JAX runs already on another.
+    cpu_threads: N > 0 selects the CPU with at most N compute threads; 0 a GPU if present, else the CPU with
+        all cores (Marian's ``--cpu-threads``). XLA compiles with threads beyond that limit.
+    devices: the number of the GPU (Marian's ``--devices``).
+    Raises DeviceError if the device does not exist, or if JAX already runs on another.
     """
     if not cpu_threads and (len(devices) != 1 or not devices[0].isdecimal()):
         raise DeviceError(
@@ -52,13 +50,13 @@ def start(cpu_threads: int = 0, devices: Sequence[str] = ("0",)) -> jax.Device:
 def start_all(
     cpu_threads: int = 0, devices: Sequence[str] = ("0",), cpu_devices: int = 0
 ) -> tuple[jax.Device, ...]:
-    """Start JAX on all devices that training shall use, and log which they are.
+    """Start JAX on all devices for training, and log them.
 
     cpu_threads: as for ``start``. devices: numbers of GPUs, or ``all`` (Marian's ``--devices``).
-    cpu_devices: N > 0 takes the CPU, divided into N devices that share its threads, of which there are
-        at least as many as devices (``--cpu-devices``).
-    Returns the devices of all processes. Raises DeviceError if there are no such devices, or if JAX
-    runs already on others, or in the process that this one was forked from.
+    cpu_devices: N > 0 divides the CPU into N devices that share its threads, at least one each
+        (``--cpu-devices``).
+    Returns the devices of all processes. Raises DeviceError if the devices do not exist, or if JAX already
+    runs on others or in the parent of this forked process.
     """
     check_process()
     if not started():
@@ -69,14 +67,14 @@ def start_all(
 
 
 def join_processes(coordinator: str, num_processes: int, process_id: int) -> None:
-    """Let this process train together with others; to be called before JAX is started.
+    """Let this process train together with others; call it before JAX starts.
 
-    coordinator: ``HOST:PORT`` where the first process listens, by a name that all of them know
-    (``--coordinator``). num_processes: how many there are (``--num-processes``). process_id: which of
-    them this is, from 0 (``--process-id``). With one process and no coordinator nothing happens.
+    coordinator: ``HOST:PORT`` where the first process listens (``--coordinator``). num_processes: how many
+    there are (``--num-processes``). process_id: the number of this one, from 0 (``--process-id``). Does
+    nothing for one process without a coordinator.
 
-    Waits until all are there, for at most five minutes; if one of them dies, the others end. Raises
-    DeviceError for values that make no sense, if JAX runs already, or if the others cannot be reached.
+    Waits for all processes, up to five minutes; if one dies, the others end. Raises DeviceError for invalid
+    values, if JAX already runs, or if the others cannot be reached.
     """
     if process_id >= num_processes:
         raise DeviceError(
@@ -104,15 +102,14 @@ def join_processes(coordinator: str, num_processes: int, process_id: int) -> Non
 
 
 def keep_freed_memory() -> bool:
-    """Let freed memory stay with the process, to be used again; whether the platform has a way to.
+    """Keep freed memory in the process for reuse; returns whether the platform supports it.
 
-    On the CPU XLA allocates what a program needs anew at every call. The C library of Linux maps such large
-    pieces into memory and back each time, and the kernel fills every page with zeros at its first use: a
-    fifth of the time of a training step.
+    On the CPU XLA allocates a program's memory at every call. glibc maps and unmaps such large blocks each
+    time, and the kernel zeroes every new page: a fifth of the time of a training step.
 
-    One arena for all threads, since only the first can grow without mapping; nothing mapped; nothing given
-    back, up to 2 GiB at its end. To be called before threads that allocate are started. The process then may
-    hold more memory than it uses at a moment.
+    So all threads use one arena, because only the first can grow without mapping; nothing is mapped, and up
+    to 2 GiB are kept at its end. Call it before threads that allocate start. The process may then hold more
+    memory than it uses.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -137,7 +134,7 @@ def _start_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
 
 
 def _running_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
-    """Devices of the CPU when JAX runs already."""
+    """The CPU devices when JAX already runs."""
     option = f"--cpu-devices {count}" if count else f"--cpu-threads {threads}"
     devices = jax.devices()
     if devices[0].platform != "cpu":
@@ -150,7 +147,7 @@ def _running_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
 
 
 def _start_any(numbers: tuple[int, ...] | None) -> tuple[jax.Device, ...]:
-    """GPUs by number, all of them for ``None``, or the CPU if there is none and the first was meant."""
+    """GPUs by number, all for ``None``; the CPU if there are none and only the first was requested."""
     said = "--devices " + ("all" if numbers is None else " ".join(map(str, numbers)))
     if not started():
         for option in VISIBLE_GPUS:
@@ -167,7 +164,7 @@ def _start_any(numbers: tuple[int, ...] | None) -> tuple[jax.Device, ...]:
     else:
         for number, device in zip(numbers or range(len(own)), own, strict=False):
             logger.info("[device] using GPU %d: %s", number, device.device_kind)
-    alone = numbers == (0,) and jax.process_count() == 1  # JAX may run already, with more
+    alone = numbers == (0,) and jax.process_count() == 1  # JAX may already run with more
     return tuple(devices[:1]) if alone else tuple(devices)
 
 
@@ -181,7 +178,7 @@ def _gpu_numbers(devices: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def cores() -> int:
-    """The processor cores that this process may use."""
+    """The number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 

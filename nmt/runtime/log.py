@@ -1,7 +1,6 @@
 """The log of the command line: Marian's time stamps on stderr and in a file.
 
-The library itself only writes to the loggers ``mgraph``, ``layers`` and ``nmt``; nothing is
-installed on import.
+The library only writes to the loggers ``mgraph``, ``layers`` and ``nmt``; importing it installs no handlers.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from nmt.settings.sections import LEVELS, Logging
 
 ROOMS = ("mgraph", "layers", "nmt")
 VALID = "nmt.valid"
-"""The logger of the lines that go to ``--valid-log``, too."""
+"""The logger of lines that also go to ``--valid-log``."""
 
 
 class _Formatter(logging.Formatter):
@@ -27,8 +26,7 @@ class _Formatter(logging.Formatter):
 
 @contextmanager
 def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
-    """Log as ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` say, for a
-    while."""
+    """Apply ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` in a block."""
     if options.log_time_zone:
         os.environ["TZ"] = options.log_time_zone
         time.tzset()

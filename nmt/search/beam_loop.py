@@ -1,11 +1,10 @@
 """Beam search on the device: one compiled loop that extends the hypotheses of a whole batch.
 
-Each sentence is searched as Marian searches it alone (``--mini-batch 1``): its beam has ``slots``
-hypotheses and loses one with each that ends in ``</s>``; it stops at its own length limit. Arrays
-keep their size within the loop, so a place of the beam without a hypothesis has a path score of
-minus infinity. Where only the best hypothesis is wanted, a sentence is done as soon as none
-that is alive can still become the best. The loop ends when few sentences are left, and goes on with
-them in smaller arrays. The host reads nothing before it ends; what it did is recorded in a ``Trellis``.
+Each sentence is searched as Marian searches it alone (``--mini-batch 1``): its beam has ``slots`` hypotheses,
+loses one with each ``</s>``, and stops at the sentence's length limit. Arrays keep their size within the
+loop; an empty beam place has a path score of minus infinity. If only the best hypothesis is wanted, a
+sentence is done once no living hypothesis can become the best. When few sentences are left, the loop ends and
+continues with them in smaller arrays. The host reads only the final ``Trellis``.
 """
 
 from __future__ import annotations
@@ -24,23 +23,22 @@ from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 
 T = TypeVar("T")
 FEW_HYPOTHESES = 32
-"""Fewer are hardly faster."""
+"""Fewer hypotheses are hardly faster."""
 BATCH_MULTIPLE = 8
 """Batches shrink to a multiple of this many sentences."""
 UNUSED = "jax"
-"""The derivatives of what is only run: those that are traced fastest."""
+"""The kind of derivatives for functions that are never differentiated: the fastest to trace."""
 LARGE = 1024
-"""Numbers of a hypothesis. Of fewer it takes longer to say what is to be moved than to move everything."""
+"""Numbers per hypothesis. If there are fewer, moving all rows is faster than choosing which to move."""
 
 
 @dataclass(frozen=True)
 class BeamShape:
-    """What a program of the search is compiled for, besides the models.
+    """The static shape of a search program.
 
-    batch, beam, lengths: sentences, hypotheses of each, padded words of each source stream.
-    candidates: of the shortlists, padded; 0 without them.
-    capacity: the most steps that there is room for.
-    attention: whether the first model's attention is wanted. rules: how words are chosen.
+    batch, beam, lengths: sentences, hypotheses per sentence, padded length of each source stream.
+    candidates: padded size of the shortlists; 0 without them. capacity: the maximum number of steps.
+    attention: whether to return the first model's attention. rules: how words are chosen.
     """
 
     batch: int
@@ -63,8 +61,8 @@ class BeamShape:
 
     @property
     def smaller_batch(self) -> int:
-        """The batch to go on with when no more sentences are left: about a third of this one. Each is a
-        program to compile, so there are not more; arrays that are small already stay as they are."""
+        """The size to shrink the batch to when so few sentences are left: about a third. Each size is a
+        program to compile, so there are few; small batches do not shrink."""
         if self.batch * self.beam <= FEW_HYPOTHESES:
             return self.batch
         third = -(-self.batch // (3 * BATCH_MULTIPLE)) * BATCH_MULTIPLE
@@ -72,11 +70,10 @@ class BeamShape:
 
 
 class BeamLoop:
-    """The search for fixed shapes, as pure functions to be compiled.
+    """The search for fixed shapes, as pure functions to compile.
 
-    models: one or several with the same target vocabulary; the score of a word is the sum of
-        their log-probabilities times their weights. Each reads as many of the source streams as it
-        has sources.
+    models: one or more with the same target vocabulary. The score of a word is the weighted sum of their
+        log-probabilities. Each model reads its first ``sources`` streams.
     """
 
     def __init__(self, models: Sequence[Model], shape: BeamShape) -> None:
@@ -95,7 +92,7 @@ class BeamLoop:
         ]
 
     def begin(self, params: Sequence[Arrays], sentences: Sentences) -> tuple[tuple[Arrays, ...], Beam]:
-        """The encoded sentences, and beams with one hypothesis without words."""
+        """The encoded sentences, and beams with one empty hypothesis each."""
         batch, beam = self.shape.batch, self.shape.beam
         encoded = tuple(
             model.encoder(batch, self.shape.lengths[: model.sources], derivatives=UNUSED)(
@@ -122,9 +119,9 @@ class BeamLoop:
         beam: Beam,
         kept: jax.Array,
     ) -> tuple[Sentences, tuple[Arrays, ...], Beam]:
-        """The search of a larger batch, or with less room, as one of this shape.
+        """Move a search with a larger batch or smaller capacity to this shape.
 
-        kept int32 ``[batch]``: the rows of ``sentences``, ``encoded`` and ``beam`` to go on with.
+        kept int32 ``[batch]``: the rows of ``sentences``, ``encoded`` and ``beam`` to keep.
         """
         decoders = beam.decoders
         rest = replace(beam, step=None, decoders=())
@@ -149,11 +146,10 @@ class BeamLoop:
         encoded: tuple[Arrays, ...],
         beam: Beam,
     ) -> tuple[Beam, Trellis]:
-        """Search until the sentences that are left fit into a smaller batch, or the capacity is used up.
+        """Search until the remaining sentences fit into a smaller batch, or the capacity is exhausted.
 
-        With a ``ranking`` a sentence is left as soon as none of its hypotheses can become the best by it.
-
-        The trellis has a place for each step of the capacity; those before this loop's first are empty.
+        With a ``ranking`` a sentence is done once none of its living hypotheses can become the best by it.
+        The trellis has a row for each step of the capacity; rows before this loop's first step are empty.
         """
         shape = self.shape
         enough = shape.smaller_batch if shape.smaller_batch < shape.batch else 0
@@ -184,7 +180,7 @@ class BeamLoop:
     def _extended(
         self, weights: jax.Array, sentences: Sentences, beam: Beam, steps: Sequence[Any]
     ) -> tuple[Beam, Trellis]:
-        """Extend each beam by its best words, and free the places of hypotheses that end."""
+        """Extend each beam by its best words, and free the places of finished hypotheses."""
         rules, width = self.shape.rules, self.shape.beam
         scores = [rules.scores(sentences, step.logits) for step in steps]
         columns, origins, paths = rules.best(sentences, beam, scores, weights)
@@ -201,7 +197,7 @@ class BeamLoop:
         number = beam.step + 1
         ended = (words == rules.eos) | (number >= sentences.limits)[:, None]
         living = jnp.where(ended, NONE, paths)
-        # Where a word is forced there is but one hypothesis, yet the beam stays as wide for what follows.
+        # A forced word leaves one hypothesis, but the beam stays as wide for the next steps.
         left = beam.slots - jnp.sum(ended & (paths != NONE), axis=1, dtype=jnp.int32)
         slots = jnp.where(jnp.any(living != NONE, axis=1), left, 0)
         decoders = reordered(tuple(step.state for step in steps), origins, living != NONE)
@@ -216,7 +212,7 @@ class BeamLoop:
 
 
 def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: Ranking) -> Beam:
-    """``beam`` after a step that has ``made`` hypotheses, without sentences whose best one is found."""
+    """Remove from ``beam`` the sentences whose best hypothesis is found, after a step that ``made`` some."""
     finished = jnp.where(beam.paths == NONE, made.paths, NONE)
     best = jnp.maximum(beam.best, jnp.max(ranking.scores(finished, beam.step), axis=1))
     bound = ranking.bound(jnp.max(beam.paths, axis=1), sentences.limits)
@@ -224,19 +220,18 @@ def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: 
 
 
 def _enlarged(array: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """``array`` with zeros after its end along each axis in which ``shape`` is larger."""
+    """``array`` padded with zeros to ``shape``."""
     more = [(0, new - old) for old, new in zip(array.shape, shape, strict=True)]
     return jnp.pad(array, more)
 
 
 def reordered(states: T, origins: jax.Array, living: jax.Array) -> T:
-    """``states``, arrays ``[batch * beam, ...]``, with each living hypothesis in the place of its origin's.
+    """Reorder ``states``, arrays ``[batch * beam, ...]``, so that each living hypothesis has its origin's.
 
-    origins int32 ``[batch, beam]``: the place in the beam that a hypothesis comes from. living bool
-    ``[batch, beam]``: which matter; the states of others are any.
+    origins int32 ``[batch, beam]``: the beam place that a hypothesis extends. living bool ``[batch, beam]``:
+    the states of other hypotheses are arbitrary.
 
-    Caches are most of what a step moves. On a CPU, which moves no faster than its memory, they are changed
-    in place, and only where hypotheses have changed their order.
+    Most of the cost is moving caches. On a CPU they are changed in place, and only where the order changes.
     """
     batch, beam = origins.shape
     if beam == 1:
@@ -253,7 +248,7 @@ def reordered(states: T, origins: jax.Array, living: jax.Array) -> T:
 
 
 def rows_of(array: jax.Array, chosen: jax.Array) -> jax.Array:
-    """The chosen rows, which there are: a gather that need not look for others is a plain copy."""
+    """The chosen rows, all in bounds: without the check a gather is a plain copy."""
     return array.at[chosen].get(mode="promise_in_bounds")
 
 
@@ -262,7 +257,7 @@ def _gathered(caches: list[jax.Array], chosen: jax.Array, rows: jax.Array) -> li
 
 
 def _in_place(caches: list[jax.Array], chosen: jax.Array, rows: jax.Array) -> list[jax.Array]:
-    """Sentence by sentence, those first whose hypotheses have moved; the others are never reached."""
+    """Reorder sentence by sentence, reordered ones first; the loop ends before the others."""
     batch, beam = chosen.shape
     unmoved = jnp.all(chosen == jnp.arange(beam), axis=1)
     sentences = jnp.argsort(unmoved)

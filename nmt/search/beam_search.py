@@ -1,4 +1,4 @@
-"""Beam search, as Marian does it for each sentence alone (``BeamSearch``)."""
+"""``BeamSearch``: beam search with Marian's results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
 FIRST_CAPACITY = 48  # steps
-FIRST_REORDERED = 24  # where hypotheses change places, and their caches with them
+FIRST_REORDERED = 24  # if hypotheses, and so caches, are reordered
 SMALL_CACHE = 512  # hypotheses times steps
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
@@ -35,32 +35,31 @@ SEEDS = 1 << 32
 class BeamSearch:
     """Finds the best translations of sentences under one or several models.
 
-    The result is what Marian finds for each sentence by itself (``--mini-batch 1``), whatever
-    else is in the batch.
+    The result is Marian's for each sentence alone (``--mini-batch 1``), whatever else is in the batch.
 
-    - A beam holds ``beam_size`` hypotheses; of all their extensions by one word the best by path
-      score (float32 sum of log-probabilities) go on. One that ends in ``</s>`` is finished, and
-      the beam is narrower by one from then on; the search ends when all are finished, or when only the
-      best is wanted and none of those left can become it.
-    - A sentence of ``n`` source words, ``</s>`` counted, gets at most ``max_length_factor * n``
-      target words (rounded up, at least one); hypotheses that are alive then count as found.
-    - They are ranked by ``(path_score - word_penalty * m) / m ** normalize``, where ``m`` counts
-      the target words, ``</s>`` included. Of equals the one found first is better.
+    - A beam holds ``beam_size`` hypotheses; each step keeps the best of all their extensions by one word, by
+      path score (float32 sum of log-probabilities). A hypothesis that ends in ``</s>`` is finished, and
+      narrows the beam by one. The search ends when all are finished, or when only the best is wanted and no
+      living hypothesis can become it.
+    - A sentence of ``n`` source words, ``</s>`` counted, gets at most ``max_length_factor * n`` target words
+      (rounded up, at least one); hypotheses still alive then count as finished.
+    - Hypotheses are ranked by ``(path_score - word_penalty * m) / m ** normalize`` with ``m`` target words,
+      ``</s>`` included. Of equals the one found first wins.
     - A source without words becomes ``</s>`` with score 0, ``beam_size`` times.
-    - Where the first words of a translation are given (``--force-decode``) the beam has only these, and is
-      as wide as ever from there on. They may be unknown words; their scores are the models'.
-    - With a shortlist the probabilities of a sentence's candidates are normalized among themselves.
-    - With sampling a path score is the sum of the noisy, normalized scores that words were drawn by.
+    - Forced first words (``--force-decode``) are the only choice at their steps; the beam keeps its width for
+      the steps after them. They may be unknown words; their scores are the models'.
+    - With a shortlist probabilities are normalized over a sentence's candidates.
+    - With sampling a path score is the sum of the noisy, normalized scores by which words were drawn.
 
-    models: with the same target vocabulary; each reads as many of the source streams as it has sources.
+    models: with the same target vocabulary; each reads its first ``sources`` streams.
     weights: of their log-probabilities; 1 each if None.
-    source_vocab, target_vocab: say which ids are ``</s>``, unknown and control characters.
+    source_vocab, target_vocab: tell which ids are ``</s>``, unknown and control characters.
     options: the sizes and the ranking above. Without ``allow_unk``, and without allow_special, unknown words
-        and control characters are never chosen; the probabilities of the other words stay what they are.
-    skip_cost: rank by the models' logits, which are not normalized.
+        and control characters are never chosen; the probabilities of other words do not change.
+    skip_cost: rank by the models' unnormalized logits.
     n_best: return ``beam_size`` hypotheses of each sentence instead of one.
-    shortlist: chooses the target words that each sentence may have, by its first source.
-    sampling: how words are drawn. seed: of its noise; 0 for another one in each process.
+    shortlist: chooses the candidates of each sentence from its first source.
+    sampling: how words are drawn. seed: of its noise; 0 for a different one in each process.
 
     Raises OptionError, a ValueError, for models that do not fit together.
     """
@@ -96,7 +95,7 @@ class BeamSearch:
         unwanted = {
             *(() if options.allow_unk else (target_vocab.unk_id,)),
             *(() if allow_special else target_vocab.control_ids),
-            *range(len(target_vocab), dim),  # a model may have room for more words than there are
+            *range(len(target_vocab), dim),  # a model may have more ids than its vocabulary
         }
         suppressed = tuple(sorted(word for word in unwanted if 0 <= word < dim))
         self.rules = Rules(dim, target_vocab.eos_id, suppressed, skip_cost, sampling)
@@ -114,12 +113,12 @@ class BeamSearch:
         """The best hypotheses of each sentence, best first.
 
         streams: for each source of the models (at least one) the sentences' word ids, each ending in
-            ``</s>``. They are searched together as one batch, padded to ``length_bucket`` and
-            ``batch_bucket``; for a bucket that was seen before, nothing is compiled.
-        prefixes: the first words of each translation; ``</s>`` leaves the word in its place free.
-        numbers: of the sentences, from which with the seed their noise is drawn; 0, 1, ... if None.
-        attention: whether hypotheses have the first model's attention to the words of the first source.
-        count: the most hypotheses of each; those of ``n_best`` if None.
+            ``</s>``. They form one batch, padded to ``length_bucket`` and ``batch_bucket``; nothing is
+            compiled for a bucket seen before.
+        prefixes: the first words of each translation; ``</s>`` leaves its position free.
+        numbers: the sentences' numbers, which with the seed determine their noise; 0, 1, ... if None.
+        attention: whether to return the first model's attention to the words of the first source.
+        count: the maximum number of hypotheses per sentence; None for that of ``n_best``.
 
         Raises OptionError for streams that do not fit the models or each other, and for attention of a
         model without sources; ValueError for sources without ids.
@@ -134,7 +133,7 @@ class BeamSearch:
         return found[: len(streams[0])]
 
     def limit(self, length: int) -> int:
-        """The most target words for a source of ``length`` words, computed in float32 as Marian."""
+        """The maximum number of target words for ``length`` source words, in float32 as in Marian."""
         return min(max(1, math.ceil(self.max_length_factor * np.float32(length))), MOST_WORDS)
 
     def _check_streams(
@@ -147,7 +146,7 @@ class BeamSearch:
             raise OptionError(f"the models need {self.streams} source stream(s), got {len(streams)}")
         sizes = {len(stream) for stream in [*streams, *([] if prefixes is None else [prefixes])]}
         if len(sizes) > 1:
-            raise OptionError(f"streams of as many sentences are expected, got {sorted(sizes)}")
+            raise OptionError(f"expected streams with the same number of sentences, got {sorted(sizes)}")
         for stream in streams:
             for number, source in enumerate(stream):
                 if not len(source):
@@ -158,12 +157,12 @@ class BeamSearch:
             self.require_prefixes()
 
     def require_attention(self) -> None:
-        """OptionError if there is no attention to have."""
+        """OptionError if the first model has no attention."""
         if not self.models[0].sources:
             raise OptionError("--alignment: the first model has no source, and so no attention")
 
     def require_prefixes(self) -> None:
-        """OptionError if translations cannot be made to begin with given words."""
+        """OptionError if first words cannot be forced."""
         if self.shortlist is not None:
             raise OptionError("--force-decode cannot go with --shortlist, as in Marian")
 
@@ -193,10 +192,10 @@ class BeamSearch:
         return sentences
 
     def _run(self, sentences: Sentences, attention: bool, count: int) -> Trellis:
-        """Search on the device; what was found, as NumPy arrays.
+        """Search on the device; returns NumPy arrays.
 
-        Caches grow in stages, so that the first words do not pay for the longest translation
-        that is allowed, and batches become smaller with the sentences that are left.
+        Caches grow in stages, so that short translations do not pay for the longest one allowed, and the
+        batch shrinks as sentences finish.
         """
         (batch, length), *_ = shapes = [ids.shape for ids, _ in sentences.sources]
         lengths = tuple(length for _, length in shapes)
@@ -228,7 +227,7 @@ class BeamSearch:
             sentences, encoded, beam = self._call("regroup", shape, params, sentences, encoded, beam, kept)
 
     def _call(self, name: str, shape: BeamShape, *arguments: Any) -> Any:
-        """Run a function of ``BeamLoop``, compiled on first use for such arguments."""
+        """Run a function of ``BeamLoop``, compiled on first use for these shapes."""
         leaves, structure = jax.tree.flatten(arguments)
         shapes = structure, *(a.shape for a in leaves)
         return compiled(BeamPlan(name, self.models, shape, shapes))(*arguments)
@@ -255,10 +254,10 @@ class BeamPlan(Plan, by_key=["models"]):
 
 
 def capacities(batch: int, beam: int, limit: int) -> list[int]:
-    """Numbers of steps at which the caches of so many hypotheses grow, up to ``limit``.
+    """The capacities, in steps, through which caches grow up to ``limit``.
 
-    Each stage is a program to compile, so small caches do not grow, and large ones double. What a step
-    costs depends on the size of caches where it copies them, that is, puts hypotheses into another order.
+    Each is a program to compile, so small caches do not grow, and large ones double. A step's cost depends on
+    the capacity if it copies caches, that is, if it reorders hypotheses.
     """
     found = []
     capacity = max(FIRST_CAPACITY if beam == 1 else FIRST_REORDERED, SMALL_CACHE // (batch * beam))
@@ -271,8 +270,7 @@ def capacities(batch: int, beam: int, limit: int) -> list[int]:
 def _table(
     rows: Sequence[Sequence[int]], count: int, filling: int, most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``rows`` as int32 ``[count, length_bucket]``, at most ``most`` long, and their lengths; the first row
-    is repeated."""
+    """``rows`` padded to int32 ``[count, length_bucket]``, at most ``most`` wide, and their lengths."""
     length = length_bucket(max(map(len, rows)))
     found, inside = table(rows, (count, length if most is None else min(length, most)), filling)
     return found, inside.sum(1, dtype=np.int32)
@@ -281,7 +279,7 @@ def _table(
 def check_weights(weights: Sequence[float], models: int) -> None:
     """OptionError unless there is one for each model, or none."""
     if len(weights) not in (0, models):
-        raise OptionError(f"{models} model(s) need as many weights, got {len(weights)}")
+        raise OptionError(f"expected one weight for each of {models} model(s), got {len(weights)}")
 
 
 def _check(models: Sequence[Model], weights: Sequence[float] | None) -> None:
@@ -290,4 +288,4 @@ def _check(models: Sequence[Model], weights: Sequence[float] | None) -> None:
     check_weights(weights or (), len(models))
     dims = [model.dim_vocabs[-1] for model in models]
     if len(set(dims)) > 1:
-        raise OptionError(f"models of one ensemble need the same target vocabulary, got {dims} words")
+        raise OptionError(f"models of an ensemble need the same target vocabulary, got {dims} words")

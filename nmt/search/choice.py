@@ -1,10 +1,8 @@
-"""The choice of a step of beam search: which words extend which hypotheses.
+"""One step of beam search: which words extend which hypotheses.
 
-The order is Marian's: scores of the models, their weighted sum, forced words, sampling, suppressed words,
-the best of all extensions.
-
-A word drawn from a distribution is the best of all after Gumbel noise was added to their
-log-probabilities, so the search stays as it is (Marian's ``--output-sampling``).
+The order is Marian's: the models' scores, their weighted sum, forced words, sampling, suppressed words, the
+best extensions. Sampling adds Gumbel noise to log-probabilities and takes the best, so the search itself does
+not change (Marian's ``--output-sampling``).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from nmt.settings import OptionError
 FULL, TOPK, NUCLEUS, EPSILON = "full", "topk", "nucleus", "epsilon"
 DEFAULTS = {TOPK: 10.0, NUCLEUS: 0.9, EPSILON: 0.02}
 GUMBEL_EPSILON = 1e-5
-"""Noise comes from uniform numbers from this to 1 minus this, as in Marian."""
+"""Noise comes from uniform numbers between this and 1 minus this, as in Marian."""
 LOWEST = float(np.finfo(np.float32).min)
 FEW_CANDIDATES = 4096
 KEYS = "threefry2x32"
@@ -37,8 +35,8 @@ class Sampling:
     method: ``full``, the whole distribution; ``topk``, the ``value`` most probable words; ``nucleus``,
         the most probable words up to a total probability of ``value``, and the one that exceeds it;
         ``epsilon``, words with at least the probability ``value``, and the most probable one.
-        What is left is normalized to 1. (On a CPU Marian's ``nucleus`` leaves nothing out.)
-    temperature: log-probabilities are divided by it.
+        The rest is renormalized. (On a CPU Marian's ``nucleus`` prunes nothing.)
+    temperature: divides log-probabilities.
     """
 
     method: str = FULL
@@ -46,7 +44,7 @@ class Sampling:
     temperature: float = 1.0
 
     def pruned(self, scores: jax.Array) -> jax.Array:
-        """Log-probabilities of the words that may be drawn, minus infinity for the others.
+        """Log-probabilities of the words that may be drawn, minus infinity for others.
 
         scores: ``[..., words]``, log-probabilities or other logarithms of weights.
         """
@@ -69,15 +67,12 @@ class Sampling:
         return jax.nn.log_softmax(jnp.where(kept, scores, -jnp.inf))
 
     def drawn(self, scores: jax.Array, noise: jax.Array) -> jax.Array:
-        """Scores of which the highest is a draw: the pruned distribution with ``noise``, normalized.
-
-        noise: of ``gumbel``, in the shape of ``scores``.
-        """
+        """Scores whose highest is a sample: the pruned distribution with ``gumbel`` ``noise``, normalized."""
         return jax.nn.log_softmax(self.pruned(scores) / self.temperature + noise)
 
 
 def gumbel(key: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """Gumbel noise, float32, of this key."""
+    """Float32 Gumbel noise."""
     uniform = jax.random.uniform(key, shape, minval=GUMBEL_EPSILON, maxval=1 - GUMBEL_EPSILON)
     return -jnp.log(-jnp.log(uniform))
 
@@ -120,11 +115,11 @@ def _number(word: str) -> float:
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for every sentence.
+    """The rules of choice for all sentences.
 
-    words: how many there are in the target vocabulary. eos: the id of ``</s>``.
-    suppressed: the ids of words that are chosen only where they are forced, or where there are no others.
-    skip_cost: scores are the models' logits, not log-probabilities.
+    words: size of the target vocabulary. eos: the id of ``</s>``.
+    suppressed: ids that are chosen only if forced, or if there are no others.
+    skip_cost: score by the models' logits, not log-probabilities.
     sampling: how words are drawn; None to take the best.
     """
 
@@ -135,10 +130,8 @@ class Rules:
     sampling: Sampling | None = None
 
     def scores(self, sentences: Sentences, logits: jax.Array) -> jax.Array:
-        """The scores of a model's words, float32 ``[batch, beam, columns]``.
-
-        A column is a word, or a candidate of the sentence where there are shortlists.
-        """
+        """A model's scores, float32 ``[batch, beam, columns]``. A column is a word, or with shortlists a
+        candidate of the sentence."""
         batch = len(sentences.limits)
         logits = logits.astype(jnp.float32).reshape(batch, -1, logits.shape[-1])
         if sentences.candidates is not None:
@@ -148,10 +141,8 @@ class Rules:
     def best(
         self, sentences: Sentences, beam: Beam, scores: Sequence[jax.Array], weights: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Column, origin and path score, each ``[batch, beam]``, of the best extensions.
-
-        scores: of each model. An origin is a place in the beam.
-        """
+        """Column, origin (place in the beam) and path score, each ``[batch, beam]``, of the best extensions,
+        given the ``scores`` of each model."""
         total = weights[0] * scores[0]
         for i, other in enumerate(scores[1:], start=1):
             total = total + weights[i] * other
@@ -161,7 +152,7 @@ class Rules:
         if self.sampling is not None:
             total = self.sampling.drawn(total, self._noise(sentences, beam.step, count))
         paths = beam.paths[:, :, None]
-        # What sampling has pruned is the worst there is, but it is there: a beam keeps its width.
+        # Pruned words rank last but remain available, so that the beam keeps its width.
         extended = jnp.maximum(paths + total, LOWEST)
         extended = jnp.where(self._suppressed(sentences, columns) & free, LOWEST, extended)
         extended = jnp.where(open_ & (paths != NONE), extended, NONE)
@@ -179,7 +170,7 @@ class Rules:
         return jnp.sum(before, axis=1, keepdims=True, dtype=jnp.int32)
 
     def _open(self, sentences: Sentences, step: jax.Array, columns: int) -> tuple[jax.Array, jax.Array]:
-        """Which columns may be chosen, and in which sentences no word is forced; both ``[batch, 1, ...]``."""
+        """Which columns may be chosen, and which sentences have no forced word; both ``[batch, 1, ...]``."""
         batch = len(sentences.limits)
         open_ = jnp.ones((batch, 1, 1), bool)
         if sentences.candidates is not None:
@@ -192,7 +183,7 @@ class Rules:
         return open_ & (free | (jnp.arange(columns) == word)), free
 
     def _suppressed(self, sentences: Sentences, columns: int) -> jax.Array:
-        """Which columns are of suppressed words, ``[columns]`` or ``[batch, 1, columns]``."""
+        """Which columns hold suppressed words, ``[columns]`` or ``[batch, 1, columns]``."""
         if sentences.candidates is None:
             suppressed = np.zeros(columns, bool)
             suppressed[list(self.suppressed)] = True
@@ -201,7 +192,7 @@ class Rules:
         return jnp.any(sentences.candidates[:, None, :, None] == words, axis=-1)
 
     def _noise(self, sentences: Sentences, step: jax.Array, count: int) -> jax.Array:
-        """Noise ``[batch, beam, columns]``; that of a word is the same whatever is listed with it."""
+        """Noise ``[batch, beam, columns]``; a word's noise does not depend on the shortlist."""
 
         def of_sentence(key: jax.Array) -> jax.Array:
             key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=KEYS), step)
@@ -214,14 +205,13 @@ class Rules:
 
 
 def best_candidates(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The ``count`` highest of each row, descending, and their places, int32; of equals any.
+    """The ``count`` highest scores of each row, descending, and their int32 indices, in any order of equals.
 
-    scores: float32 ``[rows, candidates]``. A row with fewer than ``count`` is filled up with minus
-        infinity.
+    scores: float32 ``[rows, candidates]``. Rows shorter than ``count`` are padded with minus infinity.
 
-    Many candidates are first cut into blocks: the best ``count`` lie in the ``count`` blocks with
-    the highest maxima, so that all others need only be passed over once. On a CPU with 4 beams of
-    32,000 words this takes a tenth of the time of a plain top-k.
+    Many candidates are cut into blocks: the best ``count`` lie in the ``count`` blocks with the highest
+    maxima, so the others are read only once. On a CPU with 4 beams of 32,000 words this takes a tenth of the
+    time of a plain top-k.
     """
     rows, candidates = scores.shape
     if candidates < FEW_CANDIDATES:
@@ -231,7 +221,7 @@ def best_candidates(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array
     blocks = -(-candidates // block)
     filling = block * blocks - candidates
     filled = jnp.pad(scores, ((0, 0), (0, filling)), constant_values=NONE)
-    # Block b has the places b, b + blocks, b + 2 * blocks, ...: its maximum is over axis 1.
+    # Block b holds the indices b, b + blocks, b + 2 * blocks, ...: its maximum is over axis 1.
     cut = filled.reshape(rows, block, blocks)
     _, promising = lax.top_k(jnp.max(cut, axis=1), count)
     kept = jnp.take_along_axis(cut, promising[:, None, :], axis=2)
@@ -240,6 +230,6 @@ def best_candidates(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array
 
 
 def _listed(sentences: Sentences) -> jax.Array:
-    """Which columns are candidates and no padding, ``[batch, 1, candidates]``."""
+    """Which columns are candidates, not padding, ``[batch, 1, candidates]``."""
     columns = jnp.arange(sentences.candidates.shape[1])
     return (columns < sentences.counts[:, None])[:, None, :]

@@ -1,4 +1,4 @@
-"""What becomes of a line: hypotheses with scores, translations with attention, and how they are printed."""
+"""Results of a search: hypotheses with scores, translations with attention, and printing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from nmt.text.output import alignment_field, significant, word_scores_field
 class Hypothesis:
     """A translation of one sentence with its scores; all scores are natural logarithms.
 
-    words: target word ids, the final ``</s>`` included where the hypothesis is finished.
-    word_scores: one weighted log-probability per word of ``words``; they sum to ``path_score``.
+    words: target word ids, with a final ``</s>`` if finished.
+    word_scores: one weighted log-probability per word; they sum to ``path_score``.
     path_score: the unnormalized score of the whole path.
-    score: what hypotheses are ranked by, ``(path_score - word_penalty * n) / n ** normalize``
-        with ``n = len(words)`` (Marian's ``--normalize`` and ``--word-penalty``).
-    scorer_scores: the unweighted log-probability that each model gave to the path, printed by
-        Marian as ``F0= F1= ...``.
-    finished: False where the search was cut by ``--max-length-factor`` before ``</s>``.
-    alignment: attention as ``[target word][source word]``, or None if it was not asked for.
+    score: for ranking: ``(path_score - word_penalty * n) / n ** normalize`` with ``n = len(words)`` (Marian's
+        ``--normalize`` and ``--word-penalty``).
+    scorer_scores: each model's unweighted log-probability of the path (Marian's ``F0= F1= ...``).
+    finished: False if ``--max-length-factor`` ended the search before ``</s>``.
+    alignment: attention as ``[target word][source word]``, or None if not requested.
     """
 
     words: tuple[int, ...]
@@ -37,7 +36,7 @@ class Hypothesis:
 
 
 class AttentionError(MGraphError):
-    """Attention was not asked for, or cannot be drawn."""
+    """Attention was not requested, or cannot be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,8 @@ class Attention:
     """How much each target word of a translation attended to each source word.
 
     weights: float32 ``[target word, source word]``; rows sum to 1.
-    source, target: the words, or pieces of words, ``</s>`` included, in the order of the weights. That is
-        the model's: a right-to-left model reads and writes backwards.
+    source, target: the words, or pieces of words, ``</s>`` included, in the model's order: reversed for a
+        right-to-left model.
     """
 
     weights: np.ndarray
@@ -56,8 +55,8 @@ class Attention:
     def plot(self, axes: Any = None) -> Any:
         """Draw the weights as a heatmap, source words across and target words down.
 
-        axes: matplotlib's, to draw into; None for a new figure. Returns the axes. Needs matplotlib (the
-        extra ``plot``); AttentionError if it is not installed.
+        axes: of matplotlib; None for a new figure. Returns the axes. AttentionError if matplotlib (the extra
+        ``plot``) is not installed.
         """
         if axes is None:
             try:
@@ -98,7 +97,7 @@ class Translation:
 
     @property
     def score(self) -> float:
-        """The score that the best translation was ranked by."""
+        """The score of the best translation."""
         return self.hypotheses[0].score
 
     @property
@@ -108,10 +107,10 @@ class Translation:
 
     @property
     def attention(self) -> Attention:
-        """Of the best translation; AttentionError if attention was not asked for."""
+        """The attention of the best translation; AttentionError if not requested."""
         if not self.attentions:
             raise AttentionError(
-                f"line {self.line + 1} has no attention: {self.problem or 'it was not asked for'} "
+                f"line {self.line + 1} has no attention: {self.problem or 'it was not requested'} "
                 "(translate(..., return_attention=True))"
             )
         return self.attentions[0]
@@ -123,10 +122,10 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Printing:
-    """What is printed of a translation, in Marian's formats.
+    """Prints translations in Marian's formats.
 
-    n_best: all hypotheses, a line each. word_scores: the score of each word, too. alignment: the words'
-    alignments, too, as ``read_alignment`` gives it; None for none.
+    n_best: print all hypotheses, one per line. word_scores: also print word scores. alignment: also print
+    alignments of this kind (from ``read_alignment``), unless None.
     """
 
     n_best: bool = False
@@ -137,8 +136,8 @@ class Printing:
         """The line of the best hypothesis, or with ``n_best`` the lines of all:
         ``3 ||| text ||| 0-0 ||| WordScores= ... ||| F0= v F1= v ||| score``.
 
-        The number is that of the input line, from 0. F0, F1, ...: the unweighted score by each model; the
-        last field is the normalized score.
+        The first field is the number of the input line, from 0; F0, F1, ... are the models' unweighted
+        scores; the last field is the normalized score.
         """
         if not self.n_best:
             return self.best(translation)

@@ -1,4 +1,4 @@
-"""Log-probabilities of given translations under a Marian model, as ``mgraph score`` prints them."""
+"""Scores of given translations under a Marian model (``mgraph score``)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from nmt.text.shapes import batch_bucket, length_bucket
 from nmt.text.vocabs.loading import load_vocabs
 
 Streams = Sequence[Sequence[int]]
-"""The ids of a sentence in every source stream, then those of its translation."""
+"""The ids of a sentence in every source stream, then of its translation."""
 
 MOST_LOGITS = 1 << 27
-"""Logits computed at once, at 4 bytes each; more sentences are scored in parts."""
+"""How many logits, at 4 bytes each, are computed at once; larger batches are split."""
 
 
 class Scored(NamedTuple):
@@ -46,13 +46,13 @@ class Scored(NamedTuple):
     word_scores: np.ndarray
     """Of each target word, float32 ``(words,)``."""
     attention: np.ndarray | None
-    """To the words of the first source, float32 ``(words, source words)``; None if it was not asked for, or
-    the model has none."""
+    """To the words of the first source, float32 ``(words, source words)``; None if not requested or if the
+    model has none."""
 
 
 @dataclass(frozen=True)
 class ScoringPlan(Plan, by_key=["model"]):
-    """What ``Model.scorer`` computes, for sentences padded to these lengths."""
+    """``Model.scorer`` for sentences padded to these lengths."""
 
     model: Model
     batch: int
@@ -73,8 +73,8 @@ class ScoringPlan(Plan, by_key=["model"]):
 def score(model: Model, samples: Sequence[Streams], *, attention: bool = False) -> list[Scored]:
     """The log-probabilities of target ids given source ids, for each sentence; natural logarithms.
 
-    ids: ``</s>`` included in every stream, at least one in each. attention: whether to return it, too.
-    Sentences are padded to ``length_bucket``; neither that nor the other sentences change a score.
+    samples: ids with ``</s>``, at least one in every stream. attention: whether to return it, too.
+    Neither padding (to ``length_bucket``) nor the other sentences change a score.
     """
     if not samples:
         return []
@@ -114,8 +114,7 @@ class Score:
     """The score of one sentence and its translation, in natural logarithms.
 
     line: its number, from 0.
-    log_prob: the log-probability of the target given the sources, ``</s>`` included; not a number
-        if it was not scored.
+    log_prob: the log-probability of the target given the sources, ``</s>`` included; NaN if not scored.
     word_scores: the log-probability of each target word; they sum to ``log_prob``.
     problem: why it was not scored, or empty.
     attention: float32 ``[target word, word of the first source]``, with ``alignment`` only.
@@ -132,7 +131,7 @@ class Score:
 
 @dataclass(slots=True)
 class Total:
-    """Sums over the pairs that were scored, for ``--summary``."""
+    """Sums over the scored pairs, for ``--summary``."""
 
     log_prob: float = 0.0
     sentences: int = 0
@@ -163,20 +162,18 @@ class Total:
 
 
 class Scorer:
-    """Scores translations with one model; what it returns is what ``mgraph score`` prints.
+    """Scores translations with one model; its results are those of ``mgraph score``.
 
     model: path of the model file. vocabs: paths of the vocabularies of each source and the target.
     given: Marian's scoring options in snake_case with Marian's defaults, such as ``normalize=True`` or
-    ``mini_batch=16``; before JAX has started also ``cpu_threads``, ``devices`` and ``compilation_cache``. The
-    fields of ``nmt.settings.ScoreOptions`` list them with types; an object of that class may stand in place
-    of ``model`` and say everything.
+    ``mini_batch=16``; before JAX has started also ``cpu_threads``, ``devices`` and ``compilation_cache``.
+    ``nmt.settings.ScoreOptions`` lists them with types; an object of that class may be passed in place of ``model``.
 
-    Texts are given as the lines of each source, then of the target: ``score(source, target)``, or for a
-    language model ``score(target)``. With ``n_best`` the target is an n-best list, with ``tsv`` there is one
-    text with all fields.
+    Texts are the lines of each source, then of the target: ``score(source, target)``, or ``score(target)``
+    for a language model. With ``n_best`` the target is an n-best list; with ``tsv`` one text has all fields.
 
-    Raises as ``Translator`` does; ParallelTextError if the texts differ in length, NBestListError for a line
-    that is none of an n-best list, after the scores of what is before that.
+    Raises as ``Translator`` does; ParallelTextError if the texts differ in length and NBestListError for an
+    invalid line of an n-best list, both after the scores of the lines before.
     """
 
     @takes(SCORE)
@@ -208,7 +205,7 @@ class Scorer:
         return [self.value(result) for result in self.scores(*texts)]
 
     def scores(self, *texts: Iterable[str | bytes]) -> Iterator[Score]:
-        """The scores of streams of lines, in order, each as soon as it can be had."""
+        """The scores of streams of lines, in order, each as soon as it is ready."""
         finished: InOrder[Score] = InOrder()
         rows = self._rows(texts)
         samples = (self.encoder.sentence(number, lines) for number, lines in enumerate(rows))
@@ -238,7 +235,7 @@ class Scorer:
         return score_line(value, fields)
 
     def _rows(self, texts: tuple[Iterable[str | bytes], ...]) -> ParallelLines | NBestRows:
-        """The lines of all streams side by side."""
+        """The rows of all streams."""
         tsv = self.options.tsv
         wanted = 1 if tsv else self.streams
         if len(texts) != wanted:
@@ -260,8 +257,8 @@ class Scorer:
 
 
 def check_scoring(options: ScoreOptions) -> None:
-    """The errors of scoring's options that are known before a device is started or the model is loaded:
-    OptionError for invalid values, OSError for a file that cannot be read."""
+    """Check the options before a device is started or the model is loaded: OptionError for invalid values,
+    OSError for a file that cannot be read."""
     require_files("--model", [options.model], options.vocabs)
     read_alignment(options.alignment)
     if options.n_best and options.tsv:

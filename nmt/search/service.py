@@ -1,4 +1,4 @@
-"""The service that every translation goes through: a batch of samples in, translations out."""
+"""The translation service: a batch of samples in, translations out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nmt.text.sentences import Sentence
 
 
 class TranslationService:
-    """Translates batches of samples with models in memory, and says how the translations are printed.
+    """Translates batches of samples with loaded models.
 
-    search: finds the hypotheses. printing: where it shows alignments, the search collects attention.
-    right_left: whether the models read and write from right to left. forced: whether samples have, after
-    their sources, the first words of their translations (``--force-decode``).
+    search: finds the hypotheses. printing: if it prints alignments, the search collects attention.
+    right_left: whether the models are right-to-left. forced: whether samples have, after their sources, the
+    first words of their translations (``--force-decode``).
     """
 
     def __init__(
@@ -39,11 +39,10 @@ class TranslationService:
         attention: bool = False,
         count: int | None = None,
     ) -> list[Translation]:
-        """The translations of a batch, in its order.
+        """Translate a batch, in order.
 
-        attention: whether they have it. numbers, count: as for ``BeamSearch.search``. Sequences after those
-        that are needed, such as references, are not read. A sample with a problem, which is alone in its
-        batch, becomes an empty translation.
+        attention: whether to return it. numbers, count: as for ``BeamSearch.search``. Further sequences, such
+        as references, are ignored. A sample with a problem, alone in its batch, becomes an empty translation.
         """
         if batch[0].problem:
             return [self._nothing(batch[0])]

@@ -1,8 +1,4 @@
-"""Lexical shortlists: the few target words that each source sentence may become (Marian's ``--shortlist``).
-
-Text files are read in ``read_text``, Marian's binary files in ``read_binary``; ``write_binary`` writes these,
-byte for byte as ``marian-conv --shortlist`` does.
-"""
+"""Lexical shortlists: the few candidate target words of each source sentence (Marian's ``--shortlist``)."""
 
 from __future__ import annotations
 
@@ -26,11 +22,11 @@ QUICKSAND_MAGIC = 1234567890
 HEADER = struct.Struct("<6Q")
 """Of a binary file: magic, checksum, first, best, number of offsets, number of target words."""
 MULTIPLE = 8
-"""Marian fills a sentence's candidates up to a multiple of this, and the added words take part."""
+"""Marian fills up a sentence's candidates to a multiple of this with further words."""
 ADDED = 0x9E3779B9
 ALL_BITS = (1 << 64) - 1
 MOST_WORDS = (1 << 31) - 1
-"""That a vocabulary can have; ids are int32."""
+"""The most words of a vocabulary; ids are int32."""
 PART_BYTES = 1 << 20
 _SPACE, _WORD = re.compile(rb"\s"), re.compile(rb"\S+")
 
@@ -44,9 +40,9 @@ class Lexicon:
     """Target words for every source word.
 
     offsets: int64 ``[source words + 1]``; ``words[offsets[s]:offsets[s + 1]]`` are those of word ``s``.
-    words: int32, target words.
-    first: so many of the first words of the target vocabulary are candidates for every sentence.
-    best: the most target words that a source word was allowed when the lexicon was made.
+    words: int32 target words.
+    first: how many of the first words of the target vocabulary are candidates for every sentence.
+    best: the maximum number of target words per source word when the lexicon was made.
     """
 
     offsets: np.ndarray
@@ -55,7 +51,7 @@ class Lexicon:
     best: int
 
     def of(self, word: int) -> np.ndarray:
-        """The target words of a source word; none for a word that the lexicon does not know."""
+        """The target words of a source word; none for an unknown word."""
         if word + 1 >= len(self.offsets):
             return self.words[:0]
         return self.words[self.offsets[word] : self.offsets[word + 1]]
@@ -66,7 +62,7 @@ class Shortlist:
     """Chooses the candidates of a sentence.
 
     size: of the target vocabulary.
-    shared: source and target have one vocabulary, so that the source words themselves are candidates.
+    shared: whether source and target share a vocabulary, so that the source words are candidates, too.
     """
 
     lexicon: Lexicon
@@ -74,11 +70,10 @@ class Shortlist:
     shared: bool = False
 
     def candidates(self, source: Sequence[int]) -> np.ndarray:
-        """The candidates for these source words (ids, with ``</s>``) as sorted ids, int32.
+        """The candidates for these source words (ids, with ``</s>``) as sorted int32 ids.
 
         They are the first words of the vocabulary, the lexicon's words for each source word, the source
-        words if ``shared``, and as many of the next words of the vocabulary as make the number a multiple
-        of eight, as far as there are any.
+        words if ``shared``, and further words of the vocabulary up to a multiple of 8, if there are enough.
         """
         chosen = np.zeros(self.size, bool)
         first = self.lexicon.first
@@ -96,15 +91,14 @@ class Shortlist:
 def load_shortlist(
     values: Sequence[str], source_vocab: Vocab, target_vocab: Vocab, *, size: int, shared: bool
 ) -> Shortlist:
-    """The shortlist of the option ``--shortlist path [first [best [threshold]]]``.
+    """Load the shortlist of ``--shortlist path [first [best [threshold]]]``.
 
-    values: the option's words. For a text file ``first`` and ``best`` are 100 and ``threshold`` is 0 if they
-    are
-        not given. For a binary file there may be one more word: 0 to leave its checksum unchecked.
+    values: the option's words. For a text file the defaults are 100, 100 and 0. For a binary file one more
+        word is allowed: 0 to skip the checksum.
     size: of the model's target vocabulary. shared: see ``Shortlist``.
 
     Raises ShortlistError for a file that is damaged, of another kind or for other vocabularies; OptionError
-    for values that are no numbers; OSError for a file that cannot be read.
+    for values that are not numbers; OSError for a file that cannot be read.
     """
     path, *rest = values
     data = read_whole(path)
@@ -121,7 +115,7 @@ def load_shortlist(
 def convert_shortlist(
     values: Sequence[str], source_vocab: Vocab, target_vocab: Vocab, target: str | os.PathLike[str]
 ) -> None:
-    """Write the text that ``values``, those of the option ``--shortlist``, name as the binary ``target``."""
+    """Convert the text file of ``values``, those of ``--shortlist``, to the binary file ``target``."""
     path, *rest = values
     data = read_whole(path)
     limits = _limits(rest)
@@ -139,13 +133,13 @@ def read_text(
     *,
     converting: bool = False,
 ) -> Lexicon:
-    """The lexicon in a text of triples ``target source probability``.
+    """Read a lexicon from text of triples ``target source probability``.
 
-    Pairs with the word ``NULL`` are passed over. Each source word keeps the ``best`` most probable target
-    words whose probability is above ``threshold``; where a pair is repeated the last one counts, of equal
-    probabilities the higher id. ``converting`` follows Marian's converter, for which the highest of repeated
-    pairs counts, and a probability at the threshold is enough (there Marian compares the threshold with the
-    word's id instead, which shows only above 0).
+    Pairs with the word ``NULL`` are skipped. Each source word keeps the ``best`` most probable target words
+    with a probability above ``threshold``, of equals those with the higher id. Of repeated pairs the last
+    counts. ``converting`` follows Marian's converter: the most probable of repeated pairs counts, and a
+    probability equal to the threshold is enough (above 0 Marian compares the threshold with the word's id
+    instead).
     """
     source_ids, target_ids = _Ids(source_vocab), _Ids(target_vocab)
     pairs: dict[tuple[int, int], np.float32] = {}
@@ -160,8 +154,8 @@ def read_text(
         if not 0 <= probability < np.inf:
             text = b" ".join((target, source, number)).decode("utf-8", "replace")
             raise ShortlistError(
-                f"{path}: line {_line(data, 3 * row + 2)}: 'target source probability' is expected, with a "
-                f"probability from 0, got '{text}'"
+                f"{path}: line {_line(data, 3 * row + 2)}: expected 'target source probability', with a "
+                f"probability of at least 0, got '{text}'"
             )
         pair = source_ids[source], target_ids[target]
         if converting:
@@ -173,24 +167,23 @@ def read_text(
 
 
 def _line(data: bytes, field: int) -> int:
-    """The number, from 1, of the line in which a field stands, of all counted from 0."""
+    """The line, from 1, of a field, numbered from 0."""
     found = next(islice(_WORD.finditer(data), field, field + 1))
     return data.count(b"\n", 0, found.start()) + 1
 
 
 def _triples(data: bytes, path: str) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """The words of a text, three at a time."""
     words = chain.from_iterable(map(bytes.split, _parts(data)))
     for first, second, third in zip_longest(words, words, words):
         if third is None:
             raise ShortlistError(
-                f"{path}: triples 'target source probability' are expected, the last is cut off"
+                f"{path}: expected triples 'target source probability', the last is incomplete"
             )
         yield first, second, third
 
 
 def _parts(data: bytes) -> Iterator[bytes]:
-    """A text in parts, none of which ends within a word: as a list, its words need ten times its memory."""
+    """A text in parts that end between words: a list of all words would need ten times its memory."""
     at = 0
     while at < len(data):
         space = _SPACE.search(data, at + PART_BYTES)
@@ -224,19 +217,19 @@ def _lexicon(pairs: Mapping[tuple[int, int], np.float32], sources: int, first: i
 
 
 def read_binary(data: bytes, path: str, size: int, *, check: bool = True) -> Lexicon:
-    """The lexicon in the bytes of Marian's binary file.
+    """Read a lexicon from the bytes of Marian's binary file.
 
-    size: of the target vocabulary; a target word beyond it is an error. check: whether to verify the
-    checksum; offsets and words are verified in any case.
+    size: of the target vocabulary, to verify target words. check: whether to verify the checksum; offsets and
+    words are always verified.
     """
     if len(data) < HEADER.size:
-        raise ShortlistError(f"{path}: a header of {HEADER.size} bytes is expected, got {len(data)} bytes")
+        raise ShortlistError(f"{path}: expected a header of {HEADER.size} bytes, got {len(data)} bytes")
     magic, checksum, first, best, offsets_size, words_size = HEADER.unpack_from(data)
     if magic != MAGIC:
-        raise ShortlistError(f"{path}: the magic number of a binary shortlist is expected, got {magic:#x}")
+        raise ShortlistError(f"{path}: expected the magic number of a binary shortlist, got {magic:#x}")
     expected = HEADER.size + 8 * offsets_size + 4 * words_size
     if expected != len(data):
-        raise ShortlistError(f"{path}: by its header {expected} bytes are expected, got {len(data)}")
+        raise ShortlistError(f"{path}: expected {expected} bytes by its header, got {len(data)}")
     if check and checksum != _checksum(data):
         raise ShortlistError(f"{path}: the checksum does not match, so the file is damaged")
     if max(first, best) > MOST_WORDS:
@@ -263,7 +256,7 @@ def write_binary(path: str | os.PathLike[str], lexicon: Lexicon) -> None:
 
 
 def _checksum(data: bytes) -> int:
-    """Of all whole groups of eight bytes after the checksum itself: ``hash_combine`` of their values."""
+    """``hash_combine`` of all whole groups of eight bytes after the checksum."""
     found = 0
     for value in np.frombuffer(data, "<u8", len(data) // 8 - 2, 16).tolist():
         found ^= (value + ADDED + (found << 6) + (found >> 2)) & ALL_BITS
@@ -271,9 +264,8 @@ def _checksum(data: bytes) -> int:
 
 
 def _limits(words: Sequence[str]) -> tuple[int, int, float]:
-    """Of ``first best threshold``."""
     if len(words) > 3:
-        raise OptionError(f"--shortlist takes a path, first, best and threshold, got also {words[3:]}")
+        raise OptionError(f"--shortlist takes a path, first, best and threshold; unexpected: {words[3:]}")
     given = [*words, *("100", "100", "0")[len(words) :]]
     try:
         first, best, threshold = int(given[0]), int(given[1]), float(given[2])
@@ -291,7 +283,7 @@ def _limits(words: Sequence[str]) -> tuple[int, int, float]:
 
 
 def _flag(words: Sequence[str]) -> bool:
-    """Whether to check a binary file."""
+    """Whether to verify the checksum of a binary file."""
     return not words or words[0].lower() not in ("0", "false")
 
 

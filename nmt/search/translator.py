@@ -1,4 +1,4 @@
-"""Translation of lines of text with Marian models, as ``mgraph decode`` does it."""
+"""Translation of lines of text with Marian models (``mgraph decode``)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from nmt.text.vocabs.loading import load_vocabs
 
 
 class States(NamedTuple):
-    """What an encoder makes of lines."""
+    """Encoder states of lines."""
 
     states: np.ndarray
     """float32 ``[line, word, dim]``, zeros after the last word of a line."""
@@ -45,7 +45,7 @@ class States(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodingPlan(Plan, by_key=["model"]):
-    """The states of so many sentences, padded to so many words, by one of a model's encoders."""
+    """One of a model's encoders for ``rows`` sentences padded to ``length`` words."""
 
     model: Model
     stream: int
@@ -64,10 +64,9 @@ class EncodingPlan(Plan, by_key=["model"]):
 
 
 def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: int = 0) -> States:
-    """The states of sentences of the source stream number ``stream``, given as word ids with ``</s>``.
+    """The encoder states of sentences of source stream ``stream``, given as word ids with ``</s>``.
 
-    They are padded to ``length_bucket`` while they are computed; neither that nor the other sentences change
-    a state.
+    Neither padding (to ``length_bucket``) nor the other sentences change a state.
     """
     batch = pad([sentences])
     encode = compiled(EncodingPlan(model, stream, *batch.shape))
@@ -82,34 +81,32 @@ logger = logging.getLogger(__name__)
 Lines = Iterable[str | bytes]
 
 MOST_WORKERS = 8
-"""So many batches are searched at once at most."""
+"""The maximum number of batches searched at once."""
 
 
 class Translator:
-    """Translates lines with one or several models; what it returns is what ``mgraph decode`` prints.
+    """Translates lines with one or several models; its results are those of ``mgraph decode``.
 
     models: path of the model file, or paths of several with the same target vocabulary (an ensemble).
     vocabs: paths of the vocabularies of the sources and, last, of the target.
-    pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary,
-    where vocabularies are lists of pieces (OPUS-MT).
+    pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary, if
+    vocabularies are lists of pieces (OPUS-MT).
     given: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
     ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; before JAX has started also
-    ``cpu_threads``, ``devices`` and ``compilation_cache``. The fields of ``nmt.settings.DecodeOptions``
-    list them with types; an object of that class may stand in place of ``models`` and say everything.
+    ``cpu_threads``, ``devices`` and ``compilation_cache``. ``nmt.settings.DecodeOptions`` lists them with types; an object
+    of that class may be passed in place of ``models``.
 
-    Wherever lines are taken, that is one text for each source of the models (one for a language model, too:
-    only the number of its words counts), and with ``force_decode`` one more, of the first words of the
-    translations. With ``tsv`` it is one text whose lines hold all that, separated by tabs.
+    Methods that take lines take one text for each source of the models (one for a language model, too: only
+    the number of its words counts), and with ``force_decode`` one more with the first words of the
+    translations. With ``tsv`` they take one text with tab-separated fields.
 
-    On a CPU up to ``cpu_threads`` batches, at most 8, are searched at once, each in memory of its own; the
-    size of a batch is ``mini_batch``.
+    On a CPU up to ``cpu_threads`` batches of ``mini_batch`` sentences, at most 8, are searched at once, each
+    in its own memory. Files are read once, here. Nothing is compiled for buckets of lengths and batch sizes
+    seen before.
 
-    Files are read once, here; a second call reads none, and compiles nothing for lengths and
-    batch sizes of a bucket that it has seen.
-
-    Raises OptionError for a wrong value, TypeError for an unknown option, ModelFileError and
-    others derived from MGraphError for files that cannot be used, OSError for missing ones.
-    A process that was forked from one in which JAX ran cannot translate: DeviceError.
+    Raises OptionError for an invalid value, TypeError for an unknown option, ModelFileError and other
+    MGraphErrors for files that cannot be used, OSError for missing ones. DeviceError in a process forked from
+    one in which JAX ran.
     """
 
     @takes(DECODE)
@@ -155,15 +152,15 @@ class Translator:
 
     @classmethod
     def from_config(cls, path: str, **options: Any) -> Translator:
-        """The translator of a ``decoder.yml``, with ``options`` overriding what it says."""
+        """From a ``decoder.yml``, overridden by ``options``."""
         return cls(**(DECODE.from_config(path) | options))
 
     @classmethod
     def from_dir(cls, path: str, config: str = "", **options: Any) -> Translator:
-        """The translator of a directory as OPUS-MT, Firefox Translations or Marian's training make it.
+        """From a directory made by OPUS-MT, Firefox Translations or Marian's training.
 
-        config: its configuration to take, where there are several; ``options`` override what it says.
-        See ``nmt.files.directories`` for the layouts, and for the errors ``read_directory``.
+        config: the configuration to use if there are several; ``options`` override it. Layouts and errors:
+        see ``nmt.files.directories`` and its ``read_directory``.
         """
         return cls(**read_directory(path, config, **options))
 
@@ -174,14 +171,14 @@ class Translator:
         return_scores: bool = False,
         n_best: int | None = None,
     ) -> list[Any]:
-        """What ``mgraph decode`` prints for each line: as many strings as lines, in their order.
+        """Translate lines: one string for each, in order, as ``mgraph decode`` prints it.
 
-        That is the best translation, with alignment and word scores if ``alignment`` and ``word_scores``
-        are set; or, if ``n_best`` is set, the whole list as one string with a line for each entry.
+        That is the best translation, with alignment and word scores if ``alignment`` and ``word_scores`` are
+        set, or with the option ``n_best`` the whole list as one string with a line for each entry.
 
-        With any of the arguments it returns a ``Translation`` for each line instead: with its scores, the
-        ``n_best`` best translations (at most ``beam_size``; else those of the option), and if
-        ``return_attention`` the attention that they paid to the words of the first source.
+        With any of the arguments, returns a ``Translation`` for each line instead: with scores, the
+        ``n_best`` best translations (at most ``beam_size``; None for the option's), and with
+        ``return_attention`` their attention to the words of the first source.
         """
         found = self._translations(texts, return_attention, n_best, at_once=True)
         if return_attention or return_scores or n_best is not None:
@@ -191,28 +188,26 @@ class Translator:
     def translations(
         self, *texts: Lines, return_attention: bool = False, n_best: int | None = None
     ) -> Iterator[Translation]:
-        """The translations of a stream of lines, in order, each as soon as it can be had.
+        """Translate a stream of lines, in order, each as soon as it is ready.
 
-        Lines are read until ``mini_batch * maxi_batch`` are there. On a CPU the batches that these make are
-        searched several at once, by as many threads as there are for computing.
-
-        The arguments are those of ``translate``. ParallelTextError if one text has fewer lines than another,
-        after the lines before that.
+        Reads ``mini_batch * maxi_batch`` lines at a time; on a CPU several of their batches are searched at
+        once. Arguments as for ``translate``. ParallelTextError if one text has fewer lines than another,
+        after the lines before.
         """
         return self._translations(texts, return_attention, n_best)
 
     def encode(self, lines: Lines, *, source: int = 0, model: int = 0) -> States:
-        """The states that the encoder gives the words of lines, and their mask.
+        """The encoder states of the words of lines, and their mask.
 
-        source: the number of the source stream that the lines belong to. model: of the ensemble.
+        source: the number of the source stream of the lines. model: its number in the ensemble.
         Returns ``states [line, word, dim]`` and ``mask [line, word]``, float32, padded with zeros.
-        OptionError for a model that there is not or has no such source, and for lines that are too long.
+        OptionError for a model or source that does not exist, and for lines that are too long.
         """
         if not 0 <= model < len(self.models):
-            raise OptionError(f"there are {len(self.models)} model(s), so none of number {model}")
+            raise OptionError(f"model {model} does not exist: there are {len(self.models)} model(s)")
         chosen = self.models[model]
         if not 0 <= source < chosen.sources:
-            raise OptionError(f"the model has {chosen.sources} source(s), so none of number {source}")
+            raise OptionError(f"source {source} does not exist: the model has {chosen.sources} source(s)")
         encoder = replace(self.encoder, vocabs=[self.source_vocabs[source]], tsv=False)
         samples = [encoder.sentence(number, [line]) for number, line in enumerate(read_lines(lines))]
         for sample in samples:
@@ -227,11 +222,11 @@ class Translator:
         return self.service.printing.lines(translation)
 
     def format_best(self, translation: Translation) -> str:
-        """The text for the best translation alone, which is also what the log says."""
+        """The text of the best translation alone, as in the log."""
         return self.service.printing.best(translation)
 
     def require_inputs(self, number: int) -> None:
-        """OptionError unless lines come in so many texts."""
+        """OptionError unless ``number`` is the expected number of texts."""
         names = self._names()
         needed = 1 if self.options.tsv else len(names)
         if number != needed:
@@ -239,7 +234,7 @@ class Translator:
             raise OptionError(f"--input: {needed} text(s) are needed ({what}), got {number}")
 
     def _names(self) -> list[str]:
-        """What the texts, or the fields of a line, are."""
+        """The names of the texts, or of the fields of a line."""
         names = source_names(len(self.source_vocabs))
         return [*names, "prefix"] if self.options.force_decode else names
 
@@ -282,7 +277,7 @@ class Translator:
     def _translations(
         self, texts: Sequence[Lines], attention: bool, n_best: int | None, *, at_once: bool = False
     ) -> Iterator[Translation]:
-        """The translations; ``at_once`` says that no line is waited for, however far lines are read ahead."""
+        """The translations; with ``at_once`` all lines are read before the first is translated."""
         self.require_inputs(len(texts))
         if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options.beam_size):
             raise OptionError(f"n_best is from 1 to beam_size={self.options.beam_size}, got {n_best!r}")
@@ -303,7 +298,7 @@ class Translator:
 
         with ThreadPoolExecutor(self._workers()) as pool:
             for group in groups:
-                check_process()  # or a fork would wait for the threads of the pool
+                check_process()  # otherwise a fork would wait for the threads of the pool
                 for translations in pool.map(search, list(group)):
                     for translation in translations:
                         self._seen = max(self._seen, before + translation.line + 1)
@@ -312,15 +307,15 @@ class Translator:
         rows.check()
 
     def _workers(self) -> int:
-        """How many batches are searched at once: few kernels of a search keep several cores busy."""
+        """How many batches to search at once: few kernels of a search keep several cores busy."""
         if platform_of(None) != "cpu":
             return 1
         return min(self.options.cpu_threads or devices.cores(), MOST_WORKERS)
 
 
 def check_decoding(options: DecodeOptions) -> None:
-    """The errors of decoding's options that are known before a device is started or a model is loaded:
-    OptionError for invalid values, OSError for a file that cannot be read."""
+    """Check the options before a device is started or a model is loaded: OptionError for invalid values,
+    OSError for a file that cannot be read."""
     require_files("--models", options.models, options.vocabs)
     read_alignment(options.alignment)
     read_sampling(options.output_sampling)
@@ -331,20 +326,20 @@ def check_decoding(options: DecodeOptions) -> None:
 
 
 def _dims(models: Sequence[Model]) -> list[int]:
-    """The sizes of the vocabularies of the sources and the target; 0 for a source that no model reads."""
+    """The vocabulary sizes of the sources and the target; 0 for a source that no model reads."""
     dims = []
     for stream in range(max(1, *(model.sources for model in models))):
         sizes = {model.dim_vocabs[stream] for model in models if model.sources > stream}
         if len(sizes) > 1:
             raise OptionError(
-                f"--models: those of an ensemble need the same source vocabulary, got {sorted(sizes)} words"
+                f"--models: models of an ensemble need the same source vocabulary, got {sorted(sizes)} words"
             )
         dims.append(sizes.pop() if sizes else 0)
     return [*dims, models[0].dim_vocabs[-1]]
 
 
 def _right_left(models: Sequence[Model]) -> bool:
-    """Whether the models read and write from right to left."""
+    """Whether the models are right-to-left."""
     directions = {bool(model.options.right_left) for model in models}
     if len(directions) > 1:
         raise OptionError("--models: left-to-right and right-to-left models cannot go together")

@@ -1,4 +1,4 @@
-"""The arrays of beam search, step by step, and the hypotheses that are traced back through them."""
+"""The arrays of beam search, and tracing hypotheses back through them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ Arrays = Mapping[str, jax.Array]
 
 NONE = -np.inf
 FREE = -1
-SLACK = 1e-4  # powers of float32 differ in their last digits
+SLACK = 1e-4  # float32 powers differ in the last digits
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sentences:
-    """The batch to translate; what is not wanted is None.
+    """The batch to translate; unused features are None.
 
-    sources: for each source stream ids int32 and mask float32 ``[batch, length]``: words, 1 where there
-        is one.
-    limits int32 ``[batch]``: the most target words of each sentence; 0 for a row without one.
+    sources: for each source stream ids int32 and mask float32 ``[batch, length]``.
+    limits int32 ``[batch]``: the maximum number of target words; 0 for a row of padding.
     empty bool ``[batch]``: sources without words, whose translation is ``</s>`` with score 0.
-    prefixes int32 ``[batch, steps]``: the word that each translation must have there, ``FREE`` for any.
-    candidates int32 ``[batch, candidates]``, counts int32 ``[batch]``: the words of each sentence's
-        shortlist in order, and how many there are; the rest is padding.
-    keys uint32 ``[batch, 2]``: what the noise of each sentence is drawn from.
+    prefixes int32 ``[batch, steps]``: forced words, ``FREE`` for any.
+    candidates int32 ``[batch, candidates]``, counts int32 ``[batch]``: the sorted shortlist of each sentence,
+        padded, and its length.
+    keys uint32 ``[batch, 2]``: the random key of each sentence's noise.
     """
 
     sources: tuple[Source, ...]
@@ -48,11 +47,11 @@ class Sentences:
 class Beam:
     """The state of the search between two steps.
 
-    step int32 ``[]``: how many words each living hypothesis has.
-    slots int32 ``[batch]``: how many hypotheses of each sentence may be alive; 0 when it is done.
-    best float32 ``[batch]``: the best score of its finished hypotheses, if the search may end early.
+    step int32 ``[]``: the number of words of each living hypothesis.
+    slots int32 ``[batch]``: how many hypotheses of each sentence may live; 0 when it is done.
+    best float32 ``[batch]``: the best score of the finished hypotheses, if the search may end early.
     words int32, paths float32 ``[batch, beam]``: last word and path score of each hypothesis.
-    scores float32 ``[batch, beam, model]``: its log-probability by each model, unweighted.
+    scores float32 ``[batch, beam, model]``: its unweighted log-probability under each model.
     decoders: the decoder state of each model, ``[batch * beam, ...]``.
     """
 
@@ -70,11 +69,11 @@ class Beam:
 class Trellis:
     """Every hypothesis that was ever in a beam, step by step.
 
-    words int32 ``[step, batch, beam]``: the word that the hypothesis was extended by.
-    origins int32 ``[step, batch, beam]``: its place in the beam of the step before.
-    paths float32 ``[step, batch, beam]``: its path score; minus infinity where there is none.
+    words int32 ``[step, batch, beam]``: the last word of the hypothesis.
+    origins int32 ``[step, batch, beam]``: the place of its prefix in the beam of the step before.
+    paths float32 ``[step, batch, beam]``: its path score; minus infinity if there is no hypothesis.
     scores float32 ``[step, batch, beam, model]``: as in ``Beam``.
-    attention float32 ``[step, batch, beam, length]``: that of the word to the first source, or None.
+    attention float32 ``[step, batch, beam, length]``: of the word to the first source, or None.
     """
 
     words: Any
@@ -90,8 +89,7 @@ class Ranking:
     """How finished hypotheses are compared.
 
     A hypothesis of ``n`` words, ``</s>`` counted, has the score
-    ``(path_score - word_penalty * n) / n ** normalize``, computed in float32 as in Marian; both are numbers
-    of that type.
+    ``(path_score - word_penalty * n) / n ** normalize``, in float32 as in Marian.
     """
 
     normalize: Any
@@ -99,25 +97,24 @@ class Ranking:
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a ``bound``: nothing but a longer divisor makes scores better."""
+        """Whether ``bound`` holds: only a larger divisor can improve a score."""
         return bool(self.normalize >= 0 and self.word_penalty >= 0)
 
     def scores(self, paths: Any, lengths: Any) -> Any:
-        """The scores of hypotheses with these path scores and lengths, float32; arrays of NumPy or JAX."""
+        """The float32 scores of hypotheses with these path scores and lengths; NumPy or JAX arrays."""
         length = lengths.astype(np.float32)
         return (paths - self.word_penalty * length) / length**self.normalize
 
     def bound(self, paths: Any, limits: Any) -> Any:
-        """What the score of no hypothesis exceeds that goes on from one of these path scores, at most 0, by
-        words with scores of at most 0, to at most ``limits`` words."""
+        """An upper bound on the score of any extension to at most ``limits`` words of hypotheses with these
+        path scores, if path and word scores are at most 0."""
         return paths * np.float32(1 - SLACK) / limits.astype(np.float32) ** self.normalize
 
 
 def join(parts: Sequence[tuple[np.ndarray, Trellis]], batch: int) -> Trellis:
-    """One trellis for ``batch`` sentences of parts in NumPy arrays that follow each other in time.
+    """Join parts of a trellis, in NumPy arrays, along time into one for ``batch`` sentences.
 
-    Each part comes with the rows of the batch that its first rows are; a sentence that is not in
-    a part has no hypotheses there.
+    Each part comes with the batch rows of its first rows; other sentences have no hypotheses in it.
     """
 
     def placed(rows: np.ndarray, array: np.ndarray, empty: float) -> np.ndarray:
@@ -139,8 +136,7 @@ def best_hypotheses(
 ) -> list[list[Hypothesis]]:
     """The ``count`` best hypotheses of each sentence; of equals the one that ended first.
 
-    A hypothesis ends with ``</s>``, or where the length limit of its sentence cuts it off. All arrays are
-    NumPy's. With attention each hypothesis has that of its words to the words of the first source.
+    A hypothesis ends with ``</s>`` or at the length limit. All arrays are NumPy's.
     """
     words, paths = trellis.words, trellis.paths
     sizes = sentences.sources[0].mask.sum(axis=1).astype(int)
@@ -162,8 +158,7 @@ def best_hypotheses(
 def _traced_back(
     trellis: Trellis, sentence: int, last: int, place: int, score: float, eos: int, size: int
 ) -> Hypothesis:
-    """The hypothesis that is in ``place`` of its beam after step ``last``, counted from 0; its source has
-    ``size`` words."""
+    """The hypothesis in ``place`` of its beam after step ``last``, from 0; its source has ``size`` words."""
     origins = trellis.origins[:, sentence]
     places = [place]
     for step in range(last, 0, -1):

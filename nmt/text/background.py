@@ -1,4 +1,4 @@
-"""An iterator that runs ahead in a thread of its own."""
+"""An iterator that prefetches in a thread."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
-POLL_SECONDS = 0.5  # how often a wait for an item asks whether to stop
+POLL_SECONDS = 0.5  # how often a waiting consumer checks whether to stop
 
 
 class Stopped(Exception):
-    """The items end here, because they were asked to."""
+    """Ends the items early, on request."""
 
 
 class Background(Generic[Item]):
-    """The items of an iterator, which a thread prepares ahead.
+    """The items of an iterator, prefetched by a thread.
 
-    items: read in the thread, and closed there if it is a generator. ahead: how many are prepared at most
-        before they are asked for. An exception in the thread is raised where the item would have been, but
-        ``Stopped`` only ends the items.
-    stopped: once it returns True, waiting for an item ends, and there are no more items.
+    items: read in the thread, and closed there if it is a generator. An exception is raised in place of the
+        item; ``Stopped`` only ends the items.
+    ahead: how many items to prefetch at most. stopped: once it returns True, the items end.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Background(Generic[Item]):
         raise StopIteration
 
     def close(self) -> None:
-        """Stop the thread and wait for it; what it had prepared is dropped."""
+        """Stop the thread, wait for it, and drop what it prefetched."""
         self._closed = self._ended = True
         self._room.release()
         self._thread.join()
@@ -70,7 +69,7 @@ class Background(Generic[Item]):
                 self._queue.put((next(self._items), None))
         except Stopped:
             pass
-        except BaseException as caught:  # it belongs to who asks for the items
+        except BaseException as caught:  # raised in the consumer's thread
             end = caught
         finally:
             close = getattr(self._items, "close", None)

@@ -1,6 +1,6 @@
-"""Batches of sentences: how they are padded, and the two ways to cut sentences into batches.
+"""Batches of sentences: padding, and the two ways to cut sentences into batches.
 
-What a sentence becomes must not depend on the padding, nor on the other sentences of its batch.
+A sentence's result must not depend on the padding or on the other sentences of its batch.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from nmt.text.shapes import Shape, Sizes, bucketed
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sentences of all streams, padded to a shape for which a program may be there.
+    """Sentences of all streams, padded to a common shape.
 
-    ids, masks: of each stream, sources first: int32 and float32 ``[rows, length]``. Padding is 0 in both.
-        Rows from ``sentences`` on repeat row 0, so that nothing in them is infinite and a search of them ends
-        when that of row 0 does; what they give is dropped. In training the mask of the target, the last
-        stream, is 0 there, and it is this mask that counts.
+    ids, masks: for each stream, sources first: int32 and float32 ``[rows, length]``, padded with 0. Rows from
+        ``sentences`` on repeat row 0, so their values are finite and their search ends with row 0's; their
+        results are dropped. In training the target mask (the last) is 0 there.
     sentences: how many rows are real.
     weights: float32 ``[rows, target length]``, the weight of each target word (``--data-weighting``); None
         for 1.
-    alignment: float32 ``[rows, target length, source length]``, the attention that is asked for
-        (``--guided-alignment``); None if none is.
+    alignment: float32 ``[rows, target length, source length]``, the desired attention
+        (``--guided-alignment``), or None.
     """
 
     ids: tuple[np.ndarray, ...]
@@ -39,26 +38,26 @@ class Batch:
 
     @property
     def words(self) -> int:
-        """The number of target words, ``</s>`` included; Marian's ``wordsTrg``."""
+        """How many target words there are, ``</s>`` included; Marian's ``wordsTrg``."""
         return int(self.masks[-1].sum())
 
     @property
     def shape(self) -> Shape:
-        """Rows, then the padded length of each stream; what a program is compiled for."""
+        """Rows, then the padded length of each stream; one program is compiled per shape."""
         return (len(self.ids[0]), *(ids.shape[1] for ids in self.ids))
 
     def split(self, parts: int) -> list[Batch]:
-        """At most so many parts of nearly equal size, in order; as many rows in each, whatever batch of this
-        shape is split, so that they run through one program."""
+        """At most ``parts`` batches of nearly equal size, in order. Each has the same number of rows for
+        every batch of this shape, so one program serves all."""
         rows = -(-len(self.ids[0]) // parts)
         return [self._part(at, min(rows, self.sentences - at), rows) for at in range(0, self.sentences, rows)]
 
     def shortened(self, sentences: int) -> Batch:
-        """The first so many sentences; all of them, if there are no more."""
+        """The first ``sentences`` sentences, or all if there are fewer."""
         return self if sentences >= self.sentences else self._part(0, sentences, sentences)
 
     def with_rows(self, rows: int) -> Batch:
-        """The same sentences in so many rows, of which those that are too many are padding."""
+        """The same sentences, padded to ``rows`` rows."""
         return self if rows == len(self.ids[0]) else self._part(0, self.sentences, rows)
 
     def _part(self, start: int, sentences: int, rows: int) -> Batch:
@@ -78,12 +77,12 @@ class Batch:
 def pad(
     streams: Sequence[Sequence[Sequence[int]]], shape: Shape | None = None, *, target: bool = False
 ) -> Batch:
-    """The sentences of several streams as one batch.
+    """Pad the sentences of several streams to one batch.
 
-    streams: of each stream the word ids of all sentences: at least one sentence, at least one id in each
+    streams: for each stream the word ids of all sentences: at least one sentence, at least one id in each
         (the final ``</s>``).
-    shape: rows, then the length of each stream; None for that of the sentences, ``bucketed``.
-    target: whether the last stream is a target to be trained on: its mask is 0 after the sentences.
+    shape: rows, then the length of each stream; None for the sentences' own, ``bucketed``.
+    target: whether the last stream is a training target: its mask is 0 in rows without a sentence.
     """
     sentences = len(streams[0])
     if shape is None:
@@ -98,9 +97,9 @@ def pad(
 def table(
     sequences: Sequence[Sequence[int]], shape: tuple[int, int], filling: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers in rows, as int32 of ``shape``, and bool of that shape: where there are any.
+    """``sequences`` padded with ``filling`` to int32 ``shape``, and a bool mask of the real numbers.
 
-    After the last sequence the first is repeated; ``filling`` stands after the end of each.
+    Rows after the last sequence repeat the first.
     """
     inside = np.arange(shape[1]) < np.fromiter(map(len, sequences), np.int64)[:, None]
     found = np.full(inside.shape, filling, np.int32)
@@ -111,7 +110,7 @@ def table(
 
 
 def pad_for_training(sentences: Sequence[Sentence], shape: Shape) -> Batch:
-    """The batch of ``sentences`` with their weights and alignments, padded to ``shape``."""
+    """Pad ``sentences`` with their weights and alignments to ``shape``."""
     streams = list(zip(*(sentence.sequences for sentence in sentences), strict=True))
     batch = pad(streams, shape, target=True)
     if sentences[0].weights is not None:
@@ -129,7 +128,7 @@ def pad_for_training(sentences: Sequence[Sentence], shape: Shape) -> Batch:
 
 
 def _add_links(part: np.ndarray, links: Sequence[tuple[int, int]]) -> None:
-    """To each target word equal shares for the source words that it is linked to; they sum to 1, or 0."""
+    """Give each target word equal shares of its linked source words; they sum to 1, or 0."""
     if links:
         source, target = np.array(links).T
         shares = np.float32(1) / np.maximum(np.bincount(target), 1).astype(np.float32)
@@ -137,22 +136,21 @@ def _add_links(part: np.ndarray, links: Sequence[tuple[int, int]]) -> None:
 
 
 class _Queued(int):
-    """A place in the order of a maxi-batch, and the sentence that has it; equal places are equal."""
+    """A sentence's rank in its maxi-batch; sentences of equal rank compare equal."""
 
     sentence: Sentence
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How sentences become batches: maxi-batches are read ahead, ordered by length, and cut into batches.
+    """Cuts sentences into batches: reads a maxi-batch ahead, sorts it by length, and cuts it.
 
-    mini_batch: sentences in a batch. mini_batch_words: if not 0, a batch is full as soon as its first source
-        has more words than this, instead.
-    maxi_batch: mini-batches' worth of sentences that are read ahead.
-    maxi_batch_sort: in which order they are taken: ``trg`` and ``src`` by the lengths of the target or of the
-        first source, then of the other streams, longest first (so that what does not fit into memory fails at
-        once); ``none`` for no such order.
-    sizes: for training: if there, a batch is full when no more sentences would fit, instead.
+    mini_batch: sentences in a batch. mini_batch_words: if not 0, a batch is instead full as soon as its first
+        source has more words than this.
+    maxi_batch: how many mini-batches of sentences to read ahead.
+    maxi_batch_sort: ``trg`` or ``src`` to sort by the length of the target or of the first source, then of
+        the other streams, longest first (so that running out of memory shows at once); ``none`` not to sort.
+    sizes: if given (training), a batch is instead full when no more sentences fit into memory.
 
     The last batch of a maxi-batch may be smaller than the others.
     """
@@ -165,25 +163,21 @@ class Batching:
 
     @classmethod
     def from_options(cls, options: BatchOptions, sizes: Sizes | None = None) -> Batching:
-        """Batches as Marian's options say."""
+        """From Marian's options."""
         return cls(
-            options.mini_batch,
-            options.mini_batch_words,
-            options.maxi_batch,
-            options.maxi_batch_sort,
-            sizes,
+            options.mini_batch, options.mini_batch_words, options.maxi_batch, options.maxi_batch_sort, sizes
         )
 
     @property
     def capacity(self) -> int:
-        """Sentences that are read ahead."""
+        """How many sentences are read ahead."""
         return self.mini_batch * self.maxi_batch
 
     def maxi_batches(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
-        """For translating and scoring: the batches of one maxi-batch after another, of a stream of sentences.
+        """For translation and scoring: the batches of each maxi-batch of a stream of sentences.
 
-        No more is read than a maxi-batch needs, and a sentence with a problem is passed on at once, alone.
-        Sentences that are equally long stay in their order, and with ``none`` all do.
+        Reads no more than a maxi-batch needs. A sentence with a problem is yielded at once, alone. Sentences
+        of equal length keep their order; with ``none`` all do.
         """
         held: list[Sentence] = []
         for sentence in sentences:
@@ -198,13 +192,13 @@ class Batching:
             yield list(self._cut(self._in_order(held)))
 
     def marian_batches(self, sentences: Sequence[Sentence]) -> list[list[Sentence]]:
-        """For training: the batches of a maxi-batch, which are Marian's.
+        """For training: Marian's batches of a maxi-batch.
 
-        Sentences that are equally long come in the order in which Marian's priority queue gives them; with
-        ``none`` they come from the last line to the first.
+        Sentences of equal length come in the order of Marian's priority queue; with ``none`` all come from
+        the last line to the first.
         """
-        # With the same comparisons heapq keeps its heap as the C++ library does: a priority queue of C++ has
-        # the largest on top, heapq the smallest of the negated.
+        # Given the same comparisons, heapq orders its heap as C++'s priority queue does, but smallest first:
+        # hence the negated ranks.
         queue: list[_Queued] = []
         for sentence in sentences:
             queued = _Queued(-self._rank(sentence))
@@ -244,7 +238,7 @@ class Batching:
             yield batch
 
     def _fitting(self, queue: list[_Queued], sizes: Sizes) -> list[Sentence]:
-        """As many sentences as fit; one that makes the batch too long for itself waits for the next."""
+        """As many sentences as fit; one too long for this batch goes into the next."""
         batch: list[Sentence] = []
         lengths: tuple[int, ...] = ()
         while queue:

@@ -1,4 +1,4 @@
-"""The training corpus: what is trained on, in which order, in which batches."""
+"""The training corpus: sentences, their order, and their batches."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from nmt.text.shapes import Shape, Shapes, Sizes, area, choose, worth_compiling
 from nmt.text.vocabs.base import Vocab
 
 SAMPLE = 1 << 15
-"""Rows that are looked at to choose the shapes of batches."""
+"""How many rows to sample in order to choose the shapes of batches."""
 _Prepared = tuple[Batch, str]
-"""A batch, and the state of the generator of batches after its maxi-batch."""
+"""A batch, and the state of the batch generator after its maxi-batch."""
 NOT_UTF8 = "lines that are not valid UTF-8 (such words are unknown)"
 
 
 @dataclass
 class EpochReport:
-    """Counts of one epoch; they are complete when the epoch has ended.
+    """Counts of one epoch; complete when the epoch has ended.
 
-    read: rows of the text. sentences: those that were trained on. left_out: the others, by reason.
-    remarks: what was odd about sentences that were trained on, by kind.
-    batches: how many there were. fresh: of these, ones that fitted no shape that had been chosen before.
-    words: in all streams, ``</s>`` included. positions: in the batches as they are, each as long as its
-        longest sentence, as in Marian. padded: the same in the shapes that the batches are padded to.
-    shapes: how many batches had each; a program is compiled for each of them.
+    read: rows of the text. sentences: those trained on. left_out: the others, by reason.
+    remarks: oddities of sentences trained on, by kind.
+    batches: all batches. fresh: those that fitted none of the chosen shapes.
+    words: in all streams, ``</s>`` included. positions: with each batch as long as its longest sentence, as
+        in Marian. padded: positions after padding to the chosen shapes.
+    shapes: batches of each shape; one program is compiled per shape.
     """
 
     read: int = 0
@@ -50,16 +50,16 @@ class EpochReport:
 
     @property
     def waste(self) -> float:
-        """The share of positions that is there because batches are padded to few shapes."""
+        """The share of positions added by padding batches to few shapes."""
         return 1 - self.positions / self.padded if self.padded else 0.0
 
     @property
     def padding(self) -> float:
-        """The share of positions that hold no word, for whichever reason."""
+        """The share of positions that hold no word."""
         return 1 - self.words / self.padded if self.padded else 0.0
 
     def count(self, row: Row, sentence: Sentence) -> None:
-        """Count a row of the text and what became of it."""
+        """Count a row of the text and its sentence."""
         self.read += 1
         if not all(map(is_utf8, row)):
             self.remarks[NOT_UTF8] += 1
@@ -67,7 +67,7 @@ class EpochReport:
             self.left_out[sentence.problem] += 1
 
     def add(self, size: Shape, words: int, shape: Shape, fresh: bool) -> None:
-        """Count a batch that has so many rows and such lengths (``size``), and is padded to ``shape``."""
+        """Count a batch of ``size`` (rows, then lengths), padded to ``shape``."""
         self.batches += 1
         self.fresh += fresh
         self.sentences += size[0]
@@ -93,19 +93,19 @@ class EpochReport:
 class Corpus:
     """Training data from files to batches, epoch by epoch.
 
-    For each epoch ``begin_epoch``, then iterate. With Marian's options and seed it gives Marian's batches in
-    Marian's order. They are prepared in a thread while others are trained on.
+    Call ``begin_epoch`` for each epoch, then iterate. With Marian's options and seed this gives Marian's
+    batches in Marian's order. A thread prepares them ahead of training.
 
-    rows: of the text, in the order of an epoch. reader: makes sentences of them.
-    batching: how sentences become batches. shuffle_batches: whether those of a maxi-batch are shuffled.
+    rows: the text, in the order of an epoch. reader: turns rows into sentences.
+    batching: cuts sentences into batches. shuffle_batches: whether to shuffle the batches of a maxi-batch.
     count_left_out: sentences that are left out take room in their maxi-batch, as in Marian with several
         ``--data-threads``.
-    seed: of both orders. stopped: see ``from_options``.
+    seed: for the order of rows and of batches. stopped: see ``from_options``.
 
     Attributes:
-        seed_batch, seed_corpus: the states from which the present epoch can be repeated (``restore``), of the
-            generators of the order of batches and of sentences.
-        epoch: which epoch it is, from 1.
+        seed_batch, seed_corpus: the states of the batch and row generators from which ``restore`` repeats
+            the current epoch.
+        epoch: the number of the epoch, from 1.
     """
 
     def __init__(
@@ -141,12 +141,11 @@ class Corpus:
         sizes: Sizes | None = None,
         stopped: Callable[[], bool] | None = None,
     ) -> Corpus:
-        """The corpus that the options of ``mgraph train`` describe.
+        """The corpus for the options of ``mgraph train``.
 
-        vocabs: of each stream, sources first. seed: that of ``--seed``, or what was drawn for 0.
+        vocabs: one for each stream, sources first. seed: of ``--seed``, or the one drawn for 0.
         sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
-        stopped: once it returns True (after a signal), the batches end soon, even while a long text is
-            shuffled.
+        stopped: once it returns True (after a signal), the batches end soon, even during a long shuffle.
 
         OptionError for options that contradict each other or the vocabularies.
         """
@@ -163,31 +162,30 @@ class Corpus:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Its files."""
+        """The files."""
         return self._rows.paths
 
     def begin_epoch(self) -> None:
-        """Begin the next epoch: shuffle anew, and remember the states from which it can be repeated.
+        """Start the next epoch: reshuffle, and remember the generators' states for ``restore``.
 
-        An epoch that is under way is left; the generators go on from its last maxi-batch that was taken from.
+        The current epoch is abandoned; the generators continue after the last maxi-batch that was used.
         """
         self.close()
         self.epoch += 1
         self._begin(0)
 
     def end_epoch(self) -> None:
-        """Leave the epoch: ``seed_batch`` and ``seed_corpus`` become those of the epoch to come."""
+        """End the epoch: ``seed_batch`` and ``seed_corpus`` become those of the next one."""
         self.close()
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
 
     def restore(self, seed_batch: str, seed_corpus: str, batches: int, *, epoch: int = 1) -> None:
-        """Go to where so many ``batches`` of an epoch have been taken.
+        """Continue an interrupted epoch after ``batches`` batches, exactly as without the interruption.
 
-        seed_batch, seed_corpus: the generators as the epoch began; empty, as Marian writes them in its first
-            epoch, for those of the seed. epoch: which one it is, from 1.
-        What comes then is what would have come without the interruption.
+        seed_batch, seed_corpus: the generators' states at the start of the epoch; empty for those of the
+            seed, as Marian writes them in its first epoch. epoch: its number, from 1.
 
-        CorpusError for a state that is none.
+        CorpusError for an invalid state.
         """
         self.close()
         first = MersenneTwister(self._seed).text
@@ -197,20 +195,20 @@ class Corpus:
         self._begin(batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of the epoch that have not been taken yet. CorpusError if none has been begun."""
+        """The remaining batches of the epoch. CorpusError before ``begin_epoch`` or ``restore``."""
         if self._prepared is None:
-            raise CorpusError("begin_epoch or restore comes before the batches of an epoch")
+            raise CorpusError("call begin_epoch or restore before iterating over the batches")
         for batch, generator in self._prepared:
             self._after_taken = generator
             yield batch
-        self._after_taken = self._batch_generator.text  # the thread is at its end
+        self._after_taken = self._batch_generator.text  # the thread has ended
 
     def report(self) -> EpochReport:
-        """What became of the sentences of this epoch; complete when it has ended."""
+        """The counts of this epoch; complete when it has ended."""
         return self._report
 
     def close(self) -> None:
-        """End the thread that prepares batches, and remove the files that it made."""
+        """Stop the thread that prepares batches, and remove its temporary files."""
         if self._prepared is not None:
             self._prepared.close()
             self._prepared = None
@@ -231,7 +229,7 @@ class Corpus:
     def _prepare(
         self, rows: Iterator[Numbered], shapes: Shapes, report: EpochReport, skip: int
     ) -> Iterator[_Prepared]:
-        """The batches of an epoch but for the first ``skip``, which are counted all the same."""
+        """The batches of an epoch except the first ``skip``, which are counted too."""
         batching = replace(self._batching, sizes=self._batching.sizes and shapes.rows)
         number = 0
         for maxi_batch in self._maxi_batches(rows, self.epoch, report):
@@ -251,14 +249,14 @@ class Corpus:
             raise CorpusError(f"nothing to train on: {'; '.join(report.lines()[1:])}")
         if number < skip:
             raise CorpusError(
-                f"training goes on after {skip} batches of this epoch, but the corpus has only {number}: it "
-                "or the options have changed; --no-restore-corpus begins at the first line"
+                f"training continues after {skip} batches of this epoch, but the corpus has only {number}: "
+                "the corpus or the options have changed; --no-restore-corpus starts at the first line"
             )
 
     def _maxi_batches(
         self, rows: Iterable[Numbered], epoch: int, report: EpochReport
     ) -> Iterator[list[Sentence]]:
-        """The sentences of the rows, as many at a time as are read ahead."""
+        """The sentences of the rows, one maxi-batch at a time."""
         sentences: list[Sentence] = []
         room = self._batching.capacity
         for number, row in rows:
@@ -276,7 +274,7 @@ class Corpus:
             yield sentences
 
     def _choose_shapes(self) -> Shapes:
-        """Shapes for the batches that a sample of the rows gives."""
+        """Shapes chosen for the batches of a sample of the rows."""
         sizes: Counter[Shape] = Counter()
         epochs, maxi_batches = self._sample()
         for maxi_batch in maxi_batches:
@@ -290,14 +288,14 @@ class Corpus:
         return Shapes(choose(sizes), self._batching.sizes)
 
     def _shapes_of_epoch(self, shapes: Shapes) -> Shapes:
-        """The shapes of this epoch; all of them where they say how many sentences fit into memory."""
+        """The shapes of this epoch; all of them with ``--mini-batch-fit``."""
         if self._batching.sizes or not self._typical:
             return shapes
         return Shapes(worth_compiling(shapes.chosen, self._typical, self.epoch))
 
     def _sample(self) -> tuple[int, Iterable[list[Sentence]]]:
-        """Maxi-batches such as will come, in many orders if rows are shuffled, and of how many epochs; 0 if
-        one is larger than a sample."""
+        """Typical maxi-batches, in many orders if rows are shuffled, and how many epochs they make; 0 if an
+        epoch is larger than the sample."""
         rows = self._rows.sample(SAMPLE)
         maxi_batches = list(self._maxi_batches(rows, 0, EpochReport()))
         whole = len(rows) < SAMPLE
@@ -315,6 +313,6 @@ class Corpus:
 
 
 def _size(batch: Sequence[Sentence]) -> Shape:
-    """Its rows, and the longest of each stream."""
+    """The rows of a batch, then the longest length of each stream."""
     lengths = (map(len, sentence.sequences) for sentence in batch)
     return (len(batch), *map(max, zip(*lengths, strict=True)))

@@ -1,8 +1,7 @@
 """Text as lines of bytes: N lines in, N lines out, whatever the bytes are.
 
-A line ends at ``\\n`` and nowhere else; one ``\\r`` before it belongs to the end. Tab, no-break
-space, U+2028, form feed and a byte-order mark are part of the words around them. A last line
-counts whether or not it is ended (Marian drops an unended one).
+Only ``\\n`` or ``\\r\\n`` ends a line. Tab, no-break space, U+2028, form feed and a byte-order mark are part
+of the words around them. A last line counts even if it is not ended (Marian drops such a line).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mgraph.files.archive import expansion_limit
 from mgraph.files.paths import path_text
 
 MAX_LINE_BYTES = 1 << 24
-"""Of a packed text."""
+"""In compressed text."""
 STANDARD_INPUT = ("stdin", "-")
 STANDARD_OUTPUT = ("stdout", "-")
 
@@ -33,7 +32,7 @@ def without_end(line: bytes) -> bytes:
 
 
 def as_bytes(line: str | bytes) -> bytes:
-    """UTF-8 of a line; surrogate escapes become the bytes they stand for. ArgumentError for no text."""
+    """A line as UTF-8; surrogate escapes become their bytes. ArgumentError if it is not text."""
     if isinstance(line, bytes):
         return line
     if not isinstance(line, str):
@@ -54,10 +53,10 @@ def is_utf8(line: bytes) -> bool:
 
 
 def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
-    """The lines of a binary stream or of any iterable of lines, as bytes without their ends.
+    """The lines of a binary stream or of any iterable of lines, as bytes without line ends.
 
-    Each line is handed on as soon as it is read, so a pipe is answered line by line. ArgumentError for one
-    line instead of several, whose characters would each be one.
+    Each line is yielded as soon as it is read, so a pipe is answered line by line. ArgumentError for a single
+    ``str`` or ``bytes``, whose characters would each become a line.
     """
     if isinstance(stream, str | bytes) or not isinstance(stream, Iterable):
         raise ArgumentError(f"a text is a list, a file or another iterable of lines, got {stream!r:.80}")
@@ -65,14 +64,14 @@ def read_lines(stream: Iterable[str | bytes]) -> Iterator[bytes]:
 
 
 def is_stream(path: str) -> bool:
-    """Whether it is standard input or a pipe, which can be read only once."""
+    """Whether ``path`` is standard input or a pipe, which can be read only once."""
     special = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
     return path in STANDARD_INPUT or special
 
 
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """A file to read bytes from; ``stdin`` or ``-`` is standard input, ``*.gz`` is unpacked."""
+    """Open a file to read bytes; ``stdin`` or ``-`` is standard input, ``*.gz`` is decompressed."""
     path = path_text(path)
     if path in STANDARD_INPUT:
         yield sys.stdin.buffer
@@ -88,8 +87,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
 
 
 class _Unpacked(gzip.GzipFile):
-    """A packed file, of which a line has at most ``MAX_LINE_BYTES``: a small file may unpack to one endless
-    line."""
+    """A gzip file with lines of at most ``MAX_LINE_BYTES``: a small file may hold one endless line."""
 
     def readline(self, size: int | None = -1) -> bytes:
         if size is not None and size >= 0:
@@ -101,9 +99,9 @@ class _Unpacked(gzip.GzipFile):
 
 
 def read_whole(path: str, most: int | None = None) -> bytes:
-    """The bytes of a file, of its first ``most`` if it has more.
+    """The bytes of a file, at most the first ``most``.
 
-    OSError if it cannot be read, or is packed and unpacks to more than ``expansion_limit`` of its size.
+    OSError if it cannot be read, or decompresses to more than ``expansion_limit`` allows for its size.
     """
     with open_input(path) as stream:
         if not isinstance(stream, _Unpacked):
@@ -117,7 +115,7 @@ def read_whole(path: str, most: int | None = None) -> bytes:
 
 @contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
-    """A file to write bytes to; ``stdout`` or ``-`` is standard output, ``*.gz`` is packed."""
+    """Open a file to write bytes; ``stdout`` or ``-`` is standard output, ``*.gz`` is compressed."""
     if path in STANDARD_OUTPUT:
         yield sys.stdout.buffer
     elif path.endswith(".gz"):
@@ -129,19 +127,18 @@ def open_output(path: str) -> Iterator[BinaryIO]:
 
 
 def silence_standard_output() -> None:
-    """Let what is still buffered for a closed pipe go nowhere, so that leaving raises nothing."""
+    """Discard output still buffered for a closed pipe, so that exiting raises nothing."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 END = 1 << 16
-"""So many bytes of the beginning, and of the end, are hashed: the rest of a large file takes too long."""
+"""How many bytes at the start and at the end of a file are hashed; hashing all takes too long."""
 
 
 class Fingerprint(NamedTuple):
-    """Of a file.
+    """Identifies the contents of a file.
 
-    path: as it was given. size: in bytes; None for what can be read only once. ends: the hash of its first
-    and last bytes, in hexadecimal.
+    path: as given. size: in bytes; None for a stream. ends: the hexadecimal hash of the first and last bytes.
     """
 
     path: str
@@ -150,7 +147,7 @@ class Fingerprint(NamedTuple):
 
     @classmethod
     def of(cls, path: str) -> Fingerprint:
-        """The fingerprint of what is there now, packed if it is. OSError for a file that cannot be read."""
+        """The fingerprint of a file as it is on disk. OSError if it cannot be read."""
         if is_stream(path):
             return cls(path, None, "")
         with open(path, "rb") as stream:
@@ -161,12 +158,12 @@ class Fingerprint(NamedTuple):
         return cls(path, size, hashlib.sha256(ends).hexdigest()[:16])
 
     def differs(self, before: Fingerprint) -> bool:
-        """Whether it is of other contents, wherever they are; False if nobody can know."""
+        """Whether the contents differ, whatever the paths; False for streams."""
         return None not in (self.size, before.size) and self[1:] != before[1:]
 
 
 def changes(before: Sequence[Fingerprint], now: Sequence[Fingerprint]) -> list[str]:
-    """How the files of a corpus differ from those before, a line for each that does."""
+    """One line for each file of a corpus that has changed."""
     lines = [
         f"{new.path} has {new.size:,} bytes, {old.path} had {old.size:,}"
         if new.size != old.size
@@ -180,12 +177,12 @@ def changes(before: Sequence[Fingerprint], now: Sequence[Fingerprint]) -> list[s
 
 
 def to_text(fingerprints: Sequence[Fingerprint]) -> str:
-    """One line, of ASCII."""
+    """The fingerprints as one line of ASCII."""
     return json.dumps(fingerprints)
 
 
 def from_text(text: str) -> list[Fingerprint]:
-    """What ``to_text`` was given; ValueError for anything else."""
+    """The inverse of ``to_text``; ValueError for anything else."""
     try:
         found = [Fingerprint(*fields) for fields in json.loads(text)]
     except (TypeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The order of a corpus: Marian's generator, and texts shuffled with it."""
+"""The order of a corpus: Marian's random generator, and shuffling of text with it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from nmt.text.parallel import CorpusError, Fields, Row, read_rows
 logger = logging.getLogger(__name__)
 
 WORDS = 624
-LARGEST = 0xFFFFFFFF  # what mt19937 draws at most
+LARGEST = 0xFFFFFFFF  # the largest number that mt19937 draws
 CHUNK = 1 << 16
 BUCKET_BYTES = 1 << 24
-MOST_BUCKETS = 250  # files that are open at a time
+MOST_BUCKETS = 250  # open files
 READ_BYTES = 1 << 20
-LOOK_EVERY = 1 << 12  # rows between looks whether to stop
+LOOK_EVERY = 1 << 12  # rows between checks whether to stop
 
 Numbered = tuple[int, Row]
-"""A row and its number in the files, from 0."""
+"""The number of a row in the files, from 0, and the row."""
 
 
 class TextSize(NamedTuple):
-    """How much text there is: rows, and the bytes of all files, unpacked."""
+    """The size of a text: rows, and the uncompressed bytes of all files."""
 
     rows: int
     bytes: int
@@ -43,11 +43,10 @@ class TextSize(NamedTuple):
 class MersenneTwister:
     """C++'s ``std::mt19937`` with the ``std::shuffle`` of the C++ library that Marian is built with.
 
-    From the same seed the data is visited in the order in which Marian visits it (Matsumoto and Nishimura
-    1998 for the generator; the shuffle is Fisher's and Yates's, of two elements with each number while there
-    are fewer than 65536).
+    The same seed gives Marian's order of the data (Matsumoto and Nishimura 1998; a Fisher-Yates shuffle that
+    places two elements with each number while there are fewer than 65536).
 
-    seed: as in Marian its lowest 32 bits count.
+    seed: only its lowest 32 bits count, as in Marian.
     """
 
     def __init__(self, seed: int) -> None:
@@ -57,12 +56,12 @@ class MersenneTwister:
 
     @property
     def text(self) -> str:
-        """The state as C++ streams write it: 624 words and the place among them, in decimal."""
+        """The state as C++ streams write it: 624 words and the position, in decimal."""
         state: Any = self._bits.state["state"]
         return " ".join(map(str, [*state["key"].tolist(), int(state["pos"])]))
 
     def restore(self, text: str) -> None:
-        """Go to a state that ``text`` gave, ours or Marian's; CorpusError if it is none."""
+        """Set the state that ``text`` or Marian wrote; CorpusError if it is invalid."""
         fields = text.split()
         numbers = [int(field) for field in fields if field.isascii() and field.isdigit()]
         if not len(fields) == len(numbers) == WORDS + 1 or max(numbers) > LARGEST or numbers[-1] > WORDS:
@@ -74,14 +73,14 @@ class MersenneTwister:
         self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": numbers[-1]}}
 
     def below(self, number: int) -> int:
-        """A number from 0 to ``number - 1``; ``number`` is at most 2^32 - 1."""
+        """A random number from 0 to ``number - 1``; ``number`` is at most 2^32 - 1."""
         scale = LARGEST // number
         while (drawn := int(self._bits.random_raw())) >= number * scale:
             pass
         return drawn // scale
 
     def shuffle(self, items: MutableSequence[Any]) -> None:
-        """Put ``items`` into a random order, in place."""
+        """Shuffle ``items`` in place."""
         count = len(items)
         if count > LARGEST // max(count, 1):
             self._shuffle_many(items)
@@ -103,7 +102,7 @@ class MersenneTwister:
         return np.frombuffer(numbers, np.uint32) if count else np.zeros(0, np.uint32)
 
     def _shuffle_many(self, items: MutableSequence[Any]) -> None:
-        """The same for many items: a number each, drawn many at a time."""
+        """Shuffle many items with one number each, drawn in chunks."""
         first = 1
         while first < len(items):
             ends = np.arange(first + 1, min(first + CHUNK, len(items)) + 1, dtype=np.uint64)
@@ -133,15 +132,15 @@ def shuffled(
 ) -> Iterator[Row]:
     """The rows in ``order``: first row ``order[0]``, then row ``order[1]``, and so on.
 
-    In two passes: each row goes to the file of the stretch of the new order that it falls into; then one
-    file after the other is read and put into order in memory. So there is one of them in memory at a time,
-    of some ``bucket_bytes`` (or a 250th of the text, if that is more), and four bytes for each row.
+    The first pass distributes rows over temporary files, one for each stretch of the new order; the second
+    sorts one file after another in memory. Memory holds one file of about ``bucket_bytes`` (or a 250th of the
+    text, if that is more), and four bytes for each row.
 
     rows: all rows in the order of the file. order: uint32 ``[rows]``, each number once.
-    size: of the text. folder: where the files are made (``--tempdir``; empty for the usual place); they have
-        no names, so that none is left behind whatever happens.
+    size: of the text. folder: for the temporary files (``--tempdir``; empty for the default); they have no
+        names, so none is ever left behind.
 
-    OSError if there is no room. CorpusError if the text has not ``size.rows`` rows any more.
+    OSError if the disk is full. CorpusError if the text no longer has ``size.rows`` rows.
     """
     buckets = min(MOST_BUCKETS, size.rows, 1 + size.bytes // bucket_bytes)
     stretch = -(-size.rows // buckets)
@@ -156,7 +155,7 @@ def shuffled(
             file.seek(0)
             lines = file.read().split(b"\n")
             file.close()
-            # The file holds its rows as they came, so the first of them has the lowest number.
+            # A file holds its rows in the order of the text, so the first has the lowest number.
             places = np.empty(len(part), np.int64)
             places[np.argsort(part)] = np.arange(0, width * len(part), width)
             for place in places.tolist():
@@ -164,7 +163,7 @@ def shuffled(
 
 
 def _deal(rows: Iterator[Row], order: np.ndarray, stretch: int, files: Sequence[IO[bytes]]) -> int:
-    """Write each row to the file of its stretch of the order; returns how many lines a row has."""
+    """Write each row to the file of its stretch; returns how many lines a row has."""
     bucket_of = np.empty(len(order), np.uint8)
     bucket_of[order] = np.arange(len(order)) // stretch
     writers = [file.write for file in files]
@@ -175,24 +174,24 @@ def _deal(rows: Iterator[Row], order: np.ndarray, stretch: int, files: Sequence[
         width = len(row)
     if dealt < len(order) or next(rows, None) is not None:
         raise CorpusError(
-            f"the training text had {len(order)} lines when it was counted, and has others now: "
+            f"the training text had {len(order)} lines when counted, and now has a different number: "
             "it must not change during training"
         )
     return width
 
 
 class Rows:
-    """The rows of a corpus: a line of each file, in the order of the files or shuffled anew for each epoch.
+    """The rows of a corpus: one line of each file, in file order or reshuffled for each epoch.
 
-    paths: of files of equally many lines (``--train-sets``), packed (``*.gz``) or not. ``stdin`` or ``-`` is
-        standard input; it is read once, as pipes are.
-    shuffle: whether rows are shuffled. in_memory: keep the text in memory (``--shuffle-in-ram``) instead of
-        shuffling by way of files in ``folder`` (``--tempdir``).
+    paths: files with the same number of lines (``--train-sets``), compressed (``*.gz``) or not. ``stdin`` or
+        ``-`` is standard input; like a pipe, it is read once.
+    shuffle: whether to shuffle rows. in_memory: keep the text in memory (``--shuffle-in-ram``) instead of
+        shuffling through files in ``folder`` (``--tempdir``).
     stopped: once it returns True, reading raises Stopped.
 
-    While rows are read: CorpusError for empty files, for ones that have not equally many lines when they are
-    counted, and for a second epoch of what can be read once; ParallelTextError for a file that ends before
-    another; OSError for one that cannot be read.
+    While rows are read: CorpusError for empty files, for different numbers of lines when counted, and for a
+    second epoch of a stream; ParallelTextError for a file that ends before another; OSError for a file that
+    cannot be read.
     """
 
     def __init__(
@@ -222,7 +221,7 @@ class Rows:
     def from_options(
         cls, options: TrainOptions, fields: Fields, stopped: Callable[[], bool] | None = None
     ) -> Rows:
-        """The rows that the options of training describe. No file is opened."""
+        """From the options of training. No file is opened."""
         return cls(
             fields.paths,
             shuffle=options.shuffle == "data",
@@ -232,8 +231,7 @@ class Rows:
         )
 
     def sample(self, size: int) -> list[Numbered]:
-        """Some rows in the order of the files: the first ``size``, or if they are shuffled, from
-        everywhere."""
+        """Some rows in file order: the first ``size``, or spread over the text if rows are shuffled."""
         if self.shuffled:
             step = max(1, self._size.rows // size)
             return list(islice(enumerate(self._rows()), 0, step * size, step))
@@ -244,7 +242,7 @@ class Rows:
         return list(enumerate(first))
 
     def epoch(self, generator: MersenneTwister) -> Iterator[Numbered]:
-        """The rows of the next epoch, in an order that ``generator`` draws now."""
+        """The rows of the next epoch, in an order that ``generator`` draws."""
         if self._stream is not None:
             kept, rows, self._kept, self._stream = self._kept or [], self._stream, None, None
             return enumerate(chain(kept, rows))
@@ -262,11 +260,11 @@ class Rows:
         return zip(map(int, order), rows, strict=True)
 
     def _rows(self) -> Iterator[Row]:
-        """The rows from the first one on, in the order of the files."""
+        """All rows, in file order."""
         if self._once and self._read_before:
             raise CorpusError(
-                f"{', '.join(self.paths)}: standard input and pipes have one epoch, which has been read; "
-                "give --train-sets files, or end training with --after 1e"
+                f"{', '.join(self.paths)}: standard input and pipes can be read for one epoch only; "
+                "give --train-sets files, or stop training with --after 1e"
             )
         self._read_before = True
         number = -1
@@ -279,11 +277,11 @@ class Rows:
 
     @cached_property
     def _size(self) -> TextSize:
-        """How much text there is, from a pass over the files."""
+        """The size of the text, from a pass over the files."""
         counts = [_count(path) for path in self.paths]
         if len({count.rows for count in counts}) > 1 or not counts[0].rows:
             found = ", ".join(f"{path}: {count.rows}" for path, count in zip(self.paths, counts, strict=True))
-            raise CorpusError(f"training files must have equally many lines, at least one; got {found}")
+            raise CorpusError(f"training files must have the same number of lines, at least 1; got {found}")
         return TextSize(counts[0].rows, sum(count.bytes for count in counts))
 
 

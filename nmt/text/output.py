@@ -1,4 +1,4 @@
-"""Marian's text formats for scores and alignments, byte for byte, and the order of lines."""
+"""Marian's text formats for scores and alignments, byte for byte, and output in input order."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def word_scores_field(scores: Sequence[float]) -> str:
 
 
 def score_line(score: float, fields: Sequence[str] = ()) -> str:
-    """What ``mgraph score`` prints of a pair: ``-21.095358[ ||| 0-0 1-1][ ||| WordScores= ...]``."""
+    """A line of ``mgraph score``: ``-21.095358[ ||| 0-0 1-1][ ||| WordScores= ...]``."""
     return " ||| ".join([f"{score:.6f}", *fields])
 
 
 class InOrder(Generic[Item]):
-    """Items that come numbered in any order, handed on in the order of their numbers."""
+    """Puts numbered items, added in any order, back into order."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, Item] = {}
         self._next = 0
 
     def add(self, number: int, item: Item) -> None:
-        """Keep an item until it is its turn; numbers count from 0 and come once each."""
+        """Add an item; numbers count from 0, and each occurs once."""
         self._waiting[number] = item
 
     def take(self) -> Iterator[Item]:
-        """The items whose turn it is by now."""
+        """The items that are next in order, as far as they are there."""
         while self._next in self._waiting:
             yield self._waiting.pop(self._next)
             self._next += 1
@@ -49,9 +49,9 @@ SOFT, HARD = "soft", "hard"
 
 
 def read_alignment(value: str) -> str | float | None:
-    """The option's value: ``soft``, a number above 0 (1 for ``hard`` and ``true``), None for none.
+    """Parse ``--alignment``: ``soft``, a threshold above 0 (1 for ``hard`` and ``true``), or None if empty.
 
-    OptionError for any other.
+    OptionError for anything else.
     """
     if value in ("", SOFT):
         return value or None
@@ -69,7 +69,7 @@ def read_alignment(value: str) -> str | float | None:
 def alignment_field(kind: str | float, attention: Sequence[Sequence[float]]) -> str:
     """The alignment as ``mgraph decode`` and ``mgraph score`` print it.
 
-    kind: of ``read_alignment``. attention: ``[target word][source word]``, ``</s>`` included.
+    kind: from ``read_alignment``. attention: ``[target word][source word]``, ``</s>`` included.
     """
     if isinstance(kind, str):
         return soft_alignment(attention)
@@ -77,18 +77,18 @@ def alignment_field(kind: str | float, attention: Sequence[Sequence[float]]) -> 
 
 
 def soft_alignment(attention: Sequence[Sequence[float]]) -> str:
-    """``0.98,0.02 0.1,0.9``: for each target word its attention to all source words."""
+    """``0.98,0.02 0.1,0.9``: the attention of each target word to all source words."""
     return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in attention)
 
 
 def links(attention: Sequence[Sequence[float]], threshold: float = 1.0) -> list[tuple[int, int]]:
-    """Pairs of source and target positions, in order.
+    """Linked pairs of source and target positions, sorted.
 
-    With a threshold of 1 each target word is linked to the source word that it attends to most, of equals
-    the first; with any other, to all to which its attention, as float32, is above it.
+    A threshold of 1 links each target word to the source word with the most attention (the first of equals);
+    any other, to all source words with float32 attention above it.
     """
     table = np.asarray(attention, np.float32)
-    if not table.size:  # of a line that was not translated
+    if not table.size:  # the line was not translated
         return []
     if threshold == 1.0:
         pairs = [(int(source), target) for target, source in enumerate(table.argmax(axis=1))]
@@ -99,7 +99,7 @@ def links(attention: Sequence[Sequence[float]], threshold: float = 1.0) -> list[
 
 
 def with_feature(entry: bytes, feature: str, fields: Sequence[str] = ()) -> str:
-    """The line of an n-best list with ``fields`` before its features and ``feature`` after them.
+    """Add to a line of an n-best list ``fields`` before its features and ``feature`` after them.
 
     Source: Marian's scorer, ``--n-best-feature``, ``--word-scores`` and ``--alignment``.
     """

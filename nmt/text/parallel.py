@@ -1,4 +1,4 @@
-"""Texts side by side: one line of each makes a row."""
+"""Parallel texts: one line of each makes a row."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from nmt.settings.training import TrainOptions
 from nmt.text.lines import open_input, read_lines
 
 Row = tuple[bytes, ...]
-"""A line of each text, without their ends."""
+"""A line of each text, without line ends."""
 
 
 class ParallelTextError(MGraphError, ValueError):
-    """Texts that belong together do not have the same number of lines."""
+    """Parallel texts do not have the same number of lines."""
 
 
 class CorpusError(MGraphError, ValueError):
-    """Training files do not belong together, hold nothing, or cannot be read a second time."""
+    """Training files do not match, are empty, or cannot be read a second time."""
 
 
 def source_names(sources: int) -> list[str]:
-    """What the texts of so many source streams are called in messages."""
+    """The names of the source texts in messages."""
     return ["source"] if sources == 1 else [f"source {number + 1}" for number in range(sources)]
 
 
 class ParallelLines:
-    """The lines of texts side by side, as long as all of them last.
+    """The rows of parallel texts, until the shortest ends.
 
     names: of the texts, for the error.
     """
@@ -50,15 +50,15 @@ class ParallelLines:
             yield row
 
     def check(self) -> None:
-        """ParallelTextError if one text had more lines than another."""
+        """ParallelTextError if one text was longer than another."""
         if self._problem:
             raise ParallelTextError(self._problem)
 
 
 def read_rows(paths: Sequence[str]) -> Iterator[Row]:
-    """The lines of files side by side; ``*.gz`` is unpacked, ``stdin`` or ``-`` is standard input.
+    """The rows of parallel files, opened by ``open_input``.
 
-    OSError for a file that cannot be read, ParallelTextError at the end of one that ends before another.
+    OSError for a file that cannot be read, ParallelTextError if one ends before another.
     """
     with ExitStack() as stack:
         texts = [stack.enter_context(open_input(path)) for path in paths]
@@ -73,14 +73,14 @@ MOST_DIGITS = 20  # of the number
 
 
 class NBestListError(MGraphError, ValueError):
-    """A line is none of an n-best list, or the list goes on when the sources have ended."""
+    """A line is not an n-best entry, or the sources end before the list."""
 
 
 class NBestRows:
-    """The texts of an n-best list with their sources, until an entry cannot be read.
+    """The texts of an n-best list with their sources, until an invalid entry.
 
-    An entry whose number is higher than all before it belongs to the next line of the sources, whatever the
-    number is, as in Marian (``--n-best`` of its scorer).
+    An entry with a higher number than all before it belongs to the next source line, whatever the number, as
+    in Marian's scorer (``--n-best``).
     """
 
     def __init__(self, sources: Sequence[Iterable[str | bytes]], entries: Iterable[str | bytes]) -> None:
@@ -102,18 +102,18 @@ class NBestRows:
             if int(fields[0]) > highest:
                 found = [next(source, None) for source in self._sources]
                 if None in found:
-                    self._problem = f"line {place} of the n-best list: the source has ended before it"
+                    self._problem = f"line {place} of the n-best list: the source has no more lines"
                     return
                 highest, lines = int(fields[0]), tuple(line for line in found if line is not None)
             self._taken[place - 1] = entry
             yield (*lines, fields[1])
 
     def entry(self, number: int) -> bytes:
-        """The whole line, by its number from 0; it can be had once, after its text."""
+        """Take the whole line ``number``, from 0; once, after its row was read."""
         return self._taken.pop(number)
 
     def check(self) -> None:
-        """NBestListError if the entries were not read to the end."""
+        """NBestListError if the list was not read to its end."""
         if self._problem:
             raise NBestListError(self._problem)
 
@@ -123,17 +123,16 @@ def _is_number(field: bytes) -> bool:
 
 
 EXTRAS = ("guided-alignment", "data-weighting")
-"""Options that name what is beside the sentences."""
+"""The options for fields other than sentences."""
 
 
 @dataclass(frozen=True)
 class Fields:
     """The layout of a corpus.
 
-    paths: its files. tsv: there is one, and a line of it holds all fields with tabs between (``--tsv``).
+    paths: its files. tsv: whether it is one file with tab-separated fields (``--tsv``).
     sentences: numbers of the fields that hold sentences, sources first.
-    alignment, weights: numbers of the fields that hold them; None if none does (``--guided-alignment``,
-        ``--data-weighting``).
+    alignment, weights: number of the field for ``--guided-alignment`` and ``--data-weighting``, or None.
     """
 
     paths: tuple[str, ...]
@@ -149,10 +148,7 @@ class Fields:
 
     @classmethod
     def from_options(cls, options: TrainOptions, streams: int) -> Fields:
-        """The layout that options describe, with so many ``streams`` of sentences.
-
-        OptionError if they contradict each other, or the streams.
-        """
+        """From the options of training, for ``streams`` streams; OptionError if they do not fit."""
         paths = tuple(options.train_sets)
         extras = options.extra_fields
         number = streams + len(extras)
@@ -162,17 +158,17 @@ class Fields:
             places = {name: _place(value, name) for name, value in extras.items()}
             if len({*places.values()}) < len(places) or any(place >= number for place in places.values()):
                 raise OptionError(
-                    "--guided-alignment and --data-weighting: with --tsv the numbers of different fields "
+                    "--guided-alignment and --data-weighting: with --tsv expected different field numbers "
                     f"from 0 to {number - 1}, got {' and '.join(map(str, places.values()))}"
                 )
             if options.tsv_fields not in (0, number):
                 raise OptionError(
-                    f"--tsv-fields: {number} fields are needed ({streams} for vocabularies, {len(extras)} "
+                    f"--tsv-fields: expected {number} ({streams} for vocabularies, {len(extras)} "
                     f"for alignments and weights), got {options.tsv_fields}"
                 )
         elif len(paths) != streams:
             raise OptionError(
-                f"--train-sets: {streams} files are needed, one for each vocabulary, got {len(paths)}"
+                f"--train-sets: expected {streams} files, one for each vocabulary, got {len(paths)}"
             )
         else:
             paths += tuple(extras.values())
@@ -182,7 +178,6 @@ class Fields:
 
 
 def _place(value: str, name: str) -> int:
-    """The number of the field that an option names."""
     if not value.isascii() or not value.isdigit():
-        raise OptionError(f"--{name}: with --tsv the number of a field, from 0, got '{value}'")
+        raise OptionError(f"--{name}: with --tsv expected a field number, from 0, got '{value}'")
     return int(value)

@@ -1,4 +1,4 @@
-"""Lines of text as sentences of word ids: for translating and scoring, and for training."""
+"""Lines of text as sentences of word ids."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Sentence(NamedTuple):
 
     line: its number, from 0.
     sequences: word ids of each stream (source; or sources and target), ``</s>`` included.
-    problem: why the line is not to be computed, or empty. Such a sentence joins no batch.
-    alignment: the links of its words. weights: of the target words, from the first one on.
+    problem: why the line is left out, or empty. Such a sentence joins no batch.
+    alignment: the links of its words. weights: of the target words, in order.
     """
 
     line: int
@@ -47,9 +47,9 @@ class Sentence(NamedTuple):
 
 
 class LeftOut(Exception):
-    """Why a line is not to be computed.
+    """A line is left out.
 
-    reason: the same for all such lines, to be counted. detail: of this line, to be logged.
+    reason: the same for all such lines, for counting. detail: about this line, for the log.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -61,11 +61,11 @@ class LineEncoder:
     """Turns lines into sentences.
 
     vocabs: one vocabulary for each stream.
-    max_length: the longest sequence in words, ``</s>`` counted; a longer line is a problem, or
-        with ``max_length_crop`` is cut, keeping ``</s>``.
-    right_left: the words of every stream are reversed, but ``</s>`` (Marian's ``--right-left``).
-    tsv: a line holds all streams, a tab between them (``--tsv``). Streams that are not there are
-        empty, as in Marian; a line with too many is a problem.
+    max_length: the most words in a sequence, ``</s>`` counted; a longer line is left out, or with
+        ``max_length_crop`` cropped, keeping ``</s>``.
+    right_left: reverse the words of every stream, except ``</s>`` (Marian's ``--right-left``).
+    tsv: a line holds all streams, separated by tabs (``--tsv``). Missing streams are empty, as in Marian; a
+        line with too many is left out.
     """
 
     vocabs: Sequence[Vocab]
@@ -77,7 +77,7 @@ class LineEncoder:
     def sentence(self, line: int, texts: Sequence[bytes]) -> Sentence:
         """The sentence of ``line`` (from 0), given its bytes in each stream; one text with ``tsv``.
 
-        A warning says what is wrong with a line that cannot be taken as it is.
+        Logs a warning for a line that is left out or not valid UTF-8.
         """
         sequences: list[list[int]] = []
         problems: list[str] = []
@@ -95,7 +95,7 @@ class LineEncoder:
         return _left_out(line, problems) if problems else Sentence(line, tuple(sequences))
 
     def words(self, vocab: Vocab, text: str | bytes, alpha: float = 0.0, seed: int = 0) -> list[int]:
-        """The ids of a text; LeftOut if it is too long, or has a label that a class vocabulary has not.
+        """The ids of a text; LeftOut if it is too long, or has a label missing from a class vocabulary.
 
         alpha, seed: see ``Vocab.sample``.
         """
@@ -113,8 +113,8 @@ class LineEncoder:
 
 
 def tab_fields(line: bytes, number: int) -> list[bytes]:
-    """The fields of a line with tabs between, with empty ones for those that it lacks of ``number``, as in
-    Marian (``--tsv``). LeftOut if there are more."""
+    """The tab-separated fields of a line, padded with empty ones to ``number``, as in Marian (``--tsv``).
+    LeftOut if there are more."""
     fields = line.split(b"\t")
     if len(fields) > number:
         raise LeftOut(BAD_FIELDS, f"{len(fields)} fields separated by tabs, {number} are expected")
@@ -128,12 +128,12 @@ def _left_out(line: int, problems: list[str]) -> Sentence:
 
 
 class SentenceReader:
-    """Makes sentences of the rows of a corpus, with their alignments and weights.
+    """Turns rows of a corpus into sentences with alignments and weights.
 
-    encoder: of the lines. fields: where they are. sentence_weights: whether there is one weight for a
-        sentence instead of one for each word (``--data-weighting-type``).
-    alphas: for each stream how freely pieces are sampled (``--sentencepiece-alphas``), 0 not at all.
-    casing: changes the case of some lines. seed: of sampling.
+    encoder: for the lines. fields: the layout of the rows. sentence_weights: whether there is one weight per
+        sentence instead of one per word (``--data-weighting-type``).
+    alphas: for each stream ``alpha`` of ``Vocab.sample`` (``--sentencepiece-alphas``).
+    casing: changes the case of some lines. seed: for sampling.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class SentenceReader:
         vocabs = encoder.vocabs
         check_alphas(alphas, len(vocabs))
         for vocab, alpha in zip(vocabs, alphas, strict=False):
-            vocab.sample("", alpha, seed)  # a model that cannot be sampled says so here, not in the thread
+            vocab.sample("", alpha, seed)  # a model that cannot sample raises here, not in the thread
         self._encoder, self._fields, self._casing = encoder, fields, casing
         self._sentence_weights = sentence_weights
         self._alphas = (*alphas, *[0.0] * (len(vocabs) - len(alphas)))
@@ -159,7 +159,7 @@ class SentenceReader:
     def from_options(
         cls, options: TrainOptions, vocabs: Sequence[Vocab], fields: Fields, seed: int
     ) -> SentenceReader:
-        """A reader as Marian's options say."""
+        """From Marian's options."""
         every, title = options.all_caps_every, options.english_title_case_every
         return cls(
             LineEncoder(vocabs, options.max_length, options.max_length_crop, options.right_left),
@@ -171,8 +171,7 @@ class SentenceReader:
         )
 
     def read(self, number: int, row: Row, epoch: int) -> Sentence:
-        """The sentence of row ``number``; its problem is the reason why it is left out, the same for all such
-        rows."""
+        """The sentence of row ``number``; its problem is a ``LeftOut.reason``."""
         try:
             return self._sentence(number, row, epoch)
         except LeftOut as problem:
@@ -186,7 +185,7 @@ class SentenceReader:
         sequences = tuple([self._words(stream, line, number, epoch) for stream, line in enumerate(lines)])
         alignment = weights = None
         if fields.alignment is not None:
-            # The links are not those of text that was altered: Marian takes none then, not even that of </s>.
+            # Links do not fit text of altered case: Marian then uses none, not even that of </s>.
             alignment = [] if altered else self._links(texts[fields.alignment], sequences)
         if fields.weights is not None:
             weights = self._weights(texts[fields.weights], len(sequences[-1]))
@@ -201,7 +200,7 @@ class SentenceReader:
         return words
 
     def _links(self, text: bytes, sequences: Sequence[Sequence[int]]) -> Links:
-        """The links of ``0-0 1-2``, and that of both ``</s>``, which Marian adds."""
+        """The links in text like ``0-0 1-2``, plus the link of both ``</s>``, which Marian adds."""
         numbers = text.replace(b"-", b" ").split()
         if len(numbers) % 2 or not all(map(bytes.isdigit, numbers)):
             raise LeftOut(BAD_ALIGNMENT)
@@ -220,7 +219,7 @@ class SentenceReader:
             raise LeftOut(BAD_WEIGHTS) from None
         if self._encoder.max_length_crop:
             weights = weights[:words]
-        # A line without words has none of words either.
+        # An empty line has no word weights.
         enough = bool(weights) or (words == 1 and not self._sentence_weights)
         if not enough or len(weights) > words or not all(map(math.isfinite, weights)):
             raise LeftOut(BAD_WEIGHTS)
@@ -230,7 +229,7 @@ class SentenceReader:
 
 
 def _seed(*numbers: int) -> int:
-    """A number of 64 bits from others, such that near ones give far ones (Steele et al. 2014, SplitMix)."""
+    """Hash numbers to 64 bits (Steele et al. 2014, SplitMix)."""
     mixed = 0
     for number in numbers:
         mixed = (mixed ^ number) + 0x9E3779B97F4A7C15 & MASK
@@ -241,7 +240,7 @@ def _seed(*numbers: int) -> int:
 
 
 def check_alphas(alphas: Sequence[float], streams: int) -> None:
-    """OptionError for more numbers than there are streams of text."""
+    """OptionError for more alphas than streams."""
     if len(alphas) > streams:
         raise OptionError(f"--sentencepiece-alphas: one for each of {streams} streams, got {len(alphas)}")
 
@@ -255,14 +254,14 @@ _SMALL_WORDS = frozenset(
 
 
 class Casing:
-    """Changes the case of every n-th line, counted from 0 in the files.
+    """Changes the case of every n-th line, counted from 0.
 
     all_caps_every: n for capitals, in all streams; 0 for never.
     title_every: n for English title case, in the first source, from the second line on; 0 for never.
 
-    As in Marian, text is changed only where a SentencePiece model splits it: other vocabularies could not
-    know the words. Source: ``--all-caps-every``, ``--english-title-case-every``. Every letter that Unicode
-    gives a single capital gets it; Marian's own list lacks some.
+    As in Marian, only text that a SentencePiece model splits is changed: other vocabularies would not know
+    the words. Source: ``--all-caps-every``, ``--english-title-case-every``. Every letter with a single
+    Unicode capital is capitalized; Marian's own list lacks some.
     """
 
     def __init__(self, vocabs: Sequence[Vocab], all_caps_every: int = 0, title_every: int = 0) -> None:
@@ -270,7 +269,7 @@ class Casing:
         self._caps, self._title = all_caps_every, title_every
 
     def alter(self, number: int, lines: list[str | bytes]) -> bool:
-        """Change the lines of row ``number`` in place if it is their turn; whether it was."""
+        """Change the lines of row ``number`` in place if they are due; return whether they are."""
         if self._caps and number % self._caps == 0:
             for stream, line in enumerate(lines):
                 if self._splits[stream]:
@@ -284,7 +283,7 @@ class Casing:
 
 
 def in_capitals(text: str) -> str:
-    """``text`` with a capital for each letter that has one."""
+    """``text`` with every letter capitalized that has a single capital."""
     capitals = text.upper()
     if len(capitals) == len(text):
         return capitals
@@ -292,7 +291,7 @@ def in_capitals(text: str) -> str:
 
 
 def in_title_case(text: str) -> str:
-    """``text`` with a capital at each English word, but for small ones (``of``, ``the``)."""
+    """``text`` with each English word capitalized except small ones (``of``, ``the``)."""
 
     def capital(match: re.Match[str]) -> str:
         word, start = match[0], match.start()

@@ -1,7 +1,7 @@
-"""Few shapes for many batches: a program is compiled for each shape, so batches are padded to few.
+"""Few shapes for many batches, because one program is compiled per shape.
 
-For translating and scoring these are buckets that are always the same (``bucketed``); for training few shapes
-are chosen that fit the text (``choose``).
+Translation and scoring pad to fixed buckets (``bucketed``), training to shapes chosen for the text
+(``choose``).
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ MOST_SHAPES = 12
 MORE_SHAPES = 16
 """Allowed where ``MOST_SHAPES`` waste more than ``WASTE``."""
 WASTE = 0.15
-"""A share of all positions."""
+"""The share of all positions that may be padding."""
 PROGRAM = 10_000
-"""Positions that are trained on in about the time in which a program is compiled: 20,000 for a transformer of
-256 on two cores, 5,000 for one of 512."""
+"""About how many positions are trained on while one program compiles: 20,000 for a transformer of 256 on two
+cores, 5,000 for one of 512."""
 MOST_CANDIDATES = 600
-"""Shapes to begin merging with; merging takes time quadratic in their number."""
+"""How many shapes merging starts with; its time is quadratic in them."""
 
 Shape = tuple[int, ...]
 """Rows, then the length of each stream."""
 
 Sizes = Callable[[tuple[int, ...]], int]
-"""How many sentences fit into memory, given the longest of each stream (``--mini-batch-fit``)."""
+"""How many sentences fit into memory, given the longest length of each stream (``--mini-batch-fit``)."""
 
 
 def area(shape: Shape) -> int:
-    """Positions of all streams together."""
+    """The number of positions in all streams."""
     return shape[0] * sum(shape[1:])
 
 
 def length_bucket(length: int) -> int:
     """The padded length for a sequence of ``length`` words: 8, 16, 24, 32, 48, 64, 96, 128, 192, ...
 
-    From 16 on these are the powers of two and the numbers halfway between them, so that a bucket
-    is at most 1.5 times the one below it: a batch wastes less than a third of its positions, and
-    a thousand words make 13 buckets.
+    From 16 on these are the powers of two and the numbers halfway between them: each bucket is at most 1.5
+    times the one below, so a batch wastes less than a third of its positions, and 13 buckets reach a
+    thousand words.
     """
     if length <= SHORTEST_BUCKET:
         return SHORTEST_BUCKET
@@ -55,18 +55,18 @@ def batch_bucket(sentences: int) -> int:
 
 
 def bucketed(batch: Shape) -> Shape:
-    """The shape for a batch of any shape, of few: rows in ``batch_bucket``, lengths in ``length_bucket``."""
+    """A shape rounded up: rows to ``batch_bucket``, lengths to ``length_bucket``."""
     return (batch_bucket(batch[0]), *map(length_bucket, batch[1:]))
 
 
 class Shapes:
-    """Shapes that batches are padded to, each to the smallest that it fits into.
+    """Pads each batch to the smallest of the chosen shapes that it fits into.
 
-    What a batch is padded to depends on nothing but the batch and the shapes that were chosen, so that a run
-    that is taken up again pads as one that was never interrupted.
+    The result depends only on the batch and the chosen shapes, so an interrupted run pads like an
+    uninterrupted one.
 
-    chosen: the shapes. sizes: with ``--mini-batch-fit``, how many rows fit into memory; then the rows of the
-        shapes that were chosen do not matter, and a batch is padded to as many as fit.
+    chosen: the shapes. sizes: with ``--mini-batch-fit``, how many rows fit into memory; batches are then
+        padded to that number, whatever the rows of the chosen shapes.
     """
 
     def __init__(self, chosen: Iterable[Shape], sizes: Sizes | None = None) -> None:
@@ -75,10 +75,7 @@ class Shapes:
         self._sizes = sizes
 
     def of(self, batch: Shape) -> tuple[Shape, bool]:
-        """The shape for a batch, and whether it was chosen before.
-
-        One that fits into none gets its own, ``bucketed``, so that such batches too have few.
-        """
+        """The shape for a batch, and whether it is a chosen one; otherwise it is ``bucketed``."""
         if self._sizes:
             batch = (1, *batch[1:])
         fitting = (shape for shape in self.chosen if all(map(int.__le__, batch, shape)))
@@ -88,19 +85,18 @@ class Shapes:
         return ((max(1, self._sizes(shape[1:])), *shape[1:]) if self._sizes else shape), known
 
     def rows(self, lengths: tuple[int, ...]) -> int:
-        """How many rows a batch of such lengths has when it is full (``--mini-batch-fit``)."""
+        """How many rows a full batch of these lengths has (``--mini-batch-fit``)."""
         return self.of((1, *lengths))[0][0]
 
 
 def choose(batches: Mapping[Shape, int]) -> list[Shape]:
     """At most 12 shapes that all of ``batches`` fit into, with little padding.
 
-    Up to 16 where 12 waste more than 15 % of the positions, as they do if the rows of a batch depend on its
-    words.
+    Up to 16 if 12 waste more than 15 % of the positions, as when the rows of a batch depend on its words.
 
-    batches: how many there are of each shape. Each begins with a shape of its own; the two shapes whose
-    merging adds the fewest positions are merged, until few are left. Then each batch goes to the smallest
-    shape that it fits into, and shapes shrink to the batches that they are left with.
+    batches: the number of batches of each shape. Starting from these shapes, merge the pair that adds the
+    fewest positions until few are left. Then assign each batch to the smallest shape that it fits into, and
+    shrink the shapes to their batches.
     """
     if not batches:
         return []
@@ -118,11 +114,11 @@ def choose(batches: Mapping[Shape, int]) -> list[Shape]:
 
 
 def worth_compiling(chosen: Iterable[Shape], epoch: Mapping[Shape, float], number: int) -> list[Shape]:
-    """Those of the chosen shapes that are worth a program in the epoch ``number``, from 1.
+    """The chosen shapes that are worth compiling a program for in epoch ``number``, from 1.
 
-    A shape is left out, and its batches are padded to others, until that has added as many positions in the
-    epochs so far as its program is worth (``PROGRAM``); but at most 15 % of the positions are wasted for it.
-    So a short training compiles few programs, and a long one all of them, none in vain.
+    A shape is left out, and its batches are padded to others, until the positions this adds in the epochs so
+    far cost as much as its program (``PROGRAM``), or would exceed 15 % waste. So a short training compiles
+    few programs, and a long one all.
 
     epoch: how many batches of each shape an epoch has.
     """
@@ -149,7 +145,7 @@ def worth_compiling(chosen: Iterable[Shape], epoch: Mapping[Shape, float], numbe
 
 
 def _candidates(batches: Mapping[Shape, int]) -> tuple[np.ndarray, np.ndarray]:
-    """The shapes and their numbers, as arrays; rounded up if they would be too many."""
+    """The shapes and their counts, as arrays; rounded up if they are too many."""
     step = 1
     while True:
         rounded: Counter[Shape] = Counter()
@@ -163,13 +159,13 @@ def _candidates(batches: Mapping[Shape, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _merged(shapes: np.ndarray, counts: np.ndarray, enough: float) -> list[Shape]:
-    """Shapes merged greedily until 12 are left, or 16 if fewer had more than ``enough`` positions."""
+    """Merge shapes greedily until 12 are left, or up to 16 if fewer exceed ``enough`` positions."""
 
     def areas(table: np.ndarray) -> np.ndarray:
         return np.asarray(table[..., 0] * table[..., 1:].sum(-1))
 
     def added(one: int) -> np.ndarray:
-        """Positions that merging ``one`` with each of the others would add."""
+        """The positions added by merging ``one`` with each other shape."""
         merged = areas(np.maximum(shapes[one], shapes)) * (counts[one] + counts)
         return np.asarray(merged - areas(shapes) * counts - areas(shapes[one]) * counts[one])
 

@@ -1,7 +1,7 @@
-"""Checkpoints of HuggingFace's MarianMT, a configuration and named arrays, from Marian's models and back.
+"""Convert Marian's models to checkpoints of HuggingFace's MarianMT, and back.
 
-Marian keeps the matrix of ``x W`` as ``(in, out)`` and vectors as ``(1, out)``; PyTorch keeps the matrix
-as ``(out, in)`` and vectors as ``(out,)``. Tables of embeddings lie the same way round in both.
+Marian stores the matrix of ``x W`` as ``(in, out)`` and vectors as ``(1, out)``, PyTorch as ``(out, in)`` and
+``(out,)``. Embedding tables have the same layout in both.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from nmt.settings.model_options import ModelOptions, parse_model_options, yaml_o
 logger = logging.getLogger(__name__)
 
 PAD_LOGIT = -1e4
-"""The bias of ids that are no words: so small that probabilities are Marian's, yet a float16."""
-# Above what bfloat16 makes of numbers up to 1, far below what the two kinds of positions differ by.
+"""The bias of ids that are not words: low enough to keep Marian's probabilities, within float16."""
+# Above the rounding error of bfloat16 up to 1, far below the difference of the two kinds of positions.
 _SAME_POSITIONS = 3e-3
 
 
 class Kind(Enum):
-    """What becomes of an array on the way, either way."""
+    """The conversion of an array, either way."""
 
     MATRIX = "transposed"
     VECTOR = "(1, n) to (n)"
     SAME = "as it is"
 
     def to_huggingface(self, array: np.ndarray) -> np.ndarray:
-        """Marian's ``array`` as HuggingFace keeps it."""
+        """Marian's ``array`` in HuggingFace's layout."""
         if self is Kind.VECTOR:
             return array.reshape(-1)
         return np.ascontiguousarray(array.T) if self is Kind.MATRIX else array
 
     def to_marian(self, array: np.ndarray) -> np.ndarray:
-        """HuggingFace's ``array`` as Marian keeps it."""
+        """HuggingFace's ``array`` in Marian's layout."""
         if self is Kind.VECTOR:
             return array.reshape(1, -1)
         return np.ascontiguousarray(array.T) if self is Kind.MATRIX else array
@@ -101,7 +101,7 @@ MARIAN_SHARED = "Wemb"
 MARIAN_TABLES = ("encoder_Wemb", "decoder_Wemb")
 MARIAN_OUTPUT, MARIAN_BIAS = "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_b"
 MARIAN_OLD_OUTPUT = "decoder_ff_logit_out_W"
-"""The output's matrix in files of old versions of Marian: transposed."""
+"""The transposed output matrix in files of old versions of Marian."""
 
 
 def layer_names(stack: str, depth: int) -> Iterator[Name]:
@@ -132,10 +132,10 @@ class MarianModel(NamedTuple):
 def to_huggingface(path: Path, *, eos_id: int = 0) -> TorchCheckpoint:
     """The Marian model in the file ``path`` as a checkpoint that ``MarianMTModel`` loads.
 
-    ``eos_id`` is the id of ``</s>``. Tables get rows of zeros up to ``<pad>``, the id behind both
-    vocabularies, with which the decoder starts as Marian starts with zeros; its logit is so low that
-    HuggingFace's probabilities are Marian's. Positions are in it, too, as Marian computes them:
-    HuggingFace's own differ a little. ``UnsupportedOptionError`` for what HuggingFace cannot represent.
+    ``eos_id`` is the id of ``</s>``. Tables are padded with zeros up to ``<pad>``, the id after both
+    vocabularies; the decoder starts with it, as Marian with zeros. Its low logit keeps Marian's
+    probabilities. Marian's positions are included, because HuggingFace's differ a little.
+    ``UnsupportedOptionError`` for what HuggingFace cannot represent.
     """
     params, text = load_parameters(path, Type.float32)
     if text is None:
@@ -164,14 +164,13 @@ def from_huggingface(
 ) -> MarianModel:
     """The Marian model of a checkpoint: ``model.config.to_dict()`` and ``model.state_dict()``.
 
-    ``tensors`` are arrays or PyTorch tensors. ``<pad>`` is dropped where it is the last row and starts the
-    decoder; elsewhere it stays a word, so that no id changes. The configuration that came from Marian comes
-    back as it was while it still fits.
+    ``tensors`` are arrays or PyTorch tensors. ``<pad>`` is dropped if it is the last row and starts the
+    decoder; otherwise it stays a word, so that no id changes. A configuration that came from Marian is
+    restored if it still fits.
 
-    Marian starts its decoder with zeros; a checkpoint whose start row is something else, as after training
-    with HuggingFace, is refused unless ``zero_start`` says to do without it. Marian computes positions in
-    its own way; a warning says so where HuggingFace's differ. ``ConversionError`` names what is missing or
-    cannot be said in Marian.
+    Marian starts its decoder with zeros; a checkpoint with another start row, as after training with
+    HuggingFace, is rejected unless ``zero_start`` drops that row. A warning reports positions that differ
+    from Marian's. ``ConversionError`` names what is missing or not representable in Marian.
     """
     arrays = _Arrays(tensors)
     source, target = (arrays.table(name) for name in TABLES)
@@ -199,7 +198,7 @@ def from_huggingface(
 
 
 def marian_positions(count: int, dim: int) -> np.ndarray:
-    """The table of positions ``(count, dim)`` as Marian computes it, without end."""
+    """Marian's table of positions ``(count, dim)``."""
     return sinusoidal_position_embeddings().value((count, dim), Type.float32)
 
 
@@ -218,7 +217,7 @@ class _Arrays:
         return self.found[name]
 
     def table(self, name: str) -> np.ndarray:
-        """A table of embeddings, which is left out of files where it is the shared one."""
+        """An embedding table; files omit it if it is the shared one."""
         table = self.found[name] if name in self.found else self[SHARED]
         if table.ndim != 2:
             raise ConversionError(f"{name}: expected a table of two axes, got shape {table.shape}")
@@ -235,7 +234,7 @@ def _as_array(name: str, value: Any) -> np.ndarray:
 
 
 def _are_tied(config: Mapping[str, Any], key: str, first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two tables are one; ``ConversionError`` where ``key`` says that they are, and they differ."""
+    """Whether two tables are tied; ``ConversionError`` if ``key`` says so but they differ."""
     tied = bool(config.get(key, True))
     if tied and config.get("tie_word_embeddings", True) and not np.array_equal(first, second):
         raise ConversionError(f"config.json: {key}: true, but the tables that it speaks of differ")
@@ -260,7 +259,7 @@ def _check_start(config: Mapping[str, Any], target: np.ndarray, zero_start: bool
 
 
 def _check_positions(arrays: _Arrays) -> None:
-    """A warning for positions that are not Marian's, ``ConversionError`` for ones that are no sinusoids."""
+    """Warn of positions other than Marian's; ``ConversionError`` if they are not sinusoids."""
     for name in POSITIONS:
         table = arrays.found.get(name)
         if table is not None and table.ndim == 2:
@@ -277,14 +276,14 @@ def _check_positions(arrays: _Arrays) -> None:
 
 
 def huggingface_positions(count: int, dim: int) -> np.ndarray:
-    """The table of positions ``(count, dim)`` as HuggingFace computes it:
+    """HuggingFace's table of positions ``(count, dim)``:
     ``pos * 10000 ** (-2 i / dim)``, where Marian has ``-i / (dim / 2 - 1)``; sines, then cosines."""
     angles = np.arange(count)[:, None] / 10000.0 ** (2 * (np.arange(dim) // 2) / dim)
     return np.concatenate([np.sin(angles[:, ::2]), np.cos(angles[:, 1::2])], axis=1).astype(np.float32)
 
 
 def _options(config: Mapping[str, Any], source: np.ndarray, target: np.ndarray, sizes: Sizes) -> ModelOptions:
-    """The options of the model: those that it left Marian with, if they still fit, else new ones."""
+    """The model's original options from Marian if they still fit, else new ones."""
     rows = (len(source), len(target))
     for key, count in zip(("vocab_size", "decoder_vocab_size"), rows, strict=True):
         default = count if config.get(key, count) is None else size(config, key, count)
@@ -320,5 +319,5 @@ def _output_table(params: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _padded(table: np.ndarray, rows: int, value: float = 0.0) -> np.ndarray:
-    """``table`` with rows of ``value`` after it, ``rows`` in all."""
+    """``table`` padded with ``value`` to ``rows`` rows."""
     return np.pad(table, ((0, rows - len(table)), (0, 0)), constant_values=value)

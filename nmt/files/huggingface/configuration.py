@@ -1,4 +1,4 @@
-"""Marian's model options as HuggingFace's ``MarianConfig``, and back; what either cannot say is refused."""
+"""Convert Marian's model options to HuggingFace's ``MarianConfig``, and back."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mgraph import MGraphError, __version__
 from nmt.settings.model_options import ModelOptions, Value
 
 MODEL_YML_KEY = "marian_model_yml"
-"""The key of ``config.json`` under which Marian's own configuration travels, for the way back."""
+"""The key of ``config.json`` that keeps Marian's own configuration for the way back."""
 
 ACTIVATIONS = {name: name for name in ("swish", "relu", "gelu", "sigmoid")}
 """Marian's ``transformer-ffn-activation`` and HuggingFace's ``activation_function``; both gelus are exact."""
 MAX_POSITIONS = 1024
-"""``max_position_embeddings``: HuggingFace keeps a table of positions, and longer texts are an error."""
+"""``max_position_embeddings``: the size of HuggingFace's table; longer texts are an error."""
 
 _FROM_HUGGINGFACE = ACTIVATIONS | {"silu": "swish", "gelu_python": "gelu"}
 _LARGEST = 1 << 31
@@ -45,15 +45,15 @@ _STEPS = {
     "transformer-postprocess-emb": "",
     "transformer-postprocess-top": "",
 }
-"""What is done around each layer, but for dropout ("d"), which changes nothing in inference."""
+"""The operations around each layer, without dropout ("d"), which does nothing in inference."""
 
 
 class ConversionError(MGraphError, ValueError):
-    """A checkpoint or a vocabulary cannot be converted; the message names what is in the way."""
+    """A checkpoint or a vocabulary cannot be converted; the message says why."""
 
 
 class Sizes(NamedTuple):
-    """What the arrays of a checkpoint say of the model's options."""
+    """Options inferred from the arrays of a checkpoint."""
 
     dim_vocabs: tuple[int, int]
     tied_source: bool
@@ -63,7 +63,7 @@ class Sizes(NamedTuple):
 
 
 def check_representable(options: ModelOptions) -> None:
-    """``UnsupportedOptionError`` that names the first option that HuggingFace's MarianMT cannot follow."""
+    """``UnsupportedOptionError`` for the first option that HuggingFace's MarianMT does not support."""
     for name, allowed in _ONLY.items():
         if options[name] not in allowed:
             _refuse(name, options[name], allowed)
@@ -76,7 +76,7 @@ def check_representable(options: ModelOptions) -> None:
 def config_of(options: ModelOptions, eos_id: int) -> dict[str, Any]:
     """The ``config.json`` of a model; ``eos_id`` is the id of ``</s>`` in the target vocabulary.
 
-    ``<pad>``, with which HuggingFace's decoder starts, is an id behind those of both vocabularies.
+    ``<pad>``, with which HuggingFace's decoder starts, is the id after both vocabularies.
     """
     check_representable(options)
     pad = max(options.dim_vocabs)
@@ -117,7 +117,7 @@ def tying(options: ModelOptions) -> tuple[bool, bool]:
 
 
 def options_of(config: Mapping[str, Any], sizes: Sizes) -> ModelOptions:
-    """Marian's options for a ``config.json`` and its arrays; ``ConversionError`` names the key in the way."""
+    """Marian's options for a ``config.json`` and its arrays; ``ConversionError`` names an unsupported key."""
     if config.get("model_type") != "marian":
         _refuse_key("model_type", "'marian'", config.get("model_type"))
     if config.get("scale_embedding", False) is not True:
@@ -168,7 +168,7 @@ def _facts(options: ModelOptions) -> tuple[Any, ...]:
 
 
 def size(config: Mapping[str, Any], key: str, default: int) -> int:
-    """The number under ``key``, HuggingFace's ``default`` without it."""
+    """The number under ``key``, or HuggingFace's ``default``."""
     value = config.get(key, default)
     if type(value) is not int or not 0 < value < _LARGEST:
         _refuse_key(key, "a whole number from 1", value)

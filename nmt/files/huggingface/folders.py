@@ -1,4 +1,4 @@
-"""Folders as ``save_pretrained`` of ``MarianMTModel`` and ``MarianTokenizer`` writes them, and back."""
+"""Read and write folders of ``save_pretrained`` of ``MarianMTModel`` and ``MarianTokenizer``."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ WORDS = ("vocab.json", "target_vocab.json")
 def export_huggingface(model: Path, folder: Path, vocabs: Sequence[str] = ()) -> None:
     """Write the Marian model in the file ``model`` as the folder ``folder``, for ``from_pretrained``.
 
-    ``vocabs``: see ``to_tokenizer``; without them there are no files of a tokenizer, and ``</s>`` is taken
-    to be id 0. ``UnsupportedOptionError`` for what MarianMT cannot represent, before anything is written.
+    ``vocabs``: see ``to_tokenizer``; without them no tokenizer is written, and ``</s>`` is assumed to be id
+    0. ``UnsupportedOptionError``, before anything is written, for what MarianMT cannot represent.
     """
     tokenizer = to_tokenizer(vocabs, _dim_vocabs(model)) if vocabs else None
     if tokenizer is None:
@@ -65,11 +65,11 @@ def export_huggingface(model: Path, folder: Path, vocabs: Sequence[str] = ()) ->
 def import_huggingface(
     folder: Path, model: Path, *, gemm_type: str = FLOAT32, zero_start: bool = False
 ) -> None:
-    """Write the checkpoint in ``folder`` as the Marian model ``model``, ``.npz`` or another of its formats.
+    """Convert the checkpoint in ``folder`` to the Marian model ``model``, ``.npz`` or another format.
 
     ``folder`` holds ``config.json`` and ``model.safetensors``, in one or several parts, or
-    ``pytorch_model.bin``. Its vocabularies become Marian's, beside the model, with a ``decoder.yml`` of the
-    model's name. ``zero_start``: see ``from_huggingface``. ``ConversionError`` names what is in the way.
+    ``pytorch_model.bin``. Marian vocabularies and a ``decoder.yml`` are written beside the model.
+    ``zero_start``: see ``from_huggingface``. ``ConversionError`` if it cannot be converted.
     """
     config = _read_json(_at(folder, CONFIG))
     try:
@@ -92,7 +92,7 @@ def _dim_vocabs(model: Path) -> tuple[int, ...]:
 
 
 def _stored(checkpoint: TorchCheckpoint) -> dict[str, np.ndarray]:
-    """The arrays that the file keeps: as HuggingFace does, not those that it ties itself."""
+    """The arrays to store: without those that HuggingFace ties itself."""
     config, tensors = checkpoint
     tied: set[str] = set()
     if config["tie_word_embeddings"]:
@@ -101,7 +101,7 @@ def _stored(checkpoint: TorchCheckpoint) -> dict[str, np.ndarray]:
 
 
 def _generation(config: Mapping[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """What ``generate`` must know: as in Marian, neither ``<pad>`` nor ``<unk>`` is a word of the output."""
+    """The options of ``generate``: as in Marian, ``<pad>`` and ``<unk>`` are never output."""
     pad = config["pad_token_id"]
     keys = ("pad_token_id", "decoder_start_token_id", "eos_token_id", "forced_eos_token_id", "bos_token_id")
     never = [[pad], *([[tokenizer.unk_id]] if tokenizer else [])]
@@ -160,7 +160,7 @@ def _marian_files(folder: Path, model: Path, converted: MarianModel) -> dict[str
 
 
 def _search_options(folder: Path) -> list[str]:
-    """The beam that the checkpoint is to be searched with, in Marian's words."""
+    """The checkpoint's search options as Marian's."""
     where = GENERATION if os.path.exists(_at(folder, GENERATION)) else CONFIG
     found = _read_json(_at(folder, where))
     beams, penalty = found.get("num_beams"), found.get("length_penalty", 1.0)
@@ -210,7 +210,7 @@ def _at(folder: Path, name: str) -> str:
 
 
 class Tokenizer(NamedTuple):
-    """What ``MarianTokenizer`` is made of: words and ids of each side, its settings, pieces by file name."""
+    """The parts of a ``MarianTokenizer``: words and ids of each side, settings, pieces by file name."""
 
     words: tuple[dict[str, int], dict[str, int]]
     settings: dict[str, Any]
@@ -230,9 +230,9 @@ class Tokenizer(NamedTuple):
 def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
     """The tokenizer for Marian's vocabularies of source and target.
 
-    ``paths`` are those of ``--vocabs``: two files; where these list the pieces of SentencePiece models
-    (``.yml``), the two ``.spm`` may follow, or are looked for beside the first, as ``source.spm`` and
-    ``target.spm``. ``<pad>`` gets the id behind both vocabularies.
+    ``paths`` are those of ``--vocabs``: two files. If these list the pieces of SentencePiece models
+    (``.yml``), the two ``.spm`` may follow; the default is ``source.spm`` and ``target.spm`` beside the
+    first. ``<pad>`` gets the id after both vocabularies.
     """
     if len(paths) not in (2, 4):
         raise ConversionError(
@@ -266,7 +266,7 @@ def to_tokenizer(paths: Sequence[str], dim_vocabs: Sequence[int]) -> Tokenizer:
 
 
 def _pieces(paths: Sequence[str]) -> dict[str, bytes]:
-    """The SentencePiece models of both sides, under HuggingFace's names; none where there are none."""
+    """The SentencePiece models of both sides, if any, under HuggingFace's names."""
     files = list(paths[2:]) or list(paths)
     if not all(path.endswith(".spm") for path in files):
         folder = os.path.dirname(paths[0])
@@ -285,9 +285,9 @@ def marian_files(
 ) -> tuple[dict[str, bytes], tuple[str, str]]:
     """Marian's vocabulary files by name, and the names of those of source and target.
 
-    words: the ids of both sides; those that the model lacks, such as ``<pad>``, are left out. Where they
-    are just the ids of the SentencePiece models, these are the vocabularies; else the words are, and the
-    models come with them, to split and join text (``Translator.from_dir`` does).
+    words: the ids of both sides; those that the model lacks, such as ``<pad>``, are left out. If the ids are
+    those of the SentencePiece models, these become the vocabularies; otherwise the words do, and the models
+    come with them to split and join text (see ``Translator.from_dir``).
     """
     kept = [
         {word: number for word, number in side.items() if number < dim}

@@ -1,8 +1,8 @@
-"""Pickles from untrusted hands: a reader of the few operations that a dictionary of tensors is written with.
+"""A reader of untrusted pickles: only the few operations that write a dictionary of tensors.
 
-Python's own reader makes room for whatever number a pickle names, calls what it asks for and hashes what it
-is given; a few bytes make it fill the memory or run for ever. This one makes nothing that the bytes read so
-far do not pay for. Source: Python, ``pickletools``, which says what each operation does.
+Python's own reader allocates, calls and hashes whatever a pickle asks for; a few bytes can fill the memory or
+run forever. This one uses memory in proportion to the bytes read. Source: Python, ``pickletools``, which
+documents each operation.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Load = Callable[[tuple[Any, ...]], Any]
 
 
 def read_pickle(stream: BinaryIO, find: Find, load: Load) -> Any:
-    """The object that the next pickle in ``stream`` describes; what follows it is left there.
+    """The object of the next pickle in ``stream``, which is left at the pickle's end.
 
-    It is made of numbers, texts, tuples, lists and dictionaries with names for keys, and of what ``find`` and
-    ``load`` give. States of objects (``BUILD``) are passed over. ``ModelFileError`` for any other operation,
-    for more than ``MAX_OPERATIONS``, longer texts than ``MAX_TEXT_BYTES`` and pickles that are not sound.
+    It consists of numbers, texts, tuples, lists, dictionaries with names as keys, and the results of ``find``
+    and ``load``. States of objects (``BUILD``) are ignored. ``ModelFileError`` for any other operation, for
+    more than ``MAX_OPERATIONS``, texts longer than ``MAX_TEXT_BYTES`` and invalid pickles.
     """
     machine = _Machine(stream, find, load)
     code = b""
@@ -54,7 +54,7 @@ def read_pickle(stream: BinaryIO, find: Find, load: Load) -> Any:
 
 
 class _Machine:
-    """The stack of objects that operations take theirs from and leave theirs on."""
+    """The stack of objects on which operations work."""
 
     def __init__(self, stream: BinaryIO, find: Find, load: Load) -> None:
         self._stream, self.find, self.load = stream, find, load
@@ -73,7 +73,7 @@ class _Machine:
         self.stack = []
 
     def marked(self) -> list[Any]:
-        """What has been left since the last mark, which goes with it."""
+        """Pop the objects after the last mark, and the mark."""
         found, self.stack = self.stack, self._marked.pop()
         return found
 

@@ -1,8 +1,8 @@
-"""The arrays in ``pytorch_model.bin``, without PyTorch and without running anything that the file says.
+"""Read the arrays in ``pytorch_model.bin`` without PyTorch and without executing anything in the file.
 
 Such a file is a pickle of a dictionary of tensors, with the numbers beside it: since PyTorch 1.6 in a zip
-archive, before that one after the other in the same file. Of what a pickle can ask for only a dictionary,
-a tensor and the kinds of its storage are there; all else is refused by name.
+archive, before that one after another in the same file. Only a dictionary, a tensor and the kinds of its
+storage are supported; anything else is rejected by name.
 Source: PyTorch, ``torch/serialization.py``.
 """
 
@@ -35,7 +35,7 @@ _BFLOAT16 = "BFloat16Storage"
 def read_torch(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """The tensors of the state dictionary in the file at ``path``, by name; ``bfloat16`` as float32.
 
-    ``ModelFileError``, which names the file, for whatever is not a sound file of plain tensors.
+    ``ModelFileError``, which names the file, if it is not a valid file of plain tensors.
     """
     name = os.fspath(path)
     with open(path, "rb") as file:
@@ -76,7 +76,7 @@ class _Tensor:
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """What two tensors have in common that are one."""
+        """Equal for tied tensors."""
         return id(self.storage), self.offset, self.shape, self.strides
 
     @property
@@ -103,7 +103,7 @@ def _are_sizes(values: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """``value`` in a few letters, however large and however nested it is."""
+    """A short text for ``value``, however large or nested."""
     return reprlib.repr(value)[:80]
 
 
@@ -118,7 +118,7 @@ def _rebuild_parameter(tensor: Any, *_: Any) -> Any:
 
 
 def _ordered(*items: Any) -> dict[Any, Any]:
-    """An ordered dictionary, which is written empty, its entries after it."""
+    """An ordered dictionary; pickles write it empty, then its entries."""
     if items:
         raise ModelFileError("a dictionary that is written in another way than PyTorch's")
     return {}
@@ -139,7 +139,7 @@ def _allowed(module: str, name: str) -> Any:
 
 
 def _storages(storage: Callable[[str, str, int], _Storage]) -> Load:
-    """What finds the storage that a pickle asks for: by ``storage``, of kind, key and count."""
+    """A function that finds the storage of a pickle's reference, by ``storage`` of kind, key and count."""
 
     def load(asked: tuple[Any, ...]) -> _Storage:
         match asked:
@@ -152,7 +152,7 @@ def _storages(storage: Callable[[str, str, int], _Storage]) -> Load:
 
 
 def _arrays(found: Any, most: int) -> dict[str, np.ndarray]:
-    """The arrays of a dictionary of tensors, of at most so many bytes; tensors that are one share theirs."""
+    """The arrays of a dictionary of tensors, up to a size limit; tied tensors share one array."""
     if type(found) is not dict or not all(isinstance(tensor, _Tensor) for tensor in found.values()):
         raise ModelFileError("expected a dictionary of tensors")
     views = {tensor.place: tensor for tensor in found.values()}
@@ -210,7 +210,7 @@ def _legacy(file: BinaryIO) -> Any:
 
 
 def _fill(storage: _Storage, key: str, file: BinaryIO) -> None:
-    """Read the numbers of a storage, which begin where ``file`` stands."""
+    """Read the numbers of a storage from the current position of ``file``."""
     if storage.size > os.fstat(file.fileno()).st_size - file.tell() - 8:
         raise ModelFileError(f"cut short: the storage {key!r} should have {storage.size} bytes")
     count, data = int.from_bytes(file.read(8), "little"), file.read(storage.size)

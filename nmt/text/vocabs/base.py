@@ -1,4 +1,4 @@
-"""What every vocabulary promises: text to ids and ids to text, whatever its file looks like."""
+"""The interface of all vocabularies: text to ids and ids to text."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from nmt.text.lines import as_bytes
 
 EOS_WORD = "</s>"
 UNK_WORD = "<unk>"
-
-
 ASKED = "--dim-vocabs"
-"""The owner of a number of ids that was asked for, and so is no surprise if the vocabulary has another."""
+"""The owner of a requested number of ids; no warning if the vocabulary differs."""
 
 
 class VocabError(MGraphError, ValueError):
-    """A vocabulary file cannot be read, lacks what it must have, or does not fit the model."""
+    """A vocabulary file cannot be read, is incomplete, or does not fit the model."""
 
 
 class Vocab(ABC):
     """Maps between text and the ids that index a model's embeddings (Marian: ``IVocab``).
 
-    Text is ``str`` or the bytes of a line; bytes that are not UTF-8 are kept as surrogate escapes
-    (PEP 383), so that no input is lost: write results with ``errors="surrogateescape"``.
+    Text is ``str`` or the bytes of a line. Bytes that are not UTF-8 are kept as surrogate escapes (PEP 383),
+    so no input is lost: write results with ``errors="surrogateescape"``.
 
     Attributes:
-        path: the file it came from.
-        eos_id, unk_id: the ids of the end of a sentence and of unknown words; they come from the
-            file, not by convention. A class vocabulary without them has -1.
+        path: the file.
+        eos_id, unk_id: the ids of ``</s>`` and of unknown words, from the file; -1 in a class vocabulary
+            without them.
         control_ids: ids of the byte pieces ``<0x00>`` to ``<0x1F>``, which translation must not print.
     """
 
@@ -41,7 +39,7 @@ class Vocab(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many ids there are: the highest plus one."""
+        """The highest id plus one."""
 
     @overload
     def __getitem__(self, key: str | bytes) -> int: ...
@@ -58,12 +56,11 @@ class Vocab(ABC):
         return self._word_of(int(key))
 
     @abstractmethod
-    def _id_of(self, word: str | bytes) -> int:
-        """The id of a word."""
+    def _id_of(self, word: str | bytes) -> int: ...
 
     @abstractmethod
     def _word_of(self, number: int) -> str:
-        """The word of an id that there is."""
+        """The word of an existing id."""
 
     def encode(self, line: str | bytes, add_eos: bool = True) -> list[int]:
         """The ids of one line of text, without its line end; ``eos_id`` after them if ``add_eos``."""
@@ -73,15 +70,14 @@ class Vocab(ABC):
         return ids
 
     def sample(self, line: str | bytes, alpha: float, seed: int, add_eos: bool = True) -> list[int]:
-        """The ids of one way to split a line, drawn at random: subword regularization (Kudo 2018).
+        """The ids of a random segmentation of a line: subword regularization (Kudo 2018).
 
-        Only vocabularies of pieces know more than one way; others return ``encode``. For training
-        (``--sentencepiece-alphas``), with one ``alpha`` for each stream.
+        Used in training (``--sentencepiece-alphas``). Vocabularies without pieces return ``encode``.
 
-        alpha: 0 for the best way, as ``encode``; a unigram model draws a way with the probability
-            ``p(way) ** alpha`` over their sum; of a BPE model each merge is left out with
-            probability ``alpha`` (Provilkov et al. 2020).
-        seed: the same line with the same seed is split in the same way, in every process.
+        alpha: 0 for the best segmentation, as ``encode``. A unigram model draws a segmentation with
+            probability proportional to ``p ** alpha``; a BPE model drops each merge with probability
+            ``alpha`` (Provilkov et al. 2020).
+        seed: the same line and seed give the same segmentation in every process.
         """
         if not alpha:
             return self.encode(line, add_eos)
@@ -93,7 +89,6 @@ class Vocab(ABC):
         """The ids of a line, in a new list."""
 
     def _sampled(self, line: str | bytes, alpha: float, seed: int) -> list[int]:
-        """The ids of one way to split a line."""
         return self._encoded(line)
 
     @abstractmethod
@@ -102,5 +97,5 @@ class Vocab(ABC):
 
 
 def as_text(line: str | bytes) -> str:
-    """A line as ``str``; what is not UTF-8 becomes surrogate escapes."""
+    """A line as ``str``; invalid UTF-8 becomes surrogate escapes."""
     return line if isinstance(line, str) else as_bytes(line).decode("utf-8", "surrogateescape")

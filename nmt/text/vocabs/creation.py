@@ -1,4 +1,4 @@
-"""New vocabularies from text: words by how often they come, or pieces that SentencePiece learns."""
+"""New vocabularies from text: words by frequency, or pieces learned by SentencePiece."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .yaml_words import YAML_ENDINGS, word_ids_yaml
 logger = logging.getLogger(__name__)
 
 DEFAULT_PIECES = 32000
-MAX_LINE = 2048  # bytes; longer lines teach SentencePiece nothing, as in Marian
+MAX_LINE = 2048  # bytes; SentencePiece skips longer lines, as in Marian
 SPECIAL_IDS = {"bos_id": "-1", "eos_id": "0", "unk_id": "1"}
 QUIET = {"minloglevel": "1"}
 FILES = ("input", "model_prefix", "sentence_iterator", "model_writer")
 
 
 def counted_words(lines: Iterable[bytes]) -> list[bytes]:
-    """The words of ``lines``, most frequent first; those that come equally often by their bytes.
+    """The words of ``lines``, most frequent first, equally frequent ones by their bytes.
 
-    Words are separated by U+0020 only; a line ends at its line feed, and only there.
+    Only U+0020 separates words, and only a line feed ends a line.
     """
     counts: Counter[bytes] = Counter()
     for line in lines:
@@ -40,10 +40,10 @@ def counted_words(lines: Iterable[bytes]) -> list[bytes]:
 def word_vocab(lines: Iterable[bytes], max_size: int = 0) -> bytes:
     """A vocabulary of words as YAML, byte for byte as ``marian-vocab`` prints it.
 
-    ``</s>`` is 0, ``<unk>`` is 1, then come the words of ``counted_words``; one that is called
-    ``</s>`` or ``<unk>`` is written again, and the first one counts where the file is read.
+    ``</s>`` is 0, ``<unk>`` is 1, then come the words of ``counted_words``. A word ``</s>`` or ``<unk>`` of
+    the text is written again; the first one counts when the file is read.
 
-    max_size: ids in all; the rarest words are left out. 0 and 1 are no limit, as in Marian.
+    max_size: the number of ids; the rarest words are left out. 0 and 1 mean no limit, as in Marian.
     """
     words = counted_words(lines)
     if max_size > 1:
@@ -52,7 +52,7 @@ def word_vocab(lines: Iterable[bytes], max_size: int = 0) -> bytes:
 
 
 def class_vocab(lines: Iterable[bytes], path: str, max_size: int = 0) -> bytes:
-    """The same for class labels, without the special words; VocabError if they are not ``max_size``."""
+    """A vocabulary of class labels, without special words; VocabError if there are not ``max_size``."""
     words = counted_words(lines)
     if max_size and len(words) != max_size:
         raise VocabError(f"{path}: {len(words)} classes in the text, expected {max_size} (dim-vocabs)")
@@ -68,16 +68,16 @@ def piece_vocab(
     max_lines: int = 2_000_000,
     seed: int = 1,
 ) -> bytes:
-    """A serialized SentencePiece model with ``</s>`` as 0, ``<unk>`` as 1, learnt from ``lines``.
+    """A serialized SentencePiece model with ``</s>`` as 0, ``<unk>`` as 1, learned from ``lines``.
 
     path: for messages. max_size: how many pieces; 0 for 32000.
-    options: more options of ``spm_train`` (``--sentencepiece-options``): ``--byte_fallback=true``.
-    max_lines: learn from a random sample of this size at most (``--sentencepiece-max-lines``); 0
-        for all lines. Empty ones and those of 2048 bytes or more are passed over.
+    options: more options of ``spm_train`` (``--sentencepiece-options``), such as ``--byte_fallback=true``.
+    max_lines: the largest random sample of lines to learn from (``--sentencepiece-max-lines``); 0 for all.
+        Empty lines and lines of 2048 bytes or more are skipped.
     seed: of the sample.
 
-    The pieces are those of the SentencePiece library that is installed; Marian has an older one
-    built in, which learns others. Raises VocabError with what SentencePiece has against it.
+    The installed SentencePiece learns other pieces than the older version built into Marian. Raises
+    VocabError with SentencePiece's message.
     """
     from sentencepiece import SentencePieceTrainer
 
@@ -110,12 +110,12 @@ def create_vocab(
     max_lines: int = 2_000_000,
     seed: int = 1,
 ) -> None:
-    """Write the vocabulary ``path`` that ``lines`` give: pieces if it ends in ``.spm``, else words in YAML.
+    """Create the vocabulary ``path`` from ``lines``: pieces if it ends in ``.spm``, else words in YAML.
 
-    The file appears whole or not at all, and one that is there is never overwritten.
-    input_type: ``class`` for labels without special words; the other arguments are ``piece_vocab``'s.
+    Writes the whole file or nothing, and never overwrites a file.
+    input_type: ``class`` for labels without special words. Other arguments: see ``piece_vocab``.
 
-    Raises VocabError for a file that exists, or one whose name says that it holds something else.
+    Raises VocabError if the file exists or has the wrong ending.
     """
     name = os.fspath(path)
     _require_none(name)
@@ -127,18 +127,18 @@ def create_vocab(
         data = class_vocab(text, name, max_size)
     else:
         data = word_vocab(text, max_size)
-    _require_none(name)  # reading the text may take long, and another process may make the same file
+    _require_none(name)  # again: another process may have made the file while the text was read
     with replacing(name) as stream:
         stream.write(data)
 
 
 def _require_none(path: str) -> None:
     if os.path.exists(path):
-        raise VocabError(f"{path}: exists, and a vocabulary is never overwritten")
+        raise VocabError(f"{path}: exists; a vocabulary is never overwritten")
 
 
 def check_new_vocab(path: str, options: str = "") -> None:
-    """VocabError for a name, or options of SentencePiece, that no new vocabulary can have."""
+    """VocabError for an invalid file name or invalid SentencePiece options."""
     if not path.endswith((".spm", *YAML_ENDINGS)):
         raise VocabError(f"{path}: a new vocabulary is .yml, .yaml, .json (words) or .spm (pieces)")
     if path.endswith(".spm"):
@@ -146,7 +146,7 @@ def check_new_vocab(path: str, options: str = "") -> None:
 
 
 def _sample(lines: Iterable[bytes], size: int, seed: int) -> list[bytes]:
-    """``size`` of the lines, each as likely as the others (Vitter's algorithm R); 0 for all of them."""
+    """A uniform sample of ``size`` lines (Vitter's algorithm R); 0 for all of them."""
     sample: list[bytes] = []
     seen = 0
     dice = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Vocabularies: the file's name says which kind it is, as in Marian."""
+"""Load vocabularies of every kind; the file's name tells the kind, as in Marian."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ def load_vocab(
     no_spm_encode: bool = False,
     no_spm_decode: bool = False,
 ) -> Vocab:
-    """The vocabulary in the file ``path``.
+    """Load the vocabulary in the file ``path``.
 
-    ``.spm`` is a SentencePiece model, ``.yml``, ``.yaml`` and ``.json`` map words to ids, any other name
-    is a list of words, one per line (also packed, ``.gz``).
+    ``.spm`` is a SentencePiece model; ``.yml``, ``.yaml`` and ``.json`` map words to ids; any other file is a
+    list of words, one per line (``.gz`` too).
 
-    dim: how many ids the model has (one of its ``dim-vocabs``), 0 for as many as the file. Words
-    with ids at or above it are unknown words, as in Marian, and a warning says if there are more ids or
-    fewer; a SentencePiece model must have exactly as many pieces.
-    owner: whose number that is, for the warning: the model's file.
+    dim: how many ids the model has (one of its ``dim-vocabs``), 0 for as many as the file. Words with higher
+    ids are unknown, as in Marian, and a warning reports a different number; a SentencePiece model must have
+    exactly ``dim`` pieces.
+    owner: the model's file, for the warning.
     input_type: ``class`` for a list of labels without special words (``--input-types``).
-    no_spm_encode, no_spm_decode: with a SentencePiece model, lines are pieces already, with spaces between;
-    pieces are printed so, not as text (Marian's options).
+    no_spm_encode: with a SentencePiece model, lines are already pieces separated by spaces.
+    no_spm_decode: print pieces, not text (both Marian's options).
 
-    Raises VocabError, which names the file, what was expected and what was got; OSError where the
-    file cannot be read.
+    Raises VocabError if the file does not fit, OSError if it cannot be read.
     """
     path = os.fspath(path)
     if path.endswith(".fsv"):
@@ -63,14 +62,13 @@ def load_vocab(
 def load_segmented(
     path: str | os.PathLike[str], pieces: str | os.PathLike[str], dim: int = 0, *, owner: str = "the model"
 ) -> SegmentedVocab:
-    """The vocabulary of words in ``path``, for raw text that the SentencePiece model ``pieces`` splits.
+    """Load the vocabulary of words ``path`` for raw text that the SentencePiece model ``pieces`` splits.
 
-    That is how OPUS-MT models are made: see ``SegmentedVocab``. ``dim``, ``owner`` and errors as in
-    ``load_vocab``.
+    OPUS-MT models are made so: see ``SegmentedVocab``. ``dim``, ``owner`` and errors as in ``load_vocab``.
     """
     words = load_vocab(path, dim, owner=owner)
     if not isinstance(words, DefaultVocab):
-        raise VocabError(f"{os.fspath(path)}: is SentencePiece itself, and needs no {os.fspath(pieces)}")
+        raise VocabError(f"{os.fspath(path)}: is a SentencePiece model and needs no {os.fspath(pieces)}")
     name = os.fspath(pieces)
     return SegmentedVocab(words, load_processor(read_file(name), name))
 
@@ -85,18 +83,17 @@ def load_vocabs(
     no_spm_encode: bool = False,
     no_spm_decode: bool = False,
 ) -> list[Vocab]:
-    """The vocabularies of the streams, sources first; one file read in one way is read once.
+    """Load the vocabularies of all streams, sources first; a shared file is read once.
 
-    dims: the number of words that the model knows of each (``dim-vocabs``). owner: the model, for messages.
-    pieces: SentencePiece models that split the raw text of each stream, as with OPUS-MT's models.
-    input_types, no_spm_encode, no_spm_decode: Marian's options, see ``load_vocab``.
+    dims: the model's ``dim-vocabs``. pieces: SentencePiece models that split the raw text of each stream, as
+    for OPUS-MT models. Other arguments: see ``load_vocab``.
     """
     if len(paths) != len(dims):
         raise OptionError(f"--vocabs: this model has {len(dims)} vocabularies, got {len(paths)} path(s)")
     if pieces and len(pieces) != len(paths):
-        raise OptionError(f"pieces: one SentencePiece model for each vocabulary is needed, got {len(pieces)}")
+        raise OptionError(f"pieces: expected one SentencePiece model per vocabulary, got {len(pieces)}")
     if pieces and (no_spm_encode or no_spm_decode):
-        raise OptionError("--no-spm-encode and --no-spm-decode are for vocabularies that end in .spm")
+        raise OptionError("--no-spm-encode and --no-spm-decode need vocabularies that end in .spm")
 
     @cache
     def loaded(path: str, dim: int, model: str, input_type: str) -> Vocab:
@@ -111,7 +108,7 @@ def load_vocabs(
 
 
 def read_file(path: str) -> bytes:
-    """The bytes of a vocabulary file; VocabError if there are too many."""
+    """The bytes of a vocabulary file; VocabError if it is too large."""
     data = read_whole(path, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise VocabError(f"{path}: too large for a vocabulary (at most {MAX_BYTES} bytes are read)")

@@ -1,7 +1,7 @@
-"""The pieces of a SentencePiece model: what its file holds, and splits drawn at random.
+"""The pieces of a SentencePiece model: its file, and random segmentation.
 
-SentencePiece can draw splits too, but its generator begins elsewhere in each process; here a seed gives the
-same split in every process.
+SentencePiece can sample too, but its generator cannot be seeded; here a seed gives the same segmentation in
+every process.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ Part = tuple[int, str]
 """The id of a piece and its text."""
 
 Edges = tuple[list[Part], list[float]]
-"""The pieces that may end at a place, and the cumulated probabilities of all but the last of them."""
+"""The pieces that may end at a position, and the cumulative probabilities of all but the last."""
 
 
 class PieceKind(IntEnum):
-    """Kinds of pieces."""
+    """The kind of a piece."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -77,7 +77,7 @@ class Piece:
 class PieceModel:
     """A SentencePiece model.
 
-    pieces: by id. model_type: how it splits. byte_fallback: whether it writes what no piece covers as bytes.
+    pieces: by id. model_type: how it splits. byte_fallback: whether unknown characters become byte pieces.
     """
 
     pieces: tuple[Piece, ...]
@@ -87,7 +87,7 @@ class PieceModel:
 
 @contextmanager
 def damage_reported(path: str) -> Iterator[None]:
-    """VocabError with ``path`` for what goes wrong while a SentencePiece model is read."""
+    """Turn errors from reading a SentencePiece model into VocabError with ``path``."""
     try:
         yield
     except (IndexError, KeyError, ValueError, TypeError, RuntimeError, struct.error) as error:
@@ -97,7 +97,7 @@ def damage_reported(path: str) -> Iterator[None]:
 def read_piece_model(data: bytes, path: str) -> PieceModel:
     """The model in ``data``, a serialized ``ModelProto``; VocabError with ``path`` if it is damaged.
 
-    SentencePiece's Python functions do not tell the type of a model, nor which pieces its user defined.
+    SentencePiece's Python API tells neither the type of a model nor which pieces its user defined.
     """
     pieces, model_type, byte_fallback = [], SplitterType.UNIGRAM, False
     with damage_reported(path):
@@ -112,10 +112,10 @@ def read_piece_model(data: bytes, path: str) -> PieceModel:
 
 
 def check_size(data: bytes, path: str) -> None:
-    """VocabError if the model in ``data`` would become far larger in memory than it is.
+    """VocabError if the model in ``data`` would take far more memory than its size.
 
-    SentencePiece makes an object of a hundred bytes of each piece, and of each text elsewhere, though two
-    bytes are enough for one in the file.
+    SentencePiece makes an object of a hundred bytes from each piece and each other string, though two bytes
+    in the file are enough for one.
     """
     if len(data) <= MAX_OTHER_BYTES:
         return
@@ -128,8 +128,8 @@ def check_size(data: bytes, path: str) -> None:
                 break
     if pieces > MAX_PIECES or others > MAX_OTHER_BYTES:
         raise VocabError(
-            f"{path}: a SentencePiece model of more than {MAX_PIECES} pieces, or of more than "
-            f"{MAX_OTHER_BYTES} bytes beside them, is not read"
+            f"{path}: SentencePiece models of more than {MAX_PIECES} pieces, or more than "
+            f"{MAX_OTHER_BYTES} bytes of other data, are not supported"
         )
 
 
@@ -141,7 +141,7 @@ def _piece(data: bytes) -> Piece:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The numbers and values of a message of Protocol Buffers; numbers as int, all else as bytes."""
+    """The field numbers and values of a Protocol Buffers message; varints as int, all else as bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -168,16 +168,14 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > _MOST_BITS:
-            raise ValueError("a number that does not end")
+            raise ValueError("a varint does not end")
 
 
 class PieceSampler:
-    """Draws ways to split a line.
+    """Draws segmentations of a line, as described in ``Vocab.sample``.
 
-    With a unigram model in proportion to ``p(way) ** alpha`` (Kudo 2018), with a BPE model by leaving out
-    each merge with probability ``alpha`` (Provilkov et al. 2020).
-
-    processor: the model. path: for messages. VocabError if it is of another type: such know one way only.
+    processor: the model. path: for messages. VocabError for models other than unigram and BPE, which know
+    one segmentation only.
     """
 
     def __init__(self, processor: SentencePieceProcessor, path: str) -> None:
@@ -190,7 +188,7 @@ class PieceSampler:
         self._processor = processor
         self._unknown = processor.unk_id()
         self._bytes = _byte_ids(model) if model.byte_fallback else {}
-        # Without pieces that reach over a space, words are split each for itself, and often the same ones.
+        # If no piece spans a space, words are split separately, and words repeat.
         self._by_words = not any(
             SPACE in piece.text[1:]
             for piece in model.pieces
@@ -200,7 +198,7 @@ class PieceSampler:
         self._splitter: _Unigram | _Merges = splitter(model, self._unknown)
 
     def sample(self, line: bytes, alpha: float, seed: int) -> list[Part]:
-        """One way to split ``line``, by its ``seed``: the ids and texts of its pieces."""
+        """The ids and texts of the pieces of ``line``, drawn with ``seed``."""
         text = self._processor.normalize(line)
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         draw = random.Random(seed).random
@@ -210,7 +208,7 @@ class PieceSampler:
         return self._with_unknown(parts)
 
     def _with_unknown(self, parts: list[Part]) -> list[Part]:
-        """What no piece covers as bytes, or as one unknown piece for a run of such characters."""
+        """Replace unknown characters by byte pieces, or each run of them by one unknown piece."""
         if not any(number == self._unknown for number, _ in parts):
             return parts
         joined: list[Part] = []
@@ -227,7 +225,7 @@ class PieceSampler:
 
 
 class _Unigram:
-    """Splits by a model of independent pieces: forward filtering, backward sampling."""
+    """Segments by a unigram model: forward filtering, backward sampling."""
 
     def __init__(self, model: PieceModel, unknown: int) -> None:
         normal = [piece.score for piece in model.pieces if piece.kind is PieceKind.NORMAL]
@@ -254,8 +252,8 @@ class _Unigram:
         return parts[::-1]
 
     def _new_edges(self, word: str, alpha: float) -> list[Edges]:
-        """For each place in a word the pieces that may end there."""
-        totals = [0.0]  # log of the sum over all ways to a place
+        """The pieces that may end at each position of a word."""
+        totals = [0.0]  # log of the sum over all segmentations up to a position
         edges: list[Edges] = [([], [])]
         for end in range(1, len(word) + 1):
             parts, weights = [], []
@@ -275,7 +273,7 @@ class _Unigram:
 
 
 class _Merges:
-    """Splits by merging neighbours, those with the highest score first; a merge may be left out."""
+    """Segments by merging neighbours, highest score first; a merge may be dropped."""
 
     def __init__(self, model: PieceModel, unknown: int) -> None:
         kinds = (PieceKind.NORMAL, PieceKind.USER_DEFINED, PieceKind.UNUSED)
@@ -321,7 +319,7 @@ class _Merges:
         return [part for symbol in symbols if symbol for part in self._parts(symbol, made_of)]
 
     def _symbols(self, word: str) -> tuple[list[str], list[bool]]:
-        """The characters, and what is never split or merged; and which of them are such."""
+        """The characters and user-defined pieces of a word, and which are the latter: these never merge."""
         symbols: list[str] = []
         frozen: list[bool] = []
         at = 0

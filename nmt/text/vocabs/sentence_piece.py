@@ -1,7 +1,7 @@
 """Vocabularies of subword pieces: raw text in, detokenized text out (Kudo and Richardson 2018).
 
-``SentencePieceVocab`` is a SentencePiece model. ``SegmentedVocab``, of OPUS-MT's models, is a list of words
-with a SentencePiece model of its own, which splits and joins text.
+``SentencePieceVocab`` is a SentencePiece model. ``SegmentedVocab`` is a list of words with a separate
+SentencePiece model that splits and joins text, as OPUS-MT models have.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN: dict[int, str] = {ord(c) + _FULL_WIDTH: c for c in "!%(),0123456789:;?~"
 _PLAIN |= zip(map(ord, "\u3001\u2236\u2019\u2501\u3008\u3009\u3010\u3011"), ",:'-<>[]", strict=True)
 _PLAIN |= dict.fromkeys(map(ord, "\u201c\u201d\u300a\u300b\u300c\u300d"), '"')
 _PLAIN |= {ord("\u2026"): "..."}
-# A slip in Moses' script, which the models have learnt: the full-width one is a quotation mark.
+# A slip in Moses' script that the models have learned: the full-width 1 is a quotation mark.
 _PLAIN |= {ord("\uff11"): '"'}
 _FULL_STOP = re.compile("[\u3002\uff0e] *")
 
@@ -40,13 +40,11 @@ _FULL_STOP = re.compile("[\u3002\uff0e] *")
 class SentencePieceVocab(Vocab):
     """A SentencePiece model (Marian: ``SentencePieceVocab``, files ``.spm``).
 
-    The model normalizes and splits raw text; what no piece covers, bytes that are not UTF-8
-    included, is ``unk_id`` and prints as " ⁇ ". Its pieces must be as many as the model has ids.
+    The model normalizes and splits raw text; unknown characters and invalid UTF-8 become ``unk_id`` and print
+    as " ⁇ ". The number of pieces must equal the number of ids of the translation model.
 
-    Args:
-        data: the model, serialized.
-        path: where it comes from, for errors: VocabError if it cannot be read.
-        dim, owner, no_spm_encode, no_spm_decode: see ``load_vocab``.
+    data: the serialized model. path: for errors; VocabError if the model cannot be read.
+    dim, owner, no_spm_encode, no_spm_decode: see ``load_vocab``.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class SentencePieceVocab(Vocab):
         return [number for number, _ in self._sampler.sample(as_bytes(line), alpha, seed)]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
-        """The text of ``ids``, its pieces joined and the spaces put back."""
+        """The detokenized text of ``ids``."""
         kept = [int(i) for i in ids if not (ignore_eos and i == self.eos_id)]
         if self._prints_pieces:
             return " ".join(map(self._processor.id_to_piece, kept))
@@ -113,16 +111,13 @@ class SentencePieceVocab(Vocab):
 
 
 class SegmentedVocab(Vocab):
-    """Raw text in, text out, for a model whose vocabulary lists the pieces of SentencePiece models.
+    """Raw text in, raw text out, for a vocabulary that lists the pieces of SentencePiece models.
 
-    OPUS-MT's models come so: ``source.spm`` and ``target.spm`` split and join text, ``*.vocab.yml``
-    gives the ids of their pieces. A line is normalized (``normalized``), split, and each piece is
-    looked up. Language tokens (``>>fra<<``) before the text stay whole, if the vocabulary has any;
-    one that it lacks is an unknown word, and so is a piece.
+    For OPUS-MT models: ``source.spm`` and ``target.spm`` split and join text, ``*.vocab.yml`` maps their
+    pieces to ids. A line is normalized (``normalized``), split, and each piece looked up. Language tokens
+    (``>>fra<<``) before the text stay whole if the vocabulary has any. Missing tokens and pieces are unknown.
 
-    Args:
-        words: the ids of the pieces.
-        pieces: the SentencePiece model of this side.
+    words: the ids of the pieces. pieces: the SentencePiece model of this side.
     """
 
     def __init__(self, words: DefaultVocab, pieces: SentencePieceProcessor):
@@ -153,7 +148,7 @@ class SegmentedVocab(Vocab):
         return [self._words[word] for word in (*tags, *pieces)]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
-        """The text of ``ids``: their pieces joined and the spaces put back."""
+        """The detokenized text of ``ids``."""
         words = [self._words[int(i)] for i in ids if not (ignore_eos and i == self.eos_id)]
         return self._pieces.decode(words) if words else ""
 
@@ -162,7 +157,7 @@ class SegmentedVocab(Vocab):
         return PieceSampler(self._pieces, self.path)
 
     def _divided(self, line: str | bytes) -> tuple[list[str], bytes]:
-        """The language tokens before a line's text, and the text, normalized."""
+        """The language tokens before a line's text, and the normalized text."""
         text = as_text(line)
         tags: list[str] = []
         if self.languages:
@@ -172,7 +167,7 @@ class SegmentedVocab(Vocab):
         return tags, as_bytes(normalized(text))
 
     def _tell(self, tags: list[str]) -> None:
-        """Warns of a line that a multilingual model cannot take as it is meant, once for each reason."""
+        """Warn of a missing or unknown language token, once for each."""
         for tag in tags:
             if tag in self.languages or tag in self._told:
                 continue
@@ -186,10 +181,10 @@ class SegmentedVocab(Vocab):
 
 
 def normalized(line: str) -> str:
-    """``line`` with plain punctuation, without control and format characters and needless spaces.
+    """``line`` with plain punctuation and single spaces, without control and format characters.
 
-    The scripts ``preprocess.sh`` of OPUS-MT's model directories do this to every line that a model is
-    trained on (they took it from Moses), so a model knows nothing else.
+    The scripts ``preprocess.sh`` in OPUS-MT's model directories do this to all training text, following
+    Moses.
     """
     text = _FULL_STOP.sub(". ", line).translate(_PLAIN)
     if not text.isascii() or not text.isprintable():
@@ -198,7 +193,7 @@ def normalized(line: str) -> str:
 
 
 def load_processor(data: bytes, path: str) -> SentencePieceProcessor:
-    """The SentencePiece model serialized in ``data``; VocabError with ``path`` if there is none."""
+    """Load the SentencePiece model serialized in ``data``; VocabError with ``path`` if it is not one."""
     from sentencepiece import SentencePieceProcessor
 
     check_size(data, path)

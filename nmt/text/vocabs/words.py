@@ -1,4 +1,4 @@
-"""Vocabularies of whole words: text is split at spaces, each word has one id."""
+"""Vocabularies of whole words, separated by spaces."""
 
 from __future__ import annotations
 
@@ -14,25 +14,21 @@ from .yaml_words import YAML_ENDINGS, parse_word_ids
 logger = logging.getLogger(__name__)
 
 MAX_SIZE = 1 << 24
-# Names and ids that Nematus gave the special words.
+# Names and ids of the special words in Nematus.
 NEMATUS_WORDS = {EOS_WORD: ("eos", 0), UNK_WORD: ("UNK", 1)}
 
 
 class DefaultVocab(Vocab):
     """A list of words, from a ``word: id`` file or one word per line (Marian: ``DefaultVocab``).
 
-    Words are separated by U+0020, one or several, and by nothing else: a tab, a no-break space,
-    U+2028 or a byte-order mark belongs to its word. A word that is not in the list, or whose id is
-    ``dim`` or above, is ``unk_id``.
+    Only U+0020 separates words: a tab, a no-break space, U+2028 or a byte-order mark belongs to its word. A
+    word that is not in the list, or whose id is ``dim`` or above, is ``unk_id``.
 
-    Args:
-        words: the ids of the words.
-        path: where they come from.
-        dim: how many ids the model has (``dim-vocabs``); 0 for as many as the file. A file with more ids or
-            fewer gets a warning: either the model was trained with it so, which Marian allows, or it is
-            another model's, and nothing in the files tells which.
-        nematus: accept ``eos`` and ``UNK``, or an id without a word, for ids 0 and 1.
-        owner: whose number ``dim`` is, for messages; no warning for ``ASKED``.
+    words: the ids of the words. path: the file.
+    dim: how many ids the model has (``dim-vocabs``); 0 for as many as the file. A different number gives a
+        warning: Marian allows it in training, but the file may belong to another model.
+    nematus: accept ``eos`` and ``UNK``, or an id without a word, for ids 0 and 1.
+    owner: the source of ``dim``, for messages; no warning for ``ASKED``.
     """
 
     def __init__(
@@ -75,14 +71,13 @@ class DefaultVocab(Vocab):
             below = f" with an id below {dim} (dim-vocabs)" if dim else ""
             also = f" (or {alias!r} as id {alias_id})" if nematus else ""
             raise VocabError(
-                f"{self.path}: a vocabulary needs the word {word}{also}{below}, and "
-                f"these {len(self._ids)} words are without it; the first is "
-                f"{next(iter(self._ids))[:80]!r}"
+                f"{self.path}: a vocabulary needs the word {word}{also}{below}; it is not among "
+                f"these {len(self._ids)} words, of which the first is {next(iter(self._ids))[:80]!r}"
             )
         return self._ids[word]
 
     def words(self) -> Iterable[str]:
-        """The words that ids have. There may be far fewer than ids."""
+        """All words; there may be far fewer than ids."""
         return self._words.values()
 
     def __len__(self) -> int:
@@ -99,7 +94,7 @@ class DefaultVocab(Vocab):
         return [ids.get(word, unk_id) for word in as_text(line).split(" ") if word]
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
-        """The words of ``ids`` with a space between; an id without a word gives an empty word."""
+        """The words of ``ids``, separated by spaces; an id without a word gives an empty word."""
         words = self._words
         return " ".join(words.get(i, "") for i in ids if not (ignore_eos and i == self.eos_id))
 
@@ -107,8 +102,7 @@ class DefaultVocab(Vocab):
 class ClassVocab(DefaultVocab):
     """Labels of a classifier's stream (Marian: ``ClassVocab``, ``--input-types class``).
 
-    There are no special words: ``eos_id`` and ``unk_id`` are -1, no end is added to a line, and a
-    label that is not in the list is an error.
+    There are no special words: ``eos_id`` and ``unk_id`` are -1, and an unknown label is an error.
     """
 
     def _special_id(self, word: str, nematus: bool, dim: int) -> int:
@@ -118,7 +112,7 @@ class ClassVocab(DefaultVocab):
         text = as_text(word)
         if text not in self._ids:
             known = ", ".join(list(self._ids)[:10])
-            raise VocabError(f"{self.path}: {text!r} is none of the {len(self._ids)} classes ({known})")
+            raise VocabError(f"{self.path}: {text!r} is not one of the {len(self._ids)} classes ({known})")
         return self._ids[text]
 
     def _encoded(self, line: str | bytes) -> list[int]:
@@ -128,9 +122,9 @@ class ClassVocab(DefaultVocab):
 def read_default(
     data: bytes, path: str, dim: int = 0, *, input_type: str = "sequence", owner: str = "the model"
 ) -> DefaultVocab:
-    """The vocabulary in ``data``: ``word: id`` if ``path`` says .yml, .yaml or .json, else a list.
+    """Read a vocabulary: ``word: id`` if ``path`` ends in .yml, .yaml or .json, else a list of words.
 
-    input_type: ``class`` for a ``ClassVocab``. owner: of ``dim``, see ``DefaultVocab``.
+    input_type: ``class`` for a ``ClassVocab``. dim, owner: see ``DefaultVocab``.
     """
     kind = ClassVocab if input_type == "class" else DefaultVocab
     if path.endswith(YAML_ENDINGS):
@@ -139,7 +133,7 @@ def read_default(
 
 
 def _report_size(path: str, size: int, dim: int, owner: str) -> None:
-    """Say that a vocabulary has ``size`` ids, where ``dim`` are expected."""
+    """Report that a vocabulary has ``size`` ids, not ``dim``."""
     effect = f"words with ids from {dim:,} on are unknown"
     if size < dim:
         effect = f"the ids from {size:,} on have no words and are never chosen"
@@ -165,17 +159,15 @@ def _listed_words(data: bytes, path: str) -> dict[str, int]:
     for number, line in enumerate(io.BytesIO(data), 1):
         word = as_text(without_end(line))
         if not word:
-            raise VocabError(f"{path}:{number}: an empty line; expected one word on each")
+            raise VocabError(f"{path}:{number}: empty line; expected one word per line")
         if word in words:
-            raise VocabError(
-                f"{path}:{number}: {word[:80]!r} for the second time, it is already in line {words[word] + 1}"
-            )
+            raise VocabError(f"{path}:{number}: {word[:80]!r} occurs twice, first in line {words[word] + 1}")
         words[word] = len(words)
     return words
 
 
 def _words_by_id(ids: Mapping[str, int]) -> dict[int, str]:
-    """The word of each id; of several words for one, the last in the order of their bytes (Marian)."""
+    """The word of each id; if several words share one, the last in byte order, as in Marian."""
     words = {i: word for word, i in ids.items()}
     if len(words) < len(ids):
         for word in sorted(ids, key=lambda word: word.encode("utf-8", "surrogateescape")):

@@ -1,17 +1,15 @@
 """Files of ``word: id``, in YAML or JSON, as Marian reads and writes them.
 
-A general YAML reader is the wrong tool here: YAML turns words like ``no``, ``null``, ``1.5`` and
-2001-01-01 into other things, stops at bytes that are not UTF-8 and breaks lines at U+0085. Here a
-word is always text, a line ends at a line feed only, and any bytes may stand in a word. What
-Marian (yaml-cpp) reads gives the same words here: plain, 'single' and "double" quoted words, with
-escapes; block lines, JSON or flow maps; ``? word`` with ``: id`` below; comments; ``---`` and ``...``.
-Words that were written without the quotes they need (``@: 7``, ``*: 8``), which stop Marian, are taken
-as they stand where only one reading is possible; anything else is an error with its line number.
+A general YAML reader does not fit: it converts words like ``no``, ``null``, ``1.5`` and 2001-01-01, rejects
+invalid UTF-8 and breaks lines at U+0085. Here a word is always text of any bytes, and only a line feed ends a
+line. All that Marian (yaml-cpp) reads is read alike: plain, 'single' and "double" quoted words, with escapes;
+block lines, JSON or flow maps; ``? word`` with ``: id`` below; comments; ``---`` and ``...``. Words without
+required quotes (``@: 7``, ``*: 8``), which Marian rejects, are read where they are unambiguous; anything else
+is an error with its line number.
 
-Words are written byte for byte as Marian writes them with the yaml-cpp that it ships: as they stand where
-YAML reads them back as text, else in double quotes. What is not UTF-8 can stand in a plain word only: in
-quotes each bad sequence becomes U+FFFD, and U+007F two bytes that are not UTF-8 (Marian's file has them, so
-has ours).
+Words are written byte for byte as by Marian's yaml-cpp: plain if YAML reads them back as text, else in double
+quotes. Invalid UTF-8 survives in a plain word only: in quotes each bad sequence becomes U+FFFD, and U+007F
+two invalid bytes, as in Marian.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ YAML_ENDINGS = (".yml", ".yaml", ".json")
 MAX_ID = 0xFFFFFFFF
 MAX_LINE = 1 << 16
 
-# The one form that fills real files; what begins otherwise may be more than a plain word.
+# The form of almost all lines in real files; any other start may be more than a plain word.
 _PLAIN_ENTRY = re.compile(r"([^\"'#&*!|>%@`\[\]{},?: \t-][^ \t]*): (0|[1-9][0-9]{0,8})")
 _QUOTED = r'"((?:[^"\\\n]++|\\[^\n])*+)"|\'((?:[^\'\n]++|\'\')*+)\''
 _ENTRY = re.compile(rf"(?:(?:{_QUOTED})[ \t]*|(.+?)):(?:[ \t]+(.*))?")
@@ -57,8 +55,7 @@ _SIMPLE_ESCAPES = dict(
 _NULLS = (b"", b"~", b"null", b"Null", b"NULL")
 _PLAIN_START = re.compile(rb"[^ \t\n,\[\]{}#&*!|>'\"%@`?:-]|[?:-][^ \t\n]", re.DOTALL)
 _NOT_PLAIN = re.compile(
-    rb":(?:[ \t\n]|\Z)|[ \t\n]#| \Z|[\x00-\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x84\x86-\x9f]|\xef\xbb\xbf",
-    re.DOTALL,
+    rb":(?:[ \t\n]|\Z)|[ \t\n]#| \Z|[\x00-\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x84\x86-\x9f]|\xef\xbb\xbf", re.DOTALL
 )
 _ESCAPES = {ord(c): f"\\{e}".encode() for c, e in zip('"\\\n\t\r\b', '"\\ntrb', strict=True)}
 _REPLACEMENT = 0xFFFD
@@ -69,10 +66,10 @@ _AWAITED_COLON, _AWAITED_VALUE = "`: id`, after `? word`", "an id"
 
 
 def parse_word_ids(data: bytes, path: str) -> dict[str, int]:
-    """The words of a YAML or JSON vocabulary and their ids, in the file's order.
+    """The words of a YAML or JSON vocabulary and their ids, in file order.
 
-    Of a word that comes twice the first id counts, as in Marian. ``path`` is for messages. Raises
-    ``VocabError`` with path and line for what is not a map of words to ids.
+    If a word occurs twice, the first id counts, as in Marian. ``path`` is for messages. Raises ``VocabError``
+    with path and line if the file is not a map of words to ids.
     """
     text = _decoded(data)
     start = _flow_start(text)
@@ -94,7 +91,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _flow_start(text: str) -> int | None:
-    """Where the content begins, if it is a map in braces (JSON); None for block lines."""
+    """The start of a map in braces (JSON); None for block lines."""
     at = 0
     for line in text.split("\n"):
         bare = line.strip(" \t\r")
@@ -130,7 +127,7 @@ def _flow(text: str, start: int, path: str) -> dict[str, int]:
 
 
 def _skip(text: str, at: int) -> int:
-    """Where the next thing after white space and comments begins."""
+    """The position after white space and comments."""
     match = _FLOW_SKIP.match(text, at)
     return match.end() if match else at
 
@@ -140,11 +137,11 @@ def _line_number(text: str, at: int) -> int:
 
 
 class _UnreadableEntry(ValueError):
-    """What is wrong with an entry; where it stands is for the caller to say."""
+    """What is wrong with an entry; the caller adds the line number."""
 
 
 class _Block:
-    """Reads ``word: id`` lines; an entry may also be spread over lines (``? word``, ``: id``)."""
+    """Reads ``word: id`` lines, or entries over two lines (``? word``, ``: id``)."""
 
     def __init__(self, path: str):
         self._path = path
@@ -176,7 +173,7 @@ class _Block:
         return words
 
     def _line(self, line: str) -> bool:
-        """Takes one line; False if it ends the document before the file's end."""
+        """Read one line; False if it ends the document before the file's end."""
         bare = line.strip(" \t")
         if not bare or bare[0] == "#":
             return True
@@ -199,7 +196,8 @@ class _Block:
         return True
 
     def _marker(self, line: str) -> bool:
-        """A directive (``%``) or the mark of a document's begin or end; Marian reads one document."""
+        """Read a directive (``%``) or the start or end of a document; False if it ends the first document,
+        the only one that Marian reads."""
         if self._awaited != _AWAITED_ENTRY:
             raise self._unexpected(line)
         if self._words or line.startswith("..."):
@@ -270,13 +268,13 @@ def _unescaped(text: str) -> str:
         high, low, *codes, simple = match.groups()
         if simple is not None:
             if simple not in _SIMPLE_ESCAPES:
-                raise _UnreadableEntry(f'\\{simple} is no escape, in "{text[:80]}"')
+                raise _UnreadableEntry(f'\\{simple} is not an escape, in "{text[:80]}"')
             return _SIMPLE_ESCAPES[simple]
         if high is not None:
             return chr(0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00)
         code = int(next(c for c in codes if c is not None), 16)
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise _UnreadableEntry(f'{match[0]} is no Unicode character, in "{text[:80]}"')
+            raise _UnreadableEntry(f'{match[0]} is not a Unicode character, in "{text[:80]}"')
         return chr(code)
 
     return _ESCAPE.sub(character, text) if "\\" in text else text
@@ -295,7 +293,7 @@ def _id(text: str) -> int:
 
 
 def word_ids_yaml(words: Iterable[bytes]) -> bytes:
-    """``word: id`` for each word, one per line, the ids counted from 0; no end of line at the end."""
+    """``word: id`` for each word, one per line, ids from 0, without a final line feed."""
     return b"\n".join(b"%s: %d" % (yaml_word(word), number) for number, word in enumerate(words))
 
 
@@ -309,7 +307,7 @@ def yaml_word(word: bytes) -> bytes:
 def _quoted(code: int) -> bytes:
     if code in _ESCAPES:
         return _ESCAPES[code]
-    if code == 0x7F:  # yaml-cpp takes it for a character of two bytes
+    if code == 0x7F:  # yaml-cpp encodes it as two bytes
         return b"\xc1\xbf"
     if code < 0x20 or 0x80 <= code <= 0xA0:
         return b"\\x%02x" % code
@@ -317,7 +315,7 @@ def _quoted(code: int) -> bytes:
 
 
 def _code_points(word: bytes) -> Iterator[int]:
-    """The characters of ``word``; U+FFFD for those that are none: bad bytes, surrogates, noncharacters."""
+    """The characters of ``word``; U+FFFD for bad bytes, surrogates and noncharacters."""
     at = 0
     while at < len(word):
         first = word[at]

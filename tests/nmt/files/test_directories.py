@@ -152,7 +152,7 @@ def test_the_configuration_whose_model_is_there(files: Files) -> None:
     ):
         read_directory(folder)
     assert read_directory(folder, "two.yml")["models"] == (str(folder / "model.npz"),)
-    with pytest.raises(DirectoryError, match=r"there is no three\.yml\n.* holds 5 files: model"):
+    with pytest.raises(DirectoryError, match=r"three\.yml does not exist\n.* holds 5 files: model"):
         read_directory(folder, "three.yml")
 
 
@@ -205,7 +205,12 @@ ERRORS: dict[tuple[str, ...], str] = {
         "model.deen.intgemm.bin.gz",
         "vocab.deen.spm.gz",
     ): r"no model(.|\n)*unpacked first \(gunzip\): model\.deen",
-    ("o.npz", "o.vocab.yml", "source.bpe", "target.bpe"): r"source\.bpe: text must be tokenized and split by",
+    (
+        "o.npz",
+        "o.vocab.yml",
+        "source.bpe",
+        "target.bpe",
+    ): r"source\.bpe: this model needs text tokenized and split by",
     ("o.npz", "o.vocab.yml", "source.spm"): r"source\.spm without target\.spm",
 }
 
@@ -220,7 +225,7 @@ def test_errors_list_what_was_found(names: tuple[str, ...], files: Files) -> Non
 def test_what_is_no_directory(files: Files) -> None:
     folder = files("model.npz")
     for path in (folder / "model.npz", folder / "nothing"):
-        with pytest.raises(DirectoryError, match=rf"{path}: expected the directory of a model"):
+        with pytest.raises(DirectoryError, match=rf"{path}: expected a model directory"):
             Translator.from_dir(str(path))
 
 
@@ -229,7 +234,7 @@ def test_pieces_can_be_named_without_a_directory() -> None:
     translator = Translator(found["models"], found["vocabs"], pieces=found["pieces"])
     for vocab in (*translator.source_vocabs, translator.target_vocab):
         assert isinstance(vocab, SegmentedVocab)
-    with pytest.raises(OptionError, match="pieces: one SentencePiece model for each"):
+    with pytest.raises(OptionError, match="pieces: expected one SentencePiece model"):
         Translator(found["models"], found["vocabs"], pieces=found["pieces"][:1])
 
 

@@ -295,7 +295,7 @@ def test_values_that_an_option_cannot_have_are_refused(values: dict[str, Any], p
         ),
         (
             dataclasses.replace(TRANSFORMER, transformer_tied_layers=(1, 1)),
-            "a number for each of the 1 layers",
+            "a number for each of the 1 decoder layers",
         ),
         (dataclasses.replace(S2S, type="bert"), "type: 'bert' is not supported yet"),
     ],

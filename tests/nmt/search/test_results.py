@@ -118,5 +118,5 @@ def test_what_cannot_be_plotted_says_why(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(AttentionError, match=r"matplotlib: pip install 'mgraph\[plot\]'"):
         Attention(np.ones((1, 1), np.float32), ("a",), ("b",)).plot()
-    with pytest.raises(AttentionError, match="line 3 has no attention: it was not asked for"):
+    with pytest.raises(AttentionError, match="line 3 has no attention: it was not requested"):
         Translation(2, ("",), ()).plot()

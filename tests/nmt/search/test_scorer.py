@@ -79,7 +79,7 @@ def test_the_next_number_of_an_n_best_list_is_the_next_source() -> None:
         (b"1 ||| no more fields", "line 3 of the n-best list: expected 'number \\|\\|\\| text"),
         (b"one ||| drei ||| F0= -1 ||| -1", "got 'one \\|\\|\\| drei"),
         (b"9" * 5000 + b" ||| drei ||| F0= -1 ||| -1", "got '9999"),
-        (b"99 ||| drei ||| F0= -1 ||| -1", "line 3 of the n-best list: the source has ended before it"),
+        (b"99 ||| drei ||| F0= -1 ||| -1", "line 3 of the n-best list: the source has no more lines"),
     ],
 )
 def test_a_line_that_is_no_entry_ends_the_list_after_the_entries_before_it(

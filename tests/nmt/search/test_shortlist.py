@@ -102,9 +102,9 @@ def test_the_binary_file_is_marians(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "by", "end", "message"),
     [
-        (None, b"", 40, "header of 48 bytes is expected, got 40"),
+        (None, b"", 40, "expected a header of 48 bytes, got 40"),
         (0, b"x", None, "magic number"),
-        (None, b"", 2000, "2320 bytes are expected, got 2000"),
+        (None, b"", 2000, "expected 2320 bytes by its header, got 2000"),
         (50, b"\1", None, "checksum does not match"),
         (HEADER.size, b"\xff" * 8, None, "offsets are not in order"),
         (16, (2**63).to_bytes(8, "little"), None, "first 9223372036854775808 and the best 5 words"),
@@ -123,8 +123,8 @@ def test_damaged_files_are_named(at: int | None, by: bytes, end: int | None, mes
 @pytest.mark.parametrize(
     ("content", "values", "error", "message"),
     [
-        (b"7 2 0.5 8", [], ShortlistError, "the last is cut off"),
-        (b"7 2 much", [], ShortlistError, "line 1: 'target source .* got '7 2 much'"),
+        (b"7 2 0.5 8", [], ShortlistError, "the last is incomplete"),
+        (b"7 2 much", [], ShortlistError, "line 1: expected 'target source .* got '7 2 much'"),
         (b"7 2 0.5", ["many"], OptionError, "first and best are whole numbers"),
         (b"7 2 0.5", ["-1"], OptionError, "at least 0, .* got -1 100"),
         (b"7 2 0.5", ["9223372036854775808"], OptionError, "at most 2147483647, got 9223372036854775808 100"),
@@ -133,8 +133,8 @@ def test_damaged_files_are_named(at: int | None, by: bytes, end: int | None, mes
         (b"7 2 0.5\n\n7 2\n nan 7 2 1\n", [], ShortlistError, "lex: line 4: .* got '7 2 nan'"),
         (b"7 2 0.5\r\n7 2 inf", [], ShortlistError, "line 2: .* got '7 2 inf'"),
         (b"7 2 1e39", [], ShortlistError, "line 1: .* got '7 2 1e39'"),
-        (b"7 2 -0.5", [], ShortlistError, "probability from 0, got '7 2 -0.5'"),
-        (b"7 2 0.5", ["1", "2", "3", "4"], OptionError, r"got also \['4'\]"),
+        (b"7 2 -0.5", [], ShortlistError, "probability of at least 0, got '7 2 -0.5'"),
+        (b"7 2 0.5", ["1", "2", "3", "4"], OptionError, r"unexpected: \['4'\]"),
     ],
 )
 def test_wrong_texts_and_values_are_named(tmp_path, content, values, error, message) -> None:

@@ -61,9 +61,9 @@ def test_states_of_the_encoder_do_not_depend_on_the_batch(plain) -> None:
     assert not states[1, 1:].any() and states[1, 0].any()
     alone, _ = plain.encode([LINES[2]])
     np.testing.assert_allclose(alone[0], states[2, :4], atol=1e-6)
-    with pytest.raises(OptionError, match="the model has 1 source.s., so none of number 1"):
+    with pytest.raises(OptionError, match="source 1 does not exist: the model has 1"):
         plain.encode(LINES, source=1)
-    with pytest.raises(OptionError, match="there are 1 model.s., so none of number 1"):
+    with pytest.raises(OptionError, match="model 1 does not exist: there are 1"):
         plain.encode(LINES, model=1)
 
 
@@ -131,7 +131,7 @@ def test_sampling_with_a_beam_warns(caplog) -> None:
     ("models", "options", "message"),
     [
         (["left-right", "right-left"], {}, "left-to-right and right-to-left models cannot go together"),
-        (["left-right", "lm"], {"weights": [1.0]}, "2 model.s. need as many weights, got 1"),
+        (["left-right", "lm"], {"weights": [1.0]}, "one weight for each of 2 model.s., got 1"),
         (["lm"], {"alignment": "hard"}, "--alignment: the first model has no source"),
         (["left-right"], {"alignment": "strong"}, "--alignment is soft, hard or a number"),
         (["left-right"], {"output_approx_knn": ["100"]}, "--output-approx-knn is Marian's, and not"),

@@ -106,7 +106,7 @@ WRONG = {
     f"{DECODE} -i a.de --alignment foo": "--alignment is soft, hard or a number above 0, got 'foo'",
     f"{DECODE} -i a.de --output-sampling foo": "--output-sampling is full, topk, nucleus or epsilon",
     f"{DECODE} -i a.de --shortlist no": "no: No such file or directory (--shortlist)",
-    f"{DECODE} -i a.de --weights 1 2": "1 model(s) need as many weights, got 2",
+    f"{DECODE} -i a.de --weights 1 2": "expected one weight for each of 1 model(s), got 2",
     f"decode -i a.de -m no.npz {PAIR}": "no.npz: No such file or directory (--models)",
     f"decode -i a.de -m {MODEL} -v {VOCAB} no.spm": "no.spm: No such file or directory (--vocabs)",
     f"{SCORE} -t a.de no": "no: No such file or directory (--train-sets)",

@@ -234,7 +234,7 @@ def test_standard_input(corpora: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = corpora(train_sets=("-",), tsv=True)
     assert same(epoch(corpus), epoch(corpora()))
     corpus.begin_epoch()
-    with pytest.raises(CorpusError, match="have one epoch"):
+    with pytest.raises(CorpusError, match="for one epoch only"):
         list(corpus)
     with pytest.raises(OptionError, match="cannot be shuffled"):
         corpora(train_sets=("stdin",), tsv=True, shuffle="data")
@@ -369,8 +369,8 @@ def test_cut_and_reversed_sentences(vocab: Vocab, corpora: Any, tmp_path: Path) 
     ("options", "message"),
     [
         ({"train_sets": TEXTS[:1]}, "2 files"),
-        ({"train_sets": TEXTS[:1], "tsv": True, "tsv_fields": 3}, "--tsv-fields: 2"),
-        ({"train_sets": TEXTS[:1], "tsv": True, "guided_alignment": "file"}, "number of a field"),
+        ({"train_sets": TEXTS[:1], "tsv": True, "tsv_fields": 3}, "--tsv-fields: expected 2"),
+        ({"train_sets": TEXTS[:1], "tsv": True, "guided_alignment": "file"}, "expected a field number"),
         ({"train_sets": TEXTS[:1], "tsv": True, "guided_alignment": "3"}, "from 0 to 2"),
         ({"train_sets": TEXTS[:1], "tsv": True, "guided_alignment": "2", "data_weighting": "2"}, "different"),
         ({"maxi_batch_sort": "both"}, "--maxi-batch-sort"),

@@ -94,11 +94,11 @@ def test_class_vocabularies() -> None:
     assert isinstance(vocab, ClassVocab)
     assert (vocab.encode("bad"), vocab.encode("good bad"), vocab.encode("")) == ([1], [0, 1], [])
     assert (vocab.eos_id, vocab.unk_id, vocab.decode([1, 0])) == (-1, -1, "bad good")
-    with pytest.raises(VocabError, match=r"labels\.txt: 'ugly' is none of the 2 classes \(good, bad\)"):
+    with pytest.raises(VocabError, match=r"labels\.txt: 'ugly' is not one of the 2 classes \(good, bad\)"):
         vocab.encode("ugly")
     encoder = LineEncoder([vocab], 1, max_length_crop=True)
     assert encoder.sentence(0, [b"bad good"]).sequences == ([1],)
-    assert "'ugly' is none" in encoder.sentence(0, [b"ugly"]).problem
+    assert "'ugly' is not one" in encoder.sentence(0, [b"ugly"]).problem
 
 
 def test_raw_text_for_a_list_of_pieces() -> None:
@@ -140,7 +140,7 @@ def test_text_like_a_token_is_text_for_a_model_of_one_language(caplog: pytest.Lo
 
 
 def test_unsegmented_vocabularies_are_needed() -> None:
-    with pytest.raises(VocabError, match=r"words\.spm: is SentencePiece itself"):
+    with pytest.raises(VocabError, match=r"words\.spm: is a SentencePiece model"):
         load_segmented(DATA / "words.spm", OPUS / "source.spm")
     with pytest.raises(VocabError, match=r"yml: not a SentencePiece model"):
         load_segmented(YML, YML)
@@ -164,9 +164,9 @@ def test_load_vocabs() -> None:
     assert same.decode(same.encode("one"))[0] == "▁"
     labels, words = load_vocabs([YML, YML], [size, size], input_types=["class"])
     assert isinstance(labels, ClassVocab) and not isinstance(words, ClassVocab)
-    with pytest.raises(OptionError, match="pieces: one SentencePiece model for each"):
+    with pytest.raises(OptionError, match="pieces: expected one SentencePiece model"):
         load_vocabs([YML, YML], [size, size], pieces=[source])
-    with pytest.raises(OptionError, match="--no-spm-encode and --no-spm-decode are for"):
+    with pytest.raises(OptionError, match="--no-spm-encode and --no-spm-decode need"):
         load_vocabs([YML, YML], [size, size], pieces=[source, target], no_spm_encode=True)
     with pytest.raises(VocabError, match="input-types are sequence and class, got 'alignment'"):
         load_vocabs([YML, YML], [size, size], input_types=["alignment"])
