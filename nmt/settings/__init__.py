@@ -1,4 +1,4 @@
-"""Options: what there is, how each is read, and what each command takes."""
+"""Options: their declarations, parsing and printing, and the options of each command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that stand for several others, as ``--task transformer-base`` does."""
+"""Options that set several others, such as ``--task transformer-base``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Origin(IntEnum):
-    """Where a value comes from; a higher one counts."""
+    """Where a value comes from; a higher origin overrides a lower one."""
 
     DEFAULT = 0
     FILE = 1
@@ -18,7 +18,7 @@ class Origin(IntEnum):
 
 
 class Given(NamedTuple):
-    """The value that an option was given, and where."""
+    """A given value and its origin."""
 
     value: Any
     origin: Origin
@@ -26,23 +26,23 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Alias:
-    """``--option value`` stands for ``settings``, values by the names of their options."""
+    """``--option value`` sets ``settings``, values by option name."""
 
     option: str
     value: str | bool
     settings: Mapping[str, Any]
 
     def is_in(self, given: Mapping[str, Given]) -> bool:
-        """Whether it was given."""
+        """Whether the alias was given."""
         value = given[self.option].value if self.option in given else None
         return self.value in value if isinstance(value, tuple) else value == self.value
 
 
 def expanded(aliases: Sequence[Alias], given: Mapping[str, Given]) -> dict[str, Given]:
-    """``given`` with what its aliases stand for in place of them.
+    """``given`` with its aliases expanded, by Marian's rules.
 
-    A setting counts as much as its alias: what was given in the same place, or in a better one, stays, and so
-    does what an alias before it has set; Marian's rules.
+    A setting has the origin of its alias. It overrides only values of a lower origin, so it does not override
+    settings of earlier aliases.
     """
     result = dict(given)
     for alias in aliases:
@@ -79,7 +79,7 @@ _TRANSFORMER = {
     "transformer-ffn-activation": "relu",
     "transformer-dropout": 0.1,
 }
-# What the tasks and --best-deep say of training.
+# The training options of the tasks and --best-deep.
 _LONG_TRAINING = {
     "cost-type": "ce-mean-words",
     "label-smoothing": 0.1,
@@ -181,10 +181,10 @@ OF_TRAINING = (
     _alias("task", "transformer-big-prenorm", {**_BIG, **_PRENORM}),
     _alias("task", "comet-qe", _COMET_QE),
 )
-"""Of ``train``, in the order in which Marian expands them."""
+"""The aliases of ``train``, in the order in which Marian expands them."""
 
 OF_READING = (
     _alias("alibi", True, _ALIBI),
     _alias("fp16", True, {"precision": ("float16",)}),
 )
-"""Of ``decode`` and ``score``."""
+"""The aliases of ``decode`` and ``score``."""

@@ -1,4 +1,4 @@
-"""A command, and its configuration: defaults, then configuration files, then the command line."""
+"""Commands and their configuration: defaults, then configuration files, then the command line."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PATHS = """
 model models pretrained-model train-sets vocabs embedding-vectors valid-sets valid-script-path valid-log
 valid-translation-output input output data-weighting log sqlite log-json tensorboard
 """.split()
-TEMPORARY = "temporary"  # is no path: what --sqlite is without one
-# In files of older versions of Marian: how devices and processes shared the work, and the like.
+TEMPORARY = "temporary"  # not a path, but the implicit value of --sqlite
+# In files of older versions of Marian: mostly options of devices and processes.
 OBSOLETE = """
 version special-vocab num-devices clip-gemm multi-node multi-node-overlap grad-dropping-momentum
 grad-dropping-warmup
 """.split()
 OBSOLETE_DEFAULTS = {"grad-dropping-rate": "0", "mini-batch-overstuff": "1", "mini-batch-understuff": "1"}
-# Of the Marian that Bergamot forked; they change speed, rounding and what splits text into lines.
+# Of Bergamot's fork of Marian; they affect speed, rounding and the splitting of text into lines.
 BERGAMOTS = """
 bergamot-mode cache-size gemm-precision max-length-break qe-sentence-level-thresholds quality
 origin-language ssplit-mode ssplit-prefix-file target-language
@@ -48,13 +48,13 @@ class Command(Generic[C]):
     """A command and its options.
 
     made: the class of its options. Its bases with a title are the sections of help and configurations.
-    operands: what its words without an option are called in the help; empty if it takes none. They are the
-        field ``operands`` of ``made``.
-    examples: lines of the help, each a command and what it is for.
-    aliases: options that stand for others.
-    complete: adds to what is given by name what follows from it.
-    check: looks at all values together, raises OptionError, and gives them back, completed.
-    goes_on: takes options from ``MODEL.yml``, if that is there, as a training that goes on does.
+    operands: the name of its operands in the help; empty if it takes none. They are the field ``operands`` of
+        ``made``.
+    examples: commands for the help, each with its purpose.
+    aliases: options that set several others.
+    complete: adds options that follow from the given ones.
+    check: validates all values together, raises OptionError, and returns them completed.
+    goes_on: reads options from ``MODEL.yml`` if it exists, as resumed training does.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Command(Generic[C]):
 
     @cached_property
     def sections(self) -> dict[str, tuple[Option, ...]]:
-        """The options by section, with the titles of these."""
+        """The options by title of their section."""
         titled = [base for base in self.made.__bases__ if issubclass(base, Options) and base.title]
         return {
             section.title: tuple(self.options[name] for name in options_of(section))
@@ -82,17 +82,16 @@ class Command(Generic[C]):
         }
 
     def option(self, name: str, where: str = "") -> Option:
-        """The option of that long name; OptionError with the nearest name if there is none."""
+        """The option with this long name; OptionError with the nearest name if it is unknown."""
         try:
             return self.options[name]
         except KeyError:
             raise OptionError(f"{where}unknown option {nearest(name, self.options)}") from None
 
     def values(self, given: Mapping[str, Given], **more: Any) -> C:
-        """The options of the command: what is given by name, else the default; ``more`` fields as they are.
+        """The options of the command: given values, else defaults; ``more`` are fields that are not options.
 
-        Options that stand for others are replaced by them. OptionError if the values do not go together, or
-        if one is not supported yet.
+        Aliases are expanded. OptionError if values conflict, or if one is not supported yet.
         """
         self._refuse_later(given)
         replaced = expanded(self.aliases, given)
@@ -111,9 +110,9 @@ class Command(Generic[C]):
         return {o.attribute: o for o in self.options.values() if not o.command}
 
     def from_python(self, given: Mapping[str, Any]) -> C:
-        """The options by Python arguments, which are checked like a command line.
+        """The options from Python arguments, which are validated like a command line.
 
-        TypeError for an unknown one, OptionError for a value that cannot be.
+        TypeError for an unknown one, OptionError for an invalid value.
         """
         table = self.python_options()
         for name in given:
@@ -126,14 +125,14 @@ class Command(Generic[C]):
         return self.values(self.complete(accepted))
 
     def from_config(self, path: str) -> dict[str, Any]:
-        """The Python arguments that a configuration file holds."""
+        """The Python arguments in a configuration file."""
         table = {option.name: option for option in self.python_options().values()}
         found = read_config(self, path)
         return {table[name].attribute: value for name, value in found.items() if name in table}
 
 
 def takes(command: Command[Any]) -> Callable[[F], F]:
-    """Lets ``help`` and completion show the Python options of a command in place of ``**given``."""
+    """Make ``help`` and completion show the Python options of a command instead of ``**given``."""
 
     def with_signature(function: F) -> F:
         signature = inspect.signature(function)
@@ -150,8 +149,8 @@ def takes(command: Command[Any]) -> Callable[[F], F]:
 
 
 def with_standard_input(given: Mapping[str, Given]) -> dict[str, Given]:
-    """What is given, by name; ``--tsv`` without ``--train-sets`` reads standard input, and standard input
-    alone is ``--tsv``, as in Marian."""
+    """The given options, completed as in Marian: ``--tsv`` without ``--train-sets`` reads standard input, and
+    standard input alone implies ``--tsv``."""
     files: Sequence[str] = given["train-sets"].value if "train-sets" in given else ()
     if not files and "tsv" in given and given["tsv"].value:
         return {**given, "train-sets": Given(STANDARD_INPUT[:1], Origin.COMMAND_LINE)}
@@ -176,7 +175,7 @@ def parse(command: Command[C], argv: Sequence[str]) -> C:
 
 
 def read(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Given], tuple[str, ...]]:
-    """What the command line and its configuration files give, by option name, and the operands."""
+    """The options given by the command line and its configuration files, by name, and the operands."""
     words, operands = read_command_line(command, argv)
     interpolate = words.get("interpolate-env-vars", False)
     from_files: dict[str, Any] = {}
@@ -191,7 +190,7 @@ def read(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Given], 
 
 
 def _configurations(command: Command[Any], words: Mapping[str, Any]) -> Sequence[str]:
-    """The configuration files to read; without ``--config`` that of the training that goes on."""
+    """The configuration files to read; without ``--config`` that of the resumed training."""
     changed = _interpolated if words.get("interpolate-env-vars", False) else str
     if words.get("config") or not command.goes_on:
         return [changed(path) for path in words.get("config", ())]
@@ -202,9 +201,9 @@ def _configurations(command: Command[Any], words: Mapping[str, Any]) -> Sequence
 def read_config(command: Command[Any], path: str, interpolate: bool = False) -> dict[str, Any]:
     """The options in a YAML file such as ``decoder.yml``, by option name.
 
-    With ``relative-paths: true`` its paths are taken relative to the file, after variables of the environment
-    in them are replaced, if the file wants that or ``interpolate`` does. Every scalar is read
-    as the option wants it, so that ``no``, ``1e-1`` and ``none`` mean what they mean to Marian.
+    With ``relative-paths: true`` paths are relative to the file; environment variables in them are replaced
+    first if the file or ``interpolate`` asks for it. Scalars are parsed by the type of their option, so that
+    ``no``, ``1e-1`` and ``none`` mean the same as in Marian.
     """
     try:
         with open(path_text(path), encoding="utf-8") as stream:
@@ -224,7 +223,7 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
             continue
         option = command.option(name, where=f"{path}: ")
         words = value if isinstance(value, list) else [value]
-        if option.kind is dict:  # YAML again, of which the option reads the words
+        if option.kind is dict:  # the option parses YAML itself
             words = [word if isinstance(word, str) else json.dumps(word) for word in words]
         if not all(isinstance(word, str) for word in words):
             raise OptionError(f"{path}: --{name} takes a value or a list of values")
@@ -233,7 +232,7 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
         except OptionError as error:
             raise OptionError(f"{path}: {error}") from None
     if values.get("relative-paths", False):
-        del values["relative-paths"]  # it is of this file alone
+        del values["relative-paths"]  # it applies only to this file
         folder = os.path.dirname(path)
         if interpolate or values.get("interpolate-env-vars", False):
             values = with_paths(values, _interpolated)
@@ -242,7 +241,7 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
 
 
 def notices(command: Command[C], options: C) -> Iterator[str]:
-    """What to tell the user about options that were given and change nothing."""
+    """Notices about given options that have no effect."""
     ignored: dict[str, list[str]] = {}
     for option in command.options.values():
         if option.support is Support.IGNORED and getattr(options, option.attribute) != option.default:
@@ -254,12 +253,12 @@ def notices(command: Command[C], options: C) -> Iterator[str]:
 
 
 def read_command_line(command: Command[Any], argv: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What the words of a command line give, by option name, and the operands."""
+    """The options given by a command line, by name, and the operands."""
     parser = _Parser(prog=f"mgraph {command.name}", allow_abbrev=False, add_help=False)
     for option in command.options.values():
         names = [f"--{option.name}"] + ([f"-{option.short}"] if option.short else [])
         bare = "true" if option.kind is bool else option.implicit
-        if option.kind is bool and command.operands:  # the word after it is an operand, not its value
+        if option.kind is bool and command.operands:  # the next word is an operand, not its value
             parser.add_argument(*names, dest=option.name, action="append_const", const="true")
         elif option.many:
             parser.add_argument(
@@ -283,7 +282,8 @@ def _implicit(option: Option) -> list[str]:
 
 
 def _with_options_as_values(argv: Sequence[str]) -> list[str]:
-    """``argv`` where ``--sentencepiece-options --name=value`` is one word: its value looks like an option."""
+    """``argv`` with ``--sentencepiece-options --name=value`` as one word, because the value looks like an
+    option."""
     words: list[str] = []
     for word in argv:
         if words and words[-1] == "--sentencepiece-options":
@@ -303,7 +303,7 @@ def _unexpected(command: Command[Any], words: Sequence[str]) -> str:
 
 
 def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Values by option name, in which each path is changed."""
+    """Apply ``change`` to each path in the values."""
     changed = dict(values)
     for name, value in values.items():
         if name == "shortlist" and value:  # a path and numbers
@@ -330,7 +330,7 @@ def _interpolated(path: str) -> str:
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
         if name not in os.environ:
-            raise OptionError(f"there is no environment variable {name}, wanted by path '{path}'")
+            raise OptionError(f"environment variable {name} in path '{path}' is not set")
         return os.environ[name]
 
     return re.sub(r"\$\{([^}]*)\}", value, path)

@@ -1,11 +1,9 @@
 """Options as fields of dataclasses: one declaration for the command line, files, Python, dumps and help.
 
 A section of options is a frozen dataclass whose fields are declared with ``option``, ``ignored`` or
-``later``; a command is a dataclass that inherits its sections. Names, meanings and defaults are Marian's.
-Each value is read by the same rule wherever it comes from, and a known option that is not supported yet is
-refused by name unless it is given its default (a configuration that Marian dumped holds every option).
-
-The files that options name are asked for before anything is loaded, made or computed.
+``later``; the options of a command are a dataclass that inherits its sections. Names, meanings and defaults
+are Marian's. Values from all sources are parsed by the same rules. An option that is not supported yet is
+rejected unless it has its default, because Marian's dumped configurations contain every option.
 """
 
 from __future__ import annotations
@@ -35,18 +33,18 @@ TRUE = ("true", "on", "yes", "1")
 FALSE = ("false", "off", "no", "0")
 MOST_WHOLE = (1 << 64) - 1
 MOST_REAL = float(np.finfo(np.float32).max)
-"""The largest numbers that Marian knows."""
+"""The largest numbers that Marian supports."""
 _DECLARED = "option"
 
 C = TypeVar("C", bound="Options")
 
 
 class OptionError(MGraphError, ValueError):
-    """An option is unknown, not supported yet, or has a value that it cannot take."""
+    """An option is unknown, not supported yet, or has an invalid value."""
 
 
 class Support(Enum):
-    """What becomes of an option."""
+    """How an option is supported."""
 
     YES = "works as in Marian"
     LATER = "is Marian's, and not supported yet"
@@ -57,17 +55,15 @@ class Support(Enum):
 class Option:
     """One of Marian's options.
 
-    name: the long name; attribute: that of the field, and of the Python argument; short: the one-letter name.
-    kind: bool, int, float, str, or dict for options in an option, as YAML has them.
-    many: takes a list of values. implicit: the value of the bare option, without an argument.
-    least, most: the smallest and the largest number allowed; below: what a number must be less than.
-    choices: the strings allowed.
-    greatest: the largest number that a model may have. letters: the operations of which a model's string is
-    made. open: the choices are checked where the model is made, not here.
-    reason: why the option is ignored.
-    command: concerns only the command line, not ``Translator``, ``Scorer`` and ``Trainer``.
-    dumped: stands in configurations that are written: real Marian knows it.
-    after: the name of the option before it in Marian's order, if it is not the field before.
+    name: the long name; attribute: the name of the field and of the Python argument; short: the letter.
+    kind: bool, int, float, str, or dict for a YAML map of options. many: takes a list of values.
+    implicit: the value of the option without an argument. choices: the allowed strings.
+    least, most, below: the smallest and the largest allowed number, and an exclusive upper bound.
+    greatest: the largest number allowed in a model. letters: the operations allowed in a model's string.
+    open: the choices are checked when the model is created, not here. reason: why the option is ignored.
+    command: only for the command line, not for ``Translator``, ``Scorer`` and ``Trainer``.
+    dumped: written to configurations, because Marian knows it too.
+    after: the name of the previous option in Marian's order, if it is not the previous field.
     """
 
     name: str = ""
@@ -92,7 +88,7 @@ class Option:
     after: str = ""
 
     def read(self, words: Sequence[str]) -> Any:
-        """The value that these words stand for; OptionError names the option and the word."""
+        """Parse these words; OptionError names the option and the word."""
         if self.many:
             given = () if list(words) == ["[]"] else words
             return tuple(self._one(word) for word in given)
@@ -101,12 +97,12 @@ class Option:
         return self._one(words[0])
 
     def accept(self, value: object) -> Any:
-        """A Python value as the option's own type, by the rule of ``read``."""
+        """Convert a Python value to the option's type, by the rules of ``read``."""
         items = value if isinstance(value, list | tuple) else (value,)
         return self.read([_word(item) for item in items])
 
     def problem(self, value: Any) -> str:
-        """What is wrong with the value of a model's option; empty if nothing is."""
+        """What is wrong with the value of a model option; empty if it is valid."""
         if self.greatest is not None and not (
             isinstance(value, int) and (self.least or 0) <= value <= self.greatest
         ):
@@ -121,7 +117,7 @@ class Option:
 
     @property
     def values(self) -> str:
-        """The values of a model's option in words; empty if all of its type."""
+        """The allowed values of a model option, as text; empty if all values of its type are."""
         if self.greatest is not None:
             return f"{self.least} to {self.greatest}"
         return ", ".join(choice or '""' for choice in self.choices) or ", ".join(self.letters)
@@ -157,8 +153,8 @@ class Option:
 
 
 def option(default: Any, help: str = "", *, name: str = "", **rest: Any) -> Any:
-    """A field that is an option; ``rest`` as in ``Option``. Kind and ``many`` follow from the field's type,
-    the name from the field's unless it is given."""
+    """A field that is an option; ``rest`` as in ``Option``. The field's type determines kind and ``many``, its
+    name is the default of ``name``."""
     declared = Option(name=name, default=default, help=help, **rest)
     return field(default=default, metadata={_DECLARED: declared})
 
@@ -169,12 +165,12 @@ def later(default: Any, **rest: Any) -> Any:
 
 
 def ignored(default: Any, reason: str, help: str = "", **rest: Any) -> Any:
-    """An option of Marian's that has nothing to change here."""
+    """An option of Marian's that has no effect here."""
     return option(default, help, reason=reason, support=Support.IGNORED, **rest)
 
 
 def again(section: type[Options], attribute: str, default: Any = MISSING, **changes: Any) -> Any:
-    """An option of ``section``, declared again with another default, or with other ``changes``."""
+    """Declare an option of ``section`` again, with another default or other ``changes``."""
     declared = next(f.metadata[_DECLARED] for f in fields(section) if f.name == attribute)
     default = declared.default if default is MISSING else default
     return field(default=default, metadata={_DECLARED: replace(declared, default=default, **changes)})
@@ -187,8 +183,8 @@ class Options:
     Each option is one field, for example
     ``beam_size: int = option(12, "hypotheses kept per sentence", short="b", least=1)``.
 
-    Values are converted and checked by the options' own rules: ``OptionError`` for one that cannot be.
-    title: what the section is called in the help and in configurations.
+    Values are converted and validated by the options' own rules; ``OptionError`` for an invalid one.
+    title: the title of the section in the help and in configurations.
     """
 
     title: ClassVar[str] = ""
@@ -197,7 +193,7 @@ class Options:
         table = options_of(type(self))
         for declared in table.values():
             value = getattr(self, declared.attribute)
-            if value is not declared.default:  # which is right as it stands
+            if value is not declared.default:  # defaults need no check
                 value = declared.accept(value)
                 value = _nested(declared, value, table) if declared.kind is dict else value
                 object.__setattr__(self, declared.attribute, value)
@@ -238,9 +234,9 @@ def _attributes(section: type) -> Iterator[str]:
 
 
 def saved_in_model(*, dumped: bool = True) -> Callable[[type[C]], type[C]]:
-    """The class with its options ignored: the model file has these, and overrides the command line.
+    """Decorate a section whose options the model file overrides: the command line accepts and ignores them.
 
-    dumped: whether Marian's configurations have them where a model is read.
+    dumped: whether Marian's decoder configurations contain them.
     """
     ignoring = {"support": Support.IGNORED, "reason": "the model file's own value counts", "command": True}
     free = {"least": None, "greatest": None, "choices": (), "letters": ""}
@@ -259,7 +255,7 @@ def saved_in_model(*, dumped: bool = True) -> Callable[[type[C]], type[C]]:
 def _nested(
     declared: Option, maps: Iterable[Mapping[str, Any]], table: Mapping[str, Option]
 ) -> tuple[dict[str, Any], ...]:
-    """The options in an option by attribute, with their own types."""
+    """Nested options by attribute, converted to their own types."""
     found = []
     for words in maps:
         typed = {}
@@ -273,24 +269,24 @@ def _nested(
 
 
 def number(word: str) -> float:
-    """The number that a word stands for, also as C++ writes it: ``8.f``; ValueError if it is none."""
+    """Parse a number, also in C++ notation such as ``8.f``; ValueError if it is not a number."""
     return float(word.removesuffix("f"))
 
 
 def shown(value: object) -> str:
-    """The value of an option as a line of the log has it."""
+    """The value of an option as the log shows it."""
     return " ".join(map(_word, value)) if isinstance(value, tuple) else _word(value)
 
 
 def _word(value: object) -> str:
-    """A Python value as a command line has it."""
+    """A Python value as a command-line word."""
     if isinstance(value, dict):
         return json.dumps(value, default=str)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
-    """``{name: value, ...}`` in YAML, each word as it stands there."""
+    """Parse ``{name: value, ...}`` in YAML, without converting the words."""
     try:
         found = yaml_text.read(text)
     except yaml.YAMLError:
@@ -301,7 +297,7 @@ def _map_of_words(text: str, name: str) -> Mapping[str, Any]:
 
 
 def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
-    """``--beam; did you mean --beam-size?``, or just the name if none is near."""
+    """``--beam; did you mean --beam-size?``, or only the name if no other is similar."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=1)
     close = close or [other for other in known if other.startswith(name)]
@@ -309,8 +305,7 @@ def nearest(name: str, names: Iterable[str], prefix: str = "--") -> str:
 
 
 def require_files(option: str, models: Sequence[str], vocabs: Sequence[str]) -> None:
-    """OptionError unless a model, by the option that names it, and vocabularies are named; how many the model
-    itself says."""
+    """OptionError unless ``option`` names a model and there are vocabularies; the model says how many."""
     if not any(models):
         raise OptionError(f"{option}: at least one model is needed, got 0")
     if not vocabs:
@@ -318,8 +313,8 @@ def require_files(option: str, models: Sequence[str], vocabs: Sequence[str]) -> 
 
 
 def require_readable(option: str, paths: Iterable[str]) -> None:
-    """OSError that names the file and the option (``--input``) unless all of these can be read; empty names
-    and standard input can. Nothing is opened: a pipe could not be opened again."""
+    """OSError, naming file and option (``--input``), unless all files are readable. Empty names and standard
+    input are. Opens nothing, because a pipe cannot be opened twice."""
     for path in paths:
         if not path or path in STANDARD_INPUT:
             continue
@@ -332,8 +327,8 @@ def require_readable(option: str, paths: Iterable[str]) -> None:
 
 
 def require_writable(option: str, path: str) -> None:
-    """OSError that names the file and the option unless it can be written, or made in a folder that there is;
-    an empty name and standard output can."""
+    """OSError, naming file and option, unless the file is writable or can be created in an existing folder.
+    An empty name and standard output are writable."""
     if not path or path in STANDARD_OUTPUT:
         return
     if os.path.isdir(path):
@@ -350,7 +345,7 @@ def require_writable(option: str, path: str) -> None:
 
 
 def require_folder(option: str, path: str) -> None:
-    """The same for a folder, which is made with those above it where there is none."""
+    """OSError, naming folder and option, unless it is writable or can be created with its parents."""
     if not path:
         return
     present = os.path.abspath(path)
@@ -363,12 +358,12 @@ def require_folder(option: str, path: str) -> None:
 
 
 def require_tempdir(folder: str) -> None:
-    """OptionError unless there is the folder for temporary files."""
+    """OptionError unless the folder for temporary files exists."""
     if not os.path.isdir(folder):
         raise OptionError(f"--tempdir {folder}: there is no such directory")
 
 
 def _error(number: int, option: str, path: str, reason: str = "") -> OSError:
-    """``path: No such file or directory (--option)``, of the class that the system's own error has."""
+    """``path: No such file or directory (--option)``, in the class of the system's own error."""
     said = f"{os.strerror(number)}; {reason}" if reason else os.strerror(number)
     return OSError(number, f"{said} ({option})", path)

@@ -1,4 +1,4 @@
-"""What is printed and written of options: help, answers in place of running, and Marian's configurations.
+"""Output of options: help, ``--authors`` and the like, and Marian's configurations.
 
 Configurations are those of ``--dump-config`` and the files beside a model in training.
 """
@@ -21,11 +21,11 @@ from nmt.settings.train import TRAIN
 from nmt.settings.training import TrainOptions
 from nmt.settings.yaml_text import entry
 
-WIDTH, COLUMN = 100, 36  # of a line, and where the meaning of an option begins
+WIDTH, COLUMN = 100, 36  # of a line, and of the descriptions
 
 
 def help_text(command: Command[Any]) -> str:
-    """The text of ``--help``: options by section, and what is not supported yet."""
+    """The text of ``--help``: options by section, and those not supported yet."""
     operands = f" [{command.operands} ...]" if command.operands else ""
     parts = [f"usage: mgraph {command.name}{operands} [options]\n\n{command.summary}"]
     listed = {
@@ -85,7 +85,7 @@ ALL_MADE_OF = (*MADE_OF, "optax", "PyYAML", "sentencepiece", "sacrebleu", "onnx"
 
 
 def about(command: Command[Any], argv: Sequence[str]) -> str:
-    """The text that the command line asks for in place of running the command; empty if it asks for none."""
+    """The text to print instead of running the command, such as ``--authors``; empty to run it."""
     words, _ = read_command_line(command, argv)
     if words.get("authors"):
         return AUTHORS
@@ -112,16 +112,15 @@ def _build_info(everything: bool) -> str:
     return "\n".join(lines)
 
 
-MAXI_BATCH = 100  # batches that a decoder reads ahead if they have several sentences
+MAXI_BATCH = 100  # batches that a decoder reads ahead if a batch has several sentences
 
 
 def dump(command: Command[Any], given: Mapping[str, Given], mode: str) -> str:
     """The text of ``--dump-config``: options by section.
 
-    mode: ``full`` for all, ``minimal`` for those that were given, ``expand`` for these with what the options
-        that stand for others stand for.
-    Marian's text is the same but for the version in the first line, and for numbers: it writes those of
-    configuration files as they stand there, and others with seven digits.
+    mode: ``full`` for all, ``minimal`` for those that were given, ``expand`` for these with aliases expanded.
+    Marian's text differs in the version in the first line and in numbers: it copies those of configuration
+    files and writes others with seven digits.
     """
     chosen = expanded(command.aliases, given) if mode == "expand" else given
     now = time.strftime("%Y-%m-%d %H:%M:%S %z")
@@ -139,11 +138,10 @@ def dump(command: Command[Any], given: Mapping[str, Given], mode: str) -> str:
 
 
 def training_config(options: TrainOptions) -> str:
-    """The text of ``MODEL.yml``, from which training goes on: all of Marian's options, none of ours.
+    """The text of ``MODEL.yml``, from which training resumes: all of Marian's options, none of ours.
 
-    options: with the paths of the vocabularies and their sizes. With ``relative_paths`` the paths are written
-        relative to the model's directory (Marian leaves them as they are, and cannot read them again from
-        another one).
+    options: with the paths and sizes of the vocabularies. With ``relative_paths`` paths are written relative
+        to the model's directory; Marian leaves them unchanged, so that they fail from other directories.
     """
     named = {
         option.name: getattr(options, option.attribute)
@@ -157,10 +155,9 @@ def training_config(options: TrainOptions) -> str:
 
 
 def decoder_config(options: TrainOptions, model: str = "") -> str:
-    """The text of ``MODEL.decoder.yml``: what a decoder needs to translate as validation did.
+    """The text of ``MODEL.decoder.yml``, with which a decoder translates as validation did.
 
-    options: with the paths of the vocabularies.
-    model: the path of the model, if it is not the one that is trained but a copy.
+    options: with the paths of the vocabularies. model: the path of a copy; by default the trained model.
     """
     model, vocabs = model or options.model, tuple(options.vocabs)
     if options.relative_paths:
@@ -188,7 +185,7 @@ def _is_dumped(option: Option) -> bool:
 
 
 def _is_in_model_config(option: Option) -> bool:
-    """Marian leaves ``--dump-config`` in, and what stands for other options out."""
+    """Marian includes ``--dump-config`` and leaves out aliases."""
     stands_for_others = {alias.option for alias in TRAIN.aliases}
     return option.dumped and option.name != "config" and option.name not in stands_for_others
 

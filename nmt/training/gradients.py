@@ -1,4 +1,4 @@
-"""The gradient of a model's training loss: hand-written rules held against ``jax.grad``."""
+"""Checks the gradient rules against ``jax.grad`` on a model's training loss."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def check_model_gradients(
     float32: bool = True,
     rule_set: str = "rules",
 ) -> LossReport:
-    """Hold every parameter's gradient of the loss of ``samples`` against ``jax.grad`` of the same forward.
+    """Compare the gradient of each parameter with ``jax.grad`` of the same forward pass.
 
-    The loss is ``cross_entropy_loss``: without dropout, summed over the target words. Samples are ids of
-    every source stream and of the target, ``</s>`` included. ``mgraph.gradcheck.loss`` says what is compared;
-    ``float32=False`` leaves out float32. ``rule_set="marian"`` judges Marian's own formulas instead.
+    The loss is ``cross_entropy_loss``: without dropout, summed over the target words. Samples are the ids of
+    all source streams and of the target, ``</s>`` included. See ``mgraph.gradcheck.loss`` for the comparison;
+    ``float32=False`` skips float32. ``rule_set="marian"`` checks Marian's own formulas instead.
 
-    ``ArgumentError`` for no samples, other streams than the model's, or a label smoothing outside of 0 to 1.
+    ``ArgumentError`` without samples, for the wrong number of streams, or a label smoothing outside 0 to 1.
     """
     if not samples:
-        raise ArgumentError("expected at least one sample to differentiate the loss of")
+        raise ArgumentError("expected at least one sample")
     streams = {len(sample) for sample in samples}
     if streams != {model.sources + 1}:
         raise ArgumentError(
@@ -64,10 +64,10 @@ def check_model_gradients(
 
 
 def read_samples(texts: Sequence[Iterable[str | bytes]], encoder: LineEncoder, lines: int) -> list[Streams]:
-    """The first ``lines`` lines as ids, of each source and then of the target; fewer if texts are shorter.
+    """The ids of the first ``lines`` lines of each source and the target; fewer if the texts are shorter.
 
-    Lines that are empty in one of the texts, and those that ``encoder`` finds too long, are skipped with a
-    warning. ``ParallelTextError`` if one text ends before another, ``ArgumentError`` if no line is left.
+    Lines that are empty in one text, or too long for ``encoder``, are skipped with a warning.
+    ``ParallelTextError`` if one text ends before another, ``ArgumentError`` if no line is left.
     """
     samples: list[Streams] = []
     names = [*source_names(len(texts) - 1), "target"]
@@ -77,7 +77,7 @@ def read_samples(texts: Sequence[Iterable[str | bytes]], encoder: LineEncoder, l
             break
         empty = [name for name, line in zip(names, row, strict=True) if not line.strip()]
         if empty:
-            logger.warning("line %d is left out: its %s is empty", number + 1, " and ".join(empty))
+            logger.warning("line %d is skipped: its %s is empty", number + 1, " and ".join(empty))
             continue
         sample = encoder.sentence(number, row)
         if not sample.problem:
@@ -86,6 +86,6 @@ def read_samples(texts: Sequence[Iterable[str | bytes]], encoder: LineEncoder, l
         rows.check()
     if not samples:
         raise ArgumentError(
-            f"there is no line with words in each text, at most {encoder.max_length} with </s>"
+            f"no line has words in each text and at most {encoder.max_length} of them, </s> included"
         )
     return samples

@@ -1,4 +1,4 @@
-"""Where figures of training go besides the log: a file of JSON lines, TensorBoard events, a progress bar."""
+"""Training reports besides the log: a file of JSON lines, TensorBoard events, a progress bar."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from nmt.settings import OptionError, require_folder, require_writable
 from nmt.settings.training import Extras
 
 LINE_SECONDS = 10.0
-"""Between bars in a file."""
+"""The interval between progress lines if stderr is not a terminal."""
 
 Figures = Mapping[str, float | int | str]
 
 
 class UpdateReport(Protocol):
-    """Takes figures as they come."""
+    """Receives the figures of training."""
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
         """``kind`` is ``train`` or ``valid``; ``update`` counts from 1."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close."""
 
 
 class JsonLines:
-    """A file with one JSON object a line (``--log-json``), appended to when training is resumed.
+    """A file with one JSON object per line (``--log-json``), appended to when training resumes.
 
-    Figures that are infinite or not a number, which JSON lacks, are null.
+    Infinity and NaN, which JSON lacks, become null.
     """
 
     def __init__(self, path: str) -> None:
@@ -51,12 +51,11 @@ class JsonLines:
 
 
 def _is_known(value: float | int | str) -> bool:
-    """JSON has no infinity, and no NaN."""
     return not isinstance(value, float) or math.isfinite(value)
 
 
 class TensorBoard:
-    """Event files that TensorBoard shows (``--tensorboard``); needs the package tensorboardX."""
+    """TensorBoard event files (``--tensorboard``); needs the package tensorboardX."""
 
     def __init__(self, folder: str) -> None:
         self._writer = package("tensorboardX", "tensorboard").SummaryWriter(folder)
@@ -71,11 +70,10 @@ class TensorBoard:
 
 
 class ProgressBar:
-    """Updates so far on stderr (``--progress``); needs the package tqdm.
+    """A progress bar on stderr (``--progress``); needs the package tqdm. On a terminal log lines are printed
+    above it; elsewhere it is a line every ``LINE_SECONDS``.
 
-    On a terminal the bar makes way for lines of the log; elsewhere it is a line now and then.
-
-    total: updates after which training ends; None if other things end it.
+    total: the number of updates in training; None if unknown.
     """
 
     def __init__(self, total: int | None, done: int) -> None:
@@ -100,7 +98,7 @@ class ProgressBar:
 
 
 class _Lines:
-    """A file for bars, each of which becomes a line of a stream."""
+    """A file that turns each progress bar into a line of a stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -114,7 +112,7 @@ class _Lines:
 
 
 def _shown_beside() -> list[logging.Logger]:
-    """The loggers whose lines go to stderr, where the bar is."""
+    """The loggers that write to stderr, where the bar is."""
     loggers = [logging.getLogger(name) for name in ("", *ROOMS)]
     return [
         logger
@@ -124,8 +122,7 @@ def _shown_beside() -> list[logging.Logger]:
 
 
 def package(name: str, option: str) -> Any:
-    """The module that an option needs, which is also the name of mgraph's extra; OptionError if it is not
-    installed."""
+    """The module that an option needs; OptionError, naming mgraph's extra, if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -133,7 +130,7 @@ def package(name: str, option: str) -> Any:
 
 
 def check_reports(options: Extras) -> None:
-    """OptionError or OSError if a report that the options ask for cannot be made."""
+    """OptionError or OSError if a report of the options cannot be created."""
     require_writable("--log-json", options.log_json)
     if options.tensorboard:
         require_folder("--tensorboard", options.tensorboard)
@@ -143,7 +140,7 @@ def check_reports(options: Extras) -> None:
 
 
 class Reports:
-    """All reports that the options ask for; closes them when it is left."""
+    """All reports of the options; a context manager that closes them."""
 
     def __init__(self, options: Extras, total: int | None, done: int) -> None:
         self._stack = ExitStack()
@@ -164,7 +161,7 @@ class Reports:
         self._stack.callback(report.close)
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
-        """Hand figures on to each report."""
+        """Pass figures to each report."""
         for report in self._reports:
             report.add(kind, update, figures)
 

@@ -1,4 +1,4 @@
-"""One run of training, from the options to the last checkpoint, and the processes that share it."""
+"""A training run, from the options to the last checkpoint, and the processes that share it."""
 
 from __future__ import annotations
 
@@ -38,16 +38,15 @@ logger = logging.getLogger(__name__)
 
 AXIS = "processes"
 LAG = 1
-"""So many batches after a process asked for something all act on it. What they asked was sent before the last
-update, which the device still computes, so that it is there."""
+"""Processes act on a request this many batches later. It was sent before the previous update, which the
+device is still computing, so reading it does not block."""
 
 
 class Processes:
-    """The processes of this run (``devices.join_processes``); one, where nothing else was asked for.
+    """The processes of this run (``devices.join_processes``), by default one.
 
-    They call its methods in the same order, for they wait for each other. Each reads the same files and
-    computes the same; only the first writes files, validates and logs. If one dies, the others end with an
-    error.
+    They must call its methods in the same order, because they wait for each other. All read the same files
+    and compute the same; only the first writes files, validates and logs. If one dies, the others fail.
     """
 
     def __init__(self) -> None:
@@ -58,7 +57,7 @@ class Processes:
         self._gather = jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
     def shared(self, value: Any = None) -> Any:
-        """What the first process gives here, something that JSON can say; all wait for it."""
+        """The ``value`` of the first process, as JSON; all processes wait for it."""
         if self.count == 1:
             return value
         data = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -68,7 +67,7 @@ class Processes:
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
-        """The first process alone, then the others: for files that are made where they are missing."""
+        """Run the block in the first process, then in the others: for files that are created if missing."""
         if not self.is_first:
             self.shared()
         yield
@@ -76,7 +75,7 @@ class Processes:
             self.shared()
 
     def gathered(self, row: np.ndarray) -> jax.Array:
-        """What each process gives, of one shape, as the rows of an array. Does not wait for the others."""
+        """The ``row`` of each process, all of one shape, as an array. Does not wait for the others."""
         shape = (self.count, *row.shape)
         rows = jax.make_array_from_callback(shape, self._rows, lambda index: row[None])
         gathered: jax.Array = self._gather(rows)
@@ -84,9 +83,9 @@ class Processes:
 
 
 class Agreement:
-    """Whether any process wants something, known to all of them at the same batch.
+    """Whether any process wants something; all processes learn it at the same batch.
 
-    wanted: what this process wants by now.
+    wanted: whether this process wants it.
     """
 
     def __init__(self, processes: Processes, wanted: Callable[[], bool]) -> None:
@@ -95,11 +94,11 @@ class Agreement:
         self._agreed = False
 
     def __call__(self) -> bool:
-        """What was agreed upon; with one process what it wants."""
+        """The agreed answer; with one process its own."""
         return self._wanted() if self._processes.count == 1 else self._agreed
 
     def ask(self) -> None:
-        """Tell the others. To be called for each batch; it counts ``LAG`` batches later."""
+        """Send the answer of this process; call it for each batch. It takes effect ``LAG`` batches later."""
         if self._processes.count == 1:
             return
         self._asked.append(self._processes.gathered(np.array(self._wanted())))
@@ -111,14 +110,14 @@ N = TypeVar("N", int, float)
 
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
 CORPUS = "mgraph-corpus"
-"""Keys of ours in ``.progress.yml``: what else a run needs to go on bit by bit."""
+"""Our own keys in ``.progress.yml``, which resuming bit for bit needs."""
 
 
 class Session:
-    """Training with one set of options, from the start or continued.
+    """Training with one set of options, new or resumed.
 
-    stopped: asked after each update whether to end, as after SIGTERM. placement: the devices that share
-    updates. With several processes each has its session, and the first writes all files.
+    stopped: called after each update; whether to end, as after SIGTERM. placement: the devices that share
+    updates. Each of several processes has its own session; the first writes all files.
     """
 
     def __init__(
@@ -139,7 +138,7 @@ class Session:
         seed = self._processes.shared(options.seed or time.time_ns() % 2**31)
         self.seed = _number(self.state, SEED, int(seed), options.model)
         if options.seed not in (0, self.seed):
-            logger.warning("[training] Going on with --seed %d, as before; got %d", self.seed, options.seed)
+            logger.warning("[training] Resuming with --seed %d, as before; got %d", self.seed, options.seed)
         exact = self._is_exact(options.marian_exact)
         self.options = options = replace(options, vocabs=paths, dim_vocabs=dims, marian_exact=exact)
         model = reloaded_model(found, options) if found else new_model(options, dims, self.seed)
@@ -163,17 +162,17 @@ class Session:
         """Whether a checkpoint has been written."""
 
     def _is_exact(self, asked: bool) -> bool:
-        """Whether to use Marian's own gradients: as asked, or as the run did that is gone on with."""
+        """Whether to use Marian's own gradients: if asked to, or if the resumed run did."""
         before = self.state.extra.setdefault(EXACT, str(asked).lower()) == "true"
         if before and not asked:
-            logger.info("[training] Going on with --marian-exact, as before")
+            logger.info("[training] Resuming with --marian-exact, as before")
         if asked and not before:
-            logger.warning("[training] --marian-exact from now on; the updates before were without it")
+            logger.warning("[training] Using --marian-exact from now on; earlier updates did not")
             self.state.extra[EXACT] = "true"
         return asked or before
 
     def _remember_corpus(self) -> None:
-        """Note what the corpus is, and warn if it is not what it was before a stop."""
+        """Store the fingerprint of the corpus, and warn if it has changed since the last run."""
         now, noted = [Fingerprint.of(path) for path in self.corpus.paths], self.state.extra.get(CORPUS)
         self.state.extra[CORPUS] = to_text(now)
         try:
@@ -181,14 +180,14 @@ class Session:
         except ValueError:
             where = f"{self.options.model}.progress.yml: {CORPUS}"
             raise TrainingStateError(f"{where}: expected a list of files, got {noted!r:.80}") from None
-        level, how = logging.WARNING, "going on within it; --no-restore-corpus begins an epoch of it instead"
+        level, how = logging.WARNING, "resuming within it; --no-restore-corpus starts a new epoch instead"
         if self.options.no_restore_corpus:
-            level, how = logging.INFO, "beginning an epoch of it"
+            level, how = logging.INFO, "starting a new epoch of it"
         for line in changes(before, now):
             logger.log(level, "[training] The corpus has changed, %s: %s", how, line)
 
     def run(self) -> None:
-        """Train until the options say that it is enough, or somebody asks to stop; then save."""
+        """Train until a stopping criterion is met or a stop is requested, then save."""
         with closing(self.corpus), self._reports() as reports:
             self.scheduler.on_display = lambda record: reports.add(
                 "train", self.state.batches, record.figures
@@ -210,13 +209,13 @@ class Session:
                 if not self.state.validated and not self._stopped():
                     self._validate(reports)
                 self._save(final=True)
-        self._processes.shared()  # a process that ends while the first one saves would end that, too
+        self._processes.shared()  # a process that ends while the first one saves would kill it
 
     def _going(self) -> bool:
         return not self._stopped() and self.scheduler.keep_going()
 
     def _restore_corpus(self) -> bool:
-        """Put the corpus where the last run left it; False if an epoch is to begin instead."""
+        """Restore the position of the last run in the corpus; False to start an epoch instead."""
         state = self.state
         begun = state.seed_corpus or state.batches_epoch or state.epochs > 1
         if not begun or self.options.no_restore_corpus:
@@ -230,11 +229,11 @@ class Session:
         self._note_seeds()
 
     def _note_seeds(self) -> None:
-        """Keep the generators from which the epoch, this one or that to come, can be repeated."""
+        """Store the generators that reproduce the epoch that begins."""
         self.state.seed_batch, self.state.seed_corpus = self.corpus.seed_batch, self.corpus.seed_corpus
 
     def _epoch(self, reports: Reports) -> None:
-        """The updates of what is left of an epoch."""
+        """Run the remaining updates of the epoch."""
         self.grouping.begin_epoch()
         for batch in self.corpus:
             self._stopped.ask()
@@ -245,7 +244,7 @@ class Session:
                 continue
             self._update(group)
             self._reset_optimizer()
-            # Marian saves first; then what follows is lost to a run that goes on from there.
+            # Marian saves first, so a resumed run loses what follows.
             if self.scheduler.validating and self._going():
                 self._validate(reports)
             if self.scheduler.replacing_with_smoothed:
@@ -263,7 +262,7 @@ class Session:
         self.scheduler.update(result._replace(batches=group.taken))
 
     def _gradient_norms(self) -> tuple[float, float]:
-        """Average and variance of the norms of gradients, if the learner scales gradients by them."""
+        """Average and variance of the gradient norms, if the learner needs them."""
         kind, state = self.learner.needs_gradient_norms, self.state
         if not kind:
             return 0.0, 0.0
@@ -323,12 +322,12 @@ class Session:
     def _reports(self) -> Reports:
         after = progress(self.options.after.partition(",")[0], "--after")
         total = self.options.after_batches or (after.n if after.unit is Unit.UPDATES else 0)
-        asked = self.options if self._processes.is_first else Extras()  # the others report nothing
+        asked = self.options if self._processes.is_first else Extras()  # the others do not report
         return Reports(asked, total or None, self.state.batches)
 
 
 def _number(state: TrainingState, key: str, default: N, model: str) -> N:
-    """A number of ours in ``.progress.yml``, which has it from now on."""
+    """The value of our own key in ``.progress.yml``, initialized with the default."""
     text = state.extra.setdefault(key, repr(default))
     try:
         return type(default)(text)

@@ -1,4 +1,4 @@
-"""What a training begins with: checks before anything is made, a new model, its parameters."""
+"""Preparation of training: validation of the options, and the model to train."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 def check_training(options: TrainOptions) -> None:
-    """The errors of a training with these options that are known before it begins, custom fallbacks included.
+    """Validate the options before training begins, custom fallbacks included.
 
-    ``OSError`` for a file that cannot be read or written, ``OptionError`` and others of ``MGraphError`` for
-    invalid values. No text is read, no device is started.
+    ``OSError`` for a file that cannot be read or written, ``OptionError`` or another ``MGraphError`` for
+    invalid values. Reads no text and starts no device.
     """
     for fallback in ({}, *options.custom_fallbacks):
         _check(replace(options, **fallback))
@@ -64,7 +64,6 @@ def _check(options: TrainOptions) -> None:
 
 
 def _check_texts(options: TrainOptions, streams: int) -> None:
-    """The training text, its layout and its batches."""
     require_readable("--train-sets", options.train_sets)
     for name, path in () if options.tsv else options.extra_fields.items():
         require_readable(f"--{name}", [path])
@@ -73,18 +72,18 @@ def _check_texts(options: TrainOptions, streams: int) -> None:
 
 
 def new_model(training: TrainOptions, dim_vocabs: Sequence[int], seed: int) -> Model:
-    """A model to be trained, as the options of training want it to begin.
+    """A new model to train, with the dropouts of the options.
 
-    Its parameters are drawn as Marian initializes them; ``--embedding-vectors`` and ``--pretrained-model``
-    take the place of some. It has the dropouts of the options.
+    Its parameters are initialized as in Marian; ``--embedding-vectors`` and ``--pretrained-model`` override
+    some of them.
 
-    dim_vocabs: ids in each vocabulary. seed: of what is drawn.
-    ``UnsupportedOptionError`` for a model that there is not, ``ParameterError`` if a parameter of the
-    pretrained model has another shape, ``WordVectorsError`` for word vectors that do not fit.
+    dim_vocabs: ids in each vocabulary. seed: of the initialization.
+    ``UnsupportedOptionError`` for an unsupported model, ``ParameterError`` if a parameter of the pretrained
+    model has another shape, ``WordVectorsError`` for word vectors that do not match the model.
     """
     options = new_model_options(training, tuple(dim_vocabs))
     check_options(options)
-    # Marian reads these of the command line, and keeps them out of its models.
+    # Marian reads these from the command line and does not save them in models.
     beside = {
         "transformer-depth-scaling": training.transformer_depth_scaling,
         "max-length": training.max_length,
@@ -99,9 +98,9 @@ def new_model(training: TrainOptions, dim_vocabs: Sequence[int], seed: int) -> M
 
 
 def reloaded_model(checkpoint: Checkpoint, training: TrainOptions) -> Model:
-    """The model of a checkpoint, with the dropouts of the options of training.
+    """The model of a checkpoint, with the dropouts of the training options.
 
-    ``VocabError`` if the vocabularies have other sizes (``dim_vocabs`` of the options) than the model.
+    ``VocabError`` if the sizes of the vocabularies (``dim_vocabs`` of the options) differ from the model's.
     """
     own, given = checkpoint.options.dim_vocabs, tuple(training.dim_vocabs)
     if own != given:
@@ -113,9 +112,9 @@ def reloaded_model(checkpoint: Checkpoint, training: TrainOptions) -> Model:
 
 
 def with_model_options(training: TrainOptions, options: ModelOptions, path: str) -> TrainOptions:
-    """The options of training with those of the model in the file ``path``, which count, as in Marian.
+    """The training options, overridden by those of the model in the file ``path``, as in Marian.
 
-    A warning names those that were given otherwise.
+    A warning names those that differ.
     """
     own: dict[str, Any] = {
         OPTIONS[name].attribute: options[name] for name in options.given if name in TRAIN.options
@@ -127,7 +126,7 @@ def with_model_options(training: TrainOptions, options: ModelOptions, path: str)
         if getattr(training, OPTIONS[name].attribute, None) not in (None, plain[name], options[name])
     ]
     if other:
-        logger.warning("%s was made with other options, which count: %s", path, ", ".join(other))
+        logger.warning("%s overrides these options: %s", path, ", ".join(other))
     return replace(training, **own)
 
 
@@ -136,7 +135,7 @@ def _model(options: ModelOptions, params: Mapping[str, Any], training: TrainOpti
 
 
 def _pretrained(path: str, drawn: Mapping[str, Any], options: ModelOptions) -> dict[str, np.ndarray]:
-    """The parameters in the model file ``path`` that the model has, too."""
+    """The parameters in the model file ``path`` that this model also has."""
     items = {name: array for name, array in read_items(path).items() if not name.startswith("special:")}
     found = find_type(options.type).names.in_graph(items, options)
     taken = {name: array.astype(np.float32, copy=False) for name, array in found.items() if name in drawn}
@@ -146,7 +145,7 @@ def _pretrained(path: str, drawn: Mapping[str, Any], options: ModelOptions) -> d
         if array.shape != drawn[name].shape
     ]
     if wrong:
-        raise ParameterError(f"{path}: parameters of another shape than the model's: {'; '.join(wrong)}")
+        raise ParameterError(f"{path}: parameters with other shapes than the model's: {'; '.join(wrong)}")
     logger.info(
         "[training] %d of %d parameters from the pretrained model %s", len(taken), len(drawn), os.fspath(path)
     )

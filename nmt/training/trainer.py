@@ -23,15 +23,15 @@ class Trainer:
 
     given: the options of ``mgraph train`` in snake_case with Marian's defaults, for example
     ``model="model.npz", type="transformer", train_sets=["train.de", "train.en"],
-    vocabs=["vocab.spm", "vocab.spm"], after="10e"``; lists may be lists or tuples.
-    ``task="transformer-base"`` and the like stand for options of their own. The fields of
-    ``nmt.settings.TrainOptions`` list them with types; an object of that class may stand in their place.
+    vocabs=["vocab.spm", "vocab.spm"], after="10e"``; sequences may be lists or tuples. Aliases such as
+    ``task="transformer-base"`` set several options. The fields of ``nmt.settings.TrainOptions`` list all
+    options with types; an object of that class may be passed instead.
 
-    If the model exists, training goes on where its last checkpoint was written, bit by bit as if it had never
-    been interrupted, on the same machine with the same jaxlib and number of threads.
+    If the model exists, training resumes from its last checkpoint, bit for bit as if it had never been
+    interrupted, on the same machine with the same jaxlib and number of threads.
 
-    Raises OptionError for a wrong value, TypeError for an unknown option, ModelFileError and others derived
-    from MGraphError for files that cannot be used, OSError for missing ones.
+    Raises OptionError for an invalid value, TypeError for an unknown option, ModelFileError and other
+    subclasses of MGraphError for invalid files, OSError for missing ones.
     """
 
     @takes(TRAIN)
@@ -46,9 +46,9 @@ class Trainer:
         self._stopped = False
 
     def train(self) -> None:
-        """Train until the options say that it is enough, or ``stop`` was called; the model is saved then.
+        """Train until a stopping criterion is met or ``stop`` is called, then save the model.
 
-        What is known to be wrong is said before anything is made or started. ``ModelLockedError`` if another
+        Options and files are validated before anything is created or started. ``ModelLockedError`` if another
         process trains this model.
         """
         from nmt.training.checkpoints.lock import training_lock
@@ -70,7 +70,7 @@ class Trainer:
         self._train(options, placement_on(used, shard_state=options.shard_state))
 
     def _train(self, options: TrainOptions, placement: Placement) -> None:
-        """Train; after a divergence go on from the last checkpoint with the options of the next fallback."""
+        """Train; after divergence resume from the last checkpoint with the options of the next fallback."""
         from nmt.training.schedule.divergence import DivergenceError
         from nmt.training.session import Session
 
@@ -85,13 +85,12 @@ class Trainer:
                 fallback = fallbacks.pop(0)
                 said = ", ".join(f"--{name.replace('_', '-')} {shown(v)}" for name, v in fallback.items())
                 anew = options.no_reload and not session.saved
-                how = "beginning anew" if anew else "going on from the last checkpoint"
+                how = "starting again" if anew else "resuming from the last checkpoint"
                 logger.warning("%s; %s with %s", error, how, said)
                 options = replace(self.options, **fallback, no_reload=anew)
 
     def stop(self) -> None:
-        """Let ``train`` end after the update that is under way; may be called from a signal handler or
-        another thread."""
+        """Make ``train`` end after the current update; safe in signal handlers and other threads."""
         self._stopped = True
 
     @property

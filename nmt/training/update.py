@@ -1,4 +1,4 @@
-"""What an update is made of, and what passes between the learner, the scheduler and the checkpoints."""
+"""The batches of an update, and the data that learner, scheduler and checkpoints exchange."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Tensors = dict[str, Any]
 
 
 class UpdateResult(NamedTuple):
-    """What an update says of itself. The arrays may still be being computed: read them late."""
+    """The results of an update. The arrays may not be computed yet, so reading them early blocks."""
 
     cost: Any
     """The cost summed over the labels, in nats; float32, shape ()."""
     labels: Any
-    """The number of labels that it is a sum over: target words, and with guided alignment its weighted links;
-    float32, shape ()."""
+    """The number of labels in the sum: target words, plus the weighted links of guided alignment; float32,
+    shape ()."""
     gradient_norm: Any
     """The L2 norm of the gradient before clipping, divided by the target words unless
     ``--normalize-gradient``; float32, shape (). 0 if the update was skipped."""
@@ -33,21 +33,20 @@ class UpdateResult(NamedTuple):
     words: int
     """Target words, ``</s>`` included."""
     batches: int
-    """How many batches of the corpus were used."""
+    """The number of batches of the corpus."""
 
 
 @dataclass
 class LearnerState:
-    """All that an update depends on and changes, but for the schedule and the data.
+    """The state that updates read and change, except for the schedule and the data.
 
-    params: the parameters that are trained, float32 (the masters, with 16-bit compute).
-    moments: of the optimizer, by Marian's names: ``adam_mt`` and ``adam_vt``, or ``adagrad_gt``, or nothing.
+    params: the parameters, float32 (the masters, with 16-bit compute).
+    moments: of the optimizer, by Marian's names: ``adam_mt`` and ``adam_vt``, or ``adagrad_gt``, or none.
     steps: updates since the moments were zero.
     average: exponentially smoothed parameters; None without ``--exponential-smoothing``.
-    cost_scale: factor of the cost and number of updates since it changed, with ``--cost-scaling``; else None.
-    average_words: running average of the words of an update, for ``--normalize-gradient-by-ratio``; 0 if
-        there was none yet.
-    errors: what rounding took off each parameter, with ``--quantize-bits``; else None.
+    cost_scale: the factor and the number of clean updates since it changed; None without ``--cost-scaling``.
+    average_words: running average of the words per update, for ``--normalize-gradient-by-ratio``; 0 at first.
+    errors: the quantization error of each parameter; None without ``--quantize-bits``.
     """
 
     params: Tensors
@@ -60,31 +59,29 @@ class LearnerState:
 
 
 LEAST_WORDS = 256
-"""Target words that a batch keeps at least when it alone is shortened for an update."""
+"""The fewest target words that remain when an update of a single batch is shortened."""
 ROUNDING = 0.25
-"""By what part of itself a number of batches may grow when it is rounded up."""
+"""The largest relative growth when a number of batches is rounded up."""
 
 
 class Group(NamedTuple):
-    """What one update is made of."""
+    """The batches of one update."""
 
     batches: list[Batch]
     taken: int
-    """How many batches of the corpus it took in this epoch."""
+    """The number of batches of the corpus taken in this epoch."""
 
 
 class Grouping:
-    """Splits batches (``--optimizer-delay``), or gathers them as batches grow (``--mini-batch-warmup``).
+    """Splits batches (``--optimizer-delay``), or gathers them while batches grow (``--mini-batch-warmup``).
 
     Without growth an update is one batch of the corpus, computed in ``ceil(delay)`` parts whose gradients are
-    summed: the update is the same, but needs less memory. With growth an update has as many batches as
-    ``multiplier()`` says when the last of them comes; where that is no whole number each is shortened.
+    summed: the update is the same, but needs less memory. With growth ``--optimizer-delay`` is ignored, and
+    an update has ``multiplier()`` batches, each shortened if that is not a whole number. At full growth it
+    has ``--mini-batch-words`` target words, if not 0; with ``--mini-batch-round-up`` the number of batches is
+    a multiple of a power of two.
 
-    options: ``--mini-batch-warmup`` says whether they grow; ``--optimizer-delay`` counts without growth only.
-    With it an update has ``--mini-batch-words`` target words at full growth, 0 for what the batches have, and
-    with ``--mini-batch-round-up`` numbers of batches that are multiples of a power of two.
-
-    ArgumentError for a delay that is not above 0.
+    ArgumentError if the delay is not above 0.
     """
 
     def __init__(self, options: TrainOptions, multiplier: Callable[[], float]) -> None:
@@ -96,12 +93,12 @@ class Grouping:
         self.grows = progress(options.mini_batch_warmup, "--mini-batch-warmup").n > 0
         self.reference, self.round_up = options.mini_batch_words, options.mini_batch_round_up
         self.typical_words = float(self.reference)
-        """Running average of the target words of the batches that went into updates; part of a checkpoint."""
+        """Running average of the target words of used batches; part of a checkpoint."""
         self._pending: list[Batch] = []
         self._taken = 0
 
     def begin_epoch(self) -> None:
-        """Batches that are pending stay; from now on those of a new epoch are counted."""
+        """Count the batches of a new epoch from now on; pending batches stay."""
         self._taken = 0
 
     def add(self, batch: Batch) -> Group | None:

@@ -1,4 +1,4 @@
-"""What training begins with besides the text: vocabularies, and word vectors that were trained elsewhere."""
+"""The inputs of training besides the text: vocabularies and pretrained word vectors."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ logger = logging.getLogger(__name__)
 
 
 class WordVectorsError(MGraphError, ValueError):
-    """A file of word vectors is not of word2vec's text format, or does not fit the model."""
+    """A file of word vectors is not in word2vec's text format, or does not match the model."""
 
 
 def embedding_tables(options: ModelOptions) -> tuple[str, ...]:
-    """The parameter that has the embeddings of each stream, sources first: ``Wemb`` where one table serves
-    all sides."""
+    """The embedding parameter of each stream, sources first: ``Wemb`` if all sides share one table."""
     prefixes = [prefix for _, prefix in find_type(options.type).encoders] + ["decoder"]
     shared = options.tied_embeddings_src or options.tied_embeddings_all
     return tuple("Wemb" if shared else f"{prefix}_Wemb" for prefix in prefixes)
@@ -40,10 +39,10 @@ def embedding_tables(options: ModelOptions) -> tuple[str, ...]:
 def word_vectors(
     options: ModelOptions, paths: Sequence[str], *, normalization: bool = False, seed: int = 1
 ) -> dict[str, np.ndarray]:
-    """The embeddings by parameter that the files of ``--embedding-vectors`` hold, one file for each stream.
+    """The embeddings in the files of ``--embedding-vectors``, one file per stream, by parameter.
 
-    An empty name leaves a stream's embeddings as they are; of streams that share a table the first counts.
-    ``ArgumentError`` for another number of files; errors and the other arguments as in ``read_vectors``.
+    A stream with an empty file name is skipped; if streams share a table, the first one counts.
+    ``ArgumentError`` for the wrong number of files; other errors and arguments as in ``read_vectors``.
     """
     tables = embedding_tables(options)
     if len(paths) != len(tables):
@@ -67,14 +66,14 @@ def read_vectors(
     name: str = "Wemb",
     seed: int = 1,
 ) -> np.ndarray:
-    """The table ``(words, dim)`` of float32 that a file of word vectors holds (``*.gz`` too).
+    """Read a float32 table ``(words, dim)`` from a file of word vectors (``*.gz`` too).
 
-    Its first line has the number of words and the length of vectors, each other one the id of a word in the
-    vocabulary and its vector. Ids from ``words`` on are passed over; words without a vector are drawn from
-    the normal distribution with variance ``2 / (words + dim)``.
+    The first line has the number of words and the length of vectors, every other line the id of a word in the
+    vocabulary and its vector. Ids outside the vocabulary are ignored; words without a vector are initialized
+    from the normal distribution with variance ``2 / (words + dim)``.
 
-    normalization: divide all by the norm of the whole table (``--embedding-normalization``), as Marian does.
-    name, seed: of the parameter and of the model, for what is drawn.
+    normalization: divide by the norm of the whole table (``--embedding-normalization``), as Marian does.
+    name, seed: of the parameter and the model, for the initialization.
     ``WordVectorsError`` with file and line, ``OSError`` if the file cannot be read.
     """
     words, dim = shape
@@ -98,8 +97,8 @@ def read_vectors(
 
 
 def check_vectors(paths: Sequence[str], dim: int) -> None:
-    """OSError for a file of ``--embedding-vectors`` that cannot be read, WordVectorsError for one that begins
-    with no vectors of length ``dim``. Pipes are not opened."""
+    """OSError for an unreadable file of ``--embedding-vectors``, WordVectorsError for one without vectors of
+    length ``dim``. Reads only first lines, and does not open pipes."""
     require_readable("--embedding-vectors", paths)
     for path in filter(os.path.isfile, paths):
         with open_input(path) as stream:
@@ -118,16 +117,17 @@ class TrainingVocabs(NamedTuple):
 
     vocabs: tuple[Vocab, ...]
     paths: tuple[str, ...]
-    """Their files, some of which may be the same."""
+    """Their files; streams may share one."""
     dim_vocabs: tuple[int, ...]
-    """How many ids a new model has for each: as many as the file, or ``--dim-vocabs`` of words."""
+    """The ids that a new model has for each: the size of the file, or ``--dim-vocabs`` of words."""
 
 
 @dataclass(frozen=True)
 class _Stream:
-    """Where the words of a stream come from.
+    """A stream of text and its vocabulary.
 
-    text: the file; field: which of those between tabs, None for the whole line. dim: ``--dim-vocabs``.
+    text: the file; field: the number of the tab-separated field, None for the whole line. path: of the
+    vocabulary. dim: ``--dim-vocabs``.
     """
 
     text: str
@@ -138,16 +138,16 @@ class _Stream:
 
 
 def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> TrainingVocabs:
-    """The vocabularies that ``--vocabs`` names, or those beside the training text.
+    """Load the vocabularies of ``--vocabs``, or those beside the training text; create missing ones.
 
-    A file that does not exist is made from the text of the streams that name it: words by how often they come
-    (``.yml``, ``.yaml``, ``.json``) or pieces (``.spm``, with ``--sentencepiece-options`` and
-    ``--sentencepiece-max-lines``), ``--dim-vocabs`` of them at most. Without ``--vocabs`` each text has
+    A missing file is created from the text of the streams that name it: words by frequency (``.yml``,
+    ``.yaml``, ``.json``) or pieces (``.spm``, with ``--sentencepiece-options`` and
+    ``--sentencepiece-max-lines``), at most ``--dim-vocabs`` of them. Without ``--vocabs`` each text has
     ``TEXT.yml`` (or ``.yaml``, ``.json``, if that exists), and the fields of a ``--tsv`` share one.
 
-    owner: the model that is there already and has ``dim_vocabs``, for messages.
-    ``OptionError`` where the options do not say what can be done, ``VocabError`` for a file that is damaged
-    or does not fit, ``OSError`` for one that cannot be read or written.
+    owner: the existing model that has ``dim_vocabs``, for messages.
+    ``OptionError`` for invalid options, ``VocabError`` for a file that is damaged or does not match,
+    ``OSError`` for one that cannot be read or written.
     """
     require_streams(options)
     streams = _streams(options)
@@ -160,7 +160,7 @@ def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> Train
     found: dict[tuple[str, str], Vocab] = {}
     dims = []
     for number, stream in enumerate(streams):
-        # How many pieces there are says their model alone, as in Marian.
+        # The SentencePiece model alone determines the number of pieces, as in Marian.
         size = 0 if stream.path.endswith(".spm") else sizes[stream.path]
         key = (stream.path, stream.input_type)
         if key not in found:
@@ -178,7 +178,7 @@ def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> Train
 
 
 def check_vocabs(options: TrainOptions) -> None:
-    """The errors of ``load_or_create_vocabs`` that are known before a text is read, but for
+    """Raise the errors of ``load_or_create_vocabs`` that are known without reading text, except those of
     ``require_streams``."""
     streams = _streams(options)
     for path in {stream.path: None for stream in streams}:
@@ -189,8 +189,8 @@ def check_vocabs(options: TrainOptions) -> None:
 
 
 def require_streams(options: TrainOptions) -> None:
-    """``OptionError`` unless there are as many streams of text as a model of ``--type`` has;
-    ``UnsupportedOptionError`` for a type that there is not."""
+    """``OptionError`` if the number of streams is not that of a model of ``--type``;
+    ``UnsupportedOptionError`` for an unknown type."""
     needed, got = len(find_type(options.type).encoders) + 1, options.text_streams
     if got != needed:
         kind = "fields of text" if options.tsv else "files"
@@ -223,26 +223,25 @@ def _nth(items: Sequence[Any], index: int, default: Any) -> Any:
 
 
 def _default_path(text: str) -> str:
-    """The vocabulary beside a text."""
     paths = [text + ending for ending in YAML_ENDINGS]
     return next(filter(os.path.exists, paths), paths[0])
 
 
 def _require_new(path: str, streams: Sequence[_Stream], options: TrainOptions) -> None:
-    """The errors of making a vocabulary that are known before the text is read."""
+    """Raise the errors of creating a vocabulary that are known without reading text."""
     check_new_vocab(path, options.sentencepiece_options)
     require_writable("--vocabs", path)
     texts = [stream.text for stream in streams]
     if any(text in STANDARD_INPUT for text in texts):
         raise OptionError(
-            f"--vocabs: {path} does not exist, and the text on standard input can be read once only; "
-            "make vocabularies first, with mgraph vocab"
+            f"--vocabs: {path} does not exist, and standard input can be read only once; "
+            "create the vocabularies first, with mgraph vocab"
         )
     given = [*options.extra_fields] if options.tsv else []
     if given:
         raise OptionError(
-            f"--vocabs: {path} does not exist, and is not made from fields of --tsv that hold --{given[0]} "
-            "too, as in Marian; make vocabularies first, with mgraph vocab"
+            f"--vocabs: {path} does not exist, and is not created from --tsv fields with --{given[0]} "
+            "too, as in Marian; create the vocabularies first, with mgraph vocab"
         )
     require_readable("--train-sets", texts)
 
@@ -255,7 +254,7 @@ def _create(path: str, streams: Sequence[_Stream], size: int, options: TrainOpti
     lines = (line for text in texts for line in _lines(text, fields))
     first = next((line for line in lines if line.strip()), None)
     if first is None:
-        raise OptionError(f"--train-sets: there is no word to make {path} of in {', '.join(texts)}")
+        raise OptionError(f"--train-sets: no words to create {path} from in {', '.join(texts)}")
     try:
         create_vocab(
             path,
@@ -269,11 +268,11 @@ def _create(path: str, streams: Sequence[_Stream], size: int, options: TrainOpti
     except VocabError:
         if not os.path.exists(path):
             raise
-        logger.warning("[data] %s was made by another process meanwhile, and is what counts", path)
+        logger.warning("[data] Using %s, which another process has created meanwhile", path)
 
 
 def _lines(text: str, fields: Sequence[int]) -> Iterator[bytes]:
-    """The lines of a text, or some of their fields with a space between."""
+    """The lines of a text, or some of their fields joined by spaces."""
     with open_input(text) as stream:
         for number, line in enumerate(stream, 1):
             if not fields:
@@ -282,7 +281,7 @@ def _lines(text: str, fields: Sequence[int]) -> Iterator[bytes]:
             found = line.removesuffix(b"\n").split(b"\t")
             if len(found) <= max(fields):
                 raise VocabError(
-                    f"{text}:{number}: expected at least {max(fields) + 1} fields with tabs between, "
+                    f"{text}:{number}: expected at least {max(fields) + 1} fields separated by tabs, "
                     f"got {len(found)}"
                 )
             yield b" ".join(found[field] for field in fields)

@@ -1,1 +1,1 @@
-"""What training keeps on disk, in Marian's files, so that it can go on."""
+"""Checkpoints in Marian's files, from which training resumes."""

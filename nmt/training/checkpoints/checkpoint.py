@@ -1,8 +1,8 @@
-"""Checkpoints: the files that Marian keeps beside a model in training, written and read as one set.
+"""Checkpoints: Marian's files beside a model in training, written and read as one set.
 
-``model.npz`` has the parameters for translation: the smoothed ones with ``--exponential-smoothing``. Beside
-it lie ``.optimizer.npz`` (moments, raw parameters), ``.progress.yml`` (schedule, generators), ``.yml`` (all
-options) and ``.decoder.yml``. Marian continues from these files, and this from Marian's.
+``model.npz`` has the parameters for translation, smoothed with ``--exponential-smoothing``. Beside it are
+``.optimizer.npz`` (moments, raw parameters), ``.progress.yml`` (schedule, generators), ``.yml`` (all options)
+and ``.decoder.yml``. Marian and mgraph can resume from each other's files.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ logger = logging.getLogger(__name__)
 
 
 def may_replace(path: str, params: Mapping[str, Any], targets: str) -> bool:
-    """Whether ``params`` may be saved where the model file ``path`` is.
+    """Whether ``params`` may replace the model file ``path``.
 
-    They may not if some are NaN or infinite and the file's are all finite: training cannot go on from them,
-    for an update with NaN gives NaN. A warning then says what was not saved, and how to go on; it also says
-    so where such parameters are saved because there is no finite model to lose.
+    Parameters with NaN or infinity must not replace a finite model, because training cannot recover from
+    them. A warning then says what was not saved and how to continue. It also warns if they are saved because
+    there is no finite model to lose.
 
-    targets: the files that they are for, for the warning.
+    targets: the names of the files to write, for the warning.
     """
     bad = _not_finite(params)
     if not bad:
@@ -48,13 +48,12 @@ def may_replace(path: str, params: Mapping[str, Any], targets: str) -> bool:
     found = f"{bad[0]} and {len(bad) - 1} more parameters are" if len(bad) > 1 else f"{bad[0]} is"
     if not _is_finite(path):
         logger.warning(
-            "[training] %s not finite; there is no finite model in the place of %s", found, targets
+            "[training] %s not finite; saving %s anyway: there is no finite model to lose", found, targets
         )
         return True
     logger.warning(
-        "[training] %s not finite: not saving %s; %s stays as it is. To go on from it, begin this training "
-        "again with --check-gradient-nan, --clip-norm or a smaller --learn-rate. Where no finite model is in "
-        "the way, others are saved",
+        "[training] %s not finite: not saving %s; %s stays as it is. To go on from it, restart this training "
+        "with --check-gradient-nan, --clip-norm or a smaller --learn-rate",
         found,
         targets,
         path,
@@ -72,7 +71,7 @@ def _not_finite(params: Mapping[str, Any]) -> list[str]:
 
 
 def _is_finite(path: str) -> bool:
-    """Whether there is a model that can be read, all of whose numbers are finite."""
+    """Whether the file exists, is readable and has only finite numbers."""
     try:
         return os.path.exists(path) and not _not_finite(read_items(path))
     except ModelFileError:
@@ -86,11 +85,10 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a training continues.
+    """The state from which training resumes.
 
-    options: of the model; they count in place of those of the command line, as in Marian.
-    learner: what updates depend on; new where files are missing.
-    state: the schedule, new without ``.progress.yml``.
+    options: of the model; they override the command line, as in Marian. learner: initialized where files are
+    missing. state: of the schedule; initialized without ``.progress.yml``.
     """
 
     options: ModelOptions
@@ -107,16 +105,16 @@ def save_checkpoint(
     *,
     final: bool = False,
 ) -> bool:
-    """Write the files of a checkpoint for the model ``path``, an ``.npz`` or ``.bin``; all or nothing.
+    """Write the checkpoint of the model ``path``, an ``.npz`` or ``.bin``, atomically.
 
-    Returns whether they are written: not where a finite model would be lost to NaN, see ``may_replace``.
+    Returns False if it was not written because NaN would replace a finite model, see ``may_replace``. If the
+    process is killed at any moment, ``load_checkpoint`` finds either the previous checkpoint or this one.
 
-    A process that is killed at any moment leaves the checkpoint before or this one for ``load_checkpoint``.
-    Unless ``--overwrite``, or it is the final one, the model is there as ``model.iterN.npz``, too, and with
-    ``--overwrite-checkpoint false`` all the files beside it.
+    Unless ``--overwrite`` or ``final``, the model is also saved as ``model.iterN.npz``, with
+    ``--overwrite-checkpoint false`` including the other files.
 
     training: its options, with the paths and sizes of the vocabularies. options: of the model.
-    ``ModelFileError`` for another ending, ``OSError`` if a file cannot be written.
+    ``ModelFileError`` for another file name extension, ``OSError`` if a file cannot be written.
     """
     name = os.fspath(path)
     copies = [] if final or training.overwrite else [iteration_name(name, state.batches)]
@@ -139,9 +137,8 @@ def save_checkpoint(
 def save_best(
     path: Path, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any], kind: str
 ) -> None:
-    """Write ``model.npz.best-KIND.npz`` and its ``.decoder.yml`` for the model ``path``: the parameters
-    that a validator of this kind likes best (``--keep-best``). All or nothing; arguments and errors as in
-    ``save_checkpoint``."""
+    """Write the best model so far by a metric, ``model.npz.best-KIND.npz``, and its ``.decoder.yml``
+    (``--keep-best``). Atomic; arguments and errors as in ``save_checkpoint``."""
     best = best_name(os.fspath(path), kind)
     if may_replace(best, params, best):
         _write_alone(best, training, options, params)
@@ -150,8 +147,8 @@ def save_best(
 def save_for_script(
     path: Path, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any]
 ) -> None:
-    """Write ``model.npz.dev.npz`` and its ``.decoder.yml`` for the model ``path``, which the script of
-    ``--valid-script-path`` is to measure. All or nothing; arguments and errors as in ``save_checkpoint``."""
+    """Write ``model.npz.dev.npz`` and its ``.decoder.yml`` for ``--valid-script-path`` to evaluate. Atomic;
+    arguments and errors as in ``save_checkpoint``."""
     name = os.fspath(path)
     _write_alone(f"{name}.dev{os.path.splitext(name)[1]}", training, options, params)
 
@@ -159,16 +156,15 @@ def save_for_script(
 def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
     """The checkpoint of the model ``path``, ours or Marian's; None if that file does not exist.
 
-    A set of files that was written and not yet moved to its place, because the process was killed, is moved
-    there; one that was not written to its end is removed. Files that are missing are warned of, and what
-    they would say is new: without an optimizer's file, or with ``--no-optimizer-reload``, the parameters are
-    those of the model, the smoothed ones with smoothing. Moments of another optimizer are not taken, as in
-    Marian.
+    A set of files that a killed process left is moved into place if it is complete, else removed. Missing
+    files cause a warning, and their state is initialized: without an optimizer file, or with
+    ``--no-optimizer-reload``, the parameters are those of the model, smoothed with smoothing. Moments of
+    another optimizer are ignored, as in Marian.
 
-    training: its options of the model count only where the file has none and with ``--ignore-model-config``.
-    ``ModelFileError`` or ``ParameterError`` for files that are damaged or do not fit one another,
-    ``TrainingStateError`` for a damaged ``.progress.yml``, ``UnsupportedOptionError`` for a model that cannot
-    be read; they name the file.
+    training: its model options count only if the file has none, or with ``--ignore-model-config``.
+    ``ModelFileError`` or ``ParameterError`` for files that are damaged or do not match,
+    ``TrainingStateError`` for a damaged ``.progress.yml``, ``UnsupportedOptionError`` for an unsupported
+    model; they name the file.
     """
     name = os.fspath(path)
     settle(name)
@@ -188,17 +184,17 @@ def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
 
 
 def iteration_name(path: str, iteration: int) -> str:
-    """The file of the model as it was after so many updates; an ``.npz`` always, as in Marian."""
+    """The file of the model after ``iteration`` updates; always an ``.npz``, as in Marian."""
     return f"{os.path.splitext(path)[0]}.iter{iteration}.npz"
 
 
 def best_name(path: str, kind: str) -> str:
-    """The file of the model that a validator of this kind likes best."""
+    """The file of the best model by the metric ``kind``."""
     return f"{path}.best-{kind}{os.path.splitext(path)[1]}"
 
 
 def _write_alone(name: str, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any]) -> None:
-    """Write a model that no training goes on from."""
+    """Write a model from which training is not resumed."""
     with replacing_set(name) as folder:
         _write_model(folder, name, training, options, params)
 
@@ -219,7 +215,7 @@ def _write_text(path: str, text: str) -> None:
 
 def _read_progress(path: str, training: TrainOptions) -> TrainingState:
     if not os.path.exists(path):
-        logger.warning("%s does not exist: the schedule begins anew", path)
+        logger.warning("%s does not exist: the schedule starts from the beginning", path)
         return TrainingState(training.learn_rate, loaded=True)
     with open(path, encoding="utf-8", errors="surrogateescape") as stream:
         return read_state(stream.read(MAX_CHARACTERS + 1), path)

@@ -1,4 +1,4 @@
-"""Several files that change together: after a kill at any moment all are old or all are new."""
+"""Atomic replacement of several files: after a kill at any moment all are old or all are new."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from mgraph.files.items import replacing, sync_folder
 Path = str | os.PathLike[str]
 
 GROWING, WRITTEN = ".growing", ".written"
-"""Endings of the folder of a set that is being written, and of one that is."""
+"""Name extensions of the folder of a set while it is written, and once it is complete."""
 
 
 @contextmanager
 def replacing_set(path: Path) -> Iterator[str]:
-    """A new folder, whose files take the places of those of the same names beside ``path`` when the block
-    ends well; else it leaves no trace.
+    """Yield a new folder; its files replace those of the same names beside ``path`` unless the block raises.
 
-    The folder lies beside ``path`` and is named after it. Once its files are on the disk it is renamed; from
-    then on the set counts as written: ``settle`` moves the files that have not been moved yet. So a process,
-    or a machine, may stop anywhere, and whoever calls ``settle`` before reading finds one whole set. Who does
-    not call it finds whole files. A symbolic link stays one. An ``OSError`` names ``path``, and there is the
-    ``ModelFileError`` of ``settle``.
+    The folder is beside ``path`` and named after it. Once its files are on disk it is renamed, and the set is
+    complete: ``settle`` finishes moving its files. So if the process or the machine stops at any moment,
+    readers that call ``settle`` first find one complete set; others find complete files. Symbolic links stay.
+    ``OSError`` names ``path``; ``ModelFileError`` as in ``settle``.
     """
     settle(path)
     folder, name = os.path.split(os.path.abspath(path))
@@ -47,12 +45,12 @@ def replacing_set(path: Path) -> Iterator[str]:
 
 
 def settle(path: Path) -> None:
-    """Finish, or forget, the sets of files that a process has left unfinished beside ``path``: its own and
-    those of files whose names begin with its name and a dot.
+    """Finish complete sets of files that a killed process left beside ``path``, and remove incomplete ones.
 
-    ``ModelFileError``, before anything is moved or removed, if something of such a name is no folder that a
-    training of this user has left: a symbolic link, a folder of somebody else's, one with more than files in
-    it. Whoever may write beside the model could else give it what to read, or take away what is not theirs.
+    These are the sets of ``path`` and of files whose names begin with its name and a dot. ``ModelFileError``,
+    before anything is moved or removed, if one is not a folder that a training of this user wrote, but a
+    symbolic link, a folder of another user, or a folder with more than files: otherwise anyone who can write
+    beside the model could inject files or delete those of others.
     """
     folder, name = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):
@@ -76,7 +74,7 @@ def settle(path: Path) -> None:
 
 
 def _foreign(place: str) -> str:
-    """What ``place`` is instead of a folder that this user's process has left; empty if it is one."""
+    """What ``place`` is if a process of this user did not leave it; else empty."""
     state = os.lstat(place)
     if stat.S_ISLNK(state.st_mode):
         return f"a symbolic link to {os.readlink(place)}"

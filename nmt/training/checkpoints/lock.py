@@ -1,10 +1,10 @@
-"""The lock of a model in training: two processes would write the same files and destroy each other's.
+"""The lock of a model in training: two processes would overwrite each other's files.
 
-A file beside the model, ``.model.lock``, which its process holds by ``flock``. The system lets go of such a
-lock when the process ends, however it ends: the dead hold none, no number of a process has to be judged, and
-of two that take over at once one succeeds. A file that is itself the lock, made by ``O_EXCL``, would promise
-none of this. What the file says, in JSON, is for people. Between machines the lock counts where the file
-system carries it (NFS does, on Linux); where there are no locks, a warning says so.
+It is ``flock`` on a file beside the model, ``.model.lock``. The system releases it when the process ends, no
+matter how: there are no stale locks to detect by process numbers, and of two processes that take over at once
+one succeeds. A lock file created with ``O_EXCL`` guarantees none of this. The JSON in the file is for people.
+The lock works between machines if the file system supports it (NFS on Linux does); without support there is a
+warning.
 """
 
 from __future__ import annotations
@@ -29,25 +29,23 @@ logger = logging.getLogger(__name__)
 Path = str | os.PathLike[str]
 
 LOCK = ".lock"
-"""Ending of the file."""
+"""The file name extension."""
 _MOST_BYTES = 1 << 12
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class ModelLockedError(MGraphError, RuntimeError):
-    """Another training writes the files of this model; the message says which process, where, since when."""
+    """Another process is training this model; the message says which one, where, and since when."""
 
 
 @contextmanager
 def training_lock(model: Path) -> Iterator[None]:
-    """Keep other trainings from the model ``model`` while the block runs.
+    """Lock ``model`` against other trainings while the block runs.
 
-    Models of one folder have a lock each, by their names without the ending: ``model.npz`` and ``model.bin``
-    share ``model.iterN.npz``. Symbolic links are followed: what they lead to is what is locked.
-
-    What a dead process left is taken over, and the log says so. Children of this process neither hold the
-    lock nor let go of it. ``ModelLockedError`` if it is held, ``OSError`` if the file cannot be made.
+    ``model.npz`` and ``model.bin`` have one lock, because both write ``model.iterN.npz``. Symbolic links are
+    followed. The lock of a dead process is taken over and logged. Child processes neither hold nor release
+    the lock. ``ModelLockedError`` if it is held, ``OSError`` if the file cannot be created.
     """
     lock = _Lock(os.fspath(model))
     try:
@@ -57,14 +55,12 @@ def training_lock(model: Path) -> Iterator[None]:
 
 
 def lock_path(model: Path) -> str:
-    """The file by which the training of ``model`` is locked."""
+    """The lock file of ``model``."""
     folder, name = os.path.split(os.path.realpath(model))
     return os.path.join(folder, f".{os.path.splitext(name)[0]}{LOCK}")
 
 
 class _Lock:
-    """A lock that is held until ``release``."""
-
     def __init__(self, model: str) -> None:
         self.path = lock_path(model)
         self._file: int | None = self._acquired(model)
@@ -72,7 +68,7 @@ class _Lock:
             os.register_at_fork(after_in_child=_Leaving(self))
 
     def release(self) -> None:
-        """Remove the file and let go of it; nothing happens in a child of the process that took the lock."""
+        """Remove and close the file; in a child process this does nothing."""
         if self._file is None:
             return
         if _is_at(self._file, self.path):
@@ -80,18 +76,18 @@ class _Lock:
         self.leave()
 
     def leave(self) -> None:
-        """Close the file. A child that does so changes nothing for its parent."""
+        """Close the file; in a child process this does not affect the parent's lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def _acquired(self, model: str) -> int:
-        """The open file, locked, that says whose it is."""
+        """Open and lock the file, and write the owner into it."""
         while True:
             file = _opened(self.path)
             try:
                 locked = _lock(file, self.path, model)
-                # Whoever lets go removes the file first: the one that was locked may be no more.
+                # The previous holder removes the file before it unlocks, so ours may be gone.
                 if _is_at(file, self.path):
                     left = _content(file)
                     if not locked and _is_alive(_said(left)):
@@ -108,7 +104,7 @@ class _Lock:
 
 
 class _Leaving:
-    """What a child does with a lock of its parent; the lock itself may be gone by then."""
+    """Makes a child process drop the lock of its parent; a weak reference, because the lock may be gone."""
 
     def __init__(self, lock: _Lock) -> None:
         self._lock = weakref.ref(lock)
@@ -120,8 +116,8 @@ class _Leaving:
 
 
 def _opened(path: str) -> int:
-    """The file to lock, made if missing. NFS locks only what is open for writing; of somebody else's, which
-    may not be written, it is enough elsewhere that it can be read."""
+    """The file to lock, created if missing. NFS locks only files open for writing; elsewhere another user's
+    file may be opened for reading."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
@@ -131,7 +127,7 @@ def _opened(path: str) -> int:
 
 
 def _lock(file: int, path: str, model: str) -> bool:
-    """Lock an open file; False, and a warning, where there are no locks."""
+    """Lock an open file; False, with a warning, if the file system has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -158,8 +154,7 @@ def _refusal(content: bytes, path: str, model: str) -> ModelLockedError:
 
 
 def _is_alive(said: dict[str, Any]) -> bool:
-    """Whether another process of this machine is the one that a lock names: all that can be known of a lock
-    that the system does not keep."""
+    """Whether the named process is another live one on this machine: the best check without system locks."""
     process = said.get("process")
     if said.get("host") != socket.gethostname() or not isinstance(process, int) or process == os.getpid():
         return False
@@ -187,14 +182,14 @@ def _content(file: int) -> bytes:
 
 
 def _say(file: int, model: str) -> None:
-    """Write who holds the lock."""
+    """Write the holder of the lock."""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     said = {"model": os.path.abspath(model), "process": os.getpid(), "host": socket.gethostname()}
     os.write(file, json.dumps({**said, "since": since}).encode() + b"\n")
 
 
 def _said(content: bytes) -> dict[str, Any]:
-    """What a lock says; empty for what cannot be read."""
+    """The holder of a lock; empty if the content is invalid."""
     try:
         said = json.loads(content)
     except (ValueError, RecursionError):
@@ -208,7 +203,7 @@ def _process(said: dict[str, Any]) -> str:
 
 
 def _announce(content: bytes, model: str) -> None:
-    """Log whose lock is taken over."""
+    """Log the previous holder of the lock."""
     said = _said(content)
     if not said:
         logger.warning("[training] The lock of %s cannot be read and nobody holds it: taking it over", model)

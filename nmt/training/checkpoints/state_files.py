@@ -1,8 +1,8 @@
-"""The files of a checkpoint besides the model: ``model.npz.optimizer.npz`` and ``model.npz.progress.yml``.
+"""The state files of a checkpoint: ``model.npz.optimizer.npz`` and ``model.npz.progress.yml``.
 
-In the former each kind of number is one row: the parameters in the order of their names in Marian's graph,
-each padded with zeros to a multiple of 256 bytes, as they lie in Marian's memory. Source: Marian,
-``optimizers/optimizers.cpp``, ``training/graph_group.cpp``.
+Each item of the former is one row: all parameters in the order of their names in Marian's graph, each
+zero-padded to a multiple of 256 bytes, as in Marian's memory. Source: Marian, ``optimizers/optimizers.cpp``,
+``training/graph_group.cpp``.
 """
 
 from __future__ import annotations
@@ -36,21 +36,20 @@ MOMENTS: Mapping[str, tuple[str, ...]] = {
     "adagrad": ("adagrad_gt",),
     "adam": ("adam_mt", "adam_vt"),
 }
-"""By the value of ``--optimizer`` the moments that it has."""
+"""The moments of each ``--optimizer``."""
 BETAS = (0.9, 0.999)
 """Adam's, without ``--optimizer-params``."""
 MASTER, AVERAGE, DENOMINATORS = "master_parameters", "exp_smoothing", "adam_denoms"
 COST_SCALING, AVERAGE_WORDS, ERRORS = "cost_scaling", "average_words", "quantization_errors"
-"""Ours, see ``LearnerState``. Marian forgets these numbers, and takes no notice of the items."""
+"""Our own items, see ``LearnerState``; Marian does not save these numbers, and ignores the items."""
 _ALIGNED = PADDING // 4
 
 
 class Moments:
-    """Learner states to the items of an optimizer's file and back.
+    """Converts learner states to the items of an optimizer file and back.
 
-    options: by ``--optimizer`` there are moments, by ``--exponential-smoothing`` an average. The first two of
-    Adam's ``--optimizer-params`` are needed, for the file has not the number of updates but ``1 - beta1^n``
-    and ``1 - beta2^n``.
+    options: ``--optimizer`` determines the moments, ``--exponential-smoothing`` whether there is an average.
+    Adam's betas are needed because the file stores ``1 - beta1^n`` and ``1 - beta2^n`` instead of n.
     """
 
     def __init__(self, options: Learning) -> None:
@@ -59,7 +58,7 @@ class Moments:
         self.betas = tuple(float(np.float32(beta)) for beta in (*given, *BETAS[len(given) :]))
 
     def items(self, state: LearnerState, order: Sequence[str]) -> dict[str, np.ndarray]:
-        """The items of the file, as Marian orders them; order: of the parameters in each."""
+        """The items of the file in Marian's order; ``order``: of the parameters in each."""
         items = {} if state.average is None else {AVERAGE: flat(state.average, order)}
         items |= {name: flat(state.moments[name], order) for name in MOMENTS[self.optimizer]}
         if self.optimizer == "adam":
@@ -82,12 +81,12 @@ class Moments:
     def state(
         self, items: Mapping[str, np.ndarray], params: Tensors, path: str, *, updates: int
     ) -> LearnerState:
-        """The state that the items of the file ``path`` hold.
+        """The state in the items of the file ``path``.
 
-        params: of the model's file, in the order in which they are in each item; in place of parameters that
-            this file lacks. What else is missing begins anew; a warning says so, as in Marian.
-        updates: since training began; counts where the file cannot say how many updates moments have seen.
-        ``ModelFileError`` for items of another size than the parameters, or of another type.
+        params: of the model file, in the order of each item; used if this file has no parameters. Other
+            missing items are initialized with a warning, as in Marian.
+        updates: since training began; used if the file does not determine the number of updates.
+        ``ModelFileError`` for items of the wrong size or type.
         """
         shapes = {name: np.shape(value) for name, value in params.items()}
         rows = {name: _split(items[name], shapes, f"{path}: {name}") for name in items if name in _ROWS}
@@ -97,7 +96,7 @@ class Moments:
         if self.smoothing and AVERAGE in rows:
             state.average = rows[AVERAGE]
         elif self.smoothing:
-            logger.warning("%s: no %s: smoothing begins with the parameters as they are", path, AVERAGE)
+            logger.warning("%s: no %s: smoothing starts from the current parameters", path, AVERAGE)
         missing = [name for name in MOMENTS[self.optimizer] if name not in rows]
         if missing:
             logger.warning("%s: no %s: the moments of %s are new", path, ", ".join(missing), self.optimizer)
@@ -113,7 +112,7 @@ class Moments:
         return state
 
     def _steps(self, items: Mapping[str, np.ndarray], path: str, updates: int) -> int:
-        """The number of updates behind the moments."""
+        """The number of updates that the moments include."""
         if self.optimizer != "adam":
             return updates
         if DENOMINATORS not in items:
@@ -124,12 +123,12 @@ class Moments:
         steps = bisect.bisect_left(values, denominator)
         if steps >= len(values) - 1:
             return max(steps, updates)
-        # Another Marian may round its multiplications otherwise.
+        # Another build of Marian may round differently.
         return steps - (steps > 0 and denominator - values[steps - 1] < values[steps] - denominator)
 
 
 def flat(tensors: Tensors, order: Sequence[str]) -> np.ndarray:
-    """The tensors as a row ``(1, n)`` of float32, in that order, each padded to a multiple of 256 bytes."""
+    """The tensors in this order as a float32 row ``(1, n)``, each padded to a multiple of 256 bytes."""
     parts = []
     for name in order:
         numbers = np.asarray(tensors[name], np.float32).reshape(-1)
@@ -172,7 +171,7 @@ def _numbers(item: np.ndarray, count: int, what: str) -> tuple[float, ...]:
 
 
 def _denominators(beta: float, steps: int | None = None) -> Iterator[float]:
-    """``1 - beta^n`` for n = 0, 1, ... up to ``steps``, or to where it stays, by Marian's recursion."""
+    """``1 - beta^n`` for n = 0, 1, ... up to ``steps`` or until it is constant, by Marian's recursion."""
     value, following, n = 0.0, 1.0 - beta, 0
     yield value
     while n != steps and following != value:
@@ -186,14 +185,13 @@ _NEEDED = ("epochs", "batches", "batches-epoch", "samples", "eta")
 
 
 class TrainingStateError(MGraphError, ValueError):
-    """A ``.progress.yml`` is not a mapping, lacks a key, or has an impossible value."""
+    """A ``.progress.yml`` is not a mapping, lacks a key, or has an invalid value."""
 
 
 def state_text(state: TrainingState) -> str:
-    """The text of ``.progress.yml``: a key a line, in Marian's order, without a line break at the end.
+    """The text of ``.progress.yml``: one key per line, in Marian's order, without a final line break.
 
-    Real numbers have seven digits, as Marian writes them, or the eight or nine that give the same float32
-    back. Marian reads either.
+    Real numbers have seven digits, as in Marian, or eight or nine if float32 needs them. Marian reads either.
     """
     lines: list[str] = []
     for key, (attribute, kind) in _KEYS.items():
@@ -207,15 +205,11 @@ def state_text(state: TrainingState) -> str:
 
 
 def read_state(text: str, where: str) -> TrainingState:
-    """The state that a ``.progress.yml`` holds, Marian's or ours; ``loaded`` is set.
+    """Parse the text of a ``.progress.yml``, Marian's or ours; ``loaded`` is set.
 
-    Parameters:
-        text: what is in the file.
-        where: its name, for errors.
-
-    Keys that are missing have the value of a new state, as in files of older Marians; those that neither
-    knows are kept in ``extra``. Raises TrainingStateError naming the file, the key, what was expected and
-    what is there.
+    Missing keys, as in files of older Marian versions, have the value of a new state; unknown ones are kept
+    in ``extra``. Raises TrainingStateError with the name of the file (``where``), the key, what was expected
+    and what was got.
     """
     try:
         found = yaml_text.read(text)
@@ -226,7 +220,7 @@ def read_state(text: str, where: str) -> TrainingState:
     missing = [key for key in _NEEDED if key not in found]
     if missing:
         raise TrainingStateError(
-            f"{where}: expected the key {missing[0]} of a training state, which is not there"
+            f"{where}: expected the key {missing[0]} of a training state, which is missing"
         )
     values = {
         attribute: _read(kind, found[key], f"{where}: {key}")
@@ -238,8 +232,6 @@ def read_state(text: str, where: str) -> TrainingState:
 
 
 class _Kind(NamedTuple):
-    """How values of a type are written and read."""
-
     expected: str
     write: Callable[[Any], str]
     read: Callable[[Any], Any]
@@ -345,4 +337,4 @@ _KEYS = {
     )
     for key in keys.split()
 }
-"""By key the attribute of ``TrainingState`` and its kind, in the order of the file."""
+"""The attribute of ``TrainingState`` and its kind by key, in the order of the file."""

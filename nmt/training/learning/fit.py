@@ -1,4 +1,4 @@
-"""``--mini-batch-fit``: as many sentences as fit into memory, by what XLA plans for compiled updates."""
+"""``--mini-batch-fit``: fill the memory with sentences, by XLA's memory analysis of compiled updates."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
 EIGHT = 8
-"""Numbers of rows are multiples of this, for each device, where there are as many."""
+"""Rows per device are a multiple of this, unless there are fewer."""
 FULL = 0.9
-"""What part of the workspace a program must take for the search to end."""
+"""The search ends once a program takes this share of the workspace."""
 GROWTH = 16
-"""By what factor rows grow at most from one program that is looked at to the next."""
+"""The largest growth of the number of rows from one measured program to the next."""
 
 Memory = Callable[[int, int], int]
-"""Bytes that an update by so many rows of sentences of a length needs."""
+"""The bytes that an update needs, as a function of rows and sentence length."""
 
 
 class Fit:
     """How many rows fit into a workspace; called with the lengths of all streams.
 
-    A few programs are compiled: for lengths ``step``, twice that and so on up to ``longest``, and for each
-    one or two that nearly fill the workspace. In between memory is taken to be linear in rows and in lengths;
-    since it is convex in both, that is never too little. The longest stream counts for all.
+    A few programs are compiled: for lengths ``step``, twice that and so on up to ``longest``, one or two each
+    that nearly fill the workspace. Between them memory is interpolated linearly in rows and in length; it is
+    convex in both, so this never underestimates. The longest stream counts for all.
 
-    memory: what a program needs besides what is there anyway. workspace: bytes. step: the least length that
-    is told from others. longest: of all lengths, is rounded up to a multiple of it. devices: numbers of rows
-    are multiples of it. multiplier: of the answer, for batches that are divided before they are computed.
+    memory: bytes that a program needs in addition to the learner's state. workspace: bytes. step: the
+    granularity of lengths. longest: the greatest length, rounded up to a multiple of ``step``. devices: rows
+    are a multiple of it. multiplier: scales the result, for batches that are split before they are computed.
 
-    ArgumentError if not even one row for each device fits.
+    ArgumentError if one row per device does not fit.
     """
 
     def __init__(
@@ -73,26 +73,26 @@ class Fit:
 
     @property
     def typical_words(self) -> int:
-        """The target words of a batch, on average over the lengths."""
+        """The mean number of target words in a batch, over all lengths."""
         lengths = range(self._step, self._longest + 1, self._step)
         return sum(self((length,)) * length for length in lengths) // len(lengths)
 
     def _lengths(self) -> list[int]:
-        """Those that are looked at."""
+        """The lengths to measure."""
         found = [self._step]
         while found[-1] < self._longest:
             found.append(min(2 * found[-1], self._longest))
         return found
 
     def _look(self, rows: int, length: int) -> int:
-        """What a program needs."""
+        """The bytes that a program needs, measured once."""
         needs = self._needs[length]
         if rows not in needs:
             needs[rows] = self._memory(rows, length)
         return needs[rows]
 
     def _least(self, length: int) -> int:
-        """What a row for each device needs, which fits."""
+        """The bytes that one row per device needs; ArgumentError if it does not fit."""
         needed = self._look(self._devices, length)
         if needed > self._workspace:
             raise ArgumentError(
@@ -115,7 +115,7 @@ class Fit:
         return self._rows[length]
 
     def _even(self, rows: int) -> int:
-        """Rounded down to what is quick to compute."""
+        """Rounded down to a number of rows that computes efficiently."""
         unit = self._devices * (EIGHT if rows >= EIGHT * self._devices else 1)
         return rows // unit * unit
 
@@ -125,8 +125,7 @@ class Fit:
         return float(np.interp(length, lengths, needs)) <= self._workspace
 
     def _needed(self, rows: int, length: int) -> float:
-        """Bytes for rows of a length that was looked at, at most: linear between programs, beyond them in
-        proportion."""
+        """An upper bound on the bytes for rows of a measured length: interpolated, or extrapolated from 0."""
         needs = self._needs[length]
         known = sorted(needs)
         if rows > known[-1]:
@@ -134,7 +133,7 @@ class Fit:
         return float(np.interp(rows, known, [needs[have] for have in known]))
 
     def _search(self, length: int, guess: int) -> int:
-        """Look at programs for a length until one nearly fills the workspace; the rows that fit."""
+        """Measure programs of a length until one nearly fills the workspace; the rows that fit."""
         needs, rows = self._needs[length], max(self._even(guess), self._devices)
         while rows not in needs:
             self._look(rows, length)
@@ -149,7 +148,7 @@ class Fit:
         return rows
 
     def _estimate(self, length: int) -> int:
-        """The most rows of a length that was looked at that fit, by what is known."""
+        """The number of rows of a measured length that fit, by the measurements so far."""
         steps = list(pairwise(sorted(self._needs[length].items())))
         (r0, m0), (r1, m1) = next((step for step in steps if step[1][1] > self._workspace), steps[-1])
         slope = max((m1 - m0) / (r1 - r0), 1.0)
@@ -157,14 +156,14 @@ class Fit:
 
 
 def fitting(learner: Learner, options: TrainOptions) -> Fit | None:
-    """How many sentences fit, as ``mini-batch-fit``, ``mini-batch-fit-step`` and ``workspace`` ask for;
-    ``None`` without.
+    """The batch sizes for ``mini-batch-fit``, ``mini-batch-fit-step`` and ``workspace``; ``None`` without.
 
-    The workspace is what each device has for the values of an update and their gradients, besides parameters,
-    moments and averages; below 0 it is all of the device's memory but so many MB. ``optimizer-delay``
-    multiplies the batch, unless it grows (``mini-batch-warmup``). ArgumentError if one sentence is too much.
+    The workspace is each device's memory for the values of an update and their gradients; parameters, moments
+    and averages come on top. A negative workspace is the device's memory minus that many MB.
+    ``optimizer-delay`` multiplies the batch, unless it grows (``mini-batch-warmup``). ArgumentError if one
+    sentence does not fit.
 
-    Source: Marian, ``GraphGroup::collectStats``, which tries sizes out instead.
+    Source: Marian, ``GraphGroup::collectStats``, which tries sizes instead.
     """
     if not options.mini_batch_fit:
         return None
@@ -194,7 +193,7 @@ def fitting(learner: Learner, options: TrainOptions) -> Fit | None:
 
 
 def blank(rows: int, length: int, streams: int, weights: bool = False, alignment: bool = False) -> Batch:
-    """A batch of that shape."""
+    """An empty batch of this shape."""
     ids = np.broadcast_to(np.int32(0), (rows, length))
     mask = np.broadcast_to(np.float32(1), (rows, length))
     return Batch(

@@ -1,4 +1,4 @@
-"""``Learner``: a model's parameters and all that changes with them, updated by compiled programs."""
+"""``Learner``: a model's parameters and optimizer state, updated by compiled programs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ from nmt.training.update import LearnerState, Tensors, UpdateResult
 
 
 class Learner:
-    """What Marian calls a graph group: computes gradients of batches and updates the parameters by them.
+    """Marian's graph group: computes gradients of batches and updates the parameters.
 
-    An update is two compiled programs. The first computes the gradient of a batch and adds it to those of
-    the batches before; there is one for each shape of batches. The second, one for all shapes, clips, moves
-    and smooths, and writes over the buffers of parameters, moments and averages. All that changes from update
-    to update (learning rate, words, random draws) are their inputs. In one program the second part, which
-    takes half as long to compile as the first, would be compiled for each shape.
+    An update is two compiled programs. The first computes the gradient of a batch and adds it to that of the
+    batches before; there is one per batch shape. The second, one for all shapes, clips, moves and smooths,
+    and donates the buffers of parameters, moments and averages. What changes with each update (learning rate,
+    words, random draws) is an input. A single program would compile the second part, which takes half as long
+    as the first, once per shape.
 
-    objective: what is minimized. step: what is done with the gradient. smoothing: ``exponential-smoothing``,
-    0 without. words_reference: ``mini-batch-words-ref``, 0 without. seed: of the random draws, which depend
-    on it, the number of the update and the number of the batch in the update, and on nothing else. placement:
-    the devices that share each update.
+    objective: the loss. step: what to do with its gradient. smoothing: ``exponential-smoothing``, 0 without.
+    words_reference: ``mini-batch-words-ref``, 0 without. seed: the random draws depend only on it, the number
+    of the update and the number of the batch in the update. placement: the devices that share each update.
     """
 
     def __init__(
@@ -61,9 +60,9 @@ class Learner:
     def from_options(
         cls, model: Model, options: TrainOptions, *, seed: int, placement: Placement = ONE_DEVICE
     ) -> Learner:
-        """A learner as Marian's training options ask for it; it begins with the parameters of ``model``.
+        """The learner for Marian's training options, initialized with the parameters of ``model``.
 
-        ``UnsupportedOptionError`` or ``ArgumentError`` for options that cannot be followed.
+        ``UnsupportedOptionError`` or ``ArgumentError`` for invalid options.
         """
         objective = objective_of(model, options)
         return cls(
@@ -86,9 +85,8 @@ class Learner:
     ) -> UpdateResult:
         """Update the parameters by the gradient of the summed loss of ``batches``.
 
-        learn_rate: of this update. number: of the update, from 1. gradient_norms: average and variance of
-        the reported norms so far (of their logarithms with ``log``), for ``dynamic-gradient-scaling``; see
-        ``needs_gradient_norms``. Returns without waiting for the device.
+        number: of the update, from 1. gradient_norms: average and variance of the reported norms so far, or
+        of their logarithms, if ``needs_gradient_norms``. Returns without waiting for the device.
         """
         words = sum(batch.words for batch in batches)
         scalars = Scalars(
@@ -111,26 +109,26 @@ class Learner:
 
     @property
     def needs_gradient_norms(self) -> str:
-        """What running statistics ``update`` needs: of the gradient's ``norm``, of its ``log``, or none."""
+        """The running statistics that ``update`` needs: of the ``norm``, of its ``log``, or none (empty)."""
         return self.step.dynamic
 
     def params(self, *, smoothed: bool) -> Tensors:
-        """A copy of the parameters; the smoothed ones, if that is asked for and there are any."""
+        """A copy of the parameters; with ``smoothed`` the smoothed ones, if there are any."""
         average = self._device.average if smoothed else None
         return _copied(self.placement.local(self._device.params if average is None else average))
 
     def replace_with_smoothed(self) -> None:
-        """Go on from the smoothed parameters; without smoothing nothing changes."""
+        """Continue from the smoothed parameters; without smoothing nothing changes."""
         params = self.placement.placed(self.params(smoothed=True))
         self._device = self._device._replace(params=params)
 
     def reset_optimizer(self) -> None:
-        """Forget all moments, as at the start of training."""
+        """Reset all moments to their initial values."""
         optimizer = self.placement.placed(self._init(self._device.params))
         self._device = self._device._replace(optimizer=optimizer)
 
     def state(self) -> LearnerState:
-        """All that later updates depend on, as numpy arrays; waits for the updates that are under way."""
+        """The state that later updates depend on, as numpy arrays; waits for pending updates."""
         found = self.placement.fetched(self._device)
         scale = found.scale
         return LearnerState(
@@ -144,7 +142,7 @@ class Learner:
         )
 
     def restore(self, state: LearnerState) -> None:
-        """Go on from a state. Moments, averages and factors that it lacks begin anew."""
+        """Resume from a state. Moments, averages and cost scales that it lacks are initialized."""
         fresh = self._new_state(state.params)
         params, errors = fresh.params, fresh.errors
         if errors is not None and state.errors is not None:
@@ -162,10 +160,10 @@ class Learner:
         self._device = self.placement.placed(restored)
 
     def memory(self, batch: Batch, *, last_of_several: bool = False) -> int:
-        """The bytes that an update by a batch of this shape needs on each device, ``held`` included, by XLA's
-        analysis of its programs, which are compiled and kept, and not run.
+        """The bytes per device, ``held`` included, that an update by a batch of this shape needs.
 
-        last_of_several: whether it has gradients of other batches to add.
+        From XLA's analysis of the programs, which are compiled and cached but not run.
+        last_of_several: the update adds gradients of earlier batches.
         """
         device, scalar = self._device, jax.ShapeDtypeStruct((), np.float32)
         draws, packed = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
@@ -183,7 +181,7 @@ class Learner:
         return self.placement.held(self._device)
 
     def _rate(self, learn_rate: float, words: int) -> float:
-        """The learning rate, which Adam raises where there are more words than were its reference."""
+        """The learning rate; Adam's is raised for batches with more words than the reference."""
         more = 0 < self.words_reference < words and "adam_mt" in self._device.optimizer.moments
         return learn_rate * (words / self.words_reference) if more else learn_rate
 
@@ -215,12 +213,12 @@ class Learner:
 
 @dataclass(frozen=True)
 class BatchGradientPlan(Plan, by_key=["objective", "placement"]):
-    """The gradient of a batch, added to those before; one for each shape of batches."""
+    """The gradient of a batch, added to that of the batches before; one program per batch shape."""
 
     objective: Objective
     placement: Placement
     first: bool
-    """Whether there are none before."""
+    """Whether no batches came before."""
     shapes: tuple[tuple[str, tuple[int, ...], str], ...]
 
     @property
@@ -239,7 +237,7 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"]):
 
 @dataclass(frozen=True)
 class LearnerUpdatePlan(Plan, by_key=["step", "placement"]):
-    """Everything that changes, updated by a gradient."""
+    """The update of the device state by a gradient."""
 
     step: UpdateStep
     placement: Placement

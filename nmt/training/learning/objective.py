@@ -1,4 +1,4 @@
-"""What training minimizes: the loss, as nodes of a graph and as a function that is differentiated."""
+"""The training objective: the loss as graph nodes, and as a function to differentiate."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from nmt.text.batches import Batch
 from nmt.training.update import Tensors
 
 ALIGNMENT_EPS = 1e-6
-"""What is added to an attention before its logarithm is taken."""
+"""Added to the attention before taking its logarithm."""
 
 
 @dataclass(frozen=True)
 class LossOptions:
-    """What of Marian's options says what is minimized.
+    """Marian's options of the loss.
 
     label_smoothing: from 0 to 1. unlikelihood: ``unlikelihood-loss``. alignment_weight:
-    ``guided-alignment-weight``; ``None`` without ``guided-alignment``. multi_loss_type: how the costs of
-    words and of alignments are put together, ``sum``, ``scaled`` or ``mean``.
+    ``guided-alignment-weight``; ``None`` without ``guided-alignment``. multi_loss_type: how word and
+    alignment costs are combined, ``sum``, ``scaled`` or ``mean``.
     """
 
     label_smoothing: float = 0.0
@@ -60,30 +60,30 @@ class Target(NamedTuple):
     mask: Node
     """float32 ``(batch, time)``: 1 at words, 0 at padding."""
     weights: Node | None = None
-    """float32 ``(batch, time)``: of each word (``data-weighting``)."""
+    """float32 ``(batch, time)``: word weights (``data-weighting``)."""
     alignment: Node | None = None
-    """float32 ``(batch, time, length)``: the attention that is asked for (``guided-alignment``)."""
+    """float32 ``(batch, time, length)``: the reference attention (``guided-alignment``)."""
 
 
 class Loss(NamedTuple):
-    """A cost and what it is a sum over, both float32 nodes of shape ``(1,)``."""
+    """A cost and the number of labels it sums over, float32 nodes of shape ``(1,)``."""
 
     cost: Node
     labels: Node
 
 
 def training_loss(model: Model, sources: Sequence[Source], target: Target, options: LossOptions) -> Loss:
-    """What Marian minimizes, recorded with the model in the graph of the sentences.
+    """Marian's training loss, recorded with the model in the graph of the sentences.
 
-    Of words: ``sum(mask weights ce)`` with the label-smoothed cross entropy ``ce`` and the number of words;
-    with ``unlikelihood``, of sentences with a word of weight 0, ``sum(mask (1 - weights) -log(1 - p))``
-    instead. Of alignments: ``-w sum(alignment log(attention + 1e-6))`` and ``w`` times the number of links.
+    Word cost: ``sum(mask weights ce)`` with the label-smoothed cross entropy ``ce``; its labels are words.
+    With ``unlikelihood``, sentences that have a word of weight 0 cost ``sum(mask (1 - weights) -log(1 - p))``
+    instead. Alignment cost: ``-w sum(alignment log(attention + 1e-6))``; its labels are ``w`` times links.
 
-    ``multi_loss_type`` puts them together: ``sum`` adds costs and labels; ``scaled`` multiplies the second
-    cost by words and divides it by links, and counts words; ``mean`` divides each cost by its labels and
-    counts 1 label. In the latter two ``w`` scales no labels.
+    ``multi_loss_type`` combines them: ``sum`` adds costs and labels; ``scaled`` multiplies the alignment cost
+    by words / links and counts words; ``mean`` divides each cost by its labels and counts 1 label. In the
+    latter two ``w`` does not scale labels.
 
-    ``ArgumentError`` for weights or alignments that are needed and not there.
+    ``ArgumentError`` if weights or alignments are needed and missing.
     Source: Marian, ``layers/loss.h``, ``layers/guided_alignment.h``; Welleck et al. 2020 for unlikelihood.
     """
     combine = choose("multi-loss-type", options.multi_loss_type, COMBINATIONS)
@@ -134,7 +134,7 @@ def _averaged(words: Loss, links: Loss | None, weight: float) -> Loss:
 
 
 COMBINATIONS = {"sum": _summed, "scaled": _scaled, "mean": _averaged}
-"""How costs of words and alignments are put together, by the value of ``multi-loss-type``."""
+"""How word and alignment costs are combined, by the value of ``multi-loss-type``."""
 
 
 def cross_entropy_loss(
@@ -143,10 +143,10 @@ def cross_entropy_loss(
     batch: Batch,
     label_smoothing: float = 0.0,
 ) -> Node:
-    """The cross entropy of all target words, ``</s>`` included, summed, in nats; shape (1,).
+    """The summed cross entropy of all target words, ``</s>`` included, in nats; shape (1,).
 
-    The model is recorded in ``graph``, in the graph's element type. ``batch`` has its source streams and a
-    target. Words count where the target's mask is 1; divide by ``batch.words`` for the mean of a word.
+    The model is recorded in ``graph``, in the graph's element type. ``batch`` has the model's source streams
+    and a target. Words count where the target's mask is 1; divide by ``batch.words`` for the mean per word.
 
     Source: Marian, ``--cost-type ce-sum`` and ``--label-smoothing``.
     """
@@ -180,9 +180,9 @@ class Differentiated(NamedTuple):
 class Objective:
     """The training loss of a model.
 
-    precision: the type that the model is computed in; parameters and gradients are float32.
-    rule_set: the rules that differentiate it. checkpointing: whether to compute inner values again in the
-    backward pass. frozen: names of parameters that are not trained.
+    precision: the compute type; parameters and gradients are float32. rule_set: the gradient rules.
+    checkpointing: recompute inner values in the backward pass. frozen: names of parameters that are not
+    trained.
     """
 
     model: Model
@@ -194,7 +194,7 @@ class Objective:
 
     @property
     def key(self) -> Hashable:
-        """Equal for objectives that are the same function."""
+        """Equal for objectives that compute the same function."""
         settings = (self.loss, self.precision, self.rule_set, self.checkpointing, self.frozen)
         return self.model.key, self.model.dropouts, *settings
 
@@ -203,9 +203,8 @@ class Objective:
     ) -> Callable[[Tensors, Arrays, Any, Any], Differentiated]:
         """``f(params, batch, draws, scale)`` for batches of these shapes.
 
-        ``draws`` are four uint32: the seed, the number of the update and of the batch in it, which together
-        determine what is dropped. ``scale`` multiplies the cost that is differentiated, not the one that is
-        returned.
+        ``draws`` are four uint32 that determine the dropout: the seed, the number of the update and of the
+        batch in it. ``scale`` multiplies the cost that is differentiated, not the one returned.
         """
         function = self._recorded(specs)
         trained = [name for name in self.model.params if name not in self.frozen]

@@ -1,4 +1,4 @@
-"""Where the arrays of training lie: on one device, or on several that share each update."""
+"""The placement of training arrays: on one device, or on several that share each update."""
 
 from __future__ import annotations
 
@@ -34,47 +34,47 @@ class Placement:
         return arrays(batch)
 
     def batch_specs(self, batch: Batch) -> dict[str, jax.ShapeDtypeStruct]:
-        """Shapes, types and places of what ``batch`` gives."""
+        """Shapes, types and shardings of the arrays of ``batch``."""
         return specs_of(arrays(batch))
 
     def specs(self, tree: Tree) -> Tree:
-        """Shapes, types and places of arrays that an update changes."""
+        """Shapes, types and shardings of the arrays that an update changes."""
         return _map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), tree)
 
     def placed(self, tree: Tree) -> Tree:
-        """Arrays that an update changes, put where they belong."""
+        """The arrays that an update changes, on their devices."""
         return tree
 
     def pinned(self, tree: Tree) -> Tree:
-        """In a program: what it returns, so that it lies where the next update looks for it."""
+        """Inside a program: its results, with the sharding that the next update expects."""
         return tree
 
     def whole(self, tensors: Tensors) -> Tensors:
-        """In a program: parameters, each gathered on every device."""
+        """Inside a program: the parameters, gathered on every device."""
         return tensors
 
     def fetched(self, tree: Tree) -> Tree:
-        """Copies of arrays as whole numpy arrays. All processes must ask for them."""
+        """Copies as unsharded numpy arrays. All processes must call this."""
         return _map(np.asarray, jax.device_get(tree))
 
     def local(self, tensors: Tensors) -> Tensors:
-        """Parameters for a program on JAX's default device. All processes must ask for them."""
+        """The parameters for a program on JAX's default device. All processes must call this."""
         return tensors
 
     def held(self, tree: Any) -> int:
-        """Bytes of the arrays that each device holds."""
+        """The bytes of these arrays on each device."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
 
 
 class SharedPlacement(Placement):
-    """The sentences of a batch are divided among several devices.
+    """Splits the sentences of a batch among several devices.
 
-    Programs stay the same: they compute as if on one device, with the same random draws, and XLA lets the
-    devices exchange what they lack. Each holds all parameters; or with ``shard_state`` its part of each array
-    of parameters, moments and averages, along the longest axis that divides evenly, and gathers the
-    parameters for each update (Rajbhandari et al. 2020, ZeRO).
+    Programs are the same as on one device, with the same random draws; XLA inserts the communication. Each
+    device holds all parameters, or with ``shard_state`` only a part of each parameter, moment and average,
+    split along the longest axis that divides evenly, and gathers the parameters for each update (Rajbhandari
+    et al. 2020, ZeRO).
 
-    devices: of all processes, in the order in which they take sentences.
+    devices: of all processes, in the order of their share of the sentences.
     """
 
     def __init__(self, devices: Sequence[jax.Device], *, shard_state: bool = False) -> None:
@@ -88,8 +88,7 @@ class SharedPlacement(Placement):
         return self._mesh, self._divided
 
     def batch(self, batch: Batch) -> Arrays:
-        """A batch as the arguments of a program. If its rows do not divide evenly there are more of them,
-        that repeat the first and count nothing."""
+        """A batch as the arguments of a program, padded with copies of the first row that do not count."""
         return {name: _put(array, self._by_rows) for name, array in arrays(self._even(batch)).items()}
 
     def batch_specs(self, batch: Batch) -> dict[str, jax.ShapeDtypeStruct]:
@@ -132,7 +131,6 @@ class SharedPlacement(Placement):
         return batch.with_rows(-(-batch.shape[0] // self.devices) * self.devices)
 
     def _place(self, array: Any) -> NamedSharding:
-        """For an array that an update changes."""
         shape = np.shape(array)
         fitting = [i for i, size in enumerate(shape) if size and size % self.devices == 0]
         if not self._divided or not fitting:
@@ -145,7 +143,7 @@ ONE_DEVICE = Placement()
 
 
 def placement_on(devices: Sequence[jax.Device], *, shard_state: bool = False) -> Placement:
-    """The placement for updates that these devices share; one device is JAX's default one."""
+    """The placement for updates shared by these devices; a single one is JAX's default device."""
     return SharedPlacement(devices, shard_state=shard_state) if len(devices) > 1 else ONE_DEVICE
 
 
@@ -155,7 +153,7 @@ def _map(function: Any, tree: Tree) -> Tree:
 
 
 def _put(array: Any, sharding: NamedSharding) -> jax.Array:
-    """The array where the sharding says; each process has the whole, or else its own part of it."""
+    """The array with this sharding; each process has all of it, or its own shard."""
     elsewhere = isinstance(array, jax.Array) and not array.is_fully_addressable
     if jax.process_count() == 1 or elsewhere:
         return jax.device_put(array, sharding)

@@ -1,4 +1,4 @@
-"""By what costs and gradients are scaled: ``cost-scaling``, and the options that normalize gradients."""
+"""Scaling of costs and gradients: ``cost-scaling``, and the options that normalize gradients."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from nmt.training.update import Tensors
 
 
 class CostScale(NamedTuple):
-    """State of the scaling, on the device."""
+    """The state of cost scaling, on the device."""
 
     factor: Any
-    """What the cost is multiplied by; float32, shape ()."""
+    """Multiplies the cost; float32, shape ()."""
     clean: Any
-    """Updates without overflow since the factor changed; int32, shape ()."""
+    """Updates without overflow since the last change of the factor; int32, shape ()."""
 
 
 @dataclass(frozen=True)
 class CostScaling:
-    """``cost-scaling``: the cost is multiplied by a factor, the gradient divided by it.
+    """``cost-scaling``: multiplies the cost by a factor and divides the gradient by it.
 
-    factor: at first. frequency: it grows after so many updates without overflow. multiplier: by what it grows
-    then, and is divided at an overflow, for which the update is skipped. minimum: it is not divided from
-    there on; numbers that overflow then count as 0.
+    factor: its initial value. frequency: it grows after this many updates without overflow. multiplier: by
+    this; on overflow it is divided by this and the update is skipped. minimum: at this factor it is not
+    divided, and gradients that are NaN count as 0.
     """
 
     factor: float
@@ -42,7 +42,7 @@ class CostScaling:
 
     @classmethod
     def from_options(cls, words: Sequence[str]) -> CostScaling | None:
-        """Of the value of ``cost-scaling``, up to four numbers; ``None`` if it is empty."""
+        """From the value of ``cost-scaling``, up to four numbers; ``None`` if it is empty."""
         if not words:
             return None
         kinds: tuple[Callable[[str], Any], ...] = (number, int, number, number)
@@ -71,7 +71,7 @@ class CostScaling:
 
 
 def sanitized(gradients: Tensors, prune: Any, largest: float) -> Tensors:
-    """Gradients with ``largest`` in the place of infinity, and 0 in that of NaN where ``prune`` is true."""
+    """Replace infinity by ``largest``, and NaN by 0 if ``prune``."""
 
     def clean(g: Any) -> Any:
         g = jnp.where(jnp.isinf(g), jnp.sign(g) * largest, g)
@@ -85,10 +85,10 @@ class Normalization:
     """``normalize-gradient``, ``normalize-gradient-by-ratio`` and ``dynamic-gradient-scaling``.
 
     by_words: divide by the target words. by_ratio: divide by the words relative to their running average.
-    deviations: limit the norm where it exceeds its average by so many standard deviations; 0 for no limit.
-    fadeout: the updates after which that limit rises linearly, 0 for never. window: the updates before there
-    is a limit (``gradient-norm-average-window``). average_words: the running average of words, 0 before the
-    first update. Source: Marian, ``GraphGroup::computeNormalizationFactor``.
+    deviations: limit the norm to its average plus this many standard deviations; 0 for no limit. fadeout: the
+    limit rises linearly after this many updates; 0 for never. window: updates without a limit at the start
+    (``gradient-norm-average-window``). average_words: the running average of words, 0 before the first
+    update. Source: Marian, ``GraphGroup::computeNormalizationFactor``.
     """
 
     by_words: bool = False
@@ -99,7 +99,7 @@ class Normalization:
     average_words: float = 0.0
 
     def divisor(self, words: int) -> float:
-        """By what the gradient of so many words is divided; the average takes account of them."""
+        """The divisor for a gradient of ``words`` target words; updates ``average_words``."""
         divisor = np.float32(words if self.by_words else 1)
         if self.by_ratio:
             own = np.float32(words)
@@ -110,7 +110,7 @@ class Normalization:
         return float(divisor)
 
     def limit(self, number: int, average: float, variance: float) -> tuple[float, float]:
-        """The average norm that the update ``number`` is held against and by how much it may exceed it."""
+        """The reference norm for update ``number``, and how far its norm may exceed it."""
         before = number - 1
         if not self.deviations or before < self.window:
             return average, math.inf

@@ -1,4 +1,4 @@
-"""Marian's training options as the parts of a ``Learner``."""
+"""Builds the parts of a ``Learner`` from Marian's training options."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nmt.training.vocabularies import embedding_tables
 OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
 """By the value of ``optimizer``."""
 MOST_PARAMETERS = {"sgd": 0, "adagrad": 1, "adam": 4}
-"""How many of ``optimizer-params`` each takes; Marian passes over more."""
+"""How many of ``optimizer-params`` each optimizer takes; Marian ignores the rest."""
 PRECISIONS = {"float32": Type.float32, "float16": Type.float16, "bfloat16": Type.bfloat16}
 
 
 def optimizer_of(options: Learning) -> Optimizer:
-    """The optimizer that ``optimizer``, ``optimizer-params`` and ``clip-norm`` ask for."""
+    """The optimizer of ``optimizer``, ``optimizer-params`` and ``clip-norm``."""
     name = options.optimizer
     given = options.optimizer_params[: MOST_PARAMETERS[name]]
     try:
@@ -34,7 +34,7 @@ def optimizer_of(options: Learning) -> Optimizer:
 
 
 def loss_of(options: TrainOptions) -> LossOptions:
-    """What is minimized."""
+    """The options of the training loss."""
     guided = options.guided_alignment not in NOTHING
     if guided and options.guided_alignment_cost != "ce":
         raise UnsupportedOptionError(
@@ -53,7 +53,7 @@ def loss_of(options: TrainOptions) -> LossOptions:
 
 
 def check_settings(options: TrainOptions) -> None:
-    """The errors of these options that do not depend on the model."""
+    """Raise the errors of these options that do not depend on the model."""
     loss_of(options)
     precision_of(options.precision)
     optimizer_of(options)
@@ -63,7 +63,7 @@ def check_settings(options: TrainOptions) -> None:
 
 
 def objective_of(model: Model, options: TrainOptions) -> Objective:
-    """The loss of ``model`` with the dropouts, element type and rules that are asked for."""
+    """The loss of ``model`` with the dropouts, element type and gradient rules of the options."""
     loss = loss_of(options)
     if loss.alignment_weight is not None and not model.attends:
         raise UnsupportedOptionError(f"guided-alignment: a model of type {model.type} has no attention")
@@ -81,8 +81,7 @@ def objective_of(model: Model, options: TrainOptions) -> Objective:
 
 
 def frozen_of(model: Model, options: Guidance) -> frozenset[str]:
-    """The embeddings that are not trained. A table that both sides share is the target's
-    (``embedding-fix-trg``), as in Marian."""
+    """The embedding tables that are not trained. A shared table counts as the target's, as in Marian."""
     *sources, target = embedding_tables(model.options)
     fixed = {target} if options.embedding_fix_trg else set()
     if options.embedding_fix_src:
@@ -91,7 +90,7 @@ def frozen_of(model: Model, options: Guidance) -> frozenset[str]:
 
 
 def precision_of(types: tuple[str, ...]) -> Type:
-    """The element type that the model is computed in, of the value of ``precision``."""
+    """The compute type, the first value of ``precision``."""
     compute, *update = types or ("float32",)
     if update not in ([], ["float32"]):
         raise UnsupportedOptionError(
@@ -101,7 +100,7 @@ def precision_of(types: tuple[str, ...]) -> Type:
 
 
 def step_of(options: TrainOptions, objective: Objective) -> UpdateStep:
-    """What is done with the gradient."""
+    """The update step of the options."""
     dynamic = options.dynamic_gradient_scaling
     return UpdateStep(
         optimizer_of(options),
@@ -116,7 +115,7 @@ def step_of(options: TrainOptions, objective: Objective) -> UpdateStep:
 
 
 def normalization_of(options: Numerics) -> Normalization:
-    """By what the gradient is divided."""
+    """The gradient normalization of the options."""
     dynamic = options.dynamic_gradient_scaling
     try:
         deviations = number(dynamic[0]) if dynamic else 0.0

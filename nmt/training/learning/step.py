@@ -1,4 +1,4 @@
-"""What an update does with the gradient: scale and clip it, move, smooth and round the parameters."""
+"""The update step: scale and clip the gradient, then move, smooth and quantize the parameters."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def smoothed(average: Tensors, params: Tensors, decay: Any) -> Tensors:
 
 
 def decay_of_update(share: float, number: int, words: int, reference: int = 0) -> float:
-    """The share of the new parameters in the average after the update ``number``, from 1.
+    """The weight of the new parameters in the average after update ``number``, counted from 1.
 
     ``max(1 - b, 1 - t / (t + 9))`` with ``b = 1 - share`` and ``t = number``: early averages follow the
-    parameters closely. Where the update has more than ``reference`` target words, if that is not 0, ``b`` is
-    taken to the power ``words / reference`` and the updates before this one count so many times more.
-    Rounded as in Marian, ``optimizers/exponential_smoothing.cpp``; ``exponential-smoothing`` and
-    ``mini-batch-words-ref``.
+    parameters closely. If the update has more than ``reference`` target words and ``reference`` is not 0,
+    ``b`` is raised to the power ``words / reference`` and ``t - 1`` is multiplied by that ratio. Options:
+    ``exponential-smoothing`` and ``mini-batch-words-ref``. Rounded as in Marian,
+    ``optimizers/exponential_smoothing.cpp``.
     """
     kept = 1.0 - float(np.float32(share))
     before = number - 1
@@ -44,18 +44,17 @@ def decay_of_update(share: float, number: int, words: int, reference: int = 0) -
 
 
 LOG_MIDDLE = math.log(4 / 3)
-"""Between powers of two numbers are rounded at 3/4 of the upper one."""
+"""Logarithmic quantization rounds up from 3/4 of the next power of two."""
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """Rounds parameters after each update, and adds what that took off before the next rounding
-    (``quantize-bits``).
+    """Quantizes parameters after each update and feeds the error back at the next (``quantize-bits``).
 
-    bits: of a number, at least 2: ``c = 2^(bits-1) - 1`` values on each side of 0. logarithmic: whether
-    these are powers of two, ``quantize-log-based``. steps: ``quantize-optimization-steps``. biases: whether
-    rows are rounded too, ``quantize-biases``. Source: Aji and Heafield 2020; Marian,
-    ``optimizers/quantizer.cpp``.
+    bits: per value, at least 2: ``c = 2^(bits-1) - 1`` values on each side of 0. logarithmic: use powers of
+    two (``quantize-log-based``). steps: ``quantize-optimization-steps``. biases: quantize tensors with a
+    single row too (``quantize-biases``).
+    Source: Aji and Heafield 2020; Marian, ``optimizers/quantizer.cpp``.
     """
 
     bits: int
@@ -65,7 +64,7 @@ class Quantization:
 
     @classmethod
     def from_options(cls, options: Numerics) -> Quantization | None:
-        """``None`` without ``quantize-bits``; ``OptionError`` for a number of bits that makes no sense."""
+        """``None`` without ``quantize-bits``; ``OptionError`` if the number of bits is not supported."""
         bits = options.quantize_bits
         check_bits(bits)
         if not bits:
@@ -78,17 +77,17 @@ class Quantization:
         )
 
     def __call__(self, params: Tensors, errors: Tensors) -> tuple[Tensors, Tensors]:
-        """Rounded parameters, and their errors: what was there before minus what is there now."""
+        """The quantized parameters and the quantization errors, old minus new."""
         whole = {name: value + errors[name] for name, value in params.items()}
         rounded = {name: self.rounded(value) for name, value in whole.items()}
         return rounded, {name: value - rounded[name] for name, value in whole.items()}
 
     def rounded(self, x: Any) -> Any:
-        """The array in few bits: ``round(clip(x, S) c / S) S / c``, or, logarithmically,
+        """``round(clip(x, S) c / S) S / c``, or logarithmically
         ``sgn(x) S 2^clip(floor(log2(4/3 |x| / S)), c)``.
 
-        ``S`` is the largest magnitude; each step then moves it to where the squared error is least for the
-        values that were chosen.
+        ``S`` starts as the largest magnitude; each step sets it to the least-squares optimum for the current
+        quantized values.
         """
         if x.shape[0] == 1 and not self.biases:
             return x
@@ -111,46 +110,46 @@ class Quantization:
 
 
 def _rounded_away(x: Any) -> Any:
-    """To the nearest integer, halves away from 0, as C rounds."""
+    """Round to the nearest integer, halves away from 0, as C does."""
     return jnp.trunc(x + jnp.copysign(0.5, x))
 
 
 class DeviceState(NamedTuple):
-    """What an update changes; its buffers are written over."""
+    """The state that an update changes; its buffers are donated."""
 
     params: Tensors
     optimizer: OptimizerState
     average: Tensors | None
-    """Exponentially smoothed parameters, if they are wanted."""
+    """Exponentially smoothed parameters, with ``exponential-smoothing``."""
     scale: CostScale | None
     """With ``cost-scaling``."""
     errors: Tensors | None = None
-    """With ``quantize-bits``: what rounding took off the parameters."""
+    """Quantization errors, with ``quantize-bits``."""
 
 
 class Scalars(NamedTuple):
-    """Numbers that change from update to update; float32."""
+    """Numbers that change with each update; float32."""
 
     rate: Any
     """The learning rate."""
     words: Any
     """Target words of the update."""
     normalizer: Any
-    """By what the gradient is divided, besides the factor of the cost."""
+    """Divides the gradient, in addition to the cost scale."""
     decay: Any
-    """The share of the new parameters in the average."""
+    """The weight of the new parameters in the average."""
     norm_average: Any
     """The running average of the gradient's norm per word, or of its logarithm."""
     norm_excess: Any
-    """By how much the norm, or its logarithm, may exceed the average; infinite for no limit."""
+    """How far the norm, or its logarithm, may exceed the average; infinite for no limit."""
 
     def packed(self) -> np.ndarray:
-        """All as one array, which is sent to the device at once."""
+        """All of them as one array, so that one transfer sends them to the device."""
         return np.array(self, np.float32)
 
 
 class Reported(NamedTuple):
-    """What an update says of itself; float32, shape ()."""
+    """The figures that an update reports; float32, shape ()."""
 
     cost: Any
     labels: Any
@@ -159,16 +158,16 @@ class Reported(NamedTuple):
 
 @dataclass(frozen=True)
 class UpdateStep:
-    """From gradients to new parameters.
+    """Computes new parameters from gradients.
 
-    optimizer: which moves them, and clips. normalize_gradient: whether the reported norm is one per word
-    already. check_gradient: ``check-gradient-nan``. cost_scaling: the options of that name. dynamic: whether
-    to limit the gradient's norm (``norm``) or its logarithm (``log``) by running statistics; empty for not.
-    largest: the largest number of the type that the model is computed in. frozen: parameters that stay.
-    quantization: how parameters are rounded; ``None`` for not.
+    optimizer: clips the gradient and computes the moves. normalize_gradient: the gradient is already divided
+    by the words, so the reported norm is not. check_gradient: ``check-gradient-nan``. cost_scaling:
+    ``cost-scaling``. dynamic: limit the gradient's norm (``norm``) or its logarithm (``log``) by running
+    statistics; empty for no limit. largest: the largest number of the compute type. frozen: parameters that
+    are not trained. quantization: ``None`` to keep full precision.
 
-    An update is skipped, and leaves all but the factor of the cost as it was, where the gradient is not
-    finite and one of these three options is there to see it.
+    With ``check_gradient``, ``cost_scaling`` or ``dynamic``, an update whose gradient is not finite is
+    skipped: it changes only the cost scale.
     """
 
     optimizer: Optimizer
@@ -182,14 +181,14 @@ class UpdateStep:
 
     @property
     def key(self) -> Hashable:
-        """Equal for steps that compute the same."""
+        """Equal for steps that compute the same function."""
         own = (self.normalize_gradient, self.check_gradient, self.cost_scaling, self.dynamic, self.largest)
         return type(self.optimizer), self.optimizer.hyperparameters(), own, self.frozen, self.quantization
 
     def __call__(
         self, state: DeviceState, found: Differentiated, packed: Any
     ) -> tuple[DeviceState, Reported]:
-        """The state after the update, and what it reports."""
+        """The state after the update, and its figures."""
         scalars = Scalars(*packed)
         gradients, sane = self._checked(found.gradients, state.scale)
         normalizer = scalars.normalizer * self._unusual(gradients, state.scale, scalars)
@@ -207,8 +206,7 @@ class UpdateStep:
         return after, Reported(found.cost, found.labels, reported)
 
     def _checked(self, gradients: Tensors, scale: CostScale | None) -> tuple[Tensors, Any]:
-        """The gradients without infinities where that is asked for, and whether they can be used; ``None``
-        where nobody looks."""
+        """The gradients, sanitized for cost scaling, and whether they are usable; ``None`` if unchecked."""
         if not (self.check_gradient or self.cost_scaling or self.dynamic):
             return gradients, None
         if self.cost_scaling and scale is not None and not self.check_gradient:
@@ -220,7 +218,7 @@ class UpdateStep:
         return gradients, jnp.stack(finite).all()
 
     def _unusual(self, gradients: Tensors, scale: CostScale | None, scalars: Scalars) -> Any:
-        """By how much the norm is more than the average where it is far from it, else 1."""
+        """The ratio of the norm to its average if it exceeds the limit, else 1."""
         if not self.dynamic:
             return 1.0
         norm = optax.tree.norm(gradients) / scalars.words
@@ -244,5 +242,5 @@ class UpdateStep:
         return DeviceState(params, moments, average, state.scale, errors)
 
     def _thawed(self, after: Tensors, before: Tensors) -> Tensors:
-        """What came after, but for frozen parameters what was before."""
+        """The new values, but the old ones of frozen parameters."""
         return {name: before[name] if name in self.frozen else value for name, value in after.items()}

@@ -1,1 +1,1 @@
-"""The course of training: how far it is, at which learning rate, what is shown and when it ends."""
+"""The training schedule: progress, learning rate, log lines and stopping."""

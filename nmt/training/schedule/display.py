@@ -1,4 +1,4 @@
-"""The lines of the log that show how training goes, and when it ends."""
+"""The progress lines of the log, and when training ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nmt.training.schedule.state import Progress, TrainingState, Unit, progress
 
 
 class DisplayRecord(NamedTuple):
-    """The figures of a line of the log. Sums are over the updates since the line before."""
+    """The figures of a log line. Sums are over the updates since the previous line."""
 
     epoch: float
     """The logical epoch."""
@@ -22,15 +22,15 @@ class DisplayRecord(NamedTuple):
     sentences: int
     """Sentences in this epoch."""
     cost: float
-    """By ``--cost-type``."""
+    """As ``--cost-type`` defines it."""
     labels: float
-    """Labels that the cost is from."""
+    """Labels that the cost sums over."""
     batch_labels: int
     """Target words of the last update."""
     total_labels: int
     """Target words since training began."""
     seconds: float
-    """Since the line before."""
+    """Since the previous line."""
     words_per_second: float
     gradient_norm: float
     """Its moving average."""
@@ -39,17 +39,17 @@ class DisplayRecord(NamedTuple):
 
     @property
     def figures(self) -> dict[str, float]:
-        """All by name, but for the number of the update."""
+        """All figures by name, except the number of the update."""
         figures = self._asdict()
         del figures["update"]
         return figures
 
 
 class LogicalEpoch:
-    """The epoch as users count it: so many updates, target words, or passes through the data.
+    """The epoch as users count it: a number of updates, target words, or passes through the data.
 
-    Source: ``--logical-epoch``; the second value is the number of decimals, 3 if there is none and one epoch
-    is not one pass.
+    Source: ``--logical-epoch``; the second value is the number of decimals. Without it there are 3, or none
+    if an epoch is one pass.
     """
 
     def __init__(self, words: tuple[str, ...] = Course.logical_epoch) -> None:
@@ -78,10 +78,10 @@ class LogicalEpoch:
 class Display:
     """The line that Marian logs every ``--disp-freq``.
 
-    The cost is shown by ``--cost-type``: ``ce-mean-words`` per label, ``ce-mean`` (``cross-entropy`` is its
-    old name) per sentence, ``perplexity`` exp of that per label, ``ce-sum`` per label with the numbers of
-    labels (``--disp-label-counts``), or per update if they are not shown. With ``--lr-report`` there is the
-    rate of the next update. epoch: how epochs are counted.
+    ``--cost-type`` selects the cost: ``ce-mean-words`` per label, ``ce-mean`` (old name ``cross-entropy``)
+    per sentence, ``perplexity`` exp of the cost per label, ``ce-sum`` per label and followed by the label
+    counts with ``--disp-label-counts``, else per update. ``--lr-report`` adds the rate of the next update.
+    epoch: how epochs are counted.
     """
 
     def __init__(self, options: TrainOptions, epoch: LogicalEpoch) -> None:
@@ -89,7 +89,7 @@ class Display:
         self._learn_rate, self._epoch = options.lr_report, epoch
 
     def record(self, state: TrainingState, batch_labels: int, seconds: float) -> DisplayRecord:
-        """The figures for a state whose costs are all in it."""
+        """The figures of a settled state."""
         return DisplayRecord(
             epoch=self._epoch.of(state),
             update=state.batches,
@@ -105,7 +105,7 @@ class Display:
         )
 
     def line(self, state: TrainingState, record: DisplayRecord) -> str:
-        """The line of the log for the figures of ``record``."""
+        """The log line for the figures of ``record``."""
         cost = f"Cost {record.cost:.8f}"
         if self._cost_type == "ce-sum" and self._label_counts:
             labels = f"{int(record.labels):,}" if math.isfinite(record.labels) else f"{record.labels}"
@@ -138,13 +138,13 @@ class Display:
 
 
 class Stopping:
-    """The ends of training that options ask for.
+    """The stopping criteria of the options.
 
-    ``--after`` has amounts, separated by commas; the first that is reached ends training. Epochs are reached
-    when they are over. ``--after-epochs`` and ``--after-batches`` are the same in the older way, and
-    ``--early-stopping`` is the number of validations without a better result; 0 for never.
+    ``--after`` lists amounts, separated by commas; training ends at the first one reached. An epoch is
+    reached when it is over. ``--after-epochs`` and ``--after-batches`` are the older form, and
+    ``--early-stopping`` is the number of validations without improvement; 0 for never.
 
-    Raises OptionError for an amount that cannot be read.
+    Raises OptionError for an invalid amount.
     """
 
     def __init__(self, options: TrainOptions, epoch: LogicalEpoch) -> None:
@@ -156,7 +156,7 @@ class Stopping:
         ]
 
     def reached(self, state: TrainingState, stalled: int) -> bool:
-        """Whether training is to end, given how often validation has stalled."""
+        """Whether training must end, given how often validation has stalled."""
         if 0 < self._early_stopping <= stalled:
             return True
         return any(end.n and self._over(state, end) for end in self._ends)

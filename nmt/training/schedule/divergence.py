@@ -1,4 +1,4 @@
-"""Moving averages of what updates report, and seeing by them that training diverges."""
+"""Moving averages of the figures of updates, and detection of divergence."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ logger = logging.getLogger(__name__)
 
 
 def weight(window: int, updates: int) -> np.float32:
-    """How much of the newest value goes into an average: 2 / (n + 1) with n the window, or the updates so far
-    if those are fewer. About 90 % of the average are then the newest n values."""
+    """The weight of the newest value in an average: 2 / (n + 1), n the window or the updates so far if fewer.
+    The newest n values then make up about 90 % of the average."""
     return np.float32(2) / np.float32(min(window, updates) + 1)
 
 
 def moved(average: float, value: np.float32, share: np.float32) -> tuple[float, np.float32]:
-    """The new average, and how far the value was from the old one."""
+    """The new average, and the distance of the value from the old one."""
     distance = value - np.float32(average)
     return float(np.float32(average) + share * distance), distance
 
@@ -38,7 +38,7 @@ class GradientNorms:
         self._window = window
 
     def add(self, state: TrainingState, norm: np.float32, updates: int) -> None:
-        """Take in the norm of an update; 0, of an update that was skipped, does not count."""
+        """Add the norm of an update; 0 means that the update was skipped and does not count."""
         if norm == 0:
             return
         share = weight(self._window, updates)
@@ -50,20 +50,18 @@ class GradientNorms:
 
 
 class DivergenceError(MGraphError, ArithmeticError):
-    """The cost has risen more than it varies, or parameters are not finite: training diverges."""
+    """Training diverges: the cost rose by more than it varies, or parameters are not finite."""
 
 
 class Divergence:
     """Compares two moving averages of the cost per label in a ``TrainingState``.
 
-    Training diverges if the average over the last few updates is above that over many by more than so many
-    standard deviations, those of the latter. Nothing is compared in the first ``slow`` updates, nor are costs
-    that are not finite counted.
+    Training diverges if the fast average exceeds the slow one by more than ``tolerance`` standard deviations
+    of the slow one. The first ``slow`` updates are not compared, and costs that are not finite do not count.
 
     Parameters:
-        slow, fast: over how many updates the averages go.
-        tolerance: the number of standard deviations.
-        throw_after: raise DivergenceError at this progress whatever the costs are, to try out what follows.
+        slow, fast: the windows of the averages, in updates.
+        throw_after: raise DivergenceError at this progress whatever the costs are, to test the fallbacks.
 
     Source: ``--throw-on-divergence slow fast tolerance throw_after``.
     """
@@ -93,7 +91,7 @@ class Divergence:
 
     @classmethod
     def from_words(cls, words: Sequence[str]) -> Divergence | None:
-        """By the values of ``--throw-on-divergence``, None without any; OptionError if one is no number."""
+        """From the values of ``--throw-on-divergence``; None if empty, OptionError if one is not a number."""
         option = "--throw-on-divergence"
         if not words:
             return None
@@ -112,13 +110,11 @@ class Divergence:
         return cls(slow=slow, fast=fast, tolerance=tolerance, throw_after=after)
 
     def add(self, state: TrainingState, cost: np.float32, updates: int, throw: bool) -> None:
-        """Take in the cost per label of an update.
+        """Add the cost per label of an update, in nats, to the averages of ``state``.
 
         Parameters:
-            state: has the averages.
-            cost: float32, in nats.
-            updates: how many there were with this one.
-            throw: whether ``throw_after`` was reached by it.
+            updates: the number of updates including this one.
+            throw: whether this update reached ``throw_after``.
 
         Raises DivergenceError.
         """

@@ -17,31 +17,29 @@ logger = logging.getLogger(__name__)
 
 
 class LearningRate:
-    """Sets the learning rate in a ``TrainingState`` as training goes on.
+    """Updates the learning rate in a ``TrainingState``.
 
     With p the progress in the unit of the option (updates, target words or epochs), all in float32,
 
         rate = (s + (b - s) min(1, (p - p0) / W)) sqrt(N / (p - S + N)) f
 
-    where b is the learning rate asked for, s that at the start of the warm-up, which began at p0 and lasts W;
-    the root, N its scale, is there only from p > S on; f is the product of all decays. It is evaluated after
-    each update, for the next: the first update is made with p = 0.
+    where b is the base rate (``--learn-rate``); s the rate at the start of the warm-up
+    (``--lr-warmup-start-rate``), which began at p0 and lasts W (``--lr-warmup``); N the scale of the inverse
+    square root, which applies for p > S (``--lr-decay-inv-sqrt N S``, S defaults to N); f the product of all
+    decays. The rate is computed after each update for the next one; the first update has p = 0.
 
-    Of the options b is ``--learn-rate``, W ``--lr-warmup``, s ``--lr-warmup-start-rate``, and N, with S if
-    that is not N, ``--lr-decay-inv-sqrt``. With ``--lr-warmup-cycle`` the warm-up begins anew each time that
-    W is over, with ``--lr-warmup-at-reload`` after the first update of this run, be it resumed or not, and
-    with ``--lr-decay-repeat-warmup`` after a decay.
+    The warm-up restarts whenever W is over with ``--lr-warmup-cycle``, after the first update of this run,
+    resumed or not, with ``--lr-warmup-at-reload``, and after each decay with ``--lr-decay-repeat-warmup``. As
+    in Marian, a restart affects the rate only from the next update on.
 
-    ``--lr-decay`` is the factor of a decay. With S the first of ``--lr-decay-start`` they happen by
-    ``--lr-decay-strategy``: ``epoch`` at the beginning of each epoch from S on; ``batches`` after update S
-    and each ``--lr-decay-freq`` updates more; ``stalled`` when validation has stalled S times, 2 S times and
-    so on; ``epoch+batches`` and ``epoch+stalled`` at the beginning of each epoch from S on, or once the total
-    of the other has reached the second of ``--lr-decay-start``. With ``--lr-decay-reset-optimizer``
-    ``TrainingState.reset`` then asks for the optimizer to be reset.
+    ``--lr-decay`` is the factor of a decay. ``--lr-decay-strategy`` says when it happens, with S the first
+    value of ``--lr-decay-start``: ``epoch`` at the start of each epoch from S on; ``batches`` after update S
+    and then every ``--lr-decay-freq`` updates; ``stalled`` when validation has stalled S times, 2 S times and
+    so on; ``epoch+batches`` and ``epoch+stalled`` at the start of an epoch, from S on or once the number of
+    updates or stalls has reached the second value of ``--lr-decay-start``. ``--lr-decay-reset-optimizer``
+    then sets ``TrainingState.reset``.
 
-    A warm-up that begins anew shows only in the rate that is set after the next update, as in Marian.
-
-    Raises OptionError for amounts with an unknown unit, for units that differ and for unknown strategies.
+    Raises OptionError for unknown units, units that differ and unknown strategies.
 
     Source: Marian's scheduler; the warm-up and the root are those of Vaswani et al. 2017, section 5.3.
     """
@@ -59,13 +57,13 @@ class LearningRate:
     def set(self, state: TrainingState) -> None:
         """Set the rate of the next update.
 
-        Raises OptionError if the warm-up of the state began in another unit than that of ``--lr-warmup``.
+        Raises OptionError if the warm-up of the state has another unit than ``--lr-warmup``.
         """
         factor = np.float32(1)
         if self._warmup.n:
             if state.warmup_start.n and state.warmup_start.unit is not self._warmup.unit:
                 raise OptionError(
-                    f"--lr-warmup: expected the unit of the warm-up under way, which began at "
+                    f"--lr-warmup: expected the unit of the current warm-up, which began at "
                     f"{state.warmup_start}; got {self._warmup}"
                 )
             done = state.progress_in(self._warmup.unit) - state.warmup_start.n
@@ -75,7 +73,7 @@ class LearningRate:
         state.eta = float(rate * self._root_factor(state) * np.float32(state.eta_factor))
 
     def after_update(self, state: TrainingState) -> None:
-        """What follows from an update that was counted."""
+        """Set the rate after an update that was counted, and decay or restart the warm-up if due."""
         state.reset = False
         self.set(state)
         if self._options.lr_decay > 0 and self._options.lr_decay_strategy == "batches":
@@ -89,7 +87,7 @@ class LearningRate:
         self._first = False
 
     def after_epoch(self, state: TrainingState) -> None:
-        """What follows from the beginning of the epoch ``state.epochs``."""
+        """Set the rate at the start of the epoch ``state.epochs``, and decay if due."""
         self.set(state)
         if self._options.lr_decay > 0:
             state.reset = False
@@ -97,7 +95,7 @@ class LearningRate:
                 self._apply_decay(state, "in epoch {}", state.epochs)
 
     def after_stalled(self, state: TrainingState) -> None:
-        """What follows from a validation that stalled more than the one before."""
+        """Set the rate after a validation that stalled, and decay if due."""
         state.reset = False
         self.set(state)
         if self._options.lr_decay > 0 and self._options.lr_decay_strategy == "stalled":
@@ -139,7 +137,7 @@ class LearningRate:
 
 
 def _inverse_square_root(given: Sequence[str]) -> tuple[Progress, int]:
-    """N and S of the inverse square root."""
+    """N and S of the inverse square root, see ``LearningRate``."""
     if not 1 <= len(given) <= 2:
         raise OptionError(f"--lr-decay-inv-sqrt: expected one or two numbers with units, got {len(given)}")
     scale, *rest = [progress(text, "--lr-decay-inv-sqrt") for text in given]

@@ -1,4 +1,4 @@
-"""The course of training: counts, learning rate, lines of the log, and what is due."""
+"""``Scheduler``: counts, learning rate, log lines, and when to save, validate and stop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from nmt.training.update import UpdateResult
 logger = logging.getLogger(__name__)
 
 IN_FLIGHT = 2
-"""So many updates may be under way at once: the device computes one while the next waits for it. With more
-the device would not be faster, but a signal would have to wait for them all, and each holds memory."""
+"""The number of concurrent updates: the device computes one while the next is queued. More would not be
+faster, but would hold memory and delay the reaction to signals."""
 
 
 class _Pending(NamedTuple):
@@ -32,11 +32,11 @@ class _Pending(NamedTuple):
     result: UpdateResult
     number: int
     throw: bool
-    """Whether it reached the progress at which divergence is feigned."""
+    """Whether it reached the progress at which a diagnostic divergence is raised."""
 
 
 class Periods(NamedTuple):
-    """How often something is done, each an amount of updates or target words; 0 for never."""
+    """How often things are done, in updates or target words; 0 for never."""
 
     display: Progress
     saving: Progress
@@ -45,7 +45,7 @@ class Periods(NamedTuple):
 
     @classmethod
     def of(cls, options: TrainOptions) -> Periods:
-        """By ``disp-freq``, ``save-freq``, ``valid-freq``, ``exponential-smoothing-replace-freq``."""
+        """From ``disp-freq``, ``save-freq``, ``valid-freq`` and ``exponential-smoothing-replace-freq``."""
         replacing = NEVER
         if options.exponential_smoothing:
             name = "--exponential-smoothing-replace-freq"
@@ -59,24 +59,22 @@ class Periods(NamedTuple):
 
 
 class Scheduler:
-    """Follows training in a ``TrainingState``, as Marian's scheduler does.
+    """Tracks training in a ``TrainingState``, as Marian's scheduler does.
 
-    Counting and the learning rate need no figure of the device, so that an update can be handed to it while
-    the one before is computed, but no more: ``update`` returns once all but the update that it counts are
-    done. What is said or saved waits for that one, too, and so tells only of what is done. Costs and norms
-    are summed in their order in float32: the sums do not depend on when they are fetched. The first cost that
-    is not finite is warned of.
+    Counts and the learning rate do not depend on results of the device, so one update can be queued while the
+    one before is computed: ``update`` returns once all updates before it are done. Log lines, validation and
+    checkpoints wait for the queued update, too. Costs and norms are summed in order in float32, so the sums
+    do not depend on when they are fetched. The first cost that is not finite is logged as a warning.
 
     Parameters:
-        options: of the training. With ``no-restore-corpus`` the counts of the epoch and of the next line of
-            the log begin anew. Batches grow for ``--mini-batch-warmup``. Data that can be read only once
-            (``--tsv`` from standard input) end training with the first epoch.
-        state: where training is; changed in place. If it was read from a file its learning rate stays as it
-            is until after the first update.
-        stalled: the number of validations without a better result that counts for ``--early-stopping-on``, of
-            a state; None if nothing is validated.
+        options: with ``no-restore-corpus`` the counts of the epoch and of the next log line are reset. Data
+            that can be read only once (``--tsv`` from standard input) end training with the first epoch.
+        state: updated in place. If it was read from a file, its learning rate stays until after the first
+            update.
+        stalled: the number of stalled validations of a state, by ``--early-stopping-on``; None without
+            validation.
         clock: seconds, for the speed in the log.
-        on_display: is called with the figures of each line of the log; may be set later.
+        on_display: called with the figures of each log line; may be set later.
 
     Raises OptionError for invalid values.
     """
@@ -119,15 +117,15 @@ class Scheduler:
 
     @property
     def reset_optimizer(self) -> bool:
-        """Whether the optimizer is to forget its statistics now: to be asked after ``update``, ``new_epoch``
-        and ``new_stalled``, and before anything is saved."""
+        """Whether to reset the optimizer now; check it after ``update``, ``new_epoch`` and ``new_stalled``,
+        before saving."""
         return self.state.reset
 
     def batch_size_multiplier(self) -> float:
-        """How large the next update shall be, as a part of its full size.
+        """The size of the next update as a fraction of its full size.
 
-        ``min(1, p / W)`` after p updates or epochs of the W of ``--mini-batch-warmup``, and the square root
-        of that where W counts target words.
+        ``min(1, p / W)`` after p updates or epochs with W of ``--mini-batch-warmup``, or the square root of
+        that if W counts target words.
         """
         n, unit = self._mini_batch_warmup
         if not n:
@@ -136,11 +134,11 @@ class Scheduler:
         return min(1.0, math.sqrt(done) if unit is Unit.LABELS else done)
 
     def started(self) -> None:
-        """Say that training starts."""
+        """Log that training starts."""
         logger.info("Training started")
 
     def finished(self, interrupted: bool) -> None:
-        """Say that training is over, or was interrupted by a signal.
+        """Log that training is over, or was interrupted by a signal.
 
         Raises DivergenceError.
         """
@@ -148,15 +146,15 @@ class Scheduler:
         logger.info("Training interrupted (via signal)." if interrupted else "Training finished")
 
     def keep_going(self) -> bool:
-        """Whether there is to be another update or epoch."""
+        """Whether to continue with another update or epoch."""
         stalled = self._stalled(self.state) if self._stalled else 0
         return not self._ended and not self._stopping.reached(self.state, stalled)
 
     def update(self, result: UpdateResult) -> None:
-        """Count an update: totals, the learning rate of the next, a line of the log if one is due.
+        """Count an update, set the learning rate of the next, and log a line if due.
 
-        Waits until fewer than ``IN_FLIGHT`` updates are under way. Raises DivergenceError, for this update or
-        one that was under way.
+        Waits until fewer than ``IN_FLIGHT`` updates are pending. Raises DivergenceError for this update or a
+        pending one.
         """
         state = self.state
         state.remember()
@@ -180,14 +178,11 @@ class Scheduler:
             self._show(result.words)
 
     def settle(self) -> None:
-        """Wait for the updates that are under way, and fetch their figures: the state is complete then.
-
-        Raises DivergenceError.
-        """
+        """Wait for pending updates and add their figures to the state. Raises DivergenceError."""
         self._settle(len(self._pending))
 
     def _settle(self, count: int) -> None:
-        """Wait for the oldest ``count`` of the updates that are under way, and fetch their figures."""
+        """Wait for the oldest ``count`` pending updates and add their figures to the state."""
         state, pending, self._pending = self.state, self._pending[:count], self._pending[count:]
         figures = jax.device_get(
             [(each.result.cost, each.result.labels, each.result.gradient_norm) for each in pending]
@@ -195,15 +190,15 @@ class Scheduler:
         with np.errstate(all="ignore"):
             for each, (cost, labels, norm) in zip(pending, figures, strict=True):
                 cost, labels = np.float32(cost), np.float32(labels)
-                self._look_at(cost, each.number)
+                self._check_cost(cost, each.number)
                 state.cost_sum = float(np.float32(state.cost_sum) + cost)
                 state.cost_count = float(np.float32(state.cost_count) + labels)
                 if self._divergence is not None:
                     self._divergence.add(state, cost / labels, each.number, each.throw)
                 self._norms.add(state, np.float32(norm), each.number)
 
-    def _look_at(self, cost: np.float32, update: int) -> None:
-        """Warn of the first cost that is not finite. Marian says nothing."""
+    def _check_cost(self, cost: np.float32, update: int) -> None:
+        """Warn of the first cost that is not finite. Marian does not warn."""
         if self._warned or np.isfinite(cost):
             return
         self._warned = True
@@ -215,10 +210,7 @@ class Scheduler:
         )
 
     def new_epoch(self) -> None:
-        """Say that an epoch is over, and begin the next.
-
-        Raises DivergenceError.
-        """
+        """Log the end of an epoch, and begin the next. Raises DivergenceError."""
         self.settle()
         state = self.state
         logger.info("Seen %s samples", f"{state.samples:,}")
@@ -230,21 +222,21 @@ class Scheduler:
 
     @property
     def saving(self) -> bool:
-        """Whether the last update calls for a checkpoint."""
+        """Whether a checkpoint is due after the last update."""
         return self.state.entered_new_period_of(self._periods.saving)
 
     @property
     def validating(self) -> bool:
-        """Whether the last update calls for validation."""
+        """Whether validation is due after the last update."""
         return self.state.entered_new_period_of(self._periods.validating)
 
     @property
     def replacing_with_smoothed(self) -> bool:
-        """Whether the last update calls for the parameters to be replaced by the smoothed ones."""
+        """Whether to replace the parameters by the smoothed ones after the last update."""
         return self.state.entered_new_period_of(self._periods.replacing)
 
     def new_stalled(self, stalled: int) -> None:
-        """Follow up a validation that has left more of them stalled than the one before."""
+        """React to a validation that increased the number of stalled ones."""
         state = self.state
         state.stalled = stalled
         if stalled > state.stalled_max:

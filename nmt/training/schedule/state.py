@@ -1,4 +1,4 @@
-"""How far training is, as ``.progress.yml`` holds it, and amounts of training, such as ``10Ku``."""
+"""The training state, as ``.progress.yml`` stores it, and amounts of training, such as ``10Ku``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXPECTED = (
 
 
 class Unit(Enum):
-    """What training is measured in."""
+    """A unit of training progress."""
 
     UPDATES = "u"
     LABELS = "t"
@@ -26,7 +26,7 @@ class Unit(Enum):
 
 
 class Progress(NamedTuple):
-    """So many updates, target labels or epochs; in words (``str``) as Marian writes them: ``10000u``."""
+    """A number of updates, target labels or epochs; ``str`` gives Marian's form: ``10000u``."""
 
     n: int
     unit: Unit
@@ -36,18 +36,17 @@ class Progress(NamedTuple):
 
 
 NEVER = Progress(0, Unit.UPDATES)
-"""What stands for no amount at all."""
+"""Means "never"."""
 
 
 def progress(text: str, option: str) -> Progress:
-    """The amount that a text stands for: ``10Ku`` updates, ``20Gt`` labels, ``3e`` epochs, ``1000`` updates.
+    """Parse an amount: ``10Ku`` updates, ``20Gt`` labels, ``3e`` epochs, ``1000`` updates.
 
     Parameters:
-        text: a number, with or without commas and an exponent; optionally a factor ``K`` (or ``k`` before a
-            unit), ``M``, ``G`` or ``T``, with which it must be whole; optionally a unit, without one updates.
-        option: what the text is the value of, for the error.
-
-    Raises OptionError naming the option.
+        text: a number, optionally with commas and an exponent; then optionally a factor ``K`` (or ``k``
+            before a unit), ``M``, ``G`` or ``T``; then optionally a unit, by default updates. The product of
+            number and factor must be whole.
+        option: the name of the option, for the OptionError.
 
     Source: Marian's values "with units", such as ``--after`` and ``--lr-warmup``.
     """
@@ -65,7 +64,7 @@ def progress(text: str, option: str) -> Progress:
 
 
 def period(text: str, option: str) -> Progress:
-    """The same for how often something is done, which Marian does not count in epochs: OptionError if so."""
+    """Parse a frequency, as ``progress``; OptionError for epochs, which Marian does not support here."""
     amount = progress(text, option)
     if amount.unit is Unit.EPOCHS:
         raise OptionError(f"{option}: expected updates (u) or target words (t), got epochs: '{text}'")
@@ -74,41 +73,41 @@ def period(text: str, option: str) -> Progress:
 
 @dataclass
 class TrainingState:
-    """Marian's training state; each field is a key of ``.progress.yml``, except where it says so. Costs are
-    float32 sums in nats, and all real numbers are float32."""
+    """Marian's training state; each field is a key of ``.progress.yml`` unless noted. Costs are sums in nats;
+    all real numbers are float32."""
 
     eta: float
     """The learning rate of the next update."""
     epochs: int = 1
-    """The epoch that is under way, from 1."""
+    """The current epoch, from 1."""
     batches: int = 0
     """Updates since training began."""
     batches_epoch: int = 0
-    """Batches that were taken from the corpus in this epoch; an update may need several."""
+    """Batches taken from the corpus in this epoch; an update may need several."""
     samples: int = 0
     """Sentences seen in this epoch."""
     labels_total: int = 0
     """Target words since training began."""
     prev_labels_total: int = 0
-    """These three: the same before the last update."""
+    """This and the next two: the totals before the last update."""
     prev_batches: int = 0
     prev_epochs: int = 0
     stalled: int = 0
-    """How often validation had stalled when it last stalled."""
+    """The number of stalled validations when validation last stalled."""
     stalled_max: int = 0
-    """How often that number was higher than ever."""
+    """How often that number reached a new maximum."""
     validator: str = ""
     """The kind of the first validator."""
     validators: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By kind ``{"last-best": float, "stalled": int}``."""
     reset: bool = False
-    """Whether the optimizer was to forget its statistics after the last update."""
+    """Whether the optimizer had to be reset after the last update."""
     eta_factor: float = 1.0
-    """What ``--lr-decay`` has multiplied the learning rate by so far."""
+    """The product of all decays of the learning rate so far (``--lr-decay``)."""
     warmup_start: Progress = NEVER
-    """Where the warm-up of the learning rate began."""
+    """The progress at which the warm-up of the learning rate began."""
     cost_sum: float = 0.0
-    """This and the next four: since the last line of the log."""
+    """This and the next four: since the last log line."""
     cost_count: float = 0.0
     disp_updates: int = 0
     disp_samples: int = 0
@@ -123,11 +122,11 @@ class TrainingState:
     log_gradient_norm_avg: float = 0.0
     log_gradient_norm_var: float = 0.0
     seed_batch: str = ""
-    """The generator of the order of batches as the epoch began: mt19937, as C++ streams write it."""
+    """The generator of the batch order at the start of the epoch: mt19937, as C++ streams write it."""
     seed_corpus: str = ""
-    """The generator of the order of sentences as the epoch began, in the same form."""
+    """The generator of the sentence order at the start of the epoch, in the same form."""
     extra: dict[str, str] = field(default_factory=dict)
-    """Further keys of the file, that Marian does not know and passes over."""
+    """Other keys of the file, which Marian ignores."""
     loaded: bool = False
     """Whether no update was made since the state was read. Not in the file."""
     validated: bool = False
@@ -142,7 +141,7 @@ class TrainingState:
         }[unit]
 
     def remember(self) -> None:
-        """Keep the totals, so that ``entered_new_period_of`` compares with them after the update to come."""
+        """Store the totals for ``entered_new_period_of`` after the next update."""
         self.prev_labels_total, self.prev_batches = self.labels_total, self.batches
         self.prev_epochs = self.epochs
 
@@ -156,6 +155,6 @@ class TrainingState:
         return bool(period.n) and self.progress_in(period.unit) // period.n != previous // period.n
 
     def clear_display(self) -> None:
-        """Forget what was summed for the next line of the log."""
+        """Reset the sums for the next log line."""
         self.cost_sum = self.cost_count = 0.0
         self.disp_updates = self.disp_samples = self.disp_words = 0

@@ -1,4 +1,4 @@
-"""Validation: what the model in training makes of sentences that it is not trained on."""
+"""Validation of the model in training on a held-out set."""
 
 from __future__ import annotations
 

@@ -17,15 +17,15 @@ from nmt.training.validation.evaluation import Evaluation
 from nmt.training.validation.metrics import Announcements, Metric, OutputName, valid_log
 
 BETA_SQUARE = np.float32(4)
-"""Of chrF: how much more recall counts than precision."""
+"""chrF's weight of recall relative to precision."""
 
 
 class NGramCounts:
-    """Counts over pairs of a hypothesis and its reference, for n-grams of 1 to ``order`` segments.
+    """Counts n-grams of 1 to ``order`` segments over pairs of a hypothesis and its reference.
 
     Attributes, each float64 ``[order]``:
-        matches: n-grams of the hypotheses that are in their references, each as often as in both.
-        hypotheses, references: n-grams of each.
+        matches: n-grams of hypotheses found in their references, clipped to the count there.
+        hypotheses, references: all n-grams of each side.
     """
 
     def __init__(self, order: int) -> None:
@@ -33,7 +33,7 @@ class NGramCounts:
         self.matches, self.hypotheses, self.references = np.zeros((3, order))
 
     def add(self, hypothesis: Sequence[Any], reference: Sequence[Any]) -> None:
-        """Count a pair of tuples of whatever can be compared, or of strings, whose characters then are."""
+        """Count a pair of tuples, or of strings, whose segments are their characters."""
         for n in range(1, self.order + 1):
             ours, theirs = _ngrams(hypothesis, n), _ngrams(reference, n)
             self.matches[n - 1] += (ours & theirs).total()
@@ -44,8 +44,8 @@ class NGramCounts:
         """Corpus BLEU (Papineni et al. 2002), from 0 to 100:
         ``100 exp(min(0, 1 - r / h) + mean_n log(matches_n / hypotheses_n))``.
 
-        ``r`` and ``h`` count the segments of the references and the hypotheses. There is no smoothing: it is
-        0 if no n-gram of some length matches. Computed in float32, as in Marian.
+        ``r`` and ``h`` count the segments of the references and the hypotheses. Not smoothed: 0 if no n-gram
+        of some length matches. Computed in float32, as in Marian.
         """
         if not self.matches.all():
             return 0.0
@@ -61,8 +61,8 @@ class NGramCounts:
     def chrf(self) -> float:
         """chrF (Popovic 2015) from counts of characters, from 0 to 100: ``100 * 5 p r / (4 p + r)``.
 
-        Precision ``p`` and recall ``r`` are means over the lengths of n-grams that both sides have; 0 if
-        there are none, or none match. Computed in float32, as in Marian.
+        Precision ``p`` and recall ``r`` are means over the n-gram lengths that both sides have; 0 if nothing
+        matches. Computed in float32, as in Marian.
         """
         both = (self.hypotheses > 0) & (self.references > 0)
         if not self.matches.any():
@@ -104,7 +104,7 @@ _WORD_RULES = tuple(
         (r"\s+", " "),
     )
 )
-# First and last characters, in rising order. Source: Marian, isContinuousScript.
+# First and last characters in ascending order. Source: Marian, isContinuousScript.
 _CONTINUOUS = (
     (0x0E00, 0x0E7F),  # Thai
     (0x2E80, 0x2E99),  # Han, and so on
@@ -133,7 +133,7 @@ _FIRST = tuple(first for first, _ in _CONTINUOUS)
 
 
 def tokenized(text: str) -> str:
-    """Raw text with a space around each word and mark, by the rules of mteval-v13a, which are sacreBLEU's."""
+    """Raw text tokenized by the rules of mteval-v13a, which sacreBLEU uses."""
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     text = f" {text} "
@@ -143,24 +143,24 @@ def tokenized(text: str) -> str:
 
 
 def separated(text: str) -> str:
-    """``text`` with a space around each character of a script without spaces: Han, kana, Thai."""
+    """``text`` with spaces around each character of a script without spaces: Han, kana, Thai."""
     return "".join(f" {character} " if is_continuous(character) else character for character in text)
 
 
 def is_continuous(character: str) -> bool:
-    """Whether a character is of a script that puts no spaces between words."""
+    """Whether the character's script does not put spaces between words."""
     code = ord(character)
     place = bisect_right(_FIRST, code) - 1
     return place >= 0 and code <= _CONTINUOUS[place][1]
 
 
 def words(text: str) -> tuple[str, ...]:
-    """What stands between spaces, U+0020 and no others."""
+    """``text`` split at spaces, U+0020 only."""
     return tuple(word for word in text.split(" ") if word)
 
 
 def characters(text: str) -> str:
-    """``text`` without spaces, U+0020 and no others."""
+    """``text`` without spaces, U+0020 only."""
     return text.replace(" ", "")
 
 
@@ -172,19 +172,17 @@ BLEU_ORDER = 4
 class TextMetric(Metric):
     """``bleu`` (``bleu-detok`` is the same), ``bleu-segmented`` and ``chrf``; higher is better.
 
-    They compare with the targets of the validation set as the model reads them: cut to
-    ``--valid-max-length``, unknown words being ``<unk>``. ``bleu`` compares words, after sacreBLEU's
-    tokenization and with each Chinese, Japanese or Thai character alone, if the vocabulary is one of pieces
-    (SentencePiece); with other vocabularies words are what they list. ``bleu-segmented`` compares these or
-    the pieces as they are, and ``</s>`` of the translations with them. ``chrf`` compares characters other
-    than spaces.
+    The references are the targets as the model reads them: cut to ``--valid-max-length``, with ``<unk>`` for
+    unknown words. With a SentencePiece vocabulary ``bleu`` compares words after sacreBLEU's tokenization,
+    with Chinese, Japanese and Thai characters split; with other vocabularies it compares their words.
+    ``bleu-segmented`` compares words or pieces as they are, including ``</s>`` of the translations. ``chrf``
+    compares characters other than spaces.
 
-    vocab: of the target. quiet: log no sample of what is compared (``--quiet-validation``).
-    announcements: what was logged before.
+    vocab: of the target. quiet: do not log a sample of the segments (``--quiet-validation``).
+    announcements: the lines logged before.
 
-    Source: Marian, ``--valid-metrics``. The numbers are sacreBLEU's for the same segments, except ``chrf``
-    with references of fewer than six characters: there sacreBLEU leaves out the longer n-grams of the
-    translation.
+    Source: Marian, ``--valid-metrics``. The numbers equal sacreBLEU's for the same segments, except ``chrf``
+    with references of fewer than six characters, where sacreBLEU omits the longer n-grams of the translation.
     """
 
     def __init__(
@@ -217,7 +215,7 @@ class TextMetric(Metric):
         return counts.chrf() if self.kind == "chrf" else counts.bleu()
 
     def segments(self, ids: Sequence[int]) -> Sequence[str]:
-        """What is compared of the words ``ids``."""
+        """The segments of the words ``ids`` to compare."""
         text = self.vocab.decode(ids)
         name = type(self.vocab).__name__
         if isinstance(self.vocab, SentencePieceVocab):

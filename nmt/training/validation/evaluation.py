@@ -1,4 +1,4 @@
-"""The validation set, and what one set of parameters makes of it, computed once for all metrics."""
+"""The validation set, and its costs and translations, computed once for all metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nmt.text.vocabs.base import Vocab
 
 
 class ValidationSetError(MGraphError, ValueError):
-    """A validation set is empty, or has a line that cannot be read."""
+    """A validation set is empty or has an invalid line."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ValidationSet:
     """The sentences of ``--valid-sets`` in the order of the files: ids of each source, then of the target,
     ``</s>`` included.
 
-    mini_batch: sentences in a batch; what a sentence becomes does not depend on it.
+    mini_batch: sentences in a batch; results do not depend on it.
     """
 
     samples: tuple[Sentence, ...]
@@ -43,14 +43,14 @@ class ValidationSet:
     def read(
         cls, options: TrainOptions, vocabs: Sequence[Vocab], *, right_left: bool = False
     ) -> ValidationSet:
-        """The sentences of the files, one for each vocabulary, or with ``--tsv`` of one with fields.
+        """Read one file per vocabulary, or with ``--tsv`` one file with fields.
 
-        Those longer than ``--valid-max-length`` words, ``</s>`` counted, are cut to it and keep ``</s>``;
-        empty ones are ``</s>`` alone. ``right_left``: their words are reversed, but ``</s>``.
+        Sentences longer than ``--valid-max-length`` words, ``</s>`` included, are cut to it and keep
+        ``</s>``; empty ones are ``</s>`` alone. ``right_left``: reverse the words except ``</s>``.
 
-        OptionError if there are too many or too few files; ParallelTextError if they differ in length;
-        ValidationSetError for files without lines and for lines with too many fields; OSError for files that
-        cannot be read.
+        OptionError for the wrong number of files; ParallelTextError if they differ in length;
+        ValidationSetError for files without lines and for lines with too many fields; OSError for unreadable
+        files.
         """
         paths, tsv = options.valid_sets, options.tsv
         check_sets(paths, 1 if tsv else len(vocabs), tsv)
@@ -66,10 +66,10 @@ class ValidationSet:
         return cls(samples, options.valid_mini_batch)
 
     def batches(self) -> Iterator[list[Sentence]]:
-        """Batches, the longest sentences first, so that what does not fit into memory fails at once.
+        """Batches, the longest sentences first, so that a lack of memory shows at once.
 
-        The whole set is ordered by ``length_bucket`` of the longest stream: that makes fewer shapes, and so
-        fewer programs to compile, than Marian's order, and less padding.
+        The whole set is sorted by ``length_bucket`` of the longest stream. Compared with Marian's order this
+        gives less padding and fewer shapes, and so fewer programs to compile.
         """
         ordered = sorted(self.samples, key=_bucket, reverse=True)
         for first in range(0, len(ordered), self.mini_batch):
@@ -77,7 +77,7 @@ class ValidationSet:
 
 
 def check_sets(paths: Sequence[str], wanted: int, tsv: bool) -> None:
-    """OptionError for another number of files, OSError for one that cannot be read."""
+    """OptionError for the wrong number of files, OSError for an unreadable one."""
     if len(paths) != wanted:
         what = "one file with --tsv is" if tsv else f"{wanted} files, one for each vocabulary, are"
         raise OptionError(f"--valid-sets: {what} needed, got {len(paths)}")
@@ -94,7 +94,7 @@ def _bucket(sample: Sentence) -> int:
 logger = logging.getLogger("nmt.translating")
 
 ALL_LOGGED = 5
-"""Translations up to this number are logged, and then ever fewer: numbers 10, 20, 40, ..."""
+"""Translations up to this number are logged, then numbers 10, 20, 40, ..."""
 
 
 class Cost(NamedTuple):
@@ -108,10 +108,10 @@ class Cost(NamedTuple):
 
 
 class Evaluation:
-    """One validation. Nothing is computed before it is asked for, and nothing twice.
+    """One validation; its results are computed on demand, and once.
 
-    model: with the parameters to evaluate. service: translates with it. data: the validation set.
-    quiet: whether to log no translations (``--quiet-translation``). save_dev: saves the model for a script.
+    model: with the parameters to evaluate. service: translates with it. quiet: do not log translations
+    (``--quiet-translation``). save_dev: saves the model for a script.
     """
 
     def __init__(
@@ -139,10 +139,7 @@ class Evaluation:
         return Cost(math.fsum(costs), words, len(costs))
 
     def translations(self) -> Iterator[Translation]:
-        """The translations of the sentences, in the order of the batches.
-
-        They are logged while they are made, in the order of the lines, unless ``quiet``.
-        """
+        """The translations in the order of the batches, logged in the order of the lines unless ``quiet``."""
         if self._translations is not None:
             yield from self._translations
             return
@@ -162,10 +159,9 @@ class Evaluation:
         self._translations = found
 
     def write(self, path: str, *, n_best: bool) -> None:
-        """Write the translations in the order of the lines; with ``n_best`` all of each, if the options say
-        so.
+        """Write the translations in the order of the lines; OSError if the file cannot be written.
 
-        OSError if the file cannot be written.
+        n_best: write n-best lists, if the options ask for them.
         """
         lines = self.service.printing.lines if n_best else self.service.printing.best
         translations = sorted(self.translations(), key=lambda translation: translation.line)

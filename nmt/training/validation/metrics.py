@@ -1,4 +1,4 @@
-"""Metrics of validation: records of them, cross entropy, scripts, translations in files."""
+"""Validation metrics: their records, cross entropy, scripts, and translations in files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ valid_log = _Marked(logging.getLogger(VALID), {})
 
 
 class Announcements:
-    """Lines that are logged once, however often there is reason to."""
+    """Remembers which lines were logged, to log each of them once."""
 
     def __init__(self) -> None:
         self._made: set[str] = set()
@@ -48,12 +48,12 @@ WORST = float(np.finfo(np.float32).max)
 
 
 class Record(NamedTuple):
-    """What is known of a metric, as ``.progress.yml`` keeps it; values are float32."""
+    """The history of a metric, as ``.progress.yml`` stores it; values are float32."""
 
     best: float
     """The best value so far."""
     stalled: int = 0
-    """Validations since it last became better, and by enough."""
+    """Validations since the last sufficient improvement."""
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Record:
@@ -67,10 +67,10 @@ class Record(NamedTuple):
 
 
 class Metric(ABC):
-    """A number that says how good a model is.
+    """A measure of model quality.
 
-    kind: its name for ``--valid-metrics``. epsilon: an improvement by less does not count for early stopping,
-    although the value is the new best (``--early-stopping-epsilon``); with 0 any counts.
+    kind: its name in ``--valid-metrics``. epsilon: a smaller improvement does not count for early stopping,
+    although the value becomes the best (``--early-stopping-epsilon``); with 0 any improvement counts.
     """
 
     lower_is_better = False
@@ -80,7 +80,7 @@ class Metric(ABC):
 
     @abstractmethod
     def measure(self, evaluation: Evaluation, state: TrainingState) -> float | None:
-        """The value; None if there is none to have, which is neither better nor worse than any."""
+        """The value; None if there is none, which is neither an improvement nor a stall."""
 
     @property
     def start(self) -> Record:
@@ -88,11 +88,11 @@ class Metric(ABC):
         return Record(WORST if self.lower_is_better else -WORST)
 
     def improves(self, record: Record, value: float) -> bool:
-        """Whether ``value`` is better than the best so far, by however little."""
+        """Whether ``value`` is better than the best so far, by any amount."""
         return value < record.best if self.lower_is_better else value > record.best
 
     def next_record(self, record: Record, value: float) -> Record:
-        """The record after ``value``; all in float32, as in Marian. What is no number is no improvement."""
+        """The record after ``value``, computed in float32 as in Marian. NaN is not an improvement."""
         if not self.improves(record, value):
             return Record(record.best, record.stalled + 1)
         with np.errstate(over="ignore"):
@@ -112,7 +112,7 @@ class CrossEntropy(Metric):
     - ``ce-mean-words``: ``C`` divided by the number of target words;
     - ``perplexity``: ``exp`` of that.
 
-    There is no dropout, no label smoothing, no data weighting. Source: Marian, ``--valid-metrics``.
+    Without dropout, label smoothing and data weighting. Source: Marian, ``--valid-metrics``.
     """
 
     lower_is_better = True
@@ -137,10 +137,8 @@ _PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
 class Script:
     """A program that prints a score.
 
-    command, arguments: ``--valid-script-path`` and ``--valid-script-args``. As in Marian they are words of a
-    line for the shell, which divides and expands them.
-
-    OptionError if ``command`` is the name of one file, and there is no such program.
+    command, arguments: ``--valid-script-path`` and ``--valid-script-args``; as in Marian the shell splits and
+    expands them. OptionError if ``command`` is a plain name and no such program exists.
     """
 
     command: str
@@ -148,12 +146,12 @@ class Script:
 
     def __post_init__(self) -> None:
         if _PLAIN.fullmatch(self.command) and shutil.which(self.command) is None:
-            raise OptionError(f"--valid-script-path: there is no program {self.command} that can be run")
+            raise OptionError(f"--valid-script-path: {self.command} is not an executable program")
 
     def run(self, path: str = "") -> float:
         """The number at the start of the program's output; ``path``, if any, is its last argument.
 
-        0 if there is no number, as in Marian; that is logged, and so is an exit status other than 0.
+        0 if there is no number, as in Marian; this and a nonzero exit status are logged.
         """
         line = " ".join([self.command, *self.arguments, *([shlex.quote(path)] if path else [])])
         done = subprocess.run(line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
@@ -162,15 +160,15 @@ class Script:
         found = _NUMBER.match(done.stdout)
         if found is None:
             shown = done.stdout[:80].decode("utf-8", "replace").strip()
-            valid_log.warning("%s: the output is to begin with a number, got '%s'; taken as 0", line, shown)
+            valid_log.warning("%s: the output must begin with a number, got '%s'; using 0", line, shown)
             return 0.0
         return float(found[1])
 
 
 class ScriptMetric(Metric):
-    """``valid-script``: what a program makes of the model; higher is better.
+    """``valid-script``: a program's score of the model; higher is better.
 
-    The program gets no argument that names the model: it is saved for it as ``<model>.dev.npz``.
+    The model is saved for it as ``<model>.dev.npz``; no argument names it.
     """
 
     def __init__(self, kind: str, epsilon: float, script: Script) -> None:
@@ -189,7 +187,7 @@ class OutputName:
     template: with ``{E}``, ``{B}``, ``{U}`` and ``{T}`` for the number of the epoch, of the batches in it, of
     updates, and of target words; each may have a format, ``{U:08}``. Empty for no file.
 
-    OptionError for other braces, and if there is no such directory, unless its name depends on the numbers.
+    OptionError for other braces, and if the directory does not exist, unless its name has braces.
     """
 
     template: str
@@ -198,10 +196,10 @@ class OutputName:
         self.of(TrainingState(eta=0.0))
         folder = os.path.dirname(self.template)
         if folder and "{" not in folder and not os.path.isdir(folder):
-            raise OptionError(f"--valid-translation-output: there is no directory {folder}")
+            raise OptionError(f"--valid-translation-output: directory {folder} does not exist")
 
     def of(self, state: TrainingState) -> str:
-        """The name at this point of training."""
+        """The name for this state."""
         numbers = {
             "E": state.epochs,
             "B": state.batches_epoch,
@@ -212,17 +210,16 @@ class OutputName:
             return self.template.format(**numbers)
         except (KeyError, IndexError, ValueError, AttributeError, TypeError):
             raise OptionError(
-                "--valid-translation-output: {E}, {B}, {U} and {T} are what may be in braces, "
+                "--valid-translation-output: only {E}, {B}, {U} and {T} are allowed in braces, "
                 f"got '{self.template}'"
             ) from None
 
 
 class TranslationMetric(Metric):
-    """``translation``: what a program prints of the file of translations; higher is better.
+    """``translation``: a program's score of the file of translations; higher is better.
 
-    Without a program the set is translated all the same, and there is no value.
-
-    folder: for the file, if ``output`` is empty (``--tempdir``).
+    Without a program the set is still translated, but has no value. folder: of the file if ``output`` is
+    empty (``--tempdir``).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``Validation``: measures the model in training by every metric, and says when to stop."""
+"""``Validation``: evaluates the model in training by every metric."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from nmt.training.validation.metrics import (
 SCRIPT = "valid-script"
 KINDS = (*CROSS_ENTROPIES, SCRIPT, "translation", *TEXT_METRICS)
 OTHERS = ("accuracy", "bert-lm-accuracy", "bert-sentence-accuracy", "embedding")
-"""Marian's metrics of models that are no translation models."""
+"""Marian's metrics for models other than translation models."""
 
 
 def is_wanted(options: TrainOptions) -> bool:
-    """Whether the options of ``marian train`` ask for validation: with ``valid-sets`` or
-    ``valid-script-path``, and a ``valid-freq`` that is not 0."""
+    """Whether the options ask for validation: ``valid-sets`` or ``valid-script-path``, and a ``valid-freq``
+    other than 0."""
     wanted = options.valid_sets or options.valid_script_path
     return bool(wanted and period(options.valid_freq, "--valid-freq").n)
 
 
 def check_validation(options: TrainOptions) -> None:
-    """The errors of validation that are known before there is a vocabulary: OptionError for what options
-    cannot be, OSError for a file that cannot be read."""
+    """Raise the errors of validation that are known without vocabularies: OptionError for invalid options,
+    OSError for an unreadable file."""
     if not is_wanted(options):
         return
     _check_metrics(options)
@@ -61,10 +61,10 @@ def check_validation(options: TrainOptions) -> None:
 
 
 def metrics_of(options: TrainOptions, vocab: Vocab) -> list[Metric]:
-    """The metrics that the options of ``marian train`` ask for, in their order.
+    """The metrics of ``--valid-metrics``, in their order.
 
-    vocab: of the target. OptionError for a metric that is unknown, not supported or named twice, and for
-    options of it that do not fit.
+    vocab: of the target. OptionError for a metric that is unknown, not supported, duplicated or has invalid
+    options.
     """
     kinds, epsilons = options.valid_metrics, options.early_stopping_epsilon
     script, output = _check_metrics(options)
@@ -86,12 +86,12 @@ def metrics_of(options: TrainOptions, vocab: Vocab) -> list[Metric]:
 
 
 def _check_metrics(options: TrainOptions) -> tuple[Script | None, OutputName]:
-    """The program and the file of translations that metrics share."""
+    """Check the metrics and their options; the script and the output name that they share."""
     kinds = options.valid_metrics
     if not kinds:
         raise OptionError("--valid-metrics: at least one metric is needed, got none")
     if len(set(kinds)) < len(kinds):
-        raise OptionError(f"--valid-metrics: each metric counts once, got {' '.join(kinds)}")
+        raise OptionError(f"--valid-metrics: each metric may be given once, got {' '.join(kinds)}")
     _require_known(kinds)
     script = None
     if options.valid_script_path:
@@ -106,7 +106,7 @@ def _check_metrics(options: TrainOptions) -> tuple[Script | None, OutputName]:
 def _require_known(kinds: tuple[str, ...]) -> None:
     for kind in kinds:
         if kind in OTHERS:
-            raise OptionError(f"--valid-metrics: {kind} is not for translation models, and not supported")
+            raise OptionError(f"--valid-metrics: {kind} is not a metric of translation models, not supported")
         if kind not in KINDS:
             raise OptionError(
                 f"--valid-metrics: unknown metric {nearest(kind, KINDS, prefix='')} "
@@ -117,12 +117,9 @@ def _require_known(kinds: tuple[str, ...]) -> None:
 class Validation:
     """Marian's validators: all metrics of ``--valid-metrics``, in their order.
 
-    options: of the training: how to search and print, whose stalled validations count
-    (``--early-stopping-on``: of the ``first`` metric, ``all``, the fewest, or ``any``, the most), what to
-    forget when training goes on, whether to keep the best. vocabs: of the model's sources and its target.
-    metrics: what to measure. data: the validation set; of no sentences if no metric needs one.
+    vocabs: of the model's sources and its target. data: the validation set; empty if no metric needs it.
 
-    Parameters change from run to run, programs do not: they are compiled once for each shape.
+    Only the parameters change between runs: programs are compiled once for each shape.
     """
 
     def __init__(
@@ -136,7 +133,7 @@ class Validation:
         self.options, self.model_options = options, model_options
         self.vocabs, self.metrics, self.data = tuple(vocabs), tuple(metrics), data
         self.latest: dict[str, float] = {}
-        """The values of the last run by kind, float32; those that there were."""
+        """The values of the last run by kind, float32; only existing values."""
         self._epoch = LogicalEpoch(options.logical_epoch)
         self._model: Model | None = None
 
@@ -144,10 +141,9 @@ class Validation:
     def from_options(
         cls, options: TrainOptions, model_options: ModelOptions, vocabs: Sequence[Vocab]
     ) -> Validation | None:
-        """Validation as the options of ``marian train`` ask for it; None if they ask for none.
+        """The validation of the options; None unless ``is_wanted``.
 
-        They do with ``valid-sets`` or ``valid-script-path``, and a ``valid-freq`` that is not 0.
-        OptionError for a value that an option cannot have, and all errors of ``ValidationSet.read``.
+        OptionError for an invalid value, and the errors of ``ValidationSet.read``.
         """
         if not is_wanted(options):
             return None
@@ -158,7 +154,7 @@ class Validation:
         return cls(options, model_options, vocabs, metrics, data)
 
     def register(self, state: TrainingState) -> None:
-        """Give each metric an entry in ``state``, unless it has one from before, and reset what is to be."""
+        """Give each metric an entry in ``state`` unless it has one; reset entries as the options say."""
         if not state.validator:
             state.validator = self.metrics[0].kind
         if self.options.valid_reset_stalled or self.options.valid_reset_all:
@@ -177,15 +173,15 @@ class Validation:
         save_best: Callable[[str], None],
         save_dev: Callable[[], None] | None = None,
     ) -> int:
-        """Measure ``params`` by every metric, log the values, and note them in ``state.validators``.
+        """Evaluate ``params`` by every metric, log the values, and store them in ``state.validators``.
 
-        params: those to validate: the smoothed ones, if parameters are smoothed.
-        save_best: saves them as the best by the metric of that kind; called with ``keep_best`` when a value
-            is the best so far, before ``state`` has it.
-        save_dev: saves them for the script of the metric ``valid-script``, as ``<model>.dev.npz``;
-            ArgumentError if that is missing where it is needed.
+        params: to validate; the smoothed ones with smoothing.
+        save_best: saves them as the best by the given metric; called with ``keep_best`` for each new best
+            value, before ``state`` has it.
+        save_dev: saves them as ``<model>.dev.npz``; ArgumentError if ``valid-script`` needs it and it is
+            missing.
 
-        Returns the stalled validations that count, see ``stalled``.
+        Returns the number of stalled validations, see ``stalled``.
         """
         self.latest = {}
         with self._evaluation(params, save_dev) as evaluation:
@@ -194,8 +190,8 @@ class Validation:
         return self.stalled(state)
 
     def stalled(self, state: TrainingState) -> int:
-        """How many validations in a row brought nothing: of the first metric, or the fewest of all metrics,
-        or the most, as ``--early-stopping-on`` says."""
+        """The number of validations in a row without improvement: of the first metric, or the minimum or the
+        maximum over all metrics (``--early-stopping-on``)."""
         stalled = [Record.of(state.validators[metric.kind]).stalled for metric in self.metrics]
         return {"first": stalled[0], "all": min(stalled), "any": max(stalled)}[self.options.early_stopping_on]
 
@@ -220,7 +216,7 @@ class Validation:
 
     @contextmanager
     def _evaluation(self, params: Tensors, save_dev: Callable[[], None] | None) -> Iterator[Evaluation]:
-        """The evaluation of ``params``, which are held no longer than it lasts: they may be large."""
+        """The evaluation of ``params``, which are released afterwards because they may be large."""
         if save_dev is None:
             if any(isinstance(metric, ScriptMetric) for metric in self.metrics):
                 raise ArgumentError("the metric valid-script needs save_dev, which saves the model for it")
@@ -254,4 +250,4 @@ class Validation:
 
 
 def _nothing() -> None:
-    """There is no script to save a model for."""
+    """Stands in for ``save_dev`` without a script."""

@@ -242,7 +242,7 @@ def test_environment_variables_in_paths(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MODELS", "/data")
     values = decode("--interpolate-env-vars -m ${MODELS}/a.npz -o stdout")
     assert values.models == ("/data/a.npz",) and values.output == "stdout"
-    with pytest.raises(OptionError, match="no environment variable NOWHERE"):
+    with pytest.raises(OptionError, match="environment variable NOWHERE in path .* is not set"):
         decode("--interpolate-env-vars -m ${NOWHERE}/a.npz")
     path = tmp_path / "c.yml"
     path.write_text("relative-paths: true\ninterpolate-env-vars: true\nmodels: ${MODELS}/b.npz\n")

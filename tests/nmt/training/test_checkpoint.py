@@ -452,7 +452,7 @@ def test_another_optimizer_begins_anew(caplog: pytest.LogCaptureFixture) -> None
 
 def test_smoothing_that_begins_late(caplog: pytest.LogCaptureFixture) -> None:
     _, found = loaded(DATA / "lm-adagrad", exponential_smoothing=1e-4)
-    assert "no exp_smoothing: smoothing begins with the parameters" in caplog.text
+    assert "no exp_smoothing: smoothing starts from the current parameters" in caplog.text
     assert found.learner.average == found.learner.params
 
 

@@ -62,7 +62,7 @@ def test_another_seed_does_not_count_when_training_goes_on(
 ) -> None:
     options = {"model": tmp_path / "m.npz", "after_batches": 1}
     log_of(caplog, seed=3, **options)
-    said = "[training] Going on with --seed 3, as before; got 4"
+    said = "[training] Resuming with --seed 3, as before; got 4"
     assert said in log_of(caplog, seed=4, **options)
     assert not any("--seed" in line for line in log_of(caplog, **options))
 
@@ -194,7 +194,7 @@ def test_where_no_finite_model_is_lost_others_are_saved(
 ) -> None:
     model = tmp_path / "m.npz"
     log_of(caplog, model=model, mini_batch=1, after_batches=4, learn_rate=1)
-    assert "there is no finite model in the place of " in caplog.text
+    assert "anyway: there is no finite model to lose" in caplog.text
     assert not finite(model)
 
 
@@ -204,7 +204,7 @@ def test_a_fallback_goes_on_from_the_finite_model(tmp_path: Path, caplog: pytest
     log_of(caplog, **options, after_batches=2)
     divergence = {"throw_on_divergence": ["1000"], "custom_fallbacks": [{"learn_rate": 1e-4}]}
     log_of(caplog, **options, after_batches=9, learn_rate=1, **divergence)
-    assert "parameters are not finite; going on from the last checkpoint with --learn-rate" in caplog.text
+    assert "parameters are not finite; resuming from the last checkpoint with --learn-rate" in caplog.text
     assert finite(tmp_path / "m.npz")
 
 
@@ -228,13 +228,13 @@ def test_another_text_of_as_many_lines_is_warned_of(tmp_path: Path, caplog: pyte
     assert not changed(caplog, tmp_path, 3, train_sets=[moved])
     text.write_text("b b\nc d\ne\n")
     (line,) = changed(caplog, tmp_path, 4)
-    assert line.endswith(f"begins an epoch of it instead: {text} has other contents than {moved} had")
+    assert line.endswith(f"starts a new epoch instead: {text} has other contents than {moved} had")
     text.write_text("b b\nc d\ne e\n")
     (line,) = changed(caplog, tmp_path, 5)
     assert line.endswith(f"{text} has 12 bytes, {text} had 10")
     text.write_text("a b\nc d\ne\n")
     assert not changed(caplog, tmp_path, 6, no_restore_corpus=True)
-    assert f"{CHANGED}beginning an epoch of it: {text} has 10 bytes" in caplog.text
+    assert f"{CHANGED}starting a new epoch of it: {text} has 10 bytes" in caplog.text
 
 
 def test_a_training_that_does_not_know_its_corpus_goes_on(

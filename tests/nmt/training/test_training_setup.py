@@ -86,7 +86,7 @@ def test_a_vocabulary_that_another_training_makes_meanwhile_counts(
     monkeypatch.setattr("nmt.text.vocabs.creation.word_vocab", counted)
     found = load_or_create_vocabs(values(vocabs=("s.yml", "s.yml")))
     assert found.vocabs[0]["other"] == 2
-    assert "s.yml was made by another process meanwhile, and is what counts" in caplog.text
+    assert "Using s.yml, which another process has created meanwhile" in caplog.text
 
 
 def test_vocabularies_beside_the_text(folder: Path) -> None:
@@ -150,7 +150,7 @@ def test_vocabularies_that_cannot_be_made(folder: Path) -> None:
     with pytest.raises(OptionError, match="--type s2s needs 2 files, sources first, .* got 1"):
         load_or_create_vocabs(values(train_sets=TEXTS[:1]))
     Path("empty").write_text("\n \n")
-    with pytest.raises(OptionError, match=r"there is no word to make a\.yml of in empty"):
+    with pytest.raises(OptionError, match=r"no words to create a\.yml from in empty"):
         load_or_create_vocabs(values(train_sets=("empty", "empty"), vocabs=("a.yml", "b.yml")))
     assert not Path("a.yml").exists()
 
@@ -275,7 +275,7 @@ def test_the_options_of_the_model_count(caplog: pytest.LogCaptureFixture) -> Non
     train = with_model_options(given, model.options, "m.npz")
     assert (train.dim_rnn, train.dim_vocabs, train.skip) == (4, (8,), False)
     assert train.dropout_rnn == 0.5
-    assert caplog.messages == ["m.npz was made with other options, which count: dim-rnn: 4, skip: false"]
+    assert caplog.messages == ["m.npz overrides these options: dim-rnn: 4, skip: false"]
     params = {name: np.asarray(value) for name, value in model.params.items()}
     found = Checkpoint(model.options, Moments(Learning(optimizer="sgd")).fresh(params), TrainingState(0.1))
     again = reloaded_model(found, train)

@@ -170,14 +170,12 @@ def test_scripts_that_fail_are_reported(tmp_path: Path, caplog: pytest.LogCaptur
     assert Script("echo 'BLEU = 12'; exit 3").run() == 0.0
     assert [record.getMessage() for record in caplog.records] == [
         "[valid] echo 'BLEU = 12'; exit 3 ended with status 3",
-        "[valid] echo 'BLEU = 12'; exit 3: the output is to begin with a number, got 'BLEU = 12'; taken as 0",
+        "[valid] echo 'BLEU = 12'; exit 3: the output must begin with a number, got 'BLEU = 12'; using 0",
     ]
-    with pytest.raises(
-        OptionError, match=r"--valid-script-path: there is no program .*/none that can be run"
-    ):
+    with pytest.raises(OptionError, match=r"--valid-script-path: .*/none is not an executable program"):
         Script(f"{tmp_path}/none")
     (tmp_path / "text").write_text("echo 1\n")
-    with pytest.raises(OptionError, match="that can be run"):
+    with pytest.raises(OptionError, match="not an executable program"):
         Script(f"{tmp_path}/text")
     assert logging.getLevelName(caplog.records[0].levelno) == "WARNING"
 
@@ -195,12 +193,12 @@ def test_names_of_output_files() -> None:
     ("options", "message"),
     [
         ({"valid_metrics": ("ble",)}, r"unknown metric ble; did you mean bleu\?"),
-        ({"valid_metrics": ("accuracy",)}, "accuracy is not for translation models"),
+        ({"valid_metrics": ("accuracy",)}, "accuracy is not a metric of translation models"),
         ({"valid_metrics": ()}, "at least one metric"),
-        ({"valid_metrics": ("bleu", "bleu")}, "each metric counts once"),
+        ({"valid_metrics": ("bleu", "bleu")}, "each metric may be given once"),
         ({"valid_metrics": ("valid-script",)}, "valid-script needs --valid-script-path"),
         ({"valid_translation_output": "{x}"}, "--valid-translation-output"),
-        ({"valid_translation_output": "nowhere/{U}"}, "there is no directory nowhere"),
+        ({"valid_translation_output": "nowhere/{U}"}, "directory nowhere does not exist"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
