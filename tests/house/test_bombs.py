@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 from mgraph.errors import MGraphError
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 MEBIBYTE = 1 << 20
 MOST_BYTES, MOST_SECONDS = 200 * MEBIBYTE, 2
 # How far a reader that does not refuse may go, so that the test does no harm.

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.places import ROOT
 from tests.helpers.quick import QUICK
 
-ROOT = Path(__file__).parents[2]
 ROOMS = ("mgraph", "layers", "nmt")
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path

@@ -6,7 +6,6 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,6 +23,7 @@ from nmt.files import create_model
 from nmt.models import Source
 from nmt.settings.model_options import parse_model_options
 from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
 
 BATCH, DIM = 4, 3
 Params = dict[str, Any]
@@ -264,7 +264,7 @@ def sharded_gradient(pure: Any, differing: str) -> Callable[[Params], Params]:
     return jax.shard_map(gradient, mesh=mesh, in_specs=same, out_specs=same)
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "transformations.md"
+PAGE = ROOT / "docs" / "transformations.md"
 
 
 def test_the_table_of_the_page_is_that_of_the_tests() -> None:

@@ -16,8 +16,7 @@ import pytest
 
 import mgraph
 from mgraph import ExpressionGraph, Function, inits
-
-ROOT = Path(__file__).parents[2]
+from tests.helpers.places import ROOT
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,9 @@ from mgraph.expression import METHODS
 from nmt.cli import main
 from nmt.commands import catalogue
 from nmt.commands.catalogue import OVERLOADS, CatalogueEntry, entries, parts_of
+from tests.helpers.places import DATA, ROOT
 
-ROOT = Path(__file__).parents[2]
-SNAPSHOT = Path(__file__).parents[1] / "data" / "marian-header" / "names.txt"
+SNAPSHOT = DATA / "marian-header" / "names.txt"
 THE_NODE_ITSELF = {"checkpoint", "debug", "remove_as_root"}
 
 

@@ -20,9 +20,8 @@ import nmt.numbers
 from mgraph import ExpressionGraph, __version__, compile_stats, inits
 from nmt.cli import main
 from nmt.commands import NAMES
+from tests.helpers.places import DATA, SHIPPED
 
-DATA = Path(__file__).parents[1] / "data"
-SHIPPED = Path(nmt.numbers.__file__).parent / "model"
 VOCAB = str(SHIPPED / "vocab.spm")
 MODELS = {"numbers": str(SHIPPED / "model.npz"), "s2s-numbers": str(DATA / "s2s-numbers" / "model.npz")}
 EUROPARL = {

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from mgraph.files.items import read_npz
+from tests.helpers import places
 from tests.traces import ours, rows
 from tests.traces.check import check
 from tests.traces.comparison import COST, Different, compare_lines, compare_parameters
 from tests.traces.row import merged
 from tests.traces.trace import changes, kept
 
-DATA = Path(__file__).parents[1] / "data" / "traces"
+DATA = places.DATA / "traces"
 OPTIONS = """
 --optimizer: sgd adagrad
 --cost-type: ce-sum ce-mean ce-mean-words perplexity

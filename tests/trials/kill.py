@@ -18,7 +18,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-TEXT = Path(__file__).parent.parent / "data" / "traces" / "text"
+from tests.helpers.places import DATA, ROOT
+
+TEXT = DATA / "traces" / "text"
 UPDATES = 100
 # All that has a state is on: shuffling, dropout, moments, smoothing, decay, validation.
 OPTIONS = f"""
@@ -52,7 +54,7 @@ def train(folder: Path, cache: Path, update: int | None = None, delay: float = 0
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
-        "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+        "PYTHONPATH": str(ROOT),
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "JAX_COMPILATION_CACHE_DIR": str(cache),

@@ -25,6 +25,7 @@ from nmt.settings.model_options import ModelOptions
 from nmt.text.lines import read_lines
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
+from tests.helpers.places import DATA
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
@@ -99,7 +100,6 @@ def test_an_operator_there_and_back(name: str, tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- translation models
 
-DATA = Path(__file__).parents[2] / "data"
 SHIPPED = numbers.model_dir()
 MODELS = {
     "shipped": (SHIPPED / "model.npz", SHIPPED / "vocab.spm", "numbers"),

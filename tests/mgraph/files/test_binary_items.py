@@ -19,8 +19,8 @@ from mgraph import ModelFileError
 from mgraph.files.binary_items import read_bin, write_bin
 from mgraph.files.items import MODEL_YML, read_npz, with_model_yml
 from nmt.files.loading import load_model
+from tests.helpers.places import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 ITEMS = DATA / "items"
 TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 SMALL = {"a": np.arange(3, dtype=np.float32), "b": np.int8([[1, 2]])}

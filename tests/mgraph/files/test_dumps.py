@@ -12,8 +12,7 @@ from mgraph import ArgumentError, ExpressionGraph, GraphError, TupleViewNodeOp, 
 from mgraph.files.dumps import diff, dump, print_diff, values
 from mgraph.files.items import read_npz
 from mgraph.files.parameter_files import read_items
-
-DATA = Path(__file__).parents[2] / "data"
+from tests.helpers.places import DATA
 
 
 def network(change: float = 0.0) -> ExpressionGraph:

@@ -14,8 +14,8 @@ from mgraph.files.binary_items import read_bin, write_bin
 from mgraph.files.items import model_yml, read_npz, write_npz
 from mgraph.files.parameter_files import read_items, write_items
 from nmt.files.loading import load_model
+from tests.helpers.places import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 ITEMS = DATA / "items"
 MODELS = [ITEMS / "model.npz", DATA / "s2s-numbers" / "model.npz", *sorted((DATA / "options").glob("*.npz"))]
 

@@ -15,8 +15,8 @@ from mgraph import ModelFileError
 from mgraph.files.items import MODEL_YML, read_npz
 from mgraph.files.parameter_files import read_items, write_items
 from mgraph.files.safetensors import read_safetensors, write_safetensors
+from tests.helpers.places import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 LIBRARY = DATA / "conversion" / "library.safetensors"
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 

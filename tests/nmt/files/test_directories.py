@@ -14,8 +14,9 @@ from nmt import Translator, numbers
 from nmt.files.directories import FIREFOX_OPTIONS, DirectoryError, read_directory
 from nmt.settings import OptionError
 from nmt.text.vocabs.sentence_piece import SegmentedVocab
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "directories"
+DATA = places.DATA / "directories"
 Files = Callable[..., Path]
 
 # A student of Bergamot, as its own configuration describes it.

@@ -15,9 +15,10 @@ from nmt.cli import main
 from nmt.files import create_model, save_model
 from nmt.settings.model_options import ModelOptions
 from nmt.text.vocabs.loading import load_vocab
+from tests.helpers import places
+from tests.helpers.places import SHIPPED
 
-DATA = Path(__file__).parents[2] / "data" / "numbers"
-SHIPPED = Path(__file__).parents[3] / "nmt" / "numbers" / "model"
+DATA = places.DATA / "numbers"
 VOCAB = str(SHIPPED / "vocab.spm")
 TEXTS = [str(DATA / name) for name in ("input.en", "input.de")]
 FILES = ["-m", str(SHIPPED / "model.npz"), "-v", VOCAB, VOCAB, "-t"]

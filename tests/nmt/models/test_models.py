@@ -22,9 +22,7 @@ from nmt.search import scorer
 from nmt.search.scorer import score
 from nmt.settings.model_options import ModelOptions
 from nmt.text.vocabs.loading import load_vocab
-
-DATA = Path(__file__).parents[2] / "data"
-NUMBERS = Path(__file__).parents[3] / "nmt" / "numbers" / "model"
+from tests.helpers.places import DATA, SHIPPED
 
 TRANSFORMER = ModelOptions(
     type="transformer",
@@ -135,11 +133,11 @@ def test_options_mean_what_they_mean_to_marian(name: str, source: str, target: s
 
 
 @pytest.mark.parametrize(
-    "file, folder", [(NUMBERS / "model.npz", "numbers"), (DATA / "s2s-numbers" / "model.npz", "s2s-numbers")]
+    "file, folder", [(SHIPPED / "model.npz", "numbers"), (DATA / "s2s-numbers" / "model.npz", "s2s-numbers")]
 )
 def test_number_words_score_as_with_marian(file: Path, folder: str) -> None:
     model = load_model(file)
-    vocab = NUMBERS / "vocab.spm"
+    vocab = SHIPPED / "vocab.spm"
     pairs = pairs_of(model, [vocab, vocab], [DATA / folder / "input.en", DATA / folder / "input.de"])
     assert_marians_scores(model, pairs, DATA / folder / "word-scores.txt")
 

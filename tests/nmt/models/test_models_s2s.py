@@ -23,9 +23,10 @@ from nmt.search.scorer import Streams, score
 from nmt.settings.model_options import ModelOptions, yaml_of
 from nmt.text.vocabs.loading import load_vocab
 from nmt.training.gradients import check_model_gradients
+from tests.helpers import places
 
-OPTIONS = Path(__file__).parents[2] / "data" / "options"
-DATA = Path(__file__).parents[2] / "data" / "models-s2s"
+OPTIONS = places.DATA / "options"
+DATA = places.DATA / "models-s2s"
 
 SOURCE, SECOND, TARGET = OPTIONS / "source", DATA / "second", OPTIONS / "target"
 JOINT = OPTIONS / "joint"

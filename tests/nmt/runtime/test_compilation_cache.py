@@ -12,8 +12,8 @@ import pytest
 
 from nmt.runtime import compilation_cache
 from nmt.runtime.compilation_cache import VARIABLE, default_folder, processor, prune
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 SETTINGS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 RUN = """
 import sys, jax, mgraph, nmt

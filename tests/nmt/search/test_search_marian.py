@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import nmt.numbers
 from nmt.files import load_model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Hypothesis
 from nmt.text.vocabs.loading import load_vocab
+from tests.helpers.places import DATA, SHIPPED
 
-DATA = Path(__file__).parents[2] / "data"
-SHIPPED = Path(nmt.numbers.__file__).parent / "model"
 S2S = DATA / "s2s-numbers" / "model.npz"
 TIE = 1e-4
 

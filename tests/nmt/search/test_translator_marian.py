@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-import nmt.numbers
 from nmt import Translator
+from tests.helpers.places import DATA, SHIPPED
 
-DATA = Path(__file__).parents[2] / "data"
 SEARCH, OPTIONS = DATA / "search", DATA / "options"
-SHIPPED = Path(nmt.numbers.__file__).parent / "model"
 TRANSFORMER, S2S = SHIPPED / "model.npz", DATA / "s2s-numbers" / "model.npz"
 PIECES = [SHIPPED / "vocab.spm"] * 2
 SOURCE, TARGET = OPTIONS / "source.yml", OPTIONS / "target.yml"

@@ -24,8 +24,9 @@ from nmt.text.parallel import CorpusError, ParallelTextError
 from nmt.text.sentences import Casing
 from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.loading import load_vocab
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data/corpus"
+DATA = places.DATA / "corpus"
 TEXTS = (str(DATA / "source.txt"), str(DATA / "target.txt"))
 SEED = 7
 GIVEN = {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
@@ -424,7 +425,7 @@ def test_batches_as_large_as_memory(corpora: Any) -> None:
 
 # ---------------------------------------------------------------- text that is changed
 
-SPM = Path(__file__).parents[2] / "data/vocab/words.spm"
+SPM = places.DATA / "vocab/words.spm"
 
 
 def test_sampled_pieces_repeat_with_seed_epoch_and_line(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import random
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,9 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.pieces import PieceKind, PieceSampler, SplitterType, read_piece_model
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data/vocab"
+DATA = places.DATA / "vocab"
 WORDS = "she sells seashells on the seashore and these shells that she sells are shells from the sea".split()
 LINES = [" ".join(random.Random(seed).choices(WORDS, k=12)) for seed in range(200)]
 STRANGE = ["", "  she   sells ", "a<x>b the<x>", "☃☃ sea ☃", "thé ﬁne shore"]

@@ -19,8 +19,9 @@ from nmt.text.vocabs.base import ASKED, Vocab, VocabError
 from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.words import DefaultVocab, read_default
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "vocab"
+DATA = places.DATA / "vocab"
 REFERENCES: dict[str, Any] = json.loads((DATA / "references.json").read_text())
 FILES: list[dict[str, Any]] = REFERENCES["files"]
 PIECES = ("words.spm", "bytes.spm")

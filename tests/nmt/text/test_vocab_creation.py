@@ -17,8 +17,9 @@ from nmt.text.vocabs.creation import class_vocab, counted_words, create_vocab, p
 from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.words import read_default
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "vocab"
+DATA = places.DATA / "vocab"
 REFERENCES: dict[str, Any] = json.loads((DATA / "references.json").read_text())
 SENTENCES = [b"she sells sea shells by the sea shore\n", b"the shells she sells are sea shells\n"] * 30
 

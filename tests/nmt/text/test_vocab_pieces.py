@@ -7,7 +7,6 @@ import json
 import logging
 import math
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +18,10 @@ from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.loading import load_segmented, load_vocab, load_vocabs
 from nmt.text.vocabs.sentence_piece import SegmentedVocab, SentencePieceVocab, normalized
 from nmt.text.vocabs.words import ClassVocab, read_default
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "vocab"
-OPUS = Path(__file__).parents[2] / "data" / "directories" / "opus-mt"
+DATA = places.DATA / "vocab"
+OPUS = places.DATA / "directories" / "opus-mt"
 REFERENCES: dict[str, Any] = json.loads((DATA / "references.json").read_text())
 PIECES = ("words.spm", "bytes.spm")
 # The lines of `data/vocab/make_references.py` that `references.json` has Marian's answers to.

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import nmt
 from mgraph import ModelFileError, ParameterError
 from mgraph.files.items import MODEL_YML, read_npz, write_npz
 from nmt.files import load_model
@@ -41,9 +40,10 @@ from nmt.training.checkpoints.checkpoint import (
 from nmt.training.checkpoints.file_set import replacing_set, settle
 from nmt.training.checkpoints.state_files import Moments
 from nmt.training.update import LearnerState
+from tests.helpers import places
+from tests.helpers.places import ROOT
 
-ROOT = Path(nmt.__file__).parent.parent
-DATA = Path(__file__).parents[2] / "data" / "checkpoint"
+DATA = places.DATA / "checkpoint"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/model.npz"))
 FILES = [f"model.npz{ending}" for ending in ("", ".decoder.yml", ".optimizer.npz", ".progress.yml", ".yml")]
 

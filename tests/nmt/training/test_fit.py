@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from mgraph import ArgumentError
 from nmt.training.learning.fit import MIB, Fit
+from tests.helpers.places import ROOT
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
@@ -114,7 +114,7 @@ assert fitting(learner, replace(asked, mini_batch_fit=False)) is None
 
 @pytest.mark.slow
 def test_compiled_programs_take_no_more_than_the_workspace() -> None:
-    environment = os.environ | {"XLA_FLAGS": QUICK, "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = os.environ | {"XLA_FLAGS": QUICK, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", REAL], env=environment, check=True, text=True, stdout=subprocess.PIPE
     )

@@ -7,7 +7,6 @@ import logging
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,8 +23,9 @@ from nmt.training.schedule.learning_rate import LearningRate
 from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import Progress, TrainingState, Unit, period, progress
 from nmt.training.update import UpdateResult
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "scheduler"
+DATA = places.DATA / "scheduler"
 ROWS = sorted(path.stem for path in DATA.glob("*.txt") if path.stem not in ("german", "english"))
 OTHERS = ("Replacing", "Training finished")
 """Lines of Marian's that are not the scheduler's, or not of an event."""

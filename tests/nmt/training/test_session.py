@@ -17,9 +17,10 @@ from nmt.training.checkpoints.state_files import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
 from nmt.training.session import Agreement, Processes
 from nmt.training.update import UpdateResult
+from tests.helpers.places import DATA
 
-TEXT = Path(__file__).parents[2] / "data" / "traces" / "text"
-CHECKPOINT = Path(__file__).parents[2] / "data" / "checkpoint" / "lm-adam"
+TEXT = DATA / "traces" / "text"
+CHECKPOINT = DATA / "checkpoint" / "lm-adam"
 
 
 def trainer(**options: Any) -> Trainer:

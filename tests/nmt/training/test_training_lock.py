@@ -23,9 +23,9 @@ import pytest
 from mgraph import MGraphError
 from nmt import Trainer
 from nmt.training.checkpoints.lock import ModelLockedError, lock_path, training_lock
+from tests.helpers.places import DATA, ROOT
 
-ROOT = Path(__file__).parents[3]
-TEXT = Path(__file__).parents[2] / "data" / "traces" / "text"
+TEXT = DATA / "traces" / "text"
 HOLD = """
 import signal, sys
 from nmt.training.checkpoints.lock import training_lock

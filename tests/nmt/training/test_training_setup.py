@@ -30,8 +30,9 @@ from nmt.training.checkpoints.state_files import Moments
 from nmt.training.schedule.state import TrainingState
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
 from nmt.training.vocabularies import WordVectorsError, embedding_tables, read_vectors, word_vectors
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "checkpoint"
+DATA = places.DATA / "checkpoint"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/model.npz"))
 TEXTS = (str(DATA / "source.txt"), str(DATA / "target.txt"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from hypothesis import strategies as st
 
 from nmt.training.checkpoints.state_files import TrainingStateError, read_state, state_text
 from nmt.training.schedule.state import NEVER, Progress, TrainingState, Unit
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "scheduler"
+DATA = places.DATA / "scheduler"
 MARIAN = (DATA / "reload.progress.yml").read_text()
 LEAST = "epochs: 2\nbatches: 9\nbatches-epoch: 4\nsamples: 16\neta: 0.5"
 

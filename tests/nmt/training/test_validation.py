@@ -22,10 +22,11 @@ from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import Validation
 from nmt.training.validation.evaluation import Evaluation, ValidationSet, ValidationSetError
 from nmt.training.validation.metrics import Metric, Record
+from tests.helpers import places
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-DATA = Path(__file__).parents[2] / "data" / "validation"
+DATA = places.DATA / "validation"
 WORDS, PIECES = ("source.yml", "target.yml"), ("vocab.spm", "vocab.spm")
 SETS = ("source.txt", "target.txt")
 ALL = tuple(

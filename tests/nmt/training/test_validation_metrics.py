@@ -22,8 +22,9 @@ from nmt.training.validation.bleu import NGramCounts
 from nmt.training.validation.evaluation import Cost, Evaluation, is_logged
 from nmt.training.validation.metrics import CrossEntropy, Metric, OutputName, Record, Script
 from nmt.training.validation.validation import metrics_of
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "validation"
+DATA = places.DATA / "validation"
 WORST = float(np.finfo(np.float32).max)
 
 sentences = st.lists(st.sampled_from("abcde"), min_size=6, max_size=12)
