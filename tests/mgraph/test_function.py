@@ -179,3 +179,25 @@ def test_results_share_no_memory_with_arguments_or_each_other() -> None:
     x = jnp.ones((64, 64))
     results = graph.function([a, a, a * 2, a * 2], [a])(x)
     assert len({r.unsafe_buffer_pointer() for r in (*results, x)}) == 5
+
+
+def test_every_call_of_every_function_draws_anew() -> None:
+    graph = ExpressionGraph(seed=3)
+    masks = []
+    for _ in range(3):
+        graph.clear()
+        f = graph.function(graph.dropout_mask(0.5, (64,)), [])
+        masks += [np.asarray(f()).tobytes(), np.asarray(f()).tobytes()]
+    assert len(set(masks)) == 6
+    other = ExpressionGraph(seed=3 + 2**32)
+    assert np.asarray(other.function(other.dropout_mask(0.5, (64,)), [])()).tobytes() not in masks
+
+
+def test_a_function_called_inside_jit_points_to_its_pure_form() -> None:
+    graph = ExpressionGraph()
+    x = graph.input("x", (2,))
+    f = graph.function(x * graph.dropout_mask(0.5, (2,)), [x])
+    with pytest.raises(GraphError, match=r"call fn.pure\(params, inputs, key\)"):
+        jax.jit(lambda v: f(v))(jnp.ones(2))
+    with pytest.raises(ArgumentError, match="expected a random key"):
+        f.pure({}, [jnp.ones(2)], 3)

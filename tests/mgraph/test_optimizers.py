@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import mgraph
@@ -131,3 +132,35 @@ def test_mistakes() -> None:
         optimizer.update(graph)
     optimizer.reset()
     optimizer.update(graph)
+
+
+def test_optimisers_with_other_settings_share_no_update() -> None:
+    class Scaling(mgraph.Optimizer):
+        def __init__(self, factor: float) -> None:
+            super().__init__(1.0)
+            self.factor = factor
+
+        def direction(self):
+            return optax.scale(self.factor)
+
+    values = []
+    for factor in (1.0, 2.0):
+        graph = ExpressionGraph()
+        w = graph.param("w", (2,), inits.ones())
+        mgraph.sum(w)
+        graph.backprop()
+        Scaling(factor).update(graph)
+        values.append(float(w.val()[0]))
+    assert values == [0.0, -1.0]
+
+
+@pytest.mark.parametrize("type_", ["float16", "bfloat16"])
+@pytest.mark.parametrize("make", [mgraph.Adam, mgraph.Adagrad])
+def test_sixteen_bit_parameters_without_gradient_stay_finite(make, type_: str) -> None:
+    graph = ExpressionGraph()
+    w = graph.param("w", (2,), inits.ones(), type_)
+    mgraph.sum(w * graph.constant((2,), inits.from_vector([0.0, 1.0]), type_))
+    graph.backprop()
+    make(0.125).update(graph)
+    assert w.val().dtype == type_
+    np.testing.assert_allclose(np.asarray(w.val(), np.float32), [1.0, 0.875])

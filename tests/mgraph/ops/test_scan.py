@@ -266,3 +266,17 @@ def test_a_products_own_rule_sees_its_value_in_every_step() -> None:
     )
     report = mgraph.check_gradients(mgraph.sum(mgraph.flatten(last)))
     assert report.ok, report
+
+
+def test_loops_name_what_is_no_node() -> None:
+    graph = ExpressionGraph()
+    xs = graph.ones((3, 2))
+    with pytest.raises(GraphError, match=r"or \(\) for nothing, got None"):
+        scan(lambda h, x: (h + x, None), graph.zeros((2,)), xs)
+    with pytest.raises(GraphError, match=r"expected a node or a tuple of nodes, got 0.0"):
+        scan(lambda h, x: (h, ()), 0.0, xs)
+    both = mgraph.topk(graph.ones((3,)), 2, -1)[0].children[0]
+    with pytest.raises(GraphError, match="topk node has several outputs"):
+        scan(lambda h, x: (h, ()), both, xs)
+    with pytest.raises(GraphError, match="none to print"):
+        scan(lambda h, x: ((h + x).debug("h"), ()), graph.zeros((2,)), xs)
