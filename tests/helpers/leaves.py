@@ -12,6 +12,10 @@ import mgraph
 from mgraph import ExpressionGraph, Node, inits
 
 
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
 def param(graph: ExpressionGraph, values: Any, name: str = "x", type: str = "float32") -> Node:
     """A parameter with these values."""
     array = np.asarray(values, np.float64)

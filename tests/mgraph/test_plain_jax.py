@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +17,8 @@ import pytest
 
 import mgraph
 from mgraph import ExpressionGraph, Function, inits
+from tests.helpers.leaves import drawn
 from tests.helpers.places import ROOT
-
-
-def drawn(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def recorded(batch: int = 8) -> tuple[Function, dict[str, Any]]:
@@ -50,7 +48,7 @@ X, LABELS = drawn(8, 4), np.array([0, 1, 2, 0, 1, 2, 0, 1], np.uint32)
 
 
 def close(mine: Any, theirs: Any, tolerance: float = 2e-5) -> None:
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), mine, theirs)
+    chex.assert_trees_all_close(mine, theirs, rtol=tolerance, atol=tolerance)
 
 
 def test_jit_and_grad() -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from nmt import Scorer, Translator
 from tests.helpers import places
+from tests.helpers.marian_lines import Different
 from tests.matrix import draws, marian, rows
 from tests.matrix.check import check
-from tests.matrix.comparison import Different, compare
+from tests.matrix.comparison import compare
 from tests.matrix.small import SMALL
 
 DATA = places.DATA / "matrix"

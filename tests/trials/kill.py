@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.helpers.marian_lines import Different
 from tests.helpers.places import DATA, ROOT
 
 TEXT = DATA / "traces" / "text"
@@ -32,10 +33,6 @@ OPTIONS = f"""
 """
 UPDATE = re.compile(r"Ep\. \d+ : Up\. (\d+) : Sen")
 KILLS = 7
-
-
-class Different(Exception):
-    """What was saved differs; the message says in which files."""
 
 
 def command(text: Path = TEXT) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import chex
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -19,14 +20,10 @@ from mgraph.operators import make_operator
 from mgraph.ops.attention import DotProductAttentionNodeOp
 from mgraph.platforms import flash_attention
 from mgraph.rules import evaluate
-from tests.helpers.leaves import constant, param
+from tests.helpers.leaves import constant, drawn, param
 
 QUERY, KEYS, VALUES = (2, 2, 4, 8), (2, 2, 6, 8), (2, 2, 6, 8)
 KEPT = np.float32([[1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 0, 0]])[:, None, None]
-
-
-def drawn(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 OPERANDS = [drawn(*shape, seed=i) for i, shape in enumerate((QUERY, KEYS, VALUES))]
@@ -56,8 +53,7 @@ def test_one_node_computes_what_four_do(masked: bool, dropout: Any) -> None:
     """Also the random numbers are the same."""
     one = value_and_slopes(dot_product_attention, masked, dropout)
     four = value_and_slopes(composed, masked, dropout)
-    for mine, theirs in zip(one, four, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
+    chex.assert_trees_all_close(one, four, rtol=2e-5, atol=2e-6)
 
 
 def kinds_behind(node: Node) -> set[str]:

@@ -13,12 +13,6 @@ from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, ShapeError,
 from mgraph.ops.shape import SliceViewNodeOp
 from tests.helpers.leaves import constant, gradient, param, value
 
-
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 # ---------------------------------------------------------------- matrices large enough to be copied
 
 

@@ -38,11 +38,6 @@ from tests.helpers.leaves import constant, gradient, param, value
 LOSSES = (CrossEntropyNodeOp, SoftmaxCrossEntropyNodeOp)
 
 
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 # ---------------------------------------------------------------- all operators
 
 

@@ -9,11 +9,6 @@ import mgraph
 from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError, ParamNode, ShapeError, inits
 
 
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 def pointer(node: ParamNode) -> int:
     """Where the value lies, without anybody being handed it."""
     assert node._value is not None

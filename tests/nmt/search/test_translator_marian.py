@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nmt import Translator
+from tests.helpers.marian_lines import read_lines
 from tests.helpers.places import DATA, SHIPPED
 
 SEARCH, OPTIONS = DATA / "search", DATA / "options"
@@ -50,10 +51,6 @@ REFERENCES: dict[str, tuple[Any, ...]] = {
     "skip-cost.nbest": words("left-right", skip_cost=True),
     "multi.nbest": words("multi", "left-right", inputs=("words.txt", "second.txt"), alignment="soft"),
 }
-
-
-def read_lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def is_number(word: str) -> bool:

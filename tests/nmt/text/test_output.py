@@ -19,6 +19,7 @@ from nmt.text.output import (
     significant,
     word_scores_field,
 )
+from tests.helpers.marian_lines import float32s
 
 # float32 values as `std::ostream << x`, as `std::fixed` with precision 5, and by std::to_string
 # (g++ 12, x86-64): what Marian prints in `F0=`, in `WordScores=` and as a sentence score.
@@ -48,11 +49,6 @@ SCORES = [
 ]
 
 
-def numbers(text: str) -> list[float]:
-    """Float32 values, as they come from a model."""
-    return [float(np.float32(word)) for word in text.split()]
-
-
 @pytest.mark.parametrize(("value", "stream", "fixed", "string"), PRINTED)
 def test_numbers_as_cpp_prints_them(value: float, stream: str, fixed: str, string: str) -> None:
     value = float(np.float32(value))
@@ -64,7 +60,7 @@ def test_numbers_as_cpp_prints_them(value: float, stream: str, fixed: str, strin
 @pytest.mark.parametrize("line", SCORES)
 def test_score_lines_as_marian_prints_them(line: str) -> None:
     score, _, words = line.partition(" ||| WordScores=")
-    fields = [word_scores_field(numbers(words))] if words else []
+    fields = [word_scores_field(float32s(words))] if words else []
     assert score_line(float(score), fields) == line
 
 
@@ -86,7 +82,7 @@ HARD, ABOVE = "0-0 1-1", "0-0 0-1 1-1"
 
 
 def attention() -> list[list[float]]:
-    return [[float(np.float32(word)) for word in row.split(",")] for row in SOFT.split()]
+    return [float32s(row.replace(",", " ")) for row in SOFT.split()]
 
 
 @pytest.mark.parametrize(
