@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -90,9 +92,15 @@ def test_the_pure_form_works_under_jax() -> None:
     np.testing.assert_allclose(batched[0], f(X)[0], rtol=1e-6)
     optimizer = optax.adam(0.05)
     state = optimizer.init(params)
-    for _ in range(30):
+
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def update(params: Any, state: Any) -> tuple[Any, Any]:
         updates, state = optimizer.update(jax.grad(scalar)(params, X), state, params)
-        params = optax.apply_updates(params, updates)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(30):
+        params, state = update(params, state)
     assert scalar(params, X) < 0.2 * f(X)[0]
 
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -263,8 +264,7 @@ def test_values_and_gradients_are_those_of_the_function(name: str) -> None:
             return
         mine = gradients(lambda full: found.pure({}, full), leaves)
         theirs = gradients(lambda full: function(*jax.tree.unflatten(form, full)), leaves)
-        for a, b in zip(mine, theirs, strict=True):
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+        chex.assert_trees_all_close(mine, theirs, rtol=tolerance, atol=tolerance)
 
 
 def gradients(function: Function, leaves: list[Any]) -> Any:
@@ -305,8 +305,7 @@ def test_operators_are_real_ones() -> None:
     assert types == "dot reshape + ReLU dot reshape + tanh square reshape sum reshape /".split()
     graph.backprop()
     expected = jax.grad(mlp)({k: np.float32(v) for k, v in MLP.items()}, np.float32(drawn(5, 4)))
-    for name, node in p.items():
-        np.testing.assert_allclose(node.grad(), expected[name], rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(graph.params().grads(), expected, rtol=1e-5, atol=1e-6)
     assert loss.shape == ()
 
 

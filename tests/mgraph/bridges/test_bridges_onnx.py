@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -202,7 +203,7 @@ def test_a_model_comes_back(tmp_path: Path) -> None:
         gradients = jax.jit(jax.grad(lambda p, f=f: jnp.sum(f.pure(p) ** 2)))(graph.params().vals())
         graph.forward()
         results.append((top.val(), {k: gradients[k] for k in f.parameters}))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), *results)
+    chex.assert_trees_all_close(*results, rtol=2e-4, atol=2e-5)
 
 
 # ---------------------------------------------------------------- JAX functions
@@ -219,8 +220,7 @@ def test_a_jax_function_as_a_file(tmp_path: Path) -> None:
     inputs = [graph.input(n, a.shape, a.dtype) for n, a in zip(("x", "table", "ids"), arguments, strict=True)]
     export_onnx(graph, from_jax(graph, f, *inputs), inputs, tmp_path / "f.onnx")
     found = run(tmp_path / "f.onnx", **dict(zip(("x", "table", "ids"), arguments, strict=True)))
-    for mine, theirs in zip(found.values(), f(*map(jnp.asarray, arguments)), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(tuple(found.values()), f(*map(jnp.asarray, arguments)), rtol=1e-5, atol=1e-6)
 
 
 class ScaledSquare(mgraph.UnaryNodeOp):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -90,8 +91,7 @@ def test_ported_operators_are_the_built_in_ones(ported: Any, built_in: Any, shap
         return function.pure({}, values), jax.grad(lambda v: jnp.sum(function.pure({}, v) ** 2))(values)
 
     found, expected = value_and_gradients(ported(*leaves)), value_and_gradients(built_in(*leaves))
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(found, expected)
 
 
 # ---------------------------------------------------------------- functors

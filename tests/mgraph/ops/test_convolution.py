@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,8 +56,7 @@ def check(apply: Any, plain: Any, *arrays: np.ndarray) -> None:
         np.testing.assert_allclose(function.pure({}, values), plain(*values), rtol=1e-12, atol=1e-12)
         assert y.shape == plain(*values).shape
         found, expected = both([jnp.stack([v, -0.5 * v + 0.1]) for v in values])
-        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+        chex.assert_trees_all_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 def random(*shape: int) -> np.ndarray:

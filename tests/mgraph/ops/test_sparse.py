@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,7 +89,7 @@ def test_second_order_and_vmap(swap: bool) -> None:
         many = jnp.asarray(np.stack([VALUES, VALUES[::-1]]))
         found = jax.jit(jax.vmap(curvature(loss), (0, None)))(many, d.leaf_value())
         expected = jax.vmap(curvature(dense_loss), (0, None))(many, d.leaf_value())
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), found, expected)
+        chex.assert_trees_all_close(found, expected, rtol=1e-12)
 
 
 def test_padding_counts_for_nothing() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -153,13 +154,12 @@ def test_steps_are_the_teacher_forced_model(model: Model) -> None:
     stepper = model.stepper(3, beam, (5,), length + 2)
     state = stepper.start(model.params, encoded)
     assert {a.shape[0] for a in state.values()} == {6}
-    step = jax.jit(stepper.step)
+    chex.clear_trace_counter()
+    step = jax.jit(chex.assert_max_traces(stepper.step, n=1))
     previous, steps = np.full(3 * beam, 9, np.int32), []
     for t in range(length):
         logits, after, _ = step(model.params, encoded, state, previous, np.int32(t))
-        assert {n: (a.shape, a.dtype) for n, a in after.items()} == {
-            n: (a.shape, a.dtype) for n, a in state.items()
-        }
+        chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
         previous, state = words[:, t], after
         steps.append(np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), previous[:, None], 1))
     got = np.concatenate(steps, 1).reshape(3, beam, length)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import chex
 import numpy as np
 import pytest
 
@@ -168,12 +169,12 @@ def test_a_new_model_is_what_marian_makes(name: str) -> None:
     ours, theirs = (text_of(m.options).splitlines() for m in (model, marian))
     assert ours[:-1] == theirs[:-1]
     assert ours[-1].startswith("version: mgraph ")
-    assert {n: x.shape for n, x in model.params.items()} == {n: x.shape for n, x in marian.params.items()}
+    chex.assert_trees_all_equal_shapes_and_dtypes(model.params, marian.params)
 
 
 def test_a_seed_says_how_a_model_begins() -> None:
     first, again, other = (new_model(values(), (8, 8), seed).params for seed in (1, 1, 2))
-    assert all(np.array_equal(first[name], again[name]) for name in first)
+    chex.assert_trees_all_equal(first, again, strict=True)
     assert not np.array_equal(first["encoder_Wemb"], other["encoder_Wemb"])
 
 
@@ -204,8 +205,7 @@ def test_a_pretrained_model_gives_what_it_has(folder: Path, caplog: pytest.LogCa
     drawn = new_model(values(), (8, 8), 1).params
     with caplog.at_level(logging.INFO):
         model = new_model(values(pretrained_model=str(path)), (8, 8), 1).params
-    assert all(np.array_equal(model[name], old[name]) for name in old)
-    assert all(np.array_equal(model[name], drawn[name]) for name in drawn if name not in old)
+    chex.assert_trees_all_equal(model, drawn | old, strict=True)
     assert f"{len(old)} of {len(drawn)} parameters from the pretrained model" in caplog.text
     assert f"{len(drawn) - len(old)} parameters drawn: decoder_U_att, " in caplog.text
     with pytest.raises(ParameterError, match=r"model\.npz: .* decoder_Wemb \(8, 4\), expected \(9, 4\)"):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import chex
 import numpy as np
 import pytest
 
@@ -43,8 +44,7 @@ def test_the_model_has_the_smoothed_parameters(name: str) -> None:
     _, found = loaded(DATA / name)
     model = load_model(DATA / name / "model.npz").params
     shown = found.learner.params if found.learner.average is None else found.learner.average
-    assert model.keys() == shown.keys()
-    assert all(np.array_equal(model[parameter], shown[parameter]) for parameter in model)
+    chex.assert_trees_all_equal(model, shown, strict=True)
     assert (found.learner.average is None) == (name in ("lm-adagrad", "new-sgd"))
     assert found.learner.steps == found.state.batches == 3
 
@@ -144,7 +144,7 @@ def test_no_model_no_checkpoint(folder: Path) -> None:
 def test_a_model_alone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     _, found = loaded(without("lm-adam", folder, ".optimizer.npz", ".progress.yml"))
     model = load_model("model.npz").params
-    assert all(np.array_equal(found.learner.params[name], model[name]) for name in model)
+    chex.assert_trees_all_equal(found.learner.params, model, strict=True)
     assert all(not value.any() for tree in found.learner.moments.values() for value in tree.values())
     assert found.learner.steps == 0
     assert found.state.batches == 0
@@ -159,7 +159,7 @@ def test_a_model_alone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
 def test_without_the_optimizer() -> None:
     _, found = loaded(DATA / "lm-adam", no_optimizer_reload=True)
     model = load_model(DATA / "lm-adam" / "model.npz").params
-    assert all(np.array_equal(found.learner.params[name], model[name]) for name in model)
+    chex.assert_trees_all_equal(found.learner.params, model, strict=True)
     assert found.state.batches == 3
     assert found.learner.steps == 0
 
@@ -171,7 +171,7 @@ def test_another_optimizer_begins_anew(caplog: pytest.LogCaptureFixture) -> None
     assert list(found.learner.moments) == ["adagrad_gt"]
     assert not any(value.any() for value in found.learner.moments["adagrad_gt"].values())
     assert found.learner.average is None
-    assert all(np.array_equal(found.learner.params[n], x) for n, x in adam.learner.params.items())
+    chex.assert_trees_all_equal(found.learner.params, adam.learner.params, strict=True)
 
 
 def test_smoothing_that_begins_late(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -88,15 +89,12 @@ def updated(learner: Learner, *batches: Batch, number: int = 1) -> dict[str, np.
 
 
 def assert_close(found: dict[str, Any], expected: dict[str, Any], atol: float = 2e-6) -> None:
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, atol=atol, err_msg=name)
+    chex.assert_trees_all_close(found, expected, rtol=1e-7, atol=atol)
 
 
 def assert_same(found: dict[str, Any] | None, expected: dict[str, Any] | None) -> None:
-    assert found is not None and expected is not None and found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert found is not None
+    chex.assert_trees_all_equal(found, expected)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,9 +57,8 @@ def with_one(number: float) -> dict[str, np.ndarray]:
 
 def assert_moved(state: DeviceState, factor: float) -> None:
     """That Sgd moved the parameters by the gradients times a factor."""
-    for name, value in PARAMS.items():
-        expected = value - 0.1 * factor * GRADIENTS[name]
-        np.testing.assert_allclose(state.params[name], expected, rtol=1e-6, err_msg=name)
+    expected = {name: value - 0.1 * factor * GRADIENTS[name] for name, value in PARAMS.items()}
+    chex.assert_trees_all_close(state.params, expected, rtol=1e-6)
 
 
 def test_the_norm_is_reported_before_clipping() -> None:
