@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import (
-    ArgumentError,
-    ExpressionGraph,
-    NaryNodeOp,
-    ShapeError,
-    UnaryNodeOp,
-    check_gradients,
-    inits,
-)
+from mgraph import ArgumentError, ExpressionGraph, NaryNodeOp, ShapeError, UnaryNodeOp, check_gradients, inits
 from mgraph.gradcheck import LossReport, check_loss
 
 
