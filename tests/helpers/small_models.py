@@ -1,9 +1,14 @@
-"""Options of models that are small and quickly made."""
+"""Models that are small and quickly made or trained."""
 
 from __future__ import annotations
 
-from nmt.settings.model_options import ModelOptions
+from typing import Any
 
+from nmt import Trainer
+from nmt.settings.model_options import ModelOptions
+from tests.helpers.places import DATA
+
+TEXT = DATA / "traces" / "text"
 TRANSFORMER = ModelOptions(
     type="transformer",
     dim_vocabs=(11, 13),
@@ -14,3 +19,19 @@ TRANSFORMER = ModelOptions(
     transformer_dim_ffn=6,
 )
 S2S = ModelOptions(type="s2s", dim_vocabs=(11, 13), dim_emb=5, dim_rnn=6)
+
+
+def small_trainer(**options: Any) -> Trainer:
+    """The training of a small model on a small text."""
+    own: dict[str, Any] = {
+        "type": "lm",
+        "dim_emb": 4,
+        "dim_rnn": 4,
+        "cpu_threads": 1,
+        "train_sets": [TEXT / "train.german"],
+        "vocabs": [TEXT / "german.yml"],
+        "mini_batch": 60,
+        "max_length": 6,
+        "overwrite": True,
+    }
+    return Trainer(**own | options)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import jax
 import numpy as np
 import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GraphError, inits
+from tests.helpers.fresh import python
 
 
-def test_a_rebuilt_graph_compiles_nothing() -> None:
-    graph = ExpressionGraph()
+def test_a_rebuilt_graph_compiles_nothing(graph: ExpressionGraph) -> None:
     for step in range(3):
         graph.clear()
         x = graph.constant((2, 3), inits.from_value(step))
@@ -41,8 +37,7 @@ def test_a_loss_read_before_backward_is_learnt() -> None:
         np.testing.assert_allclose(w.grad(), 0.7 * np.exp(0.7 * np.eye(3)), rtol=1e-5)
 
 
-def test_devices() -> None:
-    graph = ExpressionGraph()
+def test_devices(graph: ExpressionGraph) -> None:
     graph.set_device(0, "cpu")
     with pytest.raises(mgraph.DeviceError, match="cpu99.*available: cpu0"):
         graph.set_device(99, "cpu")
@@ -65,8 +60,7 @@ graph.backprop()
 places = [top.val().devices(), early.val().devices(), early.grad().devices()]
 assert places == [{jax.devices("cpu")[1]}] * 3, places
 """
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    python(code, XLA_FLAGS="--xla_force_host_platform_device_count=2")
 
 
 @pytest.mark.slow
@@ -89,8 +83,7 @@ def test_two_thousand_nodes_build_and_run_with_one_compile() -> None:
     assert (mgraph.compile_stats() - before).misses == 1
 
 
-def test_programs_keep_to_the_precision_and_the_device_that_jax_is_set_to() -> None:
-    graph = ExpressionGraph()
+def test_programs_keep_to_the_precision_and_the_device_that_jax_is_set_to(graph: ExpressionGraph) -> None:
     x = graph.param("x", (3, 3))
 
     def programs_compiled() -> int:

@@ -23,9 +23,9 @@ import pytest
 from mgraph import MGraphError
 from nmt import Trainer
 from nmt.training.checkpoints.lock import ModelLockedError, lock_path, training_lock
-from tests.helpers.places import DATA, ROOT
+from tests.helpers.places import ROOT
+from tests.helpers.small_models import small_trainer
 
-TEXT = DATA / "traces" / "text"
 HOLD = """
 import signal, sys
 from nmt.training.checkpoints.lock import training_lock
@@ -56,19 +56,7 @@ def holder(model: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def trainer(model: Path, **options: Any) -> Trainer:
-    return Trainer(
-        model=model,
-        type="lm",
-        dim_emb=4,
-        dim_rnn=4,
-        cpu_threads=1,
-        train_sets=[TEXT / "train.german"],
-        mini_batch=60,
-        max_length=6,
-        overwrite=True,
-        after_batches=1,
-        **{"vocabs": [TEXT / "german.yml"], **options},
-    )
+    return small_trainer(model=model, after_batches=1, **options)
 
 
 def test_a_second_training_of_a_model_is_refused(tmp_path: Path) -> None:

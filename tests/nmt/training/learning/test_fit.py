@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
@@ -13,7 +10,7 @@ from hypothesis import strategies as st
 
 from mgraph import ArgumentError
 from nmt.training.learning.fit import MIB, Fit
-from tests.helpers.places import ROOT
+from tests.helpers.fresh import python
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
@@ -114,11 +111,7 @@ assert fitting(learner, replace(asked, mini_batch_fit=False)) is None
 
 @pytest.mark.slow
 def test_compiled_programs_take_no_more_than_the_workspace() -> None:
-    environment = os.environ | {"XLA_FLAGS": QUICK, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", REAL], env=environment, check=True, text=True, stdout=subprocess.PIPE
-    )
-    found = json.loads(done.stdout)
+    found = json.loads(python(REAL, XLA_FLAGS=QUICK))
     (short, small), (long, large) = found["8"], found["16"]
     assert short > 1.5 * long > 15 and short % 2 == long % 2 == 0
     assert all(0.8 * 4 * MIB < needed <= 4 * MIB for needed in (small, large))
