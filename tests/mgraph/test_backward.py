@@ -42,8 +42,7 @@ def test_two_tops_are_an_error_that_names_them() -> None:
         graph.backward()
 
 
-def test_a_top_of_several_elements_gets_adjoint_one() -> None:
-    graph = ExpressionGraph()
+def test_a_top_of_several_elements_gets_adjoint_one(graph: ExpressionGraph) -> None:
     x = graph.param("x", (3,), inits.from_vector([1.0, 2.0, 3.0]))
     mgraph.square(x)
     graph.backprop()
@@ -71,8 +70,7 @@ def test_backward_meets_the_masks_of_forward() -> None:
     assert set(np.unique(value)) == {0.0, 2.0}
 
 
-def test_integer_parameters_are_not_trained() -> None:
-    graph = ExpressionGraph()
+def test_integer_parameters_are_not_trained(graph: ExpressionGraph) -> None:
     ids = graph.param("ids", (2,), inits.from_vector([2, 0]), "uint32")
     table = graph.param("table", (3, 2), inits.ones())
     mgraph.sum(mgraph.flatten(mgraph.rows(table, ids)))
@@ -81,8 +79,7 @@ def test_integer_parameters_are_not_trained() -> None:
     np.testing.assert_allclose(table.grad(), [[1, 1], [0, 0], [1, 1]])
 
 
-def test_fixed_parameters_are_not_trained() -> None:
-    graph = ExpressionGraph()
+def test_fixed_parameters_are_not_trained(graph: ExpressionGraph) -> None:
     a = graph.param("a", (2,), inits.ones(), fixed=True)
     b = graph.param("b", (2,), inits.ones())
     mgraph.sum(a * b)
@@ -93,8 +90,7 @@ def test_fixed_parameters_are_not_trained() -> None:
     np.testing.assert_allclose(b.grad(), [1.0, 1.0])
 
 
-def test_set_trainable_reaches_nodes_already_built() -> None:
-    graph = ExpressionGraph()
+def test_set_trainable_reaches_nodes_already_built(graph: ExpressionGraph) -> None:
     a = graph.param("a", (2,), inits.ones())
     b = graph.param("b", (2,), inits.from_value(3))
     frozen = mgraph.square(a)
@@ -106,8 +102,7 @@ def test_set_trainable_reaches_nodes_already_built() -> None:
     np.testing.assert_allclose(b.grad(), [1.0, 1.0])
 
 
-def test_what_only_a_node_without_gradient_uses_is_no_top() -> None:
-    graph = ExpressionGraph()
+def test_what_only_a_node_without_gradient_uses_is_no_top(graph: ExpressionGraph) -> None:
     x = graph.param("x", (3,), inits.from_vector([1.0, 4.0, 2.0]))
     largest = mgraph.max(x)
     mgraph.sum(mgraph.exp(x - mgraph.stop_gradient(largest)))
@@ -148,8 +143,7 @@ def test_frozen_means_frozen_under_every_rule_set(derivatives: str) -> None:
     assert {name: float(g) for name, g in gradient.items()} == {"a": 4.0, "fixed": 0.0}
 
 
-def test_an_input_of_a_function_is_trained_even_if_the_graph_froze_it() -> None:
-    graph = ExpressionGraph()
+def test_an_input_of_a_function_is_trained_even_if_the_graph_froze_it(graph: ExpressionGraph) -> None:
     w = graph.param("w", (), inits.ones())
     top = w * mgraph.sin(graph.param("v", (), inits.ones()))
     w.set_trainable(False)
@@ -161,8 +155,7 @@ def test_an_input_of_a_function_is_trained_even_if_the_graph_froze_it() -> None:
 @pytest.mark.parametrize(
     "look", [lambda loss: mgraph.stop_gradient(loss) * 2.0, lambda loss: mgraph.gt(loss, loss)]
 )
-def test_what_is_not_trained_may_look_at_the_top(look) -> None:
-    graph = ExpressionGraph()
+def test_what_is_not_trained_may_look_at_the_top(graph: ExpressionGraph, look) -> None:
     w = graph.param("w", (2,), inits.ones())
     loss = mgraph.sum(w * w)
     seen = look(loss)
@@ -171,8 +164,7 @@ def test_what_is_not_trained_may_look_at_the_top(look) -> None:
     assert seen.val().shape == (1,)
 
 
-def test_parameters_can_be_frozen_and_debugged_after_clear(capfd) -> None:
-    graph = ExpressionGraph()
+def test_parameters_can_be_frozen_and_debugged_after_clear(graph: ExpressionGraph, capfd) -> None:
     w, v = graph.param("w", (2,), inits.ones()), graph.param("v", (2,), inits.ones())
     graph.clear()
     w.set_trainable(False)
@@ -197,8 +189,7 @@ def test_freezing_between_a_value_and_backward_counts() -> None:
         np.testing.assert_allclose(a.grad(), [0.0, 0.0] if frozen else [6.0, 6.0])
 
 
-def test_integers_are_not_trained() -> None:
-    graph = ExpressionGraph()
+def test_integers_are_not_trained(graph: ExpressionGraph) -> None:
     with pytest.raises(ElementTypeError, match=r"uint32\[2\] has no gradient"):
         graph.indices([0, 1]).set_trainable(True)
     w = graph.param("w", (4,), inits.range(0, 4))
@@ -210,8 +201,7 @@ def test_integers_are_not_trained() -> None:
         places.grad()
 
 
-def test_a_trained_constant_is_clipped_like_any_node() -> None:
-    graph = ExpressionGraph()
+def test_a_trained_constant_is_clipped_like_any_node(graph: ExpressionGraph) -> None:
     c = graph.constant((2,), inits.from_value(3))
     c.set_trainable(True)
     mgraph.square(c)
@@ -221,8 +211,7 @@ def test_a_trained_constant_is_clipped_like_any_node() -> None:
         graph.backprop(clip_value=-1)
 
 
-def test_a_node_added_after_backward_has_no_gradient_yet() -> None:
-    graph = ExpressionGraph()
+def test_a_node_added_after_backward_has_no_gradient_yet(graph: ExpressionGraph) -> None:
     w = graph.param("w", (2,), inits.ones())
     h = w * 2.0
     graph.backprop()

@@ -41,9 +41,8 @@ def test_a_thousand_batches_of_twenty_structures_compile_twenty_programs() -> No
     assert objects[1] - objects[0] < 500
 
 
-def test_what_is_built_may_depend_on_values_just_seen() -> None:
+def test_what_is_built_may_depend_on_values_just_seen(graph: ExpressionGraph) -> None:
     """Newton's method with as many steps as it takes, differentiated through the steps taken."""
-    graph = ExpressionGraph()
     a = graph.param("a", (1,), inits.from_value(7.0))
     root, steps = a * 0.5, 0
     while True:
@@ -71,8 +70,7 @@ def test_gradients_accumulate_over_graphs_of_different_structure() -> None:
     chex.assert_trees_all_close(graph.params().grads(), whole.params().grads(), rtol=1e-5)
 
 
-def test_a_second_backward_keeps_what_only_the_first_reached() -> None:
-    graph = ExpressionGraph()
+def test_a_second_backward_keeps_what_only_the_first_reached(graph: ExpressionGraph) -> None:
     a, b = graph.param("a", (2,), inits.ones()), graph.param("b", (2,), inits.ones())
     mgraph.sum(a * 3)
     graph.backprop()
@@ -157,8 +155,7 @@ def test_a_graph_grows_on_values_just_seen() -> None:
     np.testing.assert_allclose(x.val(), [63.0, 95.0])
 
 
-def test_a_value_read_late_is_that_of_its_forward() -> None:
-    graph = ExpressionGraph()
+def test_a_value_read_late_is_that_of_its_forward(graph: ExpressionGraph) -> None:
     w = graph.param("w", (2,), inits.ones())
     first = w * 3.0
     graph.forward()
@@ -190,8 +187,7 @@ def test_growing_graphs_of_equal_steps_share_a_program() -> None:
     assert (mgraph.compile_stats() - middle).misses == 0
 
 
-def test_backward_over_a_graph_that_grew() -> None:
-    graph = ExpressionGraph()
+def test_backward_over_a_graph_that_grew(graph: ExpressionGraph) -> None:
     w = graph.param("w", (2,), inits.from_vector([0.3, -0.4]))
     h = mgraph.sin(w)
     graph.forward()
@@ -202,8 +198,7 @@ def test_backward_over_a_graph_that_grew() -> None:
     np.testing.assert_allclose(w.grad(), np.sin([0.6, -0.8]), rtol=1e-5)
 
 
-def test_parameters_changed_between_two_forwards_are_noticed() -> None:
-    graph = ExpressionGraph()
+def test_parameters_changed_between_two_forwards_are_noticed(graph: ExpressionGraph) -> None:
     w = graph.param("w", (1,), inits.ones())
     h = w * 2.0
     graph.forward()

@@ -215,8 +215,7 @@ def test_functions_keep_the_element_type(kind: str) -> None:
         assert slope.dtype == jnp.dtype(kind) and np.isfinite(slope.astype(np.float64)).all(), name
 
 
-def test_float64_needs_no_global_switch() -> None:
-    graph = ExpressionGraph()
+def test_float64_needs_no_global_switch(graph: ExpressionGraph) -> None:
     graph.set_default_element_type("float64")
     x = graph.param("x", (2,), inits.from_vector([0.1, 0.2]))
     y = mgraph.exp(x)
@@ -249,8 +248,7 @@ def test_the_users_64_bit_switch_changes_no_program() -> None:
     mgraph.clear_programs()
 
 
-def test_pure_functions_of_64_bits_want_the_switch() -> None:
-    graph = ExpressionGraph()
+def test_pure_functions_of_64_bits_want_the_switch(graph: ExpressionGraph) -> None:
     x = graph.input("x", (2,), "float64")
     f = graph.function(x * 2.0, [x])
     with pytest.raises(ElementTypeError, match=r"within jax.enable_x64\(True\)"):

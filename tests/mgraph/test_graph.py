@@ -1,4 +1,4 @@
-"""The graph: recording, running, dynamic graphs, gradients, parameters."""
+"""The graph: recording, running, clearing, random nodes, what is refused."""
 
 from __future__ import annotations
 
@@ -112,8 +112,7 @@ def test_a_dropped_graph_is_freed_at_once() -> None:
         z.val()
 
 
-def test_an_absorbed_node_can_be_read_and_names_what_absorbed_it() -> None:
-    graph = ExpressionGraph()
+def test_an_absorbed_node_can_be_read_and_names_what_absorbed_it(graph: ExpressionGraph) -> None:
     graph.set_throw_nan()
     logits = graph.param("logits", (2, 3), inits.from_vector([0.0, 200.0, 0.0, 1.0, 2.0, 3.0]))
     p = mgraph.softmax(logits)
@@ -129,8 +128,7 @@ def test_an_absorbed_node_can_be_read_and_names_what_absorbed_it() -> None:
         p.grad()
 
 
-def test_settings_that_are_none_are_errors_at_once() -> None:
-    graph = ExpressionGraph()
+def test_settings_that_are_none_are_errors_at_once(graph: ExpressionGraph) -> None:
     with pytest.raises(mgraph.DeviceError, match="expected the number of a device, got '0'"):
         graph.set_device("0")
     with pytest.raises(mgraph.ArgumentError, match="copy_params expects an ExpressionGraph, got 3"):
@@ -140,8 +138,7 @@ def test_settings_that_are_none_are_errors_at_once() -> None:
     assert graph.derivatives == "rules"
 
 
-def test_arguments_of_the_graph_are_checked() -> None:
-    graph = ExpressionGraph()
+def test_arguments_of_the_graph_are_checked(graph: ExpressionGraph) -> None:
     w = graph.param("w", (2,), inits.ones())
     for values in ([-1], [1.5], [[1, 2]]):
         with pytest.raises((ElementTypeError, ShapeError), match="a vector of indices"):

@@ -54,8 +54,7 @@ def test_adam(decay: float) -> None:
     np.testing.assert_allclose(found, p, rtol=1e-5)
 
 
-def test_clip_norm_scales_by_the_norm_over_all_parameters() -> None:
-    graph = ExpressionGraph()
+def test_clip_norm_scales_by_the_norm_over_all_parameters(graph: ExpressionGraph) -> None:
     a = graph.param("a", (1,), inits.from_value(3.0))
     b = graph.param("b", (1,), inits.from_value(4.0))
     mgraph.sum(mgraph.square(a) * 0.5 + mgraph.square(b) * 0.5)
@@ -65,8 +64,7 @@ def test_clip_norm_scales_by_the_norm_over_all_parameters() -> None:
     np.testing.assert_allclose([a.val()[0], b.val()[0]], [3 - 0.6, 4 - 0.8], rtol=1e-6)
 
 
-def test_an_update_waits_for_nothing_and_moves_its_state_in_place() -> None:
-    graph = ExpressionGraph()
+def test_an_update_waits_for_nothing_and_moves_its_state_in_place(graph: ExpressionGraph) -> None:
     p = graph.param("p", (3,), inits.from_tensor(START))
     mgraph.sum(p * p)
     graph.backprop()
@@ -80,8 +78,7 @@ def test_an_update_waits_for_nothing_and_moves_its_state_in_place() -> None:
     np.testing.assert_array_equal(before, START)  # who holds old values keeps them
 
 
-def test_a_changed_learning_rate_compiles_nothing() -> None:
-    graph = ExpressionGraph()
+def test_a_changed_learning_rate_compiles_nothing(graph: ExpressionGraph) -> None:
     p = graph.param("p", (2,), inits.ones())
     optimizer = Adam(0.1)
     for step in range(3):
@@ -94,8 +91,7 @@ def test_a_changed_learning_rate_compiles_nothing() -> None:
         assert (mgraph.compile_stats() - before).misses == (1 if step == 0 else 0)
 
 
-def test_the_tutorials_update() -> None:
-    graph = ExpressionGraph()
+def test_the_tutorials_update(graph: ExpressionGraph) -> None:
     x = graph.param("x", (1, 1), inits.from_value(2))
     y = graph.constant((1, 1), inits.from_value(3))
     mgraph.abs(graph.constant((1, 1), inits.from_value(6)) - (x * y + mgraph.sin(x)))
@@ -104,8 +100,7 @@ def test_the_tutorials_update() -> None:
     assert x.scalar() == pytest.approx(1.98708, abs=5e-6)
 
 
-def test_frozen_parameters_stay() -> None:
-    graph = ExpressionGraph()
+def test_frozen_parameters_stay(graph: ExpressionGraph) -> None:
     a = graph.param("a", (1,), inits.ones(), fixed=True)
     b = graph.param("b", (1,), inits.ones())
     mgraph.sum(a * b)

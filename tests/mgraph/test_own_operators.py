@@ -39,8 +39,7 @@ def test_fields_that_differ_only_in_kind_stay_apart() -> None:
         Field(x, c=np.ones(2))
 
 
-def test_errors_name_op_children_and_the_line() -> None:
-    graph = ExpressionGraph()
+def test_errors_name_op_children_and_the_line(graph: ExpressionGraph) -> None:
     w = graph.param("weights", (5, 6))
     with pytest.raises(
         ShapeError, match=r"affine(.|\n)*'weights' float32\[5, 6\](.|\n)*test_own_operators.py:\d+"
@@ -144,16 +143,14 @@ def test_a_constructor_that_would_be_ignored_is_an_error() -> None:
                 self.c = c
 
 
-def test_numpy_scalars_are_fields_like_pythons() -> None:
-    graph = ExpressionGraph()
+def test_numpy_scalars_are_fields_like_pythons(graph: ExpressionGraph) -> None:
     x = graph.ones((2,))
     assert Scaled(x, c=np.float32(0.0)) is not Scaled(x, c=np.float32(-0.0))
     assert Scaled(x, c=np.float32("nan")) is Scaled(x, c=np.float32("nan"))
     assert Scaled(x, c=np.float32(1)) is not Scaled(x, c=np.float16(1))
 
 
-def test_fields_that_cannot_be_are_errors_of_mgraph() -> None:
-    graph = ExpressionGraph()
+def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> None:
     x = graph.ones((2,))
     for fields in ({"c": [1.0]}, {"c": {}}, {"d": 1.0}, {"c": jnp.ones(2)}):
         with pytest.raises(ArgumentError, match="Scaled"):
@@ -179,8 +176,7 @@ def test_forward_ops_that_give_no_array_are_named_with_their_place(forward, mess
         odd(graph.ones((2,)))
 
 
-def test_a_node_of_several_outputs_is_no_operand() -> None:
-    graph = ExpressionGraph()
+def test_a_node_of_several_outputs_is_no_operand(graph: ExpressionGraph) -> None:
     both = mgraph.topk(graph.ones((3,)), 2, -1)[0].children[0]
     with pytest.raises(ShapeError, match="several outputs; take one of them"):
         mgraph.sin(both)

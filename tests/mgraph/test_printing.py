@@ -34,8 +34,7 @@ def test_debug_prints_value_and_gradient_in_marians_layout(capfd) -> None:
     assert "[[   2.58385324 ]]" in text
 
 
-def test_nodes_of_several_outputs_can_be_debugged(capfd) -> None:
-    graph = ExpressionGraph()
+def test_nodes_of_several_outputs_can_be_debugged(graph: ExpressionGraph, capfd) -> None:
     values, _ = mgraph.topk(graph.param("w", (4,), inits.range(0, 4)), 2, -1)
     values.children[0].debug("both")
     mgraph.sum(values * 3.0)
@@ -47,7 +46,6 @@ def test_nodes_of_several_outputs_can_be_debugged(capfd) -> None:
     assert none is None
 
 
-def test_names_are_escaped_in_pictures() -> None:
-    graph = ExpressionGraph()
+def test_names_are_escaped_in_pictures(graph: ExpressionGraph) -> None:
     graph.param("a<b>&c", (2,))
     assert 'label=<param<br/>"a&lt;b&gt;&amp;c" (0/1)>' in graph.graphviz()

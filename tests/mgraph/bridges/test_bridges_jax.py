@@ -297,8 +297,7 @@ def test_the_checker_agrees(name: str) -> None:
         assert report.ok, report
 
 
-def test_operators_are_real_ones() -> None:
-    graph = ExpressionGraph()
+def test_operators_are_real_ones(graph: ExpressionGraph) -> None:
     p = {name: graph.param(name, value.shape, inits.from_tensor(value)) for name, value in MLP.items()}
     loss = from_jax(graph, mlp, p, graph.constant((5, 4), inits.from_tensor(drawn(5, 4))))
     types = [node.type for node in graph.tape.nodes if node.children]
@@ -335,8 +334,7 @@ def test_the_same_function_again_compiles_nothing() -> None:
     assert mgraph.compile_stats().misses == before
 
 
-def test_inside_the_body_of_a_loop() -> None:
-    graph = ExpressionGraph()
+def test_inside_the_body_of_a_loop(graph: ExpressionGraph) -> None:
     xs = graph.param("xs", (4, 3), inits.from_tensor(drawn(4, 3)))
     weight = graph.param("w", (1, 3), inits.from_tensor(drawn(1, 3)))
 
@@ -383,8 +381,7 @@ def test_an_unknown_primitive_is_an_error_by_name(name: str, function: Function)
     assert name in str(raised.value)
 
 
-def test_only_nodes_cross() -> None:
-    graph = ExpressionGraph()
+def test_only_nodes_cross(graph: ExpressionGraph) -> None:
     x = graph.constant((2, 2), inits.ones())
     with pytest.raises(BridgeError, match=r"expected nodes with one value, got 3.*partial"):
         from_jax(graph, jnp.add, x, 3)

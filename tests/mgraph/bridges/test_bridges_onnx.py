@@ -241,16 +241,14 @@ def steep(x: Any) -> Any:
 steep.defvjp(lambda x: (jnp.tanh(x), None), lambda _, adj: (9 * adj,))
 
 
-def test_a_function_with_a_rule_of_its_own(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_a_function_with_a_rule_of_its_own(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (2, 3))
     export_onnx(graph, {"y": from_jax(graph, steep, x)}, [x], tmp_path / "y.onnx")
     value = drawn(2, 3).astype(np.float32)
     np.testing.assert_allclose(run(tmp_path / "y.onnx", x=value)["y"], np.tanh(value), rtol=1e-5)
 
 
-def test_a_users_operator_is_written_by_its_forward(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_a_users_operator_is_written_by_its_forward(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (211, 3))
     export_onnx(graph, {"y": ScaledSquare(x, c=2.0)}, [x], tmp_path / "y.onnx", axes={"batch": 211})
     value = drawn(4, 3).astype(np.float32)
@@ -282,8 +280,7 @@ def test_open_axes(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["y"][0], expected, rtol=1e-6, atol=1e-6)
 
 
-def test_sizes_that_cannot_be_open(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_sizes_that_cannot_be_open(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (211, 3))
     path = tmp_path / "y.onnx"
     with pytest.raises(BridgeError, match="recorded with the size 211.*cannot be distinguished from"):
@@ -296,8 +293,7 @@ def test_sizes_that_cannot_be_open(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- what is refused
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_what_cannot_be_written(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (2, 3))
     with pytest.raises(UnsupportedOperatorError, match="random node made at .*test_bridges_onnx.py"):
         export_onnx(graph, mgraph.dropout(x, 0.5), [x], tmp_path / "y.onnx")
@@ -309,8 +305,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_what_cannot_be_read(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (2, 3))
     path = tmp_path / "y.onnx"
     export_onnx(graph, {"y": x * graph.param("w", (1, 3))}, [x], path)

@@ -60,8 +60,7 @@ def test_items_by_the_name_of_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "a.npz").read_bytes()[:2] == b"PK"
 
 
-def test_parameters_are_sorted_by_type_then_name(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_parameters_are_sorted_by_type_then_name(graph: ExpressionGraph, tmp_path: Path) -> None:
     for name, kind in (("b", "float32"), ("c", "uint32"), ("d", "int8"), ("a", "float16"), ("e", "int32")):
         graph.param(name, (2,), inits.zeros(), kind)
     for file in ("m.npz", "m.bin"):

@@ -60,8 +60,7 @@ def kinds_behind(node: Node) -> set[str]:
     return {node.type}.union(*map(kinds_behind, node.children))
 
 
-def test_layers_attend_by_one_node_and_show_weights_by_others() -> None:
-    graph = ExpressionGraph()
+def test_layers_attend_by_one_node_and_show_weights_by_others(graph: ExpressionGraph) -> None:
     attention = MultiHeadAttention("a", 8, 2)
     x, mask = constant(graph, drawn(2, 6, 8)), log_mask(constant(graph, KEPT))
     keys, values = attention.keys(x), attention.values(x)
@@ -96,16 +95,14 @@ def operator_of(**fields: Any) -> Any:
         ("x, k, v", r"expected batches of matrices"),
     ],
 )
-def test_errors_say_what_does_not_fit(children: str, message: str) -> None:
-    graph = ExpressionGraph()
+def test_errors_say_what_does_not_fit(graph: ExpressionGraph, children: str, message: str) -> None:
     q, k, v = (constant(graph, x) for x in OPERANDS)
     names = {"q": q, "k": k, "v": v, "w": constant(graph, drawn(2, 2, 6, 7)), "x": constant(graph, drawn(5))}
     with pytest.raises(ShapeError, match=message):
         eval(f"dot_product_attention({children})", vars(mgraph) | names)
 
 
-def test_other_errors() -> None:
-    graph = ExpressionGraph()
+def test_other_errors(graph: ExpressionGraph) -> None:
     q, k, v = (constant(graph, x) for x in OPERANDS)
     with pytest.raises(ArgumentError, match="expects a number for scale, got 'big'"):
         dot_product_attention(q, k, v, scale="big")  # type: ignore[arg-type]

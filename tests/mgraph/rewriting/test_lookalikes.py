@@ -108,8 +108,7 @@ def test_what_only_looks_alike_stays(name: str) -> None:
     assert left(build, DEFAULT) == left(build, ())
 
 
-def test_a_user_s_function_is_not_folded() -> None:
-    graph = ExpressionGraph()
+def test_a_user_s_function_is_not_folded(graph: ExpressionGraph) -> None:
     seen = []
     view = mgraph.callback(graph.ones((2,)) + graph.ones((2,)), lambda n: seen.append(n.val()))
     total = mgraph.lambda_node([graph.ones((2,))], (2,), "float32", lambda a: 2 * a)
@@ -119,8 +118,7 @@ def test_a_user_s_function_is_not_folded() -> None:
     np.testing.assert_array_equal(seen, [[2, 2]])
 
 
-def test_integers_wrap_as_they_did() -> None:
-    graph = ExpressionGraph()
+def test_integers_wrap_as_they_did(graph: ExpressionGraph) -> None:
     x = graph.input("x", (3,), "uint8")
     y = -(x * 100) * 3 + 250 + 9
     expected = graph.function(y, [x])(np.uint8([1, 2, 77]))

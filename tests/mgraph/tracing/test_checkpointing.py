@@ -46,8 +46,7 @@ def test_equal_gradients_with_half_of_the_memory_at_most(parts: int | None) -> N
     assert saving.memory().temporaries == plain.memory().temporaries
 
 
-def test_values_between_can_be_read_and_debugged() -> None:
-    graph = ExpressionGraph()
+def test_values_between_can_be_read_and_debugged(graph: ExpressionGraph) -> None:
     graph.set_checkpointing(True)
     x = graph.param("x", (3,), inits.from_vector([0.1, 0.2, 0.3]))
     inner = mgraph.exp(x)
@@ -82,8 +81,7 @@ def test_pure_functions_are_checkpointed_too() -> None:
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6 * float(jnp.abs(value).max()))
 
 
-def test_a_frozen_span_and_an_adjoint_of_zeros() -> None:
-    graph = ExpressionGraph()
+def test_a_frozen_span_and_an_adjoint_of_zeros(graph: ExpressionGraph) -> None:
     graph.set_checkpointing(True)
     x = graph.param("x", (2,), inits.from_vector([1.0, 2.0]))
     frozen = mgraph.checkpoint(mgraph.exp(graph.param("f", (2,), inits.ones(), fixed=True)))
@@ -93,8 +91,7 @@ def test_a_frozen_span_and_an_adjoint_of_zeros() -> None:
     np.testing.assert_allclose(x.grad(), 2 * np.e * np.array([1, 2]), rtol=1e-6)
 
 
-def test_parts_are_cut_where_little_is_alive() -> None:
-    graph = ExpressionGraph()
+def test_parts_are_cut_where_little_is_alive(graph: ExpressionGraph) -> None:
     stack(graph, mark=False)
     tape = graph.tape
     cuts = placed(tape.rows, [n.spec for n in tape.nodes], 4)
@@ -103,8 +100,7 @@ def test_parts_are_cut_where_little_is_alive() -> None:
         graph.set_checkpointing(True, parts=1)
 
 
-def test_memory_is_known_before_anything_runs() -> None:
-    graph = ExpressionGraph()
+def test_memory_is_known_before_anything_runs(graph: ExpressionGraph) -> None:
     stack(graph)
     with pytest.raises(GraphError, match="reserve_workspace_mb"):
         graph.fits()
@@ -119,8 +115,7 @@ def test_memory_is_known_before_anything_runs() -> None:
     graph.backprop()
 
 
-def test_an_analysis_is_no_forward() -> None:
-    graph = ExpressionGraph()
+def test_an_analysis_is_no_forward(graph: ExpressionGraph) -> None:
     x, w = graph.input("x", (2,)), graph.param("w", (2,), inits.ones())
     x.set_value([1, 1])
     inner = x * w
