@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.helpers.places import ROOT
 
 
 def held(text: str, version: str) -> dict[str, str]:

@@ -7,15 +7,14 @@ and 0, and cells can be where Marian is able to run them but not to train them.
 from __future__ import annotations
 
 import zlib
-from pathlib import Path
 
 import numpy as np
 
 from nmt.files import create_model
 from nmt.models import Model
 from nmt.settings.model_options import parse_model_options
+from tests.helpers.places import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 VOCABS = [DATA / "options" / f"{side}.yml" for side in ("source", "target")]
 TEXTS = [DATA / "options" / f"{side}.txt" for side in ("source", "target")]
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from nmt.text.vocabs.loading import load_vocab
+from tests.helpers.places import DATA
 
-OPTIONS = Path(__file__).parents[1] / "data" / "options"
+OPTIONS = DATA / "options"
 
 MODELS = {"all": "joint", "source": "joint", "target": "", "separate": ""}
 """Models that Marian trained, and the vocabulary that both sides share, if they do."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 QUICK = """
-assignment bridges_jax checkpointing cli dynamic element_types engine_edges expression finite function fusion
-golden gradcheck graph house inits layers learner matrix numbers operators optimizers plain_jax platforms
-programs scan scorer search_marian session traces translator translator_marian
+assignment backward bridges_jax checkpointing cli compiled_once dynamic element_types expression finite
+function fusion golden gradcheck graph house inits layers learner leaves matrix numbers operators optimizers
+own_operators plain_jax platforms printing programs rnn scan scorer search_marian session traces transformer
+translator translator_marian
 """.split()
 """Files of which all but the slow tests are quick ones: what a version of Python or JAX can break."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,7 @@ from mgraph.rewriting import DEFAULT, Report, optimize
 
 Build = Callable[[ExpressionGraph], Node]
 LABELS = [3, 0, 2, 2, 1, 0]
+ONEHOT = np.eye(4)[LABELS].reshape(2, 3, 4)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -92,10 +94,8 @@ def computed(build: Build, rewrite: bool, type: str = "float64", rules: Any = DE
 def check(build: Build, *types: str, rules: Any = DEFAULT) -> Report:
     """Rewriting leaves values and gradients as they are, and of operators these."""
     before, after = computed(build, rewrite=False), computed(build, rewrite=True, rules=rules)
-    np.testing.assert_allclose(after.value, before.value, rtol=1e-12, atol=1e-12)
-    assert after.gradients.keys() == before.gradients.keys()
-    for name, gradient in before.gradients.items():
-        np.testing.assert_allclose(after.gradients[name], gradient, rtol=1e-10, atol=1e-10, err_msg=name)
+    chex.assert_trees_all_close(after.value, before.value, rtol=1e-12, atol=1e-12)
+    chex.assert_trees_all_close(after.gradients, before.gradients, rtol=1e-10, atol=1e-10)
     assert after.operators == sorted(types), str(after.report)
     assert after.report is not None
     return after.report

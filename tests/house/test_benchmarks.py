@@ -17,8 +17,8 @@ from benchmarks.training.child import Timing
 from benchmarks.training.models import command_line
 from benchmarks.training.text import write_text
 from nmt.text.vocabs.loading import load_vocab
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 PATH = {"PYTHONPATH": str(ROOT)}
 NAMES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.ispkg]
 LOG = """\

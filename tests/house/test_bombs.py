@@ -5,149 +5,44 @@ Each is read by a process of its own, forked from one that has everything import
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import os
 import pickle
 import struct
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
 from mgraph.errors import MGraphError
+from tests.helpers.malicious import (
+    MEBIBYTE,
+    PAIRS,
+    PROGRESS,
+    PROTO,
+    array,
+    claimed,
+    header,
+    items,
+    laughs,
+    legacy,
+    objects,
+    onnx,
+    overlapping,
+    packed,
+    shortlist,
+    with_text,
+    zipped,
+)
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[2]
-MEBIBYTE = 1 << 20
 MOST_BYTES, MOST_SECONDS = 200 * MEBIBYTE, 2
 # How far a reader that does not refuse may go, so that the test does no harm.
 LIMIT_BYTES, LIMIT_SECONDS = 1 << 31, 20
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and measures of Linux")
-
-
-# -- what they are made of
-
-
-def text(word: str) -> bytes:
-    return pickle.BINUNICODE + struct.pack("<I", len(word)) + word.encode()
-
-
-def number(value: int) -> bytes:
-    return pickle.BININT + struct.pack("<i", value)
-
-
-def named(module: str, name: str) -> bytes:
-    return pickle.GLOBAL + f"{module}\n{name}\n".encode()
-
-
-def legacy(*pickles: bytes) -> bytes:
-    """A file of old PyTorch's up to the numbers of its storages."""
-    first = (pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {}))
-    return b"".join([*first, *pickles])
-
-
-PROTO = b"\x80\x02"
-PAIRS = PROTO + pickle.EMPTY_TUPLE + (pickle.BINPUT + b"\0" + pickle.BINGET + b"\0" + pickle.TUPLE2) * 60
-"""A tuple that holds one twice, which holds one twice, and so on: of no size in memory, but endless to hash,
-to print and to compare."""
-
-
-def overlapping() -> bytes:
-    """A hundred tensors that are all of a storage of 8 MiB but for its first few numbers."""
-    count = 1 << 21
-    asked = [text("storage"), named("torch", "FloatStorage"), text("0"), text("cpu"), number(count)]
-    storage = pickle.MARK + b"".join(asked) + pickle.TUPLE + pickle.BINPERSID + pickle.BINPUT + b"\0"
-    entries = [PROTO, pickle.EMPTY_DICT, pickle.MARK]
-    for i in range(100):
-        view = [storage if i == 0 else pickle.BINGET + b"\0", number(i), number(count - i), pickle.TUPLE1]
-        view += [number(1), pickle.TUPLE1, pickle.NEWFALSE, pickle.EMPTY_DICT, pickle.TUPLE, pickle.REDUCE]
-        entries += [text(f"w{i}"), named("torch._utils", "_rebuild_tensor_v2"), pickle.MARK, *view]
-    entries += [pickle.SETITEMS, pickle.STOP]
-    return zipped({"a/data.pkl": b"".join(entries), "a/data/0": bytes(4 * count)}, zipfile.ZIP_STORED)
-
-
-def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", method, compresslevel=1) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return stream.getvalue()
-
-
-def array(shape: str, data: bytes = b"") -> bytes:
-    """A file of numpy's with whatever shape it says."""
-    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
-    return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + data
-
-
-def objects() -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, np.array([{}], object), allow_pickle=True)
-    return stream.getvalue()
-
-
-def claimed(size: int) -> bytes:
-    """A zip file of one array whose directory says that it unpacks to ``size`` bytes."""
-    data = bytearray(zipped({"a.npy": array("(1,)", bytes(4))}))
-    at = data.rfind(b"PK\1\2") + 24
-    data[at : at + 4] = struct.pack("<L", size)
-    return bytes(data)
-
-
-def laughs(key: str = "a") -> str:
-    """A map of lists of ten, each of ten times the one before: a billion words at the end."""
-    lists = [f"{key}0: &a0 [{', '.join(['lol'] * 10)}]"]
-    lists += [f"{key}{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    return "\n".join(lists)
-
-
-PROGRESS = "epochs: 1\nbatches: 1\nbatches-epoch: 1\nsamples: 1\neta: 1\n"
-
-
-def with_text(yml: str) -> bytes:
-    """A model of nothing but ``special:model.yml``."""
-    return zipped({"special:model.yml.npy": array(f"({len(yml)},)", yml.encode()).replace(b"<f4", b"<i1")})
-
-
-def header(body: bytes, size: int | None = None) -> bytes:
-    """A file of safetensors of which the header is ``body``."""
-    return struct.pack("<Q", len(body) if size is None else size) + body
-
-
-def items(*numbers: int, rest: bytes = b"") -> bytes:
-    """A ``.bin`` that begins with these numbers."""
-    return struct.pack(f"<{len(numbers)}Q", *numbers) + rest
-
-
-def packed(unit: bytes, mebibytes: int) -> bytes:
-    """``unit`` again and again, so many MiB of it, as gzip has them."""
-    return gzip.compress(unit * (16 * MEBIBYTE // len(unit)), 1) * (mebibytes // 16)
-
-
-def shortlist(*sizes: int) -> bytes:
-    return struct.pack("<6Q", 0xF11A48D5013417F5, 0, 100, 100, *sizes)
-
-
-def onnx(operation: str, values: dict[str, tuple[list[int], list[int]]]) -> bytes:
-    """One operation on known integers."""
-    import onnx
-
-    made, kind = onnx.helper, onnx.TensorProto.INT64
-    tensors = [made.make_tensor(name, kind, *value) for name, value in values.items()]
-    output = made.make_tensor_value_info("out", kind, [None])
-    graph = made.make_graph([made.make_node(operation, list(values), ["out"])], "g", [], [output], tensors)
-    found: bytes = made.make_model(graph, opset_imports=[made.make_opsetid("", 17)]).SerializeToString()
-    return found
-
-
-# -- the bombs, and who reads them
 
 
 def read_torch(path: str) -> Any:
@@ -236,7 +131,6 @@ class Bomb(NamedTuple):
 
 HUGE = 1 << 40
 MANY = 3_000_000
-
 BOMBS = {
     "a place in a pickle's memo": Bomb(
         "p.bin", lambda: PROTO + b"}r\xff\xff\xff\x0f.", read_torch, "not a file of PyTorch's"
@@ -352,9 +246,6 @@ BOMBS = {
         "makes a constant of",
     ),
 }  # fmt: skip
-
-
-# -- what happens
 
 
 class Outcome(NamedTuple):

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+from tests.helpers.places import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 # What an example is given here so that it takes seconds, not minutes.
 ARGUMENTS = {"09_train_numbers": ["--after", "3u", "--lines", "128"]}
 

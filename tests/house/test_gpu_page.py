@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,8 +12,9 @@ import pytest
 import mgraph
 from mgraph import ExpressionGraph, inits
 from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+PAGE = (ROOT / "docs" / "gpu.md").read_text()
 
 
 def test_the_block_runs() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.fresh import python
+from tests.helpers.places import ROOT
 from tests.helpers.quick import QUICK
 
-ROOT = Path(__file__).parents[2]
 ROOMS = ("mgraph", "layers", "nmt")
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -106,8 +106,7 @@ def test_importing_starts_no_backend(package: str) -> None:
         "try:\n    jax.devices()\n"
         "except RuntimeError:\n    print('untouched')\n"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert run.stdout.strip() == "untouched"
+    assert python(code) == "untouched\n"
 
 
 def test_ci_runs_the_two_commands_of_the_readme() -> None:

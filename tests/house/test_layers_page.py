@@ -10,8 +10,9 @@ import pytest
 import layers
 from layers.cells import CELLS
 from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "layers.md").read_text()
+PAGE = (ROOT / "docs" / "layers.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 

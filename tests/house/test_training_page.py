@@ -10,8 +10,9 @@ import pytest
 from nmt.settings import TRAIN, OptionError, Support
 from nmt.settings.config import parse
 from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+PAGE = (ROOT / "docs" / "training.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ENOUGH = ["--train-sets", "a", "b", "--vocabs", "a.yml", "b.yml"]
 

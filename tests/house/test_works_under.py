@@ -6,9 +6,9 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from nmt.files import create_model
 from nmt.models import Source
 from nmt.settings.model_options import parse_model_options
 from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
 
 BATCH, DIM = 4, 3
 Params = dict[str, Any]
@@ -102,7 +103,7 @@ KINDS: dict[str, Callable[[str], tuple[Loss, Params, Any]]] = {
 
 def close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
     scale = max(float(np.abs(np.asarray(e)).max()) for e in jax.tree.leaves(expected))
-    jax.tree.map(lambda f, e: np.testing.assert_allclose(f, e, atol=tolerance * scale), found, expected)
+    chex.assert_trees_all_close(found, expected, rtol=1e-7, atol=tolerance * scale)
 
 
 def plain_gradient(kind: str) -> Any:
@@ -245,7 +246,7 @@ def test_every_rule_passes_the_checks_of_shard_map(operator: type[NaryNodeOp]) -
         with jax.enable_x64(True):  # for the cast to float64
             for differing in {min(params), max(params)}:
                 found = jax.eval_shape(sharded_gradient(pure, differing), params)
-                assert {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in params.items()}
+                chex.assert_trees_all_equal_shapes(found, params)
 
 
 def sharded_gradient(pure: Any, differing: str) -> Callable[[Params], Params]:
@@ -264,7 +265,7 @@ def sharded_gradient(pure: Any, differing: str) -> Callable[[Params], Params]:
     return jax.shard_map(gradient, mesh=mesh, in_specs=same, out_specs=same)
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "transformations.md"
+PAGE = ROOT / "docs" / "transformations.md"
 
 
 def test_the_table_of_the_page_is_that_of_the_tests() -> None:

@@ -13,6 +13,7 @@ from nmt.search.scorer import score
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from tests.helpers.cell_models import DATA, ROWS, TEXTS, VOCABS, make
+from tests.helpers.leaves import constant
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -22,10 +23,6 @@ KEEPING = ("gru", "gru-nematus", "mgru")
 
 def draw(*shape: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def constant(graph: ExpressionGraph, value: np.ndarray) -> Node:
-    return graph.constant(value.shape, inits.from_tensor(value))
 
 
 def param(graph: ExpressionGraph, name: str, *shape: int) -> Node:

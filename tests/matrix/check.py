@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.marian_lines import Different
+
 from . import marian, ours
-from .comparison import Agreement, Different, compare
+from .comparison import Agreement, compare
 from .row import Row
 from .rows import REFUSED, ROWS, Ensemble
 

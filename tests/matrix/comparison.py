@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tests.helpers.marian_lines import Different
+
 TOLERANCE = 1e-3
 TIE = 1e-5
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?|-?inf|-?nan")
-
-
-class Different(Exception):
-    """Marian's output and ours are not the same; the message shows where."""
 
 
 @dataclass(slots=True)

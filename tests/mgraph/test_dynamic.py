@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 
+import chex
 import jax
 import numpy as np
+import pytest
 
 import mgraph
-from mgraph import ExpressionGraph, Node, inits
+from mgraph import ExpressionGraph, GraphError, Node, inits
 
 
 def batch_loss(graph: ExpressionGraph, depth: int, rows: int, seed: int) -> Node:
@@ -39,9 +41,8 @@ def test_a_thousand_batches_of_twenty_structures_compile_twenty_programs() -> No
     assert objects[1] - objects[0] < 500
 
 
-def test_what_is_built_may_depend_on_values_just_seen() -> None:
+def test_what_is_built_may_depend_on_values_just_seen(graph: ExpressionGraph) -> None:
     """Newton's method with as many steps as it takes, differentiated through the steps taken."""
-    graph = ExpressionGraph()
     a = graph.param("a", (1,), inits.from_value(7.0))
     root, steps = a * 0.5, 0
     while True:
@@ -66,12 +67,10 @@ def test_gradients_accumulate_over_graphs_of_different_structure() -> None:
     ]
     mgraph.plus(tops)
     whole.backprop()
-    for name, node in whole.params().items():
-        np.testing.assert_allclose(graph.params()[name].grad(), node.grad(), rtol=1e-5)
+    chex.assert_trees_all_close(graph.params().grads(), whole.params().grads(), rtol=1e-5)
 
 
-def test_a_second_backward_keeps_what_only_the_first_reached() -> None:
-    graph = ExpressionGraph()
+def test_a_second_backward_keeps_what_only_the_first_reached(graph: ExpressionGraph) -> None:
     a, b = graph.param("a", (2,), inits.ones()), graph.param("b", (2,), inits.ones())
     mgraph.sum(a * 3)
     graph.backprop()
@@ -140,3 +139,75 @@ def test_inference_computes_once_what_depends_on_parameters_alone() -> None:
     graph.forward()
     assert total.val().tolist() == [[3, 3]]
     assert total.child(0).val().tolist() == [[2, 1], [1, 2]]
+
+
+def test_a_graph_grows_on_values_just_seen() -> None:
+    graph = ExpressionGraph(inference=True)
+    x = graph.constant((2,), inits.from_vector([1.0, 2.0]))
+    steps = 0
+    while True:
+        x = x * 2.0 + 1.0
+        graph.forward()
+        steps += 1
+        if float(x.val()[0]) > 50:
+            break
+    assert steps == 5
+    np.testing.assert_allclose(x.val(), [63.0, 95.0])
+
+
+def test_a_value_read_late_is_that_of_its_forward(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (2,), inits.ones())
+    first = w * 3.0
+    graph.forward()
+    second = first * graph.constant((2,), inits.from_value(4)) + graph.dropout_mask(0.0, (2,))
+    w.set_value(np.array([7.0, 7.0]))
+    np.testing.assert_allclose(first.val(), [3.0, 3.0])
+    with pytest.raises(GraphError, match="not computed yet"):
+        second.val()
+    graph.forward()
+    np.testing.assert_allclose(second.val(), [13.0, 13.0])
+
+
+def test_growing_graphs_of_equal_steps_share_a_program() -> None:
+    def decode() -> None:
+        graph = ExpressionGraph(inference=True)
+        h = graph.zeros((1, 7))
+        w = graph.param("w", (7, 7))
+        for _ in range(6):
+            h = mgraph.tanh(mgraph.dot(h, w) + 0.5)
+            graph.forward()
+            h.val()
+
+    before = mgraph.compile_stats()
+    decode()
+    first = mgraph.compile_stats() - before
+    assert first.misses <= 3
+    middle = mgraph.compile_stats()
+    decode()
+    assert (mgraph.compile_stats() - middle).misses == 0
+
+
+def test_backward_over_a_graph_that_grew(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (2,), inits.from_vector([0.3, -0.4]))
+    h = mgraph.sin(w)
+    graph.forward()
+    assert h.val().shape == (2,)
+    mgraph.sum(h * h)
+    graph.forward()
+    graph.backward()
+    np.testing.assert_allclose(w.grad(), np.sin([0.6, -0.8]), rtol=1e-5)
+
+
+def test_parameters_changed_between_two_forwards_are_noticed(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (1,), inits.ones())
+    h = w * 2.0
+    graph.forward()
+    h.val()
+    w.set_value(np.array([5.0]))
+    top = h * w
+    graph.forward()
+    np.testing.assert_allclose(top.val(), [10.0])
+    with pytest.raises(GraphError, match="'w' changed between two forward"):
+        graph.backward()
+    graph.backprop()
+    np.testing.assert_allclose(w.grad(), [20.0])

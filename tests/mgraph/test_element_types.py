@@ -14,13 +14,11 @@ import pytest
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 import mgraph
-from mgraph import ExpressionGraph, NaryNodeOp, Node, UnaryNodeOp, inits
+from mgraph import ElementTypeError, ExpressionGraph, NaryNodeOp, Node, UnaryNodeOp, inits
 from mgraph.cases import Case
 from mgraph.gradcheck.survey import own_operators
 from mgraph.operators import make_operator
 from mgraph.rules import RULE_SETS, evaluate
-
-# ---------------------------------------------------------------- no operator computes in less than float64
 
 
 def element_types(jaxpr: Jaxpr) -> Iterator[Any]:
@@ -89,9 +87,6 @@ def test_a_cut_would_be_seen() -> None:
     assert narrow_types(CutNodeOp) == {jnp.dtype("float32")}
 
 
-# ---------------------------------------------------------------- functions against numpy
-
-
 def erf(x: np.ndarray) -> np.ndarray:
     return np.vectorize(math.erf)(x)
 
@@ -113,9 +108,17 @@ def normed(x: np.ndarray) -> np.ndarray:
 
 
 X = np.random.default_rng(5).normal(size=(3, 4))
+
+
 P = np.abs(X) + 0.5
+
+
 MASK = np.array([[1.0, 1, 0, 1], [0, 1, 1, 1], [1, 1, 1, 1]])
+
+
 LABELS = np.array([3, 0, 2], np.uint32)
+
+
 NUMPY: dict[str, Any] = {
     "x + y": X + P,
     "x - 2": X - 2,
@@ -170,7 +173,11 @@ NUMPY: dict[str, Any] = {
     "sort(x, 1)[0]": -np.sort(-X, 1),
     "sparsemax(x / 8)": (X - X.mean(-1, keepdims=True)) / 8 + 0.25,
 }
+
+
 KINDS = ("float64", "float32", "float16", "bfloat16")
+
+
 LOSSES = ("cross_entropy", "softmax_cross_entropy", "unlikelihood")
 
 
@@ -206,3 +213,45 @@ def test_functions_keep_the_element_type(kind: str) -> None:
     for name, leaf in graph.params().items():
         slope = np.asarray(leaf.grad())
         assert slope.dtype == jnp.dtype(kind) and np.isfinite(slope.astype(np.float64)).all(), name
+
+
+def test_float64_needs_no_global_switch(graph: ExpressionGraph) -> None:
+    graph.set_default_element_type("float64")
+    x = graph.param("x", (2,), inits.from_vector([0.1, 0.2]))
+    y = mgraph.exp(x)
+    graph.backprop()
+    assert y.val().dtype == x.grad().dtype == np.float64
+    np.testing.assert_allclose(x.grad(), np.exp([0.1, 0.2]), rtol=1e-15)
+
+
+class Ramp(UnaryNodeOp):
+    """x times numbers of JAX's default type, which follows the 64-bit switch."""
+
+    type = "ramp"
+
+    def forward_ops(self, x):
+        return x * jnp.linspace(0, 1, x.shape[0])
+
+    def backward_ops(self, adj, val, x):
+        return (adj * jnp.linspace(0, 1, x.shape[0]),)
+
+
+def test_the_users_64_bit_switch_changes_no_program() -> None:
+    for switch in (True, False):
+        with jax.enable_x64(switch):
+            graph = ExpressionGraph()
+            w = graph.param("w", (3,), inits.ones())
+            y = Ramp(w)
+            z = y * 2.0
+            graph.backprop()
+            assert {v.dtype for v in (y.val(), z.val(), w.grad(), y.grad())} == {np.dtype("float32")}
+    mgraph.clear_programs()
+
+
+def test_pure_functions_of_64_bits_want_the_switch(graph: ExpressionGraph) -> None:
+    x = graph.input("x", (2,), "float64")
+    f = graph.function(x * 2.0, [x])
+    with pytest.raises(ElementTypeError, match=r"within jax.enable_x64\(True\)"):
+        f.pure({}, [np.ones(2)])
+    with jax.enable_x64(True):
+        assert f.pure({}, [np.ones(2)]).dtype == np.float64

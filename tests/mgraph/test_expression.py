@@ -18,12 +18,6 @@ import mgraph
 from mgraph import ElementTypeError, ExpressionGraph, GraphError, Node, ShapeError
 from tests.helpers.leaves import param, value
 
-
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "+": (operator.add, operator.add),
     "-": (operator.sub, operator.sub),

@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nmt.numbers
+from tests.helpers.places import SHIPPED
 
-MODEL = Path(nmt.numbers.__file__).parent / "model"
 SECONDS = 30
 
 FORK = f"""
@@ -88,7 +87,7 @@ text = folder + "/text"
 open(text, "w").write("one\\n")
 forked(lambda: Trainer(model=folder + "/m.npz", train_sets=[text, text], vocabs=[vocab, vocab]).train())
 """
-    first, *lines = run(code, str(MODEL / "model.npz"), str(MODEL / "vocab.spm"), str(tmp_path))
+    first, *lines = run(code, str(SHIPPED / "model.npz"), str(SHIPPED / "vocab.spm"), str(tmp_path))
     assert first == "eins"
     assert are_refusals(lines, 5)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -22,8 +24,7 @@ def network(graph: ExpressionGraph) -> tuple[mgraph.Node, mgraph.Node]:
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 
 
-def test_a_function_outlives_its_graphs_nodes() -> None:
-    graph = ExpressionGraph()
+def test_a_function_outlives_its_graphs_nodes(graph: ExpressionGraph) -> None:
     x, loss = network(graph)
     f = graph.function(loss, [x])
     graph.clear()
@@ -32,8 +33,7 @@ def test_a_function_outlives_its_graphs_nodes() -> None:
     np.testing.assert_allclose(f(x=X), f(X))
 
 
-def test_several_outputs_come_in_order() -> None:
-    graph = ExpressionGraph()
+def test_several_outputs_come_in_order(graph: ExpressionGraph) -> None:
     a, b = graph.input("a", (2,)), graph.input("b", (2,))
     total, product = a + b, a * b
     results = graph.function([product, total], [a, b])(np.float32([1, 2]), np.float32([3, 4]))
@@ -53,8 +53,7 @@ def test_equal_functions_share_a_program() -> None:
     np.testing.assert_array_equal(*results)
 
 
-def test_arguments_are_checked_before_anything_runs() -> None:
-    graph = ExpressionGraph()
+def test_arguments_are_checked_before_anything_runs(graph: ExpressionGraph) -> None:
     x, loss = network(graph)
     f = graph.function(loss, [x])
     with pytest.raises(ShapeError, match=r"'x' has shape \(4, 3\), got \(3, 4\)"):
@@ -75,8 +74,7 @@ def test_arguments_are_checked_before_anything_runs() -> None:
         f.pure({}, [X])
 
 
-def test_the_pure_form_works_under_jax() -> None:
-    graph = ExpressionGraph()
+def test_the_pure_form_works_under_jax(graph: ExpressionGraph) -> None:
     x, loss = network(graph)
     f = graph.function(loss, [x])
     params = graph.params().vals()
@@ -90,14 +88,19 @@ def test_the_pure_form_works_under_jax() -> None:
     np.testing.assert_allclose(batched[0], f(X)[0], rtol=1e-6)
     optimizer = optax.adam(0.05)
     state = optimizer.init(params)
-    for _ in range(30):
+
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def update(params: Any, state: Any) -> tuple[Any, Any]:
         updates, state = optimizer.update(jax.grad(scalar)(params, X), state, params)
-        params = optax.apply_updates(params, updates)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(30):
+        params, state = update(params, state)
     assert scalar(params, X) < 0.2 * f(X)[0]
 
 
-def test_nothing_keeps_a_tracer() -> None:
-    graph = ExpressionGraph()
+def test_nothing_keeps_a_tracer(graph: ExpressionGraph) -> None:
     x, loss = network(graph)
     f = graph.function(loss, [x])
     with jax.checking_leaks():
@@ -140,8 +143,7 @@ def test_rule_sets() -> None:
         graph.function(y, [x], derivatives="theirs")
 
 
-def test_random_nodes_need_a_key() -> None:
-    graph = ExpressionGraph()
+def test_random_nodes_need_a_key(graph: ExpressionGraph) -> None:
     y = graph.ones((1000,)) * graph.dropout_mask(0.5, (1000,))
     f = graph.function(y, [])
     with pytest.raises(GraphError, match="pass key"):
@@ -153,8 +155,7 @@ def test_random_nodes_need_a_key() -> None:
     assert not np.array_equal(f(), f())
 
 
-def test_what_cannot_be_a_value_or_a_node_is_refused() -> None:
-    graph = ExpressionGraph()
+def test_what_cannot_be_a_value_or_a_node_is_refused(graph: ExpressionGraph) -> None:
     small, x = graph.input("small", (2,), "uint8"), graph.input("x", (2,))
     w = graph.param("w", (2,), inits.ones())
     f = graph.function([small * 2, x * w], [small, x])
@@ -173,9 +174,29 @@ def test_what_cannot_be_a_value_or_a_node_is_refused() -> None:
             graph.function(outputs, inputs)
 
 
-def test_results_share_no_memory_with_arguments_or_each_other() -> None:
-    graph = ExpressionGraph()
+def test_results_share_no_memory_with_arguments_or_each_other(graph: ExpressionGraph) -> None:
     a = graph.input("a", (64, 64))
     x = jnp.ones((64, 64))
     results = graph.function([a, a, a * 2, a * 2], [a])(x)
     assert len({r.unsafe_buffer_pointer() for r in (*results, x)}) == 5
+
+
+def test_every_call_of_every_function_draws_anew() -> None:
+    graph = ExpressionGraph(seed=3)
+    masks = []
+    for _ in range(3):
+        graph.clear()
+        f = graph.function(graph.dropout_mask(0.5, (64,)), [])
+        masks += [np.asarray(f()).tobytes(), np.asarray(f()).tobytes()]
+    assert len(set(masks)) == 6
+    other = ExpressionGraph(seed=3 + 2**32)
+    assert np.asarray(other.function(other.dropout_mask(0.5, (64,)), [])()).tobytes() not in masks
+
+
+def test_a_function_called_inside_jit_points_to_its_pure_form(graph: ExpressionGraph) -> None:
+    x = graph.input("x", (2,))
+    f = graph.function(x * graph.dropout_mask(0.5, (2,)), [x])
+    with pytest.raises(GraphError, match=r"call fn.pure\(params, inputs, key\)"):
+        jax.jit(lambda v: f(v))(jnp.ones(2))
+    with pytest.raises(ArgumentError, match="expected a random key"):
+        f.pure({}, [jnp.ones(2)], 3)

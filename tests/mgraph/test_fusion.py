@@ -17,11 +17,6 @@ from mgraph.ops.norm import NormalizationNodeOp
 from tests.helpers.leaves import param, value
 
 
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 @pytest.mark.parametrize(
     ("build", "kernels"),
     [

@@ -88,8 +88,7 @@ def test_random_values(init, mean, std, low, high) -> None:
         assert low - 1e-6 <= sample.min() and sample.max() <= high + 1e-6
 
 
-def test_mistakes_say_what_fits() -> None:
-    graph = ExpressionGraph()
+def test_mistakes_say_what_fits(graph: ExpressionGraph) -> None:
     with pytest.raises(ShapeError, match="3 values for a node of shape"):
         graph.constant((2, 2), inits.from_vector([1, 2, 3]))
     with pytest.raises(ShapeError, match="square matrix"):

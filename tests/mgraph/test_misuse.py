@@ -21,11 +21,6 @@ from mgraph.gradcheck.survey import own_operators
 HERE = r"(.|\n)*test_misuse\.py:\d+"
 
 
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 TRACED: dict[str, Callable[[ExpressionGraph, Any], Any]] = {
     "parameter 'w' takes": lambda g, v: g.param("w", (2,), inits.ones()).set_value(v),
     "input 'i' takes": lambda g, v: g.input("i", (2,)).set_value(v),

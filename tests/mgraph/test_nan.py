@@ -81,8 +81,7 @@ def test_a_gradient_that_depends_on_a_number_is_nan_where_that_is(cls: Any) -> N
     assert found or cls.__name__ not in PIECEWISE
 
 
-def test_nan_reaches_every_element_of_a_row_that_max_and_sparsemax_look_at() -> None:
-    graph = ExpressionGraph()
+def test_nan_reaches_every_element_of_a_row_that_max_and_sparsemax_look_at(graph: ExpressionGraph) -> None:
     x = graph.param("x", (2, 3), inits.from_vector([1, np.nan, 3, 4, 5, 6]))
     for top in (mgraph.max(x, 1), mgraph.min(x, 1), mgraph.sparsemax(x) * mgraph.exp(x)):
         function = graph.function(mgraph.sum(mgraph.flatten(top)), [x])

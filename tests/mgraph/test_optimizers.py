@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import mgraph
@@ -53,8 +54,7 @@ def test_adam(decay: float) -> None:
     np.testing.assert_allclose(found, p, rtol=1e-5)
 
 
-def test_clip_norm_scales_by_the_norm_over_all_parameters() -> None:
-    graph = ExpressionGraph()
+def test_clip_norm_scales_by_the_norm_over_all_parameters(graph: ExpressionGraph) -> None:
     a = graph.param("a", (1,), inits.from_value(3.0))
     b = graph.param("b", (1,), inits.from_value(4.0))
     mgraph.sum(mgraph.square(a) * 0.5 + mgraph.square(b) * 0.5)
@@ -64,8 +64,7 @@ def test_clip_norm_scales_by_the_norm_over_all_parameters() -> None:
     np.testing.assert_allclose([a.val()[0], b.val()[0]], [3 - 0.6, 4 - 0.8], rtol=1e-6)
 
 
-def test_an_update_waits_for_nothing_and_moves_its_state_in_place() -> None:
-    graph = ExpressionGraph()
+def test_an_update_waits_for_nothing_and_moves_its_state_in_place(graph: ExpressionGraph) -> None:
     p = graph.param("p", (3,), inits.from_tensor(START))
     mgraph.sum(p * p)
     graph.backprop()
@@ -79,8 +78,7 @@ def test_an_update_waits_for_nothing_and_moves_its_state_in_place() -> None:
     np.testing.assert_array_equal(before, START)  # who holds old values keeps them
 
 
-def test_a_changed_learning_rate_compiles_nothing() -> None:
-    graph = ExpressionGraph()
+def test_a_changed_learning_rate_compiles_nothing(graph: ExpressionGraph) -> None:
     p = graph.param("p", (2,), inits.ones())
     optimizer = Adam(0.1)
     for step in range(3):
@@ -93,8 +91,7 @@ def test_a_changed_learning_rate_compiles_nothing() -> None:
         assert (mgraph.compile_stats() - before).misses == (1 if step == 0 else 0)
 
 
-def test_the_tutorials_update() -> None:
-    graph = ExpressionGraph()
+def test_the_tutorials_update(graph: ExpressionGraph) -> None:
     x = graph.param("x", (1, 1), inits.from_value(2))
     y = graph.constant((1, 1), inits.from_value(3))
     mgraph.abs(graph.constant((1, 1), inits.from_value(6)) - (x * y + mgraph.sin(x)))
@@ -103,8 +100,7 @@ def test_the_tutorials_update() -> None:
     assert x.scalar() == pytest.approx(1.98708, abs=5e-6)
 
 
-def test_frozen_parameters_stay() -> None:
-    graph = ExpressionGraph()
+def test_frozen_parameters_stay(graph: ExpressionGraph) -> None:
     a = graph.param("a", (1,), inits.ones(), fixed=True)
     b = graph.param("b", (1,), inits.ones())
     mgraph.sum(a * b)
@@ -131,3 +127,35 @@ def test_mistakes() -> None:
         optimizer.update(graph)
     optimizer.reset()
     optimizer.update(graph)
+
+
+def test_optimisers_with_other_settings_share_no_update() -> None:
+    class Scaling(mgraph.Optimizer):
+        def __init__(self, factor: float) -> None:
+            super().__init__(1.0)
+            self.factor = factor
+
+        def direction(self):
+            return optax.scale(self.factor)
+
+    values = []
+    for factor in (1.0, 2.0):
+        graph = ExpressionGraph()
+        w = graph.param("w", (2,), inits.ones())
+        mgraph.sum(w)
+        graph.backprop()
+        Scaling(factor).update(graph)
+        values.append(float(w.val()[0]))
+    assert values == [0.0, -1.0]
+
+
+@pytest.mark.parametrize("type_", ["float16", "bfloat16"])
+@pytest.mark.parametrize("make", [mgraph.Adam, mgraph.Adagrad])
+def test_sixteen_bit_parameters_without_gradient_stay_finite(make, type_: str) -> None:
+    graph = ExpressionGraph()
+    w = graph.param("w", (2,), inits.ones(), type_)
+    mgraph.sum(w * graph.constant((2,), inits.from_vector([0.0, 1.0]), type_))
+    graph.backprop()
+    make(0.125).update(graph)
+    assert w.val().dtype == type_
+    np.testing.assert_allclose(np.asarray(w.val(), np.float32), [1.0, 0.875])

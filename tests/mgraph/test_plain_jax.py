@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,12 +14,8 @@ import pytest
 
 import mgraph
 from mgraph import ExpressionGraph, Function, inits
-
-ROOT = Path(__file__).parents[2]
-
-
-def drawn(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+from tests.helpers.fresh import python
+from tests.helpers.leaves import drawn
 
 
 def recorded(batch: int = 8) -> tuple[Function, dict[str, Any]]:
@@ -51,7 +45,7 @@ X, LABELS = drawn(8, 4), np.array([0, 1, 2, 0, 1, 2, 0, 1], np.uint32)
 
 
 def close(mine: Any, theirs: Any, tolerance: float = 2e-5) -> None:
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), mine, theirs)
+    chex.assert_trees_all_close(mine, theirs, rtol=tolerance, atol=tolerance)
 
 
 def test_jit_and_grad() -> None:
@@ -148,7 +142,7 @@ def test_an_exported_function_runs_without_mgraph(tmp_path: Path) -> None:
     (tmp_path / "loss.bin").write_bytes(exported.serialize(vjp_order=1))
     np.savez(tmp_path / "arguments.npz", x=X, labels=LABELS, **params)
     names = [str(tmp_path / name) for name in ("arguments.npz", "loss.bin", "results.npz")]
-    run([sys.executable, "-c", RELOAD, *names], cwd=tmp_path)
+    python(RELOAD, *names, cwd=tmp_path)
     with np.load(tmp_path / "results.npz") as results:
         found = dict(results)
     value, gradients = jax.value_and_grad(f.pure)(params, (X, LABELS))
@@ -199,10 +193,4 @@ for value in (one, jax.device_put(one, split), one, jax.device_put(one, everywhe
 
 
 def test_the_batch_spreads_over_devices() -> None:
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
-    run([sys.executable, "-c", SHARDED], cwd=ROOT, env=flags)
-
-
-def run(command: list[str], cwd: Path, env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python(SHARDED, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")

@@ -91,8 +91,7 @@ def test_other_numbers_compile_nothing_and_are_right(name: str) -> None:
     assert not (np.array_equal(a, c) and np.array_equal(b, d))
 
 
-def test_an_annealed_temperature_compiles_no_more_than_two_do() -> None:
-    graph = ExpressionGraph()
+def test_an_annealed_temperature_compiles_no_more_than_two_do(graph: ExpressionGraph) -> None:
     compiled = []
     for step in range(100):
         graph.clear()
@@ -176,8 +175,7 @@ def test_numbers_that_are_none_or_large_or_tiny_stay_what_they_are(c: float, typ
     np.testing.assert_array_equal(np.signbit(top.val()), np.signbit(expected))
 
 
-def test_whole_numbers_stay_whole() -> None:
-    graph = ExpressionGraph()
+def test_whole_numbers_stay_whole(graph: ExpressionGraph) -> None:
     x = graph.constant((3,), inits.from_vector([1, 2, 3]), "uint32")
     top = x * (2**31) + 2**32 - 1
     graph.forward()
@@ -187,8 +185,7 @@ def test_whole_numbers_stay_whole() -> None:
     assert power.val().tolist() == [-8, -8]
 
 
-def test_equal_numbers_are_one_node_and_others_are_not() -> None:
-    graph = ExpressionGraph()
+def test_equal_numbers_are_one_node_and_others_are_not(graph: ExpressionGraph) -> None:
     x = graph.ones((2,))
     assert x * 0.3 is x * 0.3 and x * 0.3 is not x * 0.30000001
     assert mgraph.sqrt(x, 0.0) is mgraph.sqrt(x) and mgraph.sqrt(x, -0.0) is not mgraph.sqrt(x)
@@ -197,8 +194,7 @@ def test_equal_numbers_are_one_node_and_others_are_not() -> None:
     assert repr((x * 0.3).operator.generic[0]) == "ScalarMultNodeOp(c=any number)"
 
 
-def test_what_an_operator_leaves_at_its_default_is_compiled_in() -> None:
-    graph = ExpressionGraph()
+def test_what_an_operator_leaves_at_its_default_is_compiled_in(graph: ExpressionGraph) -> None:
     x = graph.ones((2, 2))
     for node in (
         mgraph.dot(x, x),

@@ -16,13 +16,12 @@ import pytest
 
 import mgraph as mgraph_ops
 import nmt
-import nmt.numbers
 from mgraph import ExpressionGraph, __version__, compile_stats, inits
 from nmt.cli import main
 from nmt.commands import NAMES
+from tests.helpers.marian_lines import check_lines
+from tests.helpers.places import DATA, SHIPPED
 
-DATA = Path(__file__).parents[1] / "data"
-SHIPPED = Path(nmt.numbers.__file__).parent / "model"
 VOCAB = str(SHIPPED / "vocab.spm")
 MODELS = {"numbers": str(SHIPPED / "model.npz"), "s2s-numbers": str(DATA / "s2s-numbers" / "model.npz")}
 EUROPARL = {
@@ -31,7 +30,6 @@ EUROPARL = {
 }
 SMALL = ["-m", MODELS["numbers"], "-v", VOCAB, VOCAB]
 BATCHED = ["--mini-batch", "20", "--maxi-batch", "3", "--maxi-batch-sort", "src"]
-TIE = 1e-4
 
 
 class Files(NamedTuple):
@@ -71,49 +69,6 @@ def mgraph(capsysbinary, monkeypatch):
         return Result(code, out, err.decode())
 
     return run
-
-
-def near(found: str, expected: str, decimals: int | None = None) -> bool:
-    """Within 1e-3, or within two units of the last printed digit."""
-    places = len(expected.partition(".")[2]) if decimals is None else decimals
-    limit = max(1e-3, 2 * 10.0**-places) * (1 + 1e-6)
-    return abs(float(found) - float(expected)) <= limit
-
-
-def fields(line: str) -> tuple[list[str], list[str]]:
-    """What a line says in words, and the numbers that it ends with."""
-    words, numbers = [], []
-    for place, part in enumerate(line.split(" ||| ")):
-        match = re.fullmatch(r"(?:WordScores=|F0=|)((?: ?-?\d[\d.]*(?:e[+-]\d+)?)*)", part)
-        if match and (place or re.fullmatch(r"-?\d+\.\d{6}", part)):
-            numbers += match.group(1).split()
-        else:
-            words.append(part)
-    return words, numbers
-
-
-def same_line(found: str, expected: str) -> bool:
-    (words, numbers), (wanted, values) = fields(found), fields(expected)
-    return (
-        words == wanted
-        and len(numbers) == len(values)
-        and all(near(a, b) for a, b in zip(numbers, values, strict=True))
-    )
-
-
-def check_lines(found: bytes, path: Path) -> None:
-    """Line by line the same as Marian's; entries whose scores tie may change places."""
-    lines, expected = found.decode("utf-8", "surrogateescape").split("\n"), path.read_text().split("\n")
-    assert len(lines) == len(expected)
-    for place, (line, wanted) in enumerate(zip(lines, expected, strict=True)):
-        tied = [
-            other
-            for other in expected[max(0, place - 1) : place + 2]
-            if other.partition(" ")[0] == wanted.partition(" ")[0]
-            and other.count(" ||| ") > 2
-            and abs(float(other.split()[-1]) - float(wanted.split()[-1])) <= TIE
-        ]
-        assert any(same_line(line, other) for other in [wanted, *tied]), (line, wanted)
 
 
 @pytest.mark.parametrize("name", [*MODELS, *EUROPARL])

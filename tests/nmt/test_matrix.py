@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from nmt import Scorer, Translator
+from tests.helpers import places
+from tests.helpers.marian_lines import Different
 from tests.matrix import draws, marian, rows
 from tests.matrix.check import check
-from tests.matrix.comparison import Different, compare
+from tests.matrix.comparison import compare
 from tests.matrix.small import SMALL
 
-DATA = Path(__file__).parents[1] / "data" / "matrix"
+DATA = places.DATA / "matrix"
 NAMED = """
 --type: amun nematus s2s multi-s2s shared-multi-s2s transformer multi-transformer shared-multi-transformer lm
     lm-transformer transformer_s2s transformer-new char-s2s bert bert-classifier

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from nmt import numbers
 from nmt.numbers import corpus, english, german
 from nmt.numbers.__main__ import main
+from tests.helpers.places import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 all_numbers = st.integers(0, 999_999)
 
 KNOWN = [

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from mgraph.files.items import read_npz
+from tests.helpers import places
+from tests.helpers.marian_lines import Different
+from tests.matrix.row import merged
 from tests.traces import ours, rows
 from tests.traces.check import check
-from tests.traces.comparison import COST, Different, compare_lines, compare_parameters
-from tests.traces.row import merged
+from tests.traces.comparison import COST, compare_lines, compare_parameters
 from tests.traces.trace import changes, kept
 
-DATA = Path(__file__).parents[1] / "data" / "traces"
+DATA = places.DATA / "traces"
 OPTIONS = """
 --optimizer: sgd adagrad
 --cost-type: ce-sum ce-mean ce-mean-words perplexity

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.helpers.marian_lines import Different
+
 from .trace import changes
 
 COSTS, PARAMETERS = 1e-4, 2e-3
@@ -16,10 +18,6 @@ COST = re.compile(r"Cost (\S+)")
 # Attention cares for differences of its scores only, and a key's bias adds the same to all: what gradient it
 # has is rounding, which Adam blows up to whole steps.
 WITHOUT_GRADIENT = "_bk"
-
-
-class Different(Exception):
-    """Marian's training and ours are not the same; the message shows where."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ import numpy as np
 import sentencepiece
 
 from mgraph.files.items import read_npz, write_npz
+from tests.matrix.row import merged
 
 from . import corpus
-from .row import Row, Start, merged
+from .row import Row, Start
 from .trace import changes, kept
 
 FIRST_UPDATES = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
+from tests.matrix.row import merged
+
 COMMON = (
     "--mini-batch 16 --maxi-batch 4 --shuffle none --after-batches 50 --disp-freq 1 --lr-report --seed 1 "
     "--cost-type ce-mean-words --learn-rate 0.005"
@@ -64,17 +66,6 @@ def value(options: str, name: str) -> str:
     """The value of an option in a string of options; empty if it is not there."""
     words = options.split()
     return words[words.index(name) + 1] if name in words else ""
-
-
-def merged(options: str) -> str:
-    """Options of which the last of each name counts; Marian refuses an option that is given twice."""
-    values: dict[str, list[str]] = {}
-    for word in shlex.split(options):
-        if word.startswith("--"):
-            name, values[word] = word, []
-        else:
-            values[name].append(word)
-    return " ".join(shlex.join([name, *words]) for name, words in values.items())
 
 
 def entries(lines: str) -> list[tuple[str, str]]:

@@ -18,7 +18,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-TEXT = Path(__file__).parent.parent / "data" / "traces" / "text"
+from tests.helpers.marian_lines import Different
+from tests.helpers.places import DATA, ROOT
+
+TEXT = DATA / "traces" / "text"
 UPDATES = 100
 # All that has a state is on: shuffling, dropout, moments, smoothing, decay, validation.
 OPTIONS = f"""
@@ -30,10 +33,6 @@ OPTIONS = f"""
 """
 UPDATE = re.compile(r"Ep\. \d+ : Up\. (\d+) : Sen")
 KILLS = 7
-
-
-class Different(Exception):
-    """What was saved differs; the message says in which files."""
 
 
 def command(text: Path = TEXT) -> list[str]:
@@ -52,7 +51,7 @@ def train(folder: Path, cache: Path, update: int | None = None, delay: float = 0
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {
-        "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+        "PYTHONPATH": str(ROOT),
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "JAX_COMPILATION_CACHE_DIR": str(cache),

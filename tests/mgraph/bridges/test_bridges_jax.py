@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -263,8 +264,7 @@ def test_values_and_gradients_are_those_of_the_function(name: str) -> None:
             return
         mine = gradients(lambda full: found.pure({}, full), leaves)
         theirs = gradients(lambda full: function(*jax.tree.unflatten(form, full)), leaves)
-        for a, b in zip(mine, theirs, strict=True):
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+        chex.assert_trees_all_close(mine, theirs, rtol=tolerance, atol=tolerance)
 
 
 def gradients(function: Function, leaves: list[Any]) -> Any:
@@ -297,16 +297,14 @@ def test_the_checker_agrees(name: str) -> None:
         assert report.ok, report
 
 
-def test_operators_are_real_ones() -> None:
-    graph = ExpressionGraph()
+def test_operators_are_real_ones(graph: ExpressionGraph) -> None:
     p = {name: graph.param(name, value.shape, inits.from_tensor(value)) for name, value in MLP.items()}
     loss = from_jax(graph, mlp, p, graph.constant((5, 4), inits.from_tensor(drawn(5, 4))))
     types = [node.type for node in graph.tape.nodes if node.children]
     assert types == "dot reshape + ReLU dot reshape + tanh square reshape sum reshape /".split()
     graph.backprop()
     expected = jax.grad(mlp)({k: np.float32(v) for k, v in MLP.items()}, np.float32(drawn(5, 4)))
-    for name, node in p.items():
-        np.testing.assert_allclose(node.grad(), expected[name], rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(graph.params().grads(), expected, rtol=1e-5, atol=1e-6)
     assert loss.shape == ()
 
 
@@ -336,8 +334,7 @@ def test_the_same_function_again_compiles_nothing() -> None:
     assert mgraph.compile_stats().misses == before
 
 
-def test_inside_the_body_of_a_loop() -> None:
-    graph = ExpressionGraph()
+def test_inside_the_body_of_a_loop(graph: ExpressionGraph) -> None:
     xs = graph.param("xs", (4, 3), inits.from_tensor(drawn(4, 3)))
     weight = graph.param("w", (1, 3), inits.from_tensor(drawn(1, 3)))
 
@@ -384,8 +381,7 @@ def test_an_unknown_primitive_is_an_error_by_name(name: str, function: Function)
     assert name in str(raised.value)
 
 
-def test_only_nodes_cross() -> None:
-    graph = ExpressionGraph()
+def test_only_nodes_cross(graph: ExpressionGraph) -> None:
     x = graph.constant((2, 2), inits.ones())
     with pytest.raises(BridgeError, match=r"expected nodes with one value, got 3.*partial"):
         from_jax(graph, jnp.add, x, 3)

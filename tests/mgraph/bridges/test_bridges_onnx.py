@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +26,7 @@ from nmt.settings.model_options import ModelOptions
 from nmt.text.lines import read_lines
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
+from tests.helpers.places import DATA
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
@@ -99,7 +101,6 @@ def test_an_operator_there_and_back(name: str, tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- translation models
 
-DATA = Path(__file__).parents[2] / "data"
 SHIPPED = numbers.model_dir()
 MODELS = {
     "shipped": (SHIPPED / "model.npz", SHIPPED / "vocab.spm", "numbers"),
@@ -202,7 +203,7 @@ def test_a_model_comes_back(tmp_path: Path) -> None:
         gradients = jax.jit(jax.grad(lambda p, f=f: jnp.sum(f.pure(p) ** 2)))(graph.params().vals())
         graph.forward()
         results.append((top.val(), {k: gradients[k] for k in f.parameters}))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), *results)
+    chex.assert_trees_all_close(*results, rtol=2e-4, atol=2e-5)
 
 
 # ---------------------------------------------------------------- JAX functions
@@ -219,8 +220,7 @@ def test_a_jax_function_as_a_file(tmp_path: Path) -> None:
     inputs = [graph.input(n, a.shape, a.dtype) for n, a in zip(("x", "table", "ids"), arguments, strict=True)]
     export_onnx(graph, from_jax(graph, f, *inputs), inputs, tmp_path / "f.onnx")
     found = run(tmp_path / "f.onnx", **dict(zip(("x", "table", "ids"), arguments, strict=True)))
-    for mine, theirs in zip(found.values(), f(*map(jnp.asarray, arguments)), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(tuple(found.values()), f(*map(jnp.asarray, arguments)), rtol=1e-5, atol=1e-6)
 
 
 class ScaledSquare(mgraph.UnaryNodeOp):
@@ -241,16 +241,14 @@ def steep(x: Any) -> Any:
 steep.defvjp(lambda x: (jnp.tanh(x), None), lambda _, adj: (9 * adj,))
 
 
-def test_a_function_with_a_rule_of_its_own(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_a_function_with_a_rule_of_its_own(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (2, 3))
     export_onnx(graph, {"y": from_jax(graph, steep, x)}, [x], tmp_path / "y.onnx")
     value = drawn(2, 3).astype(np.float32)
     np.testing.assert_allclose(run(tmp_path / "y.onnx", x=value)["y"], np.tanh(value), rtol=1e-5)
 
 
-def test_a_users_operator_is_written_by_its_forward(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_a_users_operator_is_written_by_its_forward(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (211, 3))
     export_onnx(graph, {"y": ScaledSquare(x, c=2.0)}, [x], tmp_path / "y.onnx", axes={"batch": 211})
     value = drawn(4, 3).astype(np.float32)
@@ -282,8 +280,7 @@ def test_open_axes(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["y"][0], expected, rtol=1e-6, atol=1e-6)
 
 
-def test_sizes_that_cannot_be_open(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_sizes_that_cannot_be_open(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (211, 3))
     path = tmp_path / "y.onnx"
     with pytest.raises(BridgeError, match="recorded with the size 211.*cannot be distinguished from"):
@@ -296,8 +293,7 @@ def test_sizes_that_cannot_be_open(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- what is refused
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_what_cannot_be_written(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (2, 3))
     with pytest.raises(UnsupportedOperatorError, match="random node made at .*test_bridges_onnx.py"):
         export_onnx(graph, mgraph.dropout(x, 0.5), [x], tmp_path / "y.onnx")
@@ -309,8 +305,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_what_cannot_be_read(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.input("x", (2, 3))
     path = tmp_path / "y.onnx"
     export_onnx(graph, {"y": x * graph.param("w", (1, 3))}, [x], path)

@@ -69,8 +69,7 @@ def test_nothing_leads_upwards(name: str) -> None:
     assert all(not box.rows.upward for box in scene.boxes.values())
 
 
-def test_names_without_a_prefix_make_no_group() -> None:
-    graph = ExpressionGraph()
+def test_names_without_a_prefix_make_no_group(graph: ExpressionGraph) -> None:
     w, b = graph.param("W", (2, 2)), graph.param("b", (1, 2))
     mgraph.tanh(mgraph.affine(graph.ones((2, 2)), w, b))
     nodes, _ = drawn_nodes(graph.tape)
@@ -151,8 +150,7 @@ def test_a_plane_graph_is_drawn_without_crossings() -> None:
         assert users == sorted(users)
 
 
-def test_a_chain_is_straight() -> None:
-    graph = ExpressionGraph()
+def test_a_chain_is_straight(graph: ExpressionGraph) -> None:
     x = graph.param("x", (2, 2))
     for _ in range(5):
         x = mgraph.tanh(mgraph.affine(x, graph.param("W", (2, 2)), graph.param("b", (1, 2))))

@@ -76,16 +76,14 @@ def test_details_and_statistics() -> None:
     assert not any(n["statistics"] for n in data_of(drawing.html(graph, statistics=False))["nodes"].values())
 
 
-def test_values_that_are_no_numbers() -> None:
-    graph = ExpressionGraph()
+def test_values_that_are_no_numbers(graph: ExpressionGraph) -> None:
     mgraph.log(graph.constant((4,), inits.from_vector([-1, 0, 1, 1])))
     graph.forward()
     (found,) = data_of(drawing.html(graph))["nodes"]["1"]["statistics"]
     assert (found["NaN"], found["min"], found["max"]) == (1, "-inf", 0)
 
 
-def test_inputs_without_a_value_have_no_statistics() -> None:
-    graph = ExpressionGraph()
+def test_inputs_without_a_value_have_no_statistics(graph: ExpressionGraph) -> None:
     graph.function(mgraph.tanh(graph.input("x", (2,))), [graph.tape.nodes[0]])
     assert data_of(drawing.html(graph))["nodes"]["0"]["statistics"] == []
 

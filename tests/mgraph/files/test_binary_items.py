@@ -19,8 +19,9 @@ from mgraph import ModelFileError
 from mgraph.files.binary_items import read_bin, write_bin
 from mgraph.files.items import MODEL_YML, read_npz, with_model_yml
 from nmt.files.loading import load_model
+from tests.helpers.items import refuses, same
+from tests.helpers.places import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 ITEMS = DATA / "items"
 TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 SMALL = {"a": np.arange(3, dtype=np.float32), "b": np.int8([[1, 2]])}
@@ -44,20 +45,6 @@ def binary(*entries: tuple, count: int | None = None, version: int = 1, data: in
     for *_, shape, _ in entries:
         header += struct.pack(f"<{len(shape)}i", *shape)
     return header + struct.pack("<Q", 0) + bytes(sum(e[3] for e in entries) if data is None else data)
-
-
-def refused(path: Path, data: bytes, message: str) -> None:
-    path.write_bytes(data)
-    with pytest.raises(ModelFileError, match=message) as error:
-        read_bin(path)
-    assert str(error.value).startswith(f"{path}: ")
-
-
-def same(items: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> bool:
-    def facts(items: dict[str, np.ndarray]) -> list:
-        return [(name, a.shape, a.dtype.str, a.tobytes()) for name, a in items.items()]
-
-    return facts(items) == facts(others)
 
 
 # ---------------------------------------------------------------- Marian's files
@@ -162,7 +149,7 @@ def test_a_quantised_matrix_of_zeros(path: Path) -> None:
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, np.nan])
 def test_impossible_multipliers_are_refused(path: Path, multiplier: float) -> None:
     data = quantized(0x10001, np.zeros((2, 2), np.int8), multiplier)
-    refused(path, data, r"'a_W': its quantization multiplier is .*, expected more than 0")
+    refuses(read_bin, path, data, r"'a_W': its quantization multiplier is .*, expected more than 0")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +165,7 @@ def test_impossible_multipliers_are_refused(path: Path, multiplier: float) -> No
     ],
 )
 def test_types_that_cannot_be_read(path: Path, item: tuple, message: str) -> None:
-    refused(path, binary(item), message)
+    refuses(read_bin, path, binary(item), message)
 
 
 # ---------------------------------------------------------------- our own files
@@ -321,7 +308,7 @@ def test_any_bytes_are_refused_by_name(
     ],
 )
 def test_headers_that_are_refused(path: Path, data: bytes, message: str) -> None:
-    refused(path, data, message)
+    refuses(read_bin, path, data, message)
 
 
 @pytest.mark.parametrize("field", range(6))

@@ -12,8 +12,7 @@ from mgraph import ArgumentError, ExpressionGraph, GraphError, TupleViewNodeOp, 
 from mgraph.files.dumps import diff, dump, print_diff, values
 from mgraph.files.items import read_npz
 from mgraph.files.parameter_files import read_items
-
-DATA = Path(__file__).parents[2] / "data"
+from tests.helpers.places import DATA
 
 
 def network(change: float = 0.0) -> ExpressionGraph:
@@ -60,8 +59,7 @@ def test_values_before_forward_are_an_error() -> None:
     assert list(values(graph))[-1] == "new"
 
 
-def test_names_that_come_again_and_nodes_with_several_outputs() -> None:
-    graph = ExpressionGraph()
+def test_names_that_come_again_and_nodes_with_several_outputs(graph: ExpressionGraph) -> None:
     x = graph.input("x", (4,))
     x.set_value(np.float32([3, 1, 4, 2]))
     for _ in range(2):
@@ -76,8 +74,7 @@ def test_names_that_come_again_and_nodes_with_several_outputs() -> None:
     assert found["best.1"].dtype == np.uint32
 
 
-def test_nodes_in_a_loops_body_are_left_out() -> None:
-    graph = ExpressionGraph()
+def test_nodes_in_a_loops_body_are_left_out(graph: ExpressionGraph) -> None:
     w = graph.param("w", (2,), inits.ones())
     xs = graph.input("xs", (3, 2))
     xs.set_value(np.ones((3, 2), np.float32))
@@ -99,8 +96,7 @@ def test_a_dump_keeps_values_and_order(tmp_path: Path, suffix: str) -> None:
     assert diff(values(graph), found, rtol=0, atol=0).first is None
 
 
-def test_types_that_files_do_not_know_are_widened(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_types_that_files_do_not_know_are_widened(graph: ExpressionGraph, tmp_path: Path) -> None:
     x = graph.constant((2,), inits.from_vector([1.5, -2]))
     cast(x, "bfloat16").set_name("brain")
     cast(x, "bool").set_name("truth")

@@ -20,8 +20,9 @@ from hypothesis.extra import numpy as hnp
 from mgraph.errors import ModelFileError
 from mgraph.files import archive
 from mgraph.files.items import MODEL_YML, model_yml, read_npz, replacing, with_model_yml, write_npz
+from tests.helpers.places import DATA
 
-MARIAN = Path(__file__).parents[2] / "data" / "items" / "model.npz"
+MARIAN = DATA / "items" / "model.npz"
 TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "u1", "u2", "u4", "u8"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import chex
 import numpy as np
 import pytest
 
@@ -14,17 +15,11 @@ from mgraph.files.binary_items import read_bin, write_bin
 from mgraph.files.items import model_yml, read_npz, write_npz
 from mgraph.files.parameter_files import read_items, write_items
 from nmt.files.loading import load_model
+from tests.helpers.items import same
+from tests.helpers.places import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 ITEMS = DATA / "items"
 MODELS = [ITEMS / "model.npz", DATA / "s2s-numbers" / "model.npz", *sorted((DATA / "options").glob("*.npz"))]
-
-
-def same(items: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> bool:
-    def facts(items: dict[str, np.ndarray]) -> list:
-        return [(name, a.shape, a.dtype.str, a.tobytes()) for name, a in items.items()]
-
-    return facts(items) == facts(others)
 
 
 def test_a_graph_writes_the_bin_that_marian_converts(tmp_path: Path) -> None:
@@ -65,8 +60,7 @@ def test_items_by_the_name_of_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "a.npz").read_bytes()[:2] == b"PK"
 
 
-def test_parameters_are_sorted_by_type_then_name(tmp_path: Path) -> None:
-    graph = ExpressionGraph()
+def test_parameters_are_sorted_by_type_then_name(graph: ExpressionGraph, tmp_path: Path) -> None:
     for name, kind in (("b", "float32"), ("c", "uint32"), ("d", "int8"), ("a", "float16"), ("e", "int32")):
         graph.param(name, (2,), inits.zeros(), kind)
     for file in ("m.npz", "m.bin"):
@@ -90,7 +84,7 @@ def test_a_binary_model_is_the_same_model(tmp_path: Path) -> None:
     write_bin(tmp_path / "model.bin", read_npz(source) | extra)
     model, npz = load_model(tmp_path / "model.bin"), load_model(source)
     assert model.key == npz.key
-    assert all(np.array_equal(value, npz.params[name]) for name, value in model.params.items())
+    chex.assert_trees_all_equal(model.params, npz.params, strict=True)
 
 
 def test_copied_parameters_are_shared_until_they_are_trained(tmp_path: Path) -> None:

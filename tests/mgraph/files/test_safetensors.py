@@ -15,8 +15,9 @@ from mgraph import ModelFileError
 from mgraph.files.items import MODEL_YML, read_npz
 from mgraph.files.parameter_files import read_items, write_items
 from mgraph.files.safetensors import read_safetensors, write_safetensors
+from tests.helpers.items import refuses
+from tests.helpers.places import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 LIBRARY = DATA / "conversion" / "library.safetensors"
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
@@ -29,13 +30,6 @@ def path(tmp_path: Path) -> Path:
 def file_of(header: Any, data: bytes = bytes(8), size: int | None = None) -> bytes:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return (len(text) if size is None else size).to_bytes(8, "little") + text + data
-
-
-def refused(path: Path, data: bytes, message: str) -> None:
-    path.write_bytes(data)
-    with pytest.raises(ModelFileError, match=message) as error:
-        read_safetensors(path)
-    assert str(error.value).startswith(f"{path}: ")
 
 
 def test_the_librarys_file_comes_back_byte_for_byte(path: Path) -> None:
@@ -98,7 +92,7 @@ def test_bfloat16_becomes_float32(path: Path) -> None:
     ],
 )
 def test_what_is_no_sound_file_is_refused(path: Path, data: bytes, message: str) -> None:
-    refused(path, data, message)
+    refuses(read_safetensors, path, data, message)
 
 
 @given(st.integers(0, LIBRARY.stat().st_size - 1), st.integers(0, 255))

@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import (
-    ArgumentError,
-    ExpressionGraph,
-    NaryNodeOp,
-    ShapeError,
-    UnaryNodeOp,
-    check_gradients,
-    inits,
-)
+from mgraph import ArgumentError, ExpressionGraph, NaryNodeOp, ShapeError, UnaryNodeOp, check_gradients, inits
 from mgraph.gradcheck import LossReport, check_loss
 
 
@@ -250,8 +242,7 @@ def test_a_rule_without_a_derivative_of_its_own_is_reported_for_second_order_onl
     assert not check.objections and "second" not in check.differences and "vmap" in check.differences
 
 
-def test_a_node_is_checked_by_its_trainable_leaves() -> None:
-    graph = ExpressionGraph()
+def test_a_node_is_checked_by_its_trainable_leaves(graph: ExpressionGraph) -> None:
     w = graph.param("w", (3, 2), inits.normal())
     frozen = graph.param("frozen", (1, 2), inits.normal(), fixed=True)
     x = graph.constant((4, 3), inits.normal())
@@ -301,8 +292,7 @@ def test_a_class_without_cases_needs_shapes() -> None:
         check_gradients(Product)
 
 
-def test_a_masked_loss_is_checked_in_float64_throughout() -> None:
-    graph = ExpressionGraph()
+def test_a_masked_loss_is_checked_in_float64_throughout(graph: ExpressionGraph) -> None:
     logits = graph.param("logits", (4, 5), inits.normal())
     loss = mgraph.cross_entropy(logits, graph.indices([0, 4, 2, 2]), 0.1)
     masked = mgraph.sum(loss * graph.constant((4, 1), inits.from_vector([1, 1, 0, 1])))
@@ -311,8 +301,7 @@ def test_a_masked_loss_is_checked_in_float64_throughout() -> None:
     assert report.ok, report
 
 
-def test_casts_do_not_blur_the_differences() -> None:
-    graph = ExpressionGraph()
+def test_casts_do_not_blur_the_differences(graph: ExpressionGraph) -> None:
     w = graph.param("w", (3, 4), inits.normal(), "bfloat16")
     xs = graph.constant((5, 4), inits.normal(), "bfloat16")
 

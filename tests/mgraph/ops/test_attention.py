@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import chex
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -19,14 +20,10 @@ from mgraph.operators import make_operator
 from mgraph.ops.attention import DotProductAttentionNodeOp
 from mgraph.platforms import flash_attention
 from mgraph.rules import evaluate
-from tests.helpers.leaves import constant, param
+from tests.helpers.leaves import constant, drawn, param
 
 QUERY, KEYS, VALUES = (2, 2, 4, 8), (2, 2, 6, 8), (2, 2, 6, 8)
 KEPT = np.float32([[1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 0, 0]])[:, None, None]
-
-
-def drawn(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 OPERANDS = [drawn(*shape, seed=i) for i, shape in enumerate((QUERY, KEYS, VALUES))]
@@ -56,16 +53,14 @@ def test_one_node_computes_what_four_do(masked: bool, dropout: Any) -> None:
     """Also the random numbers are the same."""
     one = value_and_slopes(dot_product_attention, masked, dropout)
     four = value_and_slopes(composed, masked, dropout)
-    for mine, theirs in zip(one, four, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
+    chex.assert_trees_all_close(one, four, rtol=2e-5, atol=2e-6)
 
 
 def kinds_behind(node: Node) -> set[str]:
     return {node.type}.union(*map(kinds_behind, node.children))
 
 
-def test_layers_attend_by_one_node_and_show_weights_by_others() -> None:
-    graph = ExpressionGraph()
+def test_layers_attend_by_one_node_and_show_weights_by_others(graph: ExpressionGraph) -> None:
     attention = MultiHeadAttention("a", 8, 2)
     x, mask = constant(graph, drawn(2, 6, 8)), log_mask(constant(graph, KEPT))
     keys, values = attention.keys(x), attention.values(x)
@@ -100,16 +95,14 @@ def operator_of(**fields: Any) -> Any:
         ("x, k, v", r"expected batches of matrices"),
     ],
 )
-def test_errors_say_what_does_not_fit(children: str, message: str) -> None:
-    graph = ExpressionGraph()
+def test_errors_say_what_does_not_fit(graph: ExpressionGraph, children: str, message: str) -> None:
     q, k, v = (constant(graph, x) for x in OPERANDS)
     names = {"q": q, "k": k, "v": v, "w": constant(graph, drawn(2, 2, 6, 7)), "x": constant(graph, drawn(5))}
     with pytest.raises(ShapeError, match=message):
         eval(f"dot_product_attention({children})", vars(mgraph) | names)
 
 
-def test_other_errors() -> None:
-    graph = ExpressionGraph()
+def test_other_errors(graph: ExpressionGraph) -> None:
     q, k, v = (constant(graph, x) for x in OPERANDS)
     with pytest.raises(ArgumentError, match="expects a number for scale, got 'big'"):
         dot_product_attention(q, k, v, scale="big")  # type: ignore[arg-type]

@@ -12,11 +12,6 @@ from tests.helpers.leaves import constant, gradient, param, value
 RANDOM = np.random.default_rng(11)
 
 
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 # ---------------------------------------------------------------- sparsemax
 
 

@@ -162,8 +162,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-def test_values() -> None:
-    graph = ExpressionGraph()
+def test_values(graph: ExpressionGraph) -> None:
     nodes = evaluated(graph, list(VALUES))
     function = graph.function(nodes)
     found = jax.jit(function.pure)(graph.params().vals())
@@ -223,8 +222,7 @@ GRADIENTS: dict[tuple[str, str], Any] = {
 
 
 @pytest.mark.parametrize("rule_set", ["rules", "marian"])
-def test_gradients(rule_set: str) -> None:
-    graph = ExpressionGraph()
+def test_gradients(graph: ExpressionGraph, rule_set: str) -> None:
     function = graph.function(evaluated(graph, [call for call, _ in GRADIENTS]), derivatives=rule_set)
 
     def sums(params: dict[str, jax.Array]) -> tuple[jax.Array, ...]:
@@ -271,8 +269,7 @@ OTHERWISE = {
 }
 
 
-def test_shortcuts_return_their_input() -> None:
-    graph = ExpressionGraph()
+def test_shortcuts_return_their_input(graph: ExpressionGraph) -> None:
     calls = calls_of(SAME)
     x, *found = evaluated(graph, ["x", *calls])
     assert [call for call, node in zip(calls, found, strict=True) if node is not x] == []
@@ -286,8 +283,7 @@ def test_types_of_the_other_ways() -> None:
     assert {call: node.type for call, node in zip(OTHERWISE, found, strict=True)} == OTHERWISE
 
 
-def test_equal_expressions_are_one_node() -> None:
-    graph = ExpressionGraph()
+def test_equal_expressions_are_one_node(graph: ExpressionGraph) -> None:
     one = (
         "x + 2; 2 + x", "sum(m, -1); sum(m, 1)", "slice(m, 1, -1); slice(m, -1, Slice(2, 3))",
         "softmax(m); softmax(m, 1)", "transpose(m); transpose(m, (1, 0)); swap_axes(m, 0, 1)",
@@ -310,8 +306,7 @@ def test_division_by_a_number_multiplies_by_its_reciprocal() -> None:
     assert (found != numbers / np.float32(3)).any()
 
 
-def test_numbers_by_default() -> None:
-    graph = ExpressionGraph()
+def test_numbers_by_default(graph: ExpressionGraph) -> None:
     x, gamma = param(graph, np.ones((2, 3))), graph.ones((1, 3))
     assert mgraph.layer_norm(x, gamma).eps == mgraph.rms_norm(x, gamma).eps == 1e-9
     assert mgraph.sqrt(x).eps == 0 and mgraph.swish(x).b == 1 and mgraph.prelu(x).alpha == 0.01
@@ -320,8 +315,7 @@ def test_numbers_by_default() -> None:
 # ---------------------------------------------------------------- structure
 
 
-def test_the_alternatives_of_a_choice_are_no_tops() -> None:
-    graph = ExpressionGraph()
+def test_the_alternatives_of_a_choice_are_no_tops(graph: ExpressionGraph) -> None:
     x = param(graph, [1.0, 2.0])
     chosen = mgraph.choose([x * 2, x * 3, graph.indices([0, 1])], 1)
     best = mgraph.topk_indices(x, 1, 0)
@@ -336,16 +330,14 @@ def test_the_alternatives_of_a_choice_are_no_tops() -> None:
             mgraph.get(*wrong)
 
 
-def test_nothing_is_overwritten() -> None:
-    graph = ExpressionGraph()
+def test_nothing_is_overwritten(graph: ExpressionGraph) -> None:
     hidden = param(graph, [-1.0, 2.0]) * 2
     dropped = mgraph.dropout_relu_inplace(hidden)
     graph.forward()
     assert hidden.val().tolist() == [-2, 4] and dropped.val().tolist() == [0, 4]
 
 
-def test_constants_like_a_node() -> None:
-    graph = ExpressionGraph()
+def test_constants_like_a_node(graph: ExpressionGraph) -> None:
     x = param(graph, np.ones((2, 2)), type="float16")
     assert mgraph.constant_like(x, inits.ones()).value_type == "float16"
     for numbers in ([1, 2, 3, 4], (1.0, 2.0, 3.0, 4.0), [[1, 2], [3, 4]], np.arange(1, 5)):
@@ -355,8 +347,7 @@ def test_constants_like_a_node() -> None:
         mgraph.constant_like(x, [1, 2, 3])
 
 
-def test_dropout() -> None:
-    graph = ExpressionGraph()
+def test_dropout(graph: ExpressionGraph) -> None:
     x = param(graph, np.ones((100, 50)))
     plain, other = mgraph.dropout(x, 0.2), mgraph.dropout(x, 0.2)
     rows, given = mgraph.dropout(x, 0.5, axes=(0,)), mgraph.dropout_relu_inplace(x, 0.5, (1, 50))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,8 +56,7 @@ def check(apply: Any, plain: Any, *arrays: np.ndarray) -> None:
         np.testing.assert_allclose(function.pure({}, values), plain(*values), rtol=1e-12, atol=1e-12)
         assert y.shape == plain(*values).shape
         found, expected = both([jnp.stack([v, -0.5 * v + 0.1]) for v in values])
-        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+        chex.assert_trees_all_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 def random(*shape: int) -> np.ndarray:
@@ -89,8 +89,7 @@ def test_max_pooling_never_takes_padding(pads: tuple[int, int], strides: tuple[i
     )
 
 
-def test_max_pooling_gives_ties_to_the_first() -> None:
-    graph = ExpressionGraph()
+def test_max_pooling_gives_ties_to_the_first(graph: ExpressionGraph) -> None:
     x = param(graph, [[[[2.0, 2.0, 1.0], [2.0, 0.0, 2.0]]]])
     assert gradient(max_pooling(x, 2, 2), x).tolist() == [[[[1, 1, 0], [0, 0, 0]]]]
 
@@ -121,8 +120,7 @@ def test_the_gradient_of_masked_elements_is_zero() -> None:
     assert found.tolist() == [[[0, 1, 0, 1, 1, 0]]]
 
 
-def test_formats_are_inverse() -> None:
-    graph = ExpressionGraph()
+def test_formats_are_inverse(graph: ExpressionGraph) -> None:
     sentences = np.arange(24.0).reshape(3, 2, 4)
     x = param(graph, sentences)
     images = convert2cudnn_format(x)
@@ -132,9 +130,8 @@ def test_formats_are_inverse() -> None:
 
 
 @pytest.mark.parametrize("kernel_width", [3, 4])
-def test_the_steps_of_a_character_encoder(kernel_width: int) -> None:
+def test_the_steps_of_a_character_encoder(graph: ExpressionGraph, kernel_width: int) -> None:
     """As in Marian's ``CharConvPooling``: kernels over some characters each, the largest of every stride."""
-    graph = ExpressionGraph()
     time, batch, embedding, kernels, stride = 7, 2, 4, 5, 3
     x = param(graph, random(time, batch, embedding))
     mask = constant(graph, np.ones((time, batch, 1), np.float32))
@@ -149,9 +146,8 @@ def test_the_steps_of_a_character_encoder(kernel_width: int) -> None:
 
 
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16"])
-def test_sums_of_short_types_are_kept_in_float32(element_type: str) -> None:
+def test_sums_of_short_types_are_kept_in_float32(graph: ExpressionGraph, element_type: str) -> None:
     """Windows of 3000 ones: a float16 sum of ones would stop at 2048, a bfloat16 one at 256."""
-    graph = ExpressionGraph()
     x = param(graph, np.ones((1, 1, 1, 3000)), "x", element_type)
     kernel = param(graph, np.ones((1, 1, 1, 3000)), "kernel", element_type)
     bias = param(graph, np.zeros((1, 1, 1, 1)), "bias", element_type)
@@ -161,8 +157,7 @@ def test_sums_of_short_types_are_kept_in_float32(element_type: str) -> None:
     assert float(value(avg_pooling(x, 1, 3000))[0, 0, 0, 0]) == 1
 
 
-def test_errors() -> None:
-    graph = ExpressionGraph()
+def test_errors(graph: ExpressionGraph) -> None:
     x = param(graph, random(2, 3, 6, 5))
     kernel, bias = param(graph, random(3, 2, 3, 2), "kernel"), param(graph, random(1, 2, 1, 1), "bias")
     mask = param(graph, random(2, 1, 6), "mask")

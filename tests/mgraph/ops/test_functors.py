@@ -11,11 +11,6 @@ from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError,
 from tests.helpers.leaves import param, value
 
 
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 def scaled(a, b):
     return a * b[:, None]
 

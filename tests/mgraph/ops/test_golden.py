@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,8 +10,9 @@ import numpy as np
 
 import mgraph
 from mgraph import ExpressionGraph, Node, inits
+from tests.helpers.places import DATA
 
-RECORDS = json.loads((Path(__file__).parents[2] / "data/golden/operators.json").read_text())
+RECORDS = json.loads((DATA / "golden/operators.json").read_text())
 WRONG_IN_MARIAN = [record for record in RECORDS if "wrong_gradients" in record]
 TOLERANCE = 2e-5
 

@@ -13,12 +13,6 @@ from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, ShapeError,
 from mgraph.ops.shape import SliceViewNodeOp
 from tests.helpers.leaves import constant, gradient, param, value
 
-
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 # ---------------------------------------------------------------- matrices large enough to be copied
 
 
@@ -75,8 +69,7 @@ def test_softmax_family_far_out(graph: ExpressionGraph) -> None:
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float16", "bfloat16"])
-def test_masked_softmax(element_type: str) -> None:
-    graph = ExpressionGraph()
+def test_masked_softmax(graph: ExpressionGraph, element_type: str) -> None:
     x = param(graph, [[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]], type=element_type)
     mask = constant(graph, [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]], element_type)
     p = mgraph.softmax(x, mask)

@@ -38,11 +38,6 @@ from tests.helpers.leaves import constant, gradient, param, value
 LOSSES = (CrossEntropyNodeOp, SoftmaxCrossEntropyNodeOp)
 
 
-@pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
 # ---------------------------------------------------------------- all operators
 
 
@@ -158,8 +153,7 @@ INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32
 
 
 @pytest.mark.parametrize("kind", FLOATS)
-def test_parameters_and_constants_of_every_float(kind: str) -> None:
-    graph = ExpressionGraph()
+def test_parameters_and_constants_of_every_float(graph: ExpressionGraph, kind: str) -> None:
     third = 1 / 3
     x, c = param(graph, [third, 3.0], type=kind), constant(graph, [third, 1.0], kind)
     y = mgraph.sum((x * c + 1) / 2 - abs(-x), 0)

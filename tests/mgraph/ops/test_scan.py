@@ -34,8 +34,7 @@ def unrolled(u, w, xs):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_values_equal_the_unrolled_loop(reverse: bool) -> None:
-    graph = ExpressionGraph()
+def test_values_equal_the_unrolled_loop(graph: ExpressionGraph, reverse: bool) -> None:
     last, results = recurrent(graph, graph.constant(XS.shape, inits.from_tensor(XS)), reverse=reverse)
     graph.forward()
     u, w = graph.params()["U"].val(), graph.params()["W"].val()
@@ -44,8 +43,7 @@ def test_values_equal_the_unrolled_loop(reverse: bool) -> None:
     np.testing.assert_allclose(results.val(), out[::-1] if reverse else out, rtol=1e-5, atol=1e-6)
 
 
-def test_gradients_of_the_body_rules_match_jax_and_differences() -> None:
-    graph = ExpressionGraph()
+def test_gradients_of_the_body_rules_match_jax_and_differences(graph: ExpressionGraph) -> None:
     xs = graph.param("xs", XS.shape, inits.from_tensor(XS))
     last, results = recurrent(graph, xs)
     loss = mgraph.sum(mgraph.flatten(results * results)) + mgraph.sum(mgraph.flatten(last))
@@ -71,8 +69,7 @@ def test_wrong_rules_inside_a_body_are_seen() -> None:
     assert not mgraph.check_gradients(mgraph.sum(last)).ok
 
 
-def test_body_nodes_on_outer_nodes_alone_stay_outside() -> None:
-    graph = ExpressionGraph()
+def test_body_nodes_on_outer_nodes_alone_stay_outside(graph: ExpressionGraph) -> None:
     w = graph.param("w", (3,), inits.ones())
     xs = graph.constant((5, 3), inits.ones())
     sines = []
@@ -89,8 +86,7 @@ def test_body_nodes_on_outer_nodes_alone_stay_outside() -> None:
     np.testing.assert_allclose(w.grad(), 5 * np.cos([1.0] * 3), rtol=1e-6)
 
 
-def test_several_states_and_sequences_of_mixed_type() -> None:
-    graph = ExpressionGraph()
+def test_several_states_and_sequences_of_mixed_type(graph: ExpressionGraph) -> None:
     table = graph.param("table", (7, 2), inits.normal())
     ids = graph.constant((4, 3), inits.from_vector([0, 1, 2, 3, 4, 5, 6, 6, 6, 1, 1, 1]), "uint32")
     mask = graph.constant((4, 3, 1), inits.from_vector([1, 1, 1, 1, 1, 0, 1, 0, 0, 1, 0, 0]))
@@ -110,8 +106,7 @@ def test_several_states_and_sequences_of_mixed_type() -> None:
     np.testing.assert_allclose(table.grad()[4], [0.5, 0.5], rtol=1e-5)
 
 
-def test_loops_nest() -> None:
-    graph = ExpressionGraph()
+def test_loops_nest(graph: ExpressionGraph) -> None:
     w = graph.param("w", (), inits.from_value(0.9))
     grid = graph.constant((3, 4), inits.range(0, 12))
 
@@ -135,8 +130,7 @@ def test_loops_nest() -> None:
     np.testing.assert_allclose(w.grad(), jax.grad(plain)(0.9), rtol=1e-5)
 
 
-def test_equal_bodies_are_one_operator_and_any_length_compiles_alike() -> None:
-    graph = ExpressionGraph()
+def test_equal_bodies_are_one_operator_and_any_length_compiles_alike(graph: ExpressionGraph) -> None:
     programs = []
     for length in (8, 8, 128):
         graph.clear()
@@ -151,8 +145,7 @@ def test_equal_bodies_are_one_operator_and_any_length_compiles_alike() -> None:
     assert len(set(programs)) == 1
 
 
-def test_mistakes_in_a_body_are_named() -> None:
-    graph = ExpressionGraph()
+def test_mistakes_in_a_body_are_named(graph: ExpressionGraph) -> None:
     xs = graph.zeros((3, 2))
     with pytest.raises(ShapeError, match=r"state 0 has shape \(2,\), after a step \(1,\)"):
         scan(lambda h, x: (mgraph.sum(x), ()), graph.zeros((2,)), xs)
@@ -171,8 +164,7 @@ def test_mistakes_in_a_body_are_named() -> None:
         kept[0] + graph.zeros((2,))
 
 
-def test_results_are_arrays_and_steps_are_counted() -> None:
-    graph = ExpressionGraph()
+def test_results_are_arrays_and_steps_are_counted(graph: ExpressionGraph) -> None:
     xs = graph.ones((3, 4))
     with pytest.raises(GraphError, match="topk node with several outputs"):
         scan(lambda s, x: (s, mgraph.topk(x, 2, -1)[0].child(0)), graph.ones((4,)), xs)
@@ -207,15 +199,13 @@ def weaving(graph: ExpressionGraph, xs: mgraph.Node, *, reverse: bool = False) -
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_the_backward_loop_follows_whatever_the_body_does(reverse: bool) -> None:
-    graph = ExpressionGraph()
+def test_the_backward_loop_follows_whatever_the_body_does(graph: ExpressionGraph, reverse: bool) -> None:
     report = mgraph.check_gradients(weaving(graph, graph.param("xs", (3, 2, 3)), reverse=reverse))
     assert report.ok, report
     assert {c.name for c in report.checks} == {"xs", "U", "W", "V", "b", "q"}
 
 
-def test_gradients_of_weights_are_products_after_the_loop() -> None:
-    graph = ExpressionGraph()
+def test_gradients_of_weights_are_products_after_the_loop(graph: ExpressionGraph) -> None:
     xs = graph.input("xs", XS.shape)
     last, results = recurrent(graph, xs)
     loss = mgraph.sum(mgraph.flatten(results)) + mgraph.sum(mgraph.flatten(last))
@@ -266,3 +256,16 @@ def test_a_products_own_rule_sees_its_value_in_every_step() -> None:
     )
     report = mgraph.check_gradients(mgraph.sum(mgraph.flatten(last)))
     assert report.ok, report
+
+
+def test_loops_name_what_is_no_node(graph: ExpressionGraph) -> None:
+    xs = graph.ones((3, 2))
+    with pytest.raises(GraphError, match=r"or \(\) for nothing, got None"):
+        scan(lambda h, x: (h + x, None), graph.zeros((2,)), xs)
+    with pytest.raises(GraphError, match=r"expected a node or a tuple of nodes, got 0.0"):
+        scan(lambda h, x: (h, ()), 0.0, xs)
+    both = mgraph.topk(graph.ones((3,)), 2, -1)[0].children[0]
+    with pytest.raises(GraphError, match="topk node has several outputs"):
+        scan(lambda h, x: (h, ()), both, xs)
+    with pytest.raises(GraphError, match="none to print"):
+        scan(lambda h, x: ((h + x).debug("h"), ()), graph.zeros((2,)), xs)

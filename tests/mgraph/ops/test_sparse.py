@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,8 +34,7 @@ def random(*shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("rest", [(3,), (2, 3), ()])
-def test_a_sparse_matrix_from_the_left(rest: tuple[int, ...]) -> None:
-    graph = ExpressionGraph()
+def test_a_sparse_matrix_from_the_left(graph: ExpressionGraph, rest: tuple[int, ...]) -> None:
     parts = sparse(graph)
     for transposed, matrix in ((False, DENSE), (True, DENSE.T)):
         b = random(matrix.shape[1], *rest)
@@ -44,8 +44,7 @@ def test_a_sparse_matrix_from_the_left(rest: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("rest", [(3,), (2, 3), ()])
-def test_a_sparse_matrix_from_the_right(rest: tuple[int, ...]) -> None:
-    graph = ExpressionGraph()
+def test_a_sparse_matrix_from_the_right(graph: ExpressionGraph, rest: tuple[int, ...]) -> None:
     parts = sparse(graph)
     for transposed, matrix in ((False, DENSE), (True, DENSE.T)):
         a = random(*rest, matrix.shape[0])
@@ -54,8 +53,7 @@ def test_a_sparse_matrix_from_the_right(rest: tuple[int, ...]) -> None:
         np.testing.assert_allclose(value(found), a @ matrix, rtol=1e-5, atol=1e-6)
 
 
-def test_gradients_by_matrix_and_by_values() -> None:
-    graph = ExpressionGraph()
+def test_gradients_by_matrix_and_by_values(graph: ExpressionGraph) -> None:
     values, indices, offsets = sparse(graph)
     b = param(graph, random(5, 3), "b")
     y = csr_dot(SHAPE, values, indices, offsets, b)
@@ -66,8 +64,7 @@ def test_gradients_by_matrix_and_by_values() -> None:
 
 
 @pytest.mark.parametrize("swap", [False, True])
-def test_second_order_and_vmap(swap: bool) -> None:
-    graph = ExpressionGraph()
+def test_second_order_and_vmap(graph: ExpressionGraph, swap: bool) -> None:
     parts = sparse(graph, "float64")
     d = param(graph, random(3, 4) if swap else random(5, 3), "d", "float64")
     y = dot_csr(d, SHAPE, *parts) if swap else csr_dot(SHAPE, *parts, d)
@@ -88,11 +85,10 @@ def test_second_order_and_vmap(swap: bool) -> None:
         many = jnp.asarray(np.stack([VALUES, VALUES[::-1]]))
         found = jax.jit(jax.vmap(curvature(loss), (0, None)))(many, d.leaf_value())
         expected = jax.vmap(curvature(dense_loss), (0, None))(many, d.leaf_value())
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), found, expected)
+        chex.assert_trees_all_close(found, expected, rtol=1e-12)
 
 
-def test_padding_counts_for_nothing() -> None:
-    graph = ExpressionGraph()
+def test_padding_counts_for_nothing(graph: ExpressionGraph) -> None:
     values = param(graph, [*VALUES, 7.0, 7.0], "values")
     indices = constant(graph, np.array([*INDICES, 0, 5], np.uint32), "uint32")
     offsets = constant(graph, OFFSETS, "uint32")
@@ -104,9 +100,8 @@ def test_padding_counts_for_nothing() -> None:
         assert gradient(y, values)[6:].tolist() == [0, 0]
 
 
-def test_nothing_is_made_dense() -> None:
+def test_nothing_is_made_dense(graph: ExpressionGraph) -> None:
     """A million rows and columns: four terabytes, were they made dense."""
-    graph = ExpressionGraph()
     n = 1_000_000
     values = param(graph, VALUES, "values")
     indices = constant(graph, INDICES, "uint32")
@@ -119,9 +114,8 @@ def test_nothing_is_made_dense() -> None:
 
 
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16"])
-def test_sums_of_short_types_are_kept_in_float32(element_type: str) -> None:
+def test_sums_of_short_types_are_kept_in_float32(graph: ExpressionGraph, element_type: str) -> None:
     """3000 ones in one row: a float16 sum of ones would stop at 2048, a bfloat16 one at 256."""
-    graph = ExpressionGraph()
     n = 3000
     ones = param(graph, np.ones(n), "ones", element_type)
     zeros, offsets = graph.indices([0] * n), graph.indices([0, n])
@@ -132,8 +126,7 @@ def test_sums_of_short_types_are_kept_in_float32(element_type: str) -> None:
     assert float(gradient(y, b)[0, 0]) == pytest.approx(n, rel=4e-3)
 
 
-def test_errors() -> None:
-    graph = ExpressionGraph()
+def test_errors(graph: ExpressionGraph) -> None:
     values, indices, offsets = sparse(graph)
     b = param(graph, random(5, 3), "b")
     with pytest.raises(ShapeError, match=r"equal inner sizes, got 4 and axis 0 of \(5, 3\)"):

@@ -256,9 +256,8 @@ IMPOSSIBLE = np.array([[NOTHING, 0.5, NOTHING, 0.25], [NOTHING] * 4, [3.0, NOTHI
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_masks_of_minus_infinity(kind: str) -> None:
+def test_masks_of_minus_infinity(graph: ExpressionGraph, kind: str) -> None:
     """What is impossible has no probability and no gradient, also where nothing is possible."""
-    graph = ExpressionGraph()
     x = param(graph, IMPOSSIBLE, type=kind)
     labels = graph.indices([1, 2, 0])
     shares = param(graph, [[0, 0.5, 0, 0.5], [0, 0, 1, 0], [1, 0, 0, 0]], "shares", kind)

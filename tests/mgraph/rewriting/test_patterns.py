@@ -20,11 +20,6 @@ X, Y = Label("x"), Label("y")
 
 
 @pytest.fixture
-def graph() -> ExpressionGraph:
-    return ExpressionGraph()
-
-
-@pytest.fixture
 def x(graph: ExpressionGraph) -> mgraph.Node:
     return graph.param("x", (2, 3))
 

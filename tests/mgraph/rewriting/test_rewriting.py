@@ -45,8 +45,7 @@ def test_a_node_keeps_its_identity_name_and_place() -> None:
     assert __file__ in report.changes[0].place
 
 
-def test_the_tape_stays_in_order() -> None:
-    graph = ExpressionGraph()
+def test_the_tape_stays_in_order(graph: ExpressionGraph) -> None:
     network(graph)
     optimize(graph)
     tape = graph.tape
@@ -308,15 +307,13 @@ def test_rules_may_demand_that_nobody_else_looks() -> None:
     assert other is not None
 
 
-def test_a_rule_declines_by_returning_nothing() -> None:
-    graph = ExpressionGraph()
+def test_a_rule_declines_by_returning_nothing(graph: ExpressionGraph) -> None:
     top = mgraph.exp(x2(graph))
     assert not optimize(graph, [exps(lambda m: None), exps(lambda m: m.root)])
     assert top.type == "exp"
 
 
-def test_a_rule_may_return_what_exists() -> None:
-    graph = ExpressionGraph()
+def test_a_rule_may_return_what_exists(graph: ExpressionGraph) -> None:
     x = x2(graph)
     twin = mgraph.tanh(x)
     top = mgraph.exp(x)
@@ -326,8 +323,7 @@ def test_a_rule_may_return_what_exists() -> None:
     np.testing.assert_array_equal(top.val(), twin.val())
 
 
-def test_order_of_calls() -> None:
-    graph = ExpressionGraph()
+def test_order_of_calls(graph: ExpressionGraph) -> None:
     x = x2(graph)
     mgraph.exp(x)
     for wrong in ({"rules": ["affine"]}, {"rules": DEFAULT[0]}, {"keep": [3]}, {"keep": x}):
@@ -349,8 +345,7 @@ def test_order_of_calls() -> None:
         mgraph.scan(body, graph.zeros((3,)), x2(graph))
 
 
-def test_the_report_says_what_changed_where() -> None:
-    graph = ExpressionGraph()
+def test_the_report_says_what_changed_where(graph: ExpressionGraph) -> None:
     mgraph.dot(x2(graph), w(graph)) + b(graph)
     report = optimize(graph)
     (change,) = report.changes

@@ -22,10 +22,10 @@ from nmt.cli import main
 from nmt.files import convert_model
 from nmt.files.huggingface.pickles import read_pickle
 from nmt.files.huggingface.torch_files import read_torch
+from tests.helpers.places import DATA, SHIPPED
 
-DATA = Path(__file__).parents[2] / "data"
 HERE = DATA / "conversion"
-NUMBERS = Path(__file__).parents[3] / "nmt" / "numbers" / "model" / "model.npz"
+NUMBERS = SHIPPED / "model.npz"
 DIGESTS = dict(reversed(line.split()) for line in (HERE / "numbers.sha256").read_text().splitlines())
 
 

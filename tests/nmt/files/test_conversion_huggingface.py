@@ -43,9 +43,9 @@ from nmt.files.huggingface.checkpoint import (
 from nmt.search.scorer import score
 from nmt.settings.model_options import parse_model_options
 from tests.helpers.checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
+from tests.helpers.places import DATA, ROOT
 
-ROOT = Path(__file__).parents[3]
-HERE = Path(__file__).parents[2] / "data" / "conversion"
+HERE = DATA / "conversion"
 NUMBERS = ROOT / "nmt" / "numbers" / "model"
 REFERENCES = json.loads((HERE / "references.json").read_text())
 MARIAN, HUGGINGFACE = REFERENCES["marian"], REFERENCES["huggingface"]

@@ -14,8 +14,10 @@ from nmt import Translator, numbers
 from nmt.files.directories import FIREFOX_OPTIONS, DirectoryError, read_directory
 from nmt.settings import OptionError
 from nmt.text.vocabs.sentence_piece import SegmentedVocab
+from tests.helpers import places
+from tests.helpers.marian_lines import read_lines
 
-DATA = Path(__file__).parents[2] / "data" / "directories"
+DATA = places.DATA / "directories"
 Files = Callable[..., Path]
 
 # A student of Bergamot, as its own configuration describes it.
@@ -50,21 +52,17 @@ def files(tmp_path: Path) -> Files:
     return write
 
 
-def lines(name: str) -> list[str]:
-    return (DATA / name).read_text().split("\n")[:-1]
-
-
 def test_opus_mt_takes_raw_text_and_gives_it() -> None:
     translator = Translator.from_dir(str(DATA / "opus-mt"), mini_batch=8)
     assert translator.options.beam_size == 6 and translator.options.normalize == 1
-    assert translator.translate(lines("raw.txt")) == lines("opus-mt.txt")
+    assert translator.translate(read_lines(DATA / "raw.txt")) == read_lines(DATA / "opus-mt.txt")
 
 
 def test_firefox_translates_as_marian() -> None:
     """The shortlist is so short that most lines are other ones without it."""
     translator = Translator.from_dir(str(DATA / "firefox"))
     assert translator.options.shortlist == (str(DATA / "firefox" / "lex.9.9.ende.s2t.bin"),)
-    assert translator.translate(lines("plain.txt")) == lines("firefox.txt")
+    assert translator.translate(read_lines(DATA / "plain.txt")) == read_lines(DATA / "firefox.txt")
 
 
 def test_opus_mt_without_its_configuration(tmp_path: Path) -> None:

@@ -29,9 +29,10 @@ from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.gradients import check_model_gradients, read_samples
 from nmt.training.learning.objective import cross_entropy_loss
+from tests.helpers import places
+from tests.helpers.places import SHIPPED
 
-DATA = Path(__file__).parents[2] / "data" / "numbers"
-SHIPPED = Path(__file__).parents[3] / "nmt" / "numbers" / "model"
+DATA = places.DATA / "numbers"
 VOCAB = str(SHIPPED / "vocab.spm")
 TEXTS = [str(DATA / name) for name in ("input.en", "input.de")]
 EUROPARL = {

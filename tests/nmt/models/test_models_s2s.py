@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -23,9 +24,10 @@ from nmt.search.scorer import Streams, score
 from nmt.settings.model_options import ModelOptions, yaml_of
 from nmt.text.vocabs.loading import load_vocab
 from nmt.training.gradients import check_model_gradients
+from tests.helpers import places
 
-OPTIONS = Path(__file__).parents[2] / "data" / "options"
-DATA = Path(__file__).parents[2] / "data" / "models-s2s"
+OPTIONS = places.DATA / "options"
+DATA = places.DATA / "models-s2s"
 
 SOURCE, SECOND, TARGET = OPTIONS / "source", DATA / "second", OPTIONS / "target"
 JOINT = OPTIONS / "joint"
@@ -93,7 +95,7 @@ def test_a_model_is_saved_byte_for_byte_as_marian_saved_it(name: str, tmp_path: 
     save_model(model, tmp_path / "model.bin")
     again = load_model(tmp_path / "model.bin")
     assert again.key == model.key
-    assert all(np.array_equal(again.params[key], value) for key, value in model.params.items())
+    chex.assert_trees_all_equal(again.params, model.params, strict=True)
 
 
 def test_a_file_of_nematus_itself_takes_its_options_from_the_call(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ from nmt.files import create_model, load_model, save_model
 from nmt.models import Model, Source
 from nmt.settings.model_options import ModelOptions
 from nmt.training.gradients import check_model_gradients
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "models-transformer"
+DATA = places.DATA / "models-transformer"
 TEXT = DATA.parent / "options"
 WORDS = DATA / "words.yml"
 ROWS = sorted(path.stem for path in DATA.glob("*.npz"))

@@ -28,9 +28,10 @@ from nmt.models.page import markdown
 from nmt.models.parameters import initial_values, parameters
 from nmt.models.types import TYPES, check_options, find_type
 from nmt.settings.model_options import MODEL_TYPES, OPTIONS, ModelOptions, check_values
+from tests.helpers import places
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[3]
-DATA = Path(__file__).parents[2] / "data" / "architecture"
+DATA = places.DATA / "architecture"
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
 
 import pytest
+
+from tests.helpers.fresh import python
 
 SCRIPT = """
 import resource
@@ -23,7 +23,6 @@ print(keep_freed_memory(), faults(), faults())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left as they are")
 def test_freed_memory_is_used_again() -> None:
-    ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    kept, first, second = ran.stdout.split()
+    kept, first, second = python(SCRIPT).split()
     assert kept == "True"
     assert int(second) < int(first) / 10

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -12,8 +10,8 @@ import pytest
 
 from nmt.runtime import compilation_cache
 from nmt.runtime.compilation_cache import VARIABLE, default_folder, processor, prune
+from tests.helpers.fresh import python
 
-ROOT = Path(__file__).parents[3]
 SETTINGS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 RUN = """
 import sys, jax, mgraph, nmt
@@ -39,13 +37,8 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
 
 
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
-    environment = os.environ | {VARIABLE: str(tmp_path), "PYTHONPATH": str(ROOT)}
-
     def run() -> list[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", RUN], env=environment, check=True, text=True, stdout=subprocess.PIPE
-        )
-        return done.stdout.split()
+        return python(RUN, **{VARIABLE: str(tmp_path)}).split()
 
     (first, hits, misses, made, *first_read), (second, again, compiled, *wanted) = run(), run()
     assert first == second == "zweiundvierzig"

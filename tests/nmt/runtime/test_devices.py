@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
+
+from tests.helpers.fresh import python
 
 ONE = "--devices takes the number of one GPU, got '{}'; several devices are for training"
 CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
@@ -15,14 +16,7 @@ CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_coun
 def run(code: str) -> str:
     """What a fresh Python prints; its log goes to stdout, too."""
     setup = "import logging, sys\nlogging.basicConfig(level=20, stream=sys.stdout, format='%(message)s')\n"
-    done = subprocess.run(
-        [sys.executable, "-c", setup + code],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        check=True,
-    )
-    return done.stdout
+    return python(setup + code, JAX_PLATFORMS="cpu")
 
 
 def test_importing_starts_nothing_and_start_starts_the_cpu() -> None:

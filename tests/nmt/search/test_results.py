@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nmt.search.results import Attention, AttentionError, Hypothesis, Printing, Translation
+from tests.helpers.marian_lines import float32s
 
 # Marian v1.12.42, models of two kinds: decode -b 4 --normalize 0.6 --n-best --word-scores,
 # decode -b 4 --n-best --word-scores of an empty line, decode -b 2 --n-best --word-penalty 0.3
@@ -27,11 +28,6 @@ N_BEST = [
 SOFT = "0.999278,0.000721528 0.406381,0.593619"
 
 
-def numbers(text: str) -> list[float]:
-    """Float32 values, as they come from a model."""
-    return [float(np.float32(word)) for word in text.split()]
-
-
 def attention() -> list[list[float]]:
     return [[float(np.float32(word)) for word in row.split(",")] for row in SOFT.split()]
 
@@ -43,8 +39,8 @@ def reprinted(entry: str) -> str:
     )
     assert match, entry
     line, text, words, features, score = match.groups()
-    scorers = tuple(numbers(" ".join(re.findall(r"F\d+= (\S+)", features))))
-    hypothesis = Hypothesis((), tuple(numbers(words or "")), scorers[0], numbers(score)[0], scorers)
+    scorers = tuple(float32s(" ".join(re.findall(r"F\d+= (\S+)", features))))
+    hypothesis = Hypothesis((), tuple(float32s(words or "")), scorers[0], float32s(score)[0], scorers)
     translation = Translation(int(line), (text,), (hypothesis,))
     return Printing(n_best=True, word_scores=words is not None).lines(translation)
 

@@ -13,7 +13,7 @@ from nmt.search.beam_search import BeamSearch
 from nmt.search.choice import Sampling, read_sampling
 from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
-from tests.helpers.toy_vocab import ToyVocab
+from tests.helpers.toy_search import ToyVocab
 
 PROBS = np.array([0.30, 0.05, 0.02, 0.25, 0.01, 0.20, 0.17])
 EOS, UNK = 0, 1

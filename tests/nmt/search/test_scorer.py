@@ -15,11 +15,12 @@ from nmt.cli import main
 from nmt.files import load_model
 from nmt.search.scorer import score
 from nmt.text.parallel import NBestListError
+from tests.helpers import places
+from tests.helpers.places import SHIPPED
 
-DATA = Path(__file__).parents[2] / "data" / "scorer"
-NUMBERS = Path(__file__).parents[3] / "nmt" / "numbers" / "model"
-VOCAB = str(NUMBERS / "vocab.spm")
-MODELS = {"recurrent": DATA.parent / "s2s-numbers" / "model.npz", "transformer": NUMBERS / "model.npz"}
+DATA = places.DATA / "scorer"
+VOCAB = str(SHIPPED / "vocab.spm")
+MODELS = {"recurrent": DATA.parent / "s2s-numbers" / "model.npz", "transformer": SHIPPED / "model.npz"}
 A_NUMBER = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
 
 

@@ -8,27 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import nmt.numbers
 from nmt.files import load_model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Hypothesis
 from nmt.settings.sections import BeamOptions
 from nmt.text.vocabs.loading import load_vocab
+from tests.helpers.marian_lines import near, read_lines
+from tests.helpers.places import DATA, SHIPPED
 
-DATA = Path(__file__).parents[2] / "data"
-SHIPPED = Path(nmt.numbers.__file__).parent / "model"
 S2S = DATA / "s2s-numbers" / "model.npz"
 TIE = 1e-4
-
-
-def read_lines(path: Path) -> list[str]:
-    return path.read_text().split("\n")[:-1]
-
-
-def near(found: float, printed: str) -> bool:
-    """Within 1e-3, or within two units of the last digit that Marian printed."""
-    decimals = len(printed.partition(".")[2])
-    return abs(found - float(printed)) <= max(1e-3, 2 * 10.0**-decimals) * (1 + 1e-6)
 
 
 def same(hypothesis: Hypothesis, text: str, entry: list[str]) -> bool:

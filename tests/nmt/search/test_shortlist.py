@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import nmt.numbers
 from nmt.search import shortlist
 from nmt.search.shortlist import (
     HEADER,
@@ -21,9 +20,10 @@ from nmt.search.shortlist import (
 )
 from nmt.settings import OptionError
 from nmt.text.vocabs.loading import load_vocab
+from tests.helpers.places import DATA, SHIPPED
 
-SEARCH = Path(__file__).parents[2] / "data" / "search"
-PIECES = load_vocab(Path(nmt.numbers.__file__).parent / "model" / "vocab.spm")
+SEARCH = DATA / "search"
+PIECES = load_vocab(SHIPPED / "vocab.spm")
 
 
 class Numbers:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import nmt.numbers
 from nmt import OptionError, Translator
 from nmt.cli import main
 from nmt.search.results import AttentionError
 from nmt.text.parallel import ParallelTextError
+from tests.helpers.places import DATA, SHIPPED
 
-DATA = Path(__file__).parents[2] / "data"
 SEARCH, OPTIONS = DATA / "search", DATA / "options"
-PIECES = str(Path(nmt.numbers.__file__).parent / "model" / "vocab.spm")
+PIECES = str(SHIPPED / "vocab.spm")
 SOURCE, TARGET = str(OPTIONS / "source.yml"), str(OPTIONS / "target.yml")
 LINES = ["the cat sees the red house", "", "a zebra sleeps", "the dog and the cat"]
 REVERSED = [" ".join(line.split()[::-1]) for line in LINES]

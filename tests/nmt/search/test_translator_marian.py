@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-import nmt.numbers
 from nmt import Translator
+from tests.helpers.marian_lines import read_lines
+from tests.helpers.places import DATA, SHIPPED
 
-DATA = Path(__file__).parents[2] / "data"
 SEARCH, OPTIONS = DATA / "search", DATA / "options"
-SHIPPED = Path(nmt.numbers.__file__).parent / "model"
 TRANSFORMER, S2S = SHIPPED / "model.npz", DATA / "s2s-numbers" / "model.npz"
 PIECES = [SHIPPED / "vocab.spm"] * 2
 SOURCE, TARGET = OPTIONS / "source.yml", OPTIONS / "target.yml"
@@ -52,10 +51,6 @@ REFERENCES: dict[str, tuple[Any, ...]] = {
     "skip-cost.nbest": words("left-right", skip_cost=True),
     "multi.nbest": words("multi", "left-right", inputs=("words.txt", "second.txt"), alignment="soft"),
 }
-
-
-def read_lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def is_number(word: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,9 +11,10 @@ import pytest
 
 from nmt import Translator
 from nmt.search.results import Hypothesis, Translation
+from tests.helpers.places import DATA
 
-OPTIONS = Path(__file__).parents[2] / "data" / "options"
-MODEL = Path(__file__).parents[2] / "data" / "search" / "left-right.npz"
+OPTIONS = DATA / "options"
+MODEL = DATA / "search" / "left-right.npz"
 SECONDS = 60
 NOTHING = Hypothesis((), (), 0.0, 0.0, (0.0,))
 Search = Callable[[list[Any]], list[Translation]]

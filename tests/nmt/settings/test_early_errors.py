@@ -15,8 +15,8 @@ import pytest
 from nmt import Scorer, Trainer, Translator, cli, load_model, numbers
 from nmt.files import export
 from nmt.settings import OptionError, require_folder, require_readable, require_writable
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 MODEL, VOCAB = str(numbers.model_dir() / "model.npz"), str(numbers.model_dir() / "vocab.spm")
 PAIR = f"-v {VOCAB} {VOCAB}"
 

@@ -14,8 +14,9 @@ from mgraph.errors import ModelFileError
 from mgraph.files.items import MODEL_YML, model_yml, read_npz, with_model_yml
 from nmt.settings.model_options import ModelOptions, model_options, parse_model_options
 from nmt.settings.yaml_text import MAX_CHARACTERS
+from tests.helpers.places import DATA
 
-MARIAN = Path(__file__).parents[2] / "data" / "items" / "model.npz"
+MARIAN = DATA / "items" / "model.npz"
 
 
 def parse(text: str) -> ModelOptions:

@@ -22,8 +22,9 @@ from nmt.settings.option import number
 from nmt.settings.printing import about, decoder_config, help_text, training_config
 from nmt.settings.train import new_model_options
 from nmt.settings.yaml_text import entry, scalar
+from tests.helpers import places
 
-DATA = Path(__file__).parents[2] / "data" / "options"
+DATA = places.DATA / "options"
 ROWS = dict(line.split(maxsplit=1) for line in (DATA / "dumps" / "rows.txt").read_text().splitlines())
 COMMANDS = {"train": TRAIN, "decode": DECODE, "score": SCORE}
 # Marian v1.12.42, train --help.

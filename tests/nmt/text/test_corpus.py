@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,71 +13,13 @@ import numpy as np
 import pytest
 import yaml
 
-from nmt.settings import TRAIN, OptionError
-from nmt.text.batches import Batch
+from nmt.settings import OptionError
 from nmt.text.corpus import Corpus
-from nmt.text.parallel import CorpusError, ParallelTextError
-from nmt.text.sentences import Casing
+from nmt.text.parallel import CorpusError
 from nmt.text.vocabs.base import Vocab
-from nmt.text.vocabs.loading import load_vocab
+from tests.helpers.corpora import DATA, DEFAULTS, SEED, TEXTS, epoch, pairs, same
 
-DATA = Path(__file__).parents[2] / "data/corpus"
-TEXTS = (str(DATA / "source.txt"), str(DATA / "target.txt"))
-SEED = 7
-GIVEN = {"model": "m.npz", "train_sets": TEXTS, "mini_batch": 8, "maxi_batch": 8, "shuffle": "none"}
-DEFAULTS = TRAIN.from_python(GIVEN)
 UPDATE = re.compile(r"Ep\. (\d+) : Up\. \d+ : Sen\. ([\d,]+) : Cost ([\d.]+) \* ([\d,]+) @")
-
-
-@pytest.fixture(scope="module")
-def vocab() -> Vocab:
-    return load_vocab(DATA / "words.yml")
-
-
-@pytest.fixture
-def corpora(vocab: Vocab) -> Iterator[Any]:
-    made: list[Corpus] = []
-
-    def make(streams: int = 2, seed: int = SEED, sizes: Any = None, **options: Any) -> Corpus:
-        values = TRAIN.from_python(GIVEN | options)
-        made.append(Corpus.from_options(values, [vocab] * streams, seed=seed, sizes=sizes))
-        return made[-1]
-
-    yield make
-    for corpus in made:
-        corpus.close()
-
-
-def epoch(corpus: Corpus) -> list[Batch]:
-    """All batches of the next epoch."""
-    corpus.begin_epoch()
-    return list(corpus)
-
-
-def pairs(batch: Batch) -> list[tuple[tuple[int, ...], ...]]:
-    """The real sentences of a batch, as word ids of each stream."""
-    return [
-        tuple(
-            tuple(ids[row][mask[row] > 0].tolist()) for ids, mask in zip(batch.ids, batch.masks, strict=True)
-        )
-        for row in range(batch.sentences)
-    ]
-
-
-def same(one: Sequence[Batch], other: Sequence[Batch]) -> bool:
-    """Whether batches are the same, padding included."""
-    if len(one) != len(other):
-        return False
-    for a, b in zip(one, other, strict=True):
-        if a.sentences != b.sentences or a.shape != b.shape:
-            return False
-        if not all(map(np.array_equal, (*a.ids, *a.masks), (*b.ids, *b.masks))):
-            return False
-    return True
-
-
-# ---------------------------------------------------------------- as Marian
-
 TRACES = {name: options.split() for name, options in
           (line.split(" ", 1) for line in (DATA / "options.txt").read_text().splitlines())}  # fmt: skip
 
@@ -128,9 +66,6 @@ def test_generators_are_marians(corpora: Any) -> None:
     progress = yaml.safe_load((DATA / "data.progress.yml").read_text())
     assert corpus.seed_batch == progress["seed-batch"]
     assert corpus.seed_corpus == progress["seed-corpus"]
-
-
-# ---------------------------------------------------------------- order
 
 
 @pytest.mark.parametrize("shuffle", ["data", "batches", "none"])
@@ -208,141 +143,6 @@ def test_an_epoch_must_be_begun(corpora: Any) -> None:
         next(iter(corpora()))
 
 
-# ---------------------------------------------------------------- text
-
-
-def write(path: Path, *lines: str) -> str:
-    text = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return str(path)
-
-
-@pytest.mark.parametrize("shuffle", ["data", "none"])
-def test_packed_and_tab_separated_text(shuffle: str, corpora: Any, tmp_path: Path) -> None:
-    lines = [Path(text).read_text().splitlines() for text in TEXTS]
-    packed = tuple(write(tmp_path / f"{i}.gz", *text) for i, text in enumerate(lines))
-    tabs = write(tmp_path / "text.tsv", *map("\t".join, zip(*lines, strict=True)))
-    plain = epoch(corpora(shuffle=shuffle))
-    assert same(epoch(corpora(shuffle=shuffle, train_sets=packed)), plain)
-    assert same(epoch(corpora(shuffle=shuffle, train_sets=(tabs,), tsv=True)), plain)
-
-
-def test_standard_input(corpora: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [Path(text).read_text().splitlines() for text in TEXTS]
-    text = "".join("\t".join(row) + "\n" for row in zip(*lines, strict=True)).encode()
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-    corpus = corpora(train_sets=("-",), tsv=True)
-    assert same(epoch(corpus), epoch(corpora()))
-    corpus.begin_epoch()
-    with pytest.raises(CorpusError, match="for one epoch only"):
-        list(corpus)
-    with pytest.raises(OptionError, match="cannot be shuffled"):
-        corpora(train_sets=("stdin",), tsv=True, shuffle="data")
-
-
-def test_a_pipe_is_read_once(corpora: Any, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_bytes, args=(Path(TEXTS[0]).read_bytes(),))
-    writer.start()
-    assert same(epoch(corpora(train_sets=(str(pipe), TEXTS[1]))), epoch(corpora()))
-    writer.join()
-
-
-@pytest.mark.parametrize("shuffle", ["data", "none"])
-def test_texts_must_be_equally_long(shuffle: str, corpora: Any, tmp_path: Path) -> None:
-    short = write(tmp_path / "short", "w1", "w2")
-    with pytest.raises((CorpusError, ParallelTextError), match=r"short.* 2"):
-        epoch(corpora(shuffle=shuffle, train_sets=(TEXTS[0], short)))
-    empty = write(tmp_path / "empty")
-    with pytest.raises(CorpusError, match="empty"):
-        epoch(corpora(shuffle=shuffle, train_sets=(empty, empty)))
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        epoch(corpora(shuffle=shuffle, train_sets=(TEXTS[0], str(tmp_path / "nowhere"))))
-    with pytest.raises(IsADirectoryError):
-        epoch(corpora(shuffle=shuffle, train_sets=(TEXTS[0], str(tmp_path))))
-
-
-def test_a_text_must_not_change(corpora: Any, tmp_path: Path) -> None:
-    paths = [tmp_path / "a", tmp_path / "b"]
-    texts = tuple(write(path, *["w1"] * 5) for path in paths)
-    corpus = corpora(train_sets=texts, shuffle="data")
-    assert epoch(corpus)[0].sentences == 5
-    for path in paths:
-        write(path, *["w1"] * 6)
-    with pytest.raises(CorpusError, match="must not change"):
-        epoch(corpus)
-
-
-def test_what_is_left_out_is_reported(corpora: Any, tmp_path: Path) -> None:
-    text = write(
-        tmp_path / "text",
-        "w1 w2\tw3\t0-0\t0.5", "w1 w2 w3 w4\tw1\t0-0\t1", "w1\tw2\t0-1-1\t1", "w1\tw2\t4-0\t1",
-        "w1\tw2\t0-0\tmuch", "w1\tw2\t0-0\t1\tw3", "\t\t\t1", "\udcffw1\tw2\t0-0\t2",
-    )  # fmt: skip
-    corpus = corpora(
-        train_sets=(text,), tsv=True, max_length=4, guided_alignment="2", data_weighting="3",
-        data_weighting_type="word",
-    )  # fmt: skip
-    (batch,) = epoch(corpus)
-    assert batch.sentences == 3  # an empty line is </s>, as in Marian
-    report = corpus.report()
-    assert dict(report.left_out) == {
-        "with more words than --max-length": 1,
-        "with a bad word alignment": 2,
-        "with bad weights": 1,
-        "with too many fields": 1,
-    }
-    assert report.read == 8
-    assert report.lines()[1] == (
-        "5 of 8 lines left out: 2 with a bad word alignment, 1 with more words than --max-length, "
-        "1 with bad weights, 1 with too many fields"
-    )
-    assert report.lines()[2] == "lines that are not valid UTF-8 (such words are unknown): 1"
-
-
-def test_nothing_is_left(corpora: Any) -> None:
-    with pytest.raises(
-        CorpusError, match="nothing to train on: 400 of 400 lines left out: 400 with more words"
-    ):
-        epoch(corpora(max_length=1))
-
-
-# ---------------------------------------------------------------- sentences
-
-
-def test_alignments_and_weights(vocab: Vocab, corpora: Any, tmp_path: Path) -> None:
-    """Equal shares of the source words of each target word; the ends are linked to each other."""
-    files = {
-        "source": ("w1 w2 w3", "w1"),
-        "target": ("w4 w5", "w4 w5 w6"),
-        "links": ("0-0 2-0 1-1", ""),
-        "weights": ("0.5 2", "3 1 1"),
-    }
-    paths = {name: write(tmp_path / name, *lines) for name, lines in files.items()}
-    options = {
-        "train_sets": (paths["source"], paths["target"]), "guided_alignment": paths["links"],
-        "data_weighting": paths["weights"], "maxi_batch_sort": "none",
-    }  # fmt: skip
-    (batch,) = epoch(corpora(**options, data_weighting_type="word"))
-    assert batch.alignment is not None and batch.weights is not None
-    np.testing.assert_array_equal(
-        batch.alignment[1, :4], [[0.5, 0, 0.5, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
-    )
-    np.testing.assert_array_equal(np.argwhere(batch.alignment[0]), [[3, 1]])
-    np.testing.assert_array_equal(batch.weights[:, :4], [[3, 1, 1, 1], [0.5, 2, 1, 1]])
-    (batch,) = epoch(corpora(**options, data_weighting_type="sentence"))
-    assert batch.weights is not None
-    np.testing.assert_array_equal(batch.weights[:, :3], [[3, 3, 3], [0.5, 0.5, 0.5]])
-    columns = [*zip(*(files[name] for name in ("weights", "source", "links", "target")), strict=True)]
-    tabs = write(tmp_path / "tsv", *map("\t".join, columns))
-    places = {"guided_alignment": "2", "data_weighting": "0"}
-    (fields,) = epoch(corpora(train_sets=(tabs,), tsv=True, **places, maxi_batch_sort="none"))
-    assert same([fields], [batch])
-    np.testing.assert_array_equal(fields.alignment, batch.alignment)
-    np.testing.assert_array_equal(fields.weights, batch.weights)
-
-
 @pytest.mark.parametrize("streams", [1, 3])
 def test_other_numbers_of_streams(streams: int, corpora: Any) -> None:
     """Language models and models of several sources; the last stream is the target."""
@@ -352,17 +152,6 @@ def test_other_numbers_of_streams(streams: int, corpora: Any) -> None:
     assert {len(batch.ids) for batch in batches} == {streams}
     targets = sorted(pair[-1] for batch in batches for pair in pairs(batch))
     assert targets == sorted(target for batch in both for _, target in pairs(batch))
-
-
-def test_cut_and_reversed_sentences(vocab: Vocab, corpora: Any, tmp_path: Path) -> None:
-    source, target = write(tmp_path / "source", "w1 w2 w3 w4"), write(tmp_path / "target", "w5 w6")
-    one, two, five, six = (vocab[word] for word in ("w1", "w2", "w5", "w6"))
-    eos = vocab.eos_id
-    options = {"train_sets": (source, target), "max_length": 3, "max_length_crop": True}
-    assert pairs(epoch(corpora(**options))[0]) == [((one, two, eos), (five, six, eos))]
-    assert pairs(epoch(corpora(**options, right_left=True))[0]) == [((two, one, eos), (six, five, eos))]
-    with pytest.raises(OptionError, match="--right-left"):
-        corpora(**options, right_left=True, guided_alignment=source)
 
 
 @pytest.mark.parametrize(
@@ -382,9 +171,6 @@ def test_cut_and_reversed_sentences(vocab: Vocab, corpora: Any, tmp_path: Path) 
 def test_options_that_contradict(options: dict[str, Any], message: str, corpora: Any) -> None:
     with pytest.raises(OptionError, match=message):
         corpora(**options)
-
-
-# ---------------------------------------------------------------- shapes
 
 
 def test_padding_changes_no_sentence(corpora: Any) -> None:
@@ -420,54 +206,6 @@ def test_batches_as_large_as_memory(corpora: Any) -> None:
         assert rows == max(1, 200 // sum(lengths)) and batch.sentences <= rows
     full = sum(batch.sentences == batch.shape[0] for batch in batches)
     assert full > len(batches) * 0.7
-
-
-# ---------------------------------------------------------------- text that is changed
-
-SPM = Path(__file__).parents[2] / "data/vocab/words.spm"
-
-
-def test_sampled_pieces_repeat_with_seed_epoch_and_line(tmp_path: Path) -> None:
-    vocab = load_vocab(SPM)
-    text = write(tmp_path / "text", *["she sells", "shore sea"] * 6)
-    options = replace(DEFAULTS, train_sets=(text, text), sentencepiece_alphas=(0.1,))
-
-    def corpus(seed: int = SEED) -> Corpus:
-        return Corpus.from_options(options, [vocab] * 2, seed=seed)
-
-    with closing(corpus()) as one, closing(corpus()) as again, closing(corpus(8)) as other:
-        first, second = epoch(one), epoch(one)
-        again.restore(one.seed_batch, one.seed_corpus, 0, epoch=2)
-        assert same(list(again), second)
-        assert not same(first, second) and not same(first, epoch(other))
-    sources = {source for batch in first for source, _ in pairs(batch)}
-    targets = {target for batch in first for _, target in pairs(batch)}
-    assert len(sources) > 6 and len(targets) == 2
-    assert {vocab.decode(source) for source in sources} == {"she sells", "shore sea"}
-
-
-def test_a_list_of_words_knows_one_way(corpora: Any) -> None:
-    assert same(epoch(corpora(sentencepiece_alphas=(0.1, 0.1))), epoch(corpora()))
-
-
-def test_casing() -> None:
-    vocabs = [load_vocab(SPM)] * 2
-    casing = Casing(vocabs, all_caps_every=3, title_every=2)
-    rows: list[list[str | bytes]] = [["the élan of it's sea", b"stra\xc3\x9fe \xff"] for _ in range(4)]
-    assert [casing.alter(number, row) for number, row in enumerate(rows)] == [True, True, False, True]
-    upper: list[str | bytes] = ["THE ÉLAN OF IT'S SEA".encode(), "STRAßE ".encode() + b"\xff"]
-    title: list[str | bytes] = ["the élan of It's Sea".encode(), b"stra\xc3\x9fe \xff"]
-    assert rows == [upper, title, ["the élan of it's sea", b"stra\xc3\x9fe \xff"], upper]
-
-
-def test_words_of_a_list_keep_their_case(vocab: Vocab, corpora: Any, tmp_path: Path) -> None:
-    assert same(epoch(corpora(all_caps_every=1)), epoch(corpora()))
-    links = write(tmp_path / "links", *["0-0"] * 400)
-    (*_, batch) = epoch(corpora(all_caps_every=1, guided_alignment=links))
-    assert batch.alignment is not None and not batch.alignment.any()  # the links are of other text
-
-
-# ---------------------------------------------------------------- the thread
 
 
 @pytest.mark.parametrize("shuffle", ["data", "none"])

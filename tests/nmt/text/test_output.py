@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.output import InOrder, score_line, significant, word_scores_field
+from nmt.settings import OptionError
+from nmt.text.output import (
+    InOrder,
+    alignment_field,
+    links,
+    read_alignment,
+    score_line,
+    significant,
+    word_scores_field,
+)
+from tests.helpers.marian_lines import float32s
 
 # float32 values as `std::ostream << x`, as `std::fixed` with precision 5, and by std::to_string
 # (g++ 12, x86-64): what Marian prints in `F0=`, in `WordScores=` and as a sentence score.
@@ -31,18 +41,12 @@ PRINTED = [
     (-math.inf, "-inf", "-inf", "-inf"),
     (math.nan, "nan", "nan", "nan"),
 ]
-
 # score --word-scores of a pair, and of an empty pair.
 SCORES = [
     "-21.095356 ||| WordScores= -1.43886 -0.64285 -2.39680 -5.84794 -8.22604 -2.52577 -0.01710",
     "-3.513320 ||| WordScores= -3.51332",
     "-33.211517",
 ]
-
-
-def numbers(text: str) -> list[float]:
-    """Float32 values, as they come from a model."""
-    return [float(np.float32(word)) for word in text.split()]
 
 
 @pytest.mark.parametrize(("value", "stream", "fixed", "string"), PRINTED)
@@ -56,7 +60,7 @@ def test_numbers_as_cpp_prints_them(value: float, stream: str, fixed: str, strin
 @pytest.mark.parametrize("line", SCORES)
 def test_score_lines_as_marian_prints_them(line: str) -> None:
     score, _, words = line.partition(" ||| WordScores=")
-    fields = [word_scores_field(numbers(words))] if words else []
+    fields = [word_scores_field(float32s(words))] if words else []
     assert score_line(float(score), fields) == line
 
 
@@ -70,3 +74,41 @@ def test_order_is_restored(order: list[int]) -> None:
         present = set(order[:count])
         first_missing = next((n for n in range(20) if n not in present), 20)
         assert taken == list(range(first_missing))  # all that can be, as soon as it can be
+
+
+# Marian v1.12.42, decode -b 2 --alignment soft, hard and 0.3 of "six" by a model of number words.
+SOFT = "0.999278,0.000721528 0.406381,0.593619"
+HARD, ABOVE = "0-0 1-1", "0-0 0-1 1-1"
+
+
+def attention() -> list[list[float]]:
+    return [float32s(row.replace(",", " ")) for row in SOFT.split()]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("", None), ("soft", "soft"), ("hard", 1.0), ("1", 1.0), ("true", 1.0), ("0.3", 0.3), ("2", 2.0)],
+)
+def test_values_of_the_option(value: str, kind: str | float | None) -> None:
+    assert read_alignment(value) == kind
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "strong", "false"])
+def test_what_marian_aborts_at_is_an_error(value: str) -> None:
+    with pytest.raises(OptionError, match=f"--alignment is soft, hard or a number above 0.*'{value}'"):
+        read_alignment(value)
+
+
+def test_fields_as_marian_prints_them() -> None:
+    assert alignment_field("soft", attention()) == SOFT
+    assert alignment_field(1.0, attention()) == HARD
+    assert alignment_field(0.3, attention()) == ABOVE
+    assert alignment_field(2.0, attention()) == ""
+    assert alignment_field("soft", ()) == alignment_field(1.0, ()) == alignment_field(0.3, ()) == ""
+
+
+def test_links_are_ordered_by_source_and_ties_go_to_the_first() -> None:
+    table = [[0.1, 0.2, 0.7], [0.9, 0.05, 0.05], [0.4, 0.4, 0.2]]
+    assert links(table) == [(0, 1), (0, 2), (2, 0)]
+    assert links(table, 0.4) == [(0, 1), (2, 0)], "above in float32, not at"
+    assert links(table, 0.15) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 2)]

@@ -17,32 +17,17 @@ from nmt.training.checkpoints.state_files import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
 from nmt.training.session import Agreement, Processes
 from nmt.training.update import UpdateResult
+from tests.helpers.places import DATA
+from tests.helpers.small_models import TEXT, small_trainer
 
-TEXT = Path(__file__).parents[2] / "data" / "traces" / "text"
-CHECKPOINT = Path(__file__).parents[2] / "data" / "checkpoint" / "lm-adam"
-
-
-def trainer(**options: Any) -> Trainer:
-    """Of a small model on a small text."""
-    own: dict[str, Any] = {
-        "type": "lm",
-        "dim_emb": 4,
-        "dim_rnn": 4,
-        "cpu_threads": 1,
-        "train_sets": [TEXT / "train.german"],
-        "vocabs": [TEXT / "german.yml"],
-        "mini_batch": 60,
-        "max_length": 6,
-        "overwrite": True,
-    }
-    return Trainer(**own | options)
+CHECKPOINT = DATA / "checkpoint" / "lm-adam"
 
 
 def log_of(caplog: pytest.LogCaptureFixture, **options: Any) -> list[str]:
     """The lines that a training writes."""
     caplog.clear()
     with caplog.at_level(logging.INFO, "nmt"):
-        trainer(**options).train()
+        small_trainer(**options).train()
     return [record.getMessage() for record in caplog.records]
 
 
@@ -128,7 +113,7 @@ def test_two_updates_are_under_way_and_what_is_said_is_done(
 
 
 def test_a_training_that_is_stopped_begins_no_update(device: Device, tmp_path: Path) -> None:
-    device.trainer, device.stopping = trainer(mini_batch=1, model=tmp_path / "m.npz"), 5
+    device.trainer, device.stopping = small_trainer(mini_batch=1, model=tmp_path / "m.npz"), 5
     device.trainer.train()
     assert device.handed == 5
     assert max(device.counts) == 2

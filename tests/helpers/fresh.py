@@ -1,0 +1,18 @@
+"""Programs in a Python of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.helpers.places import ROOT
+
+
+def python(code: str, *words: str, cwd: Path = ROOT, **environment: str) -> str:
+    """What a fresh Python prints that runs ``code`` with these arguments and variables."""
+    command, variables = [sys.executable, "-c", code, *words], os.environ | environment
+    done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,176 @@
+"""Recurrent networks and their attention against formulas in NumPy, and steps against sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import layers
+import mgraph
+from mgraph import ExpressionGraph, inits
+from tests.helpers.formulas import close, draws, normed, random_params, sigmoid, softmax
+from tests.helpers.leaves import constant
+
+draw = draws(3)
+
+
+def gru(p, prefix, x, s, *, final=False, mask=None, norm=False):
+    """One step of a GRU by its formula."""
+
+    def both(letter: str, value: np.ndarray, gain: str) -> np.ndarray:
+        product = value @ np.concatenate([p[f"{prefix}_{letter}"], p[f"{prefix}_{letter}x"]], -1)
+        return normed(product, p[f"{prefix}_{gain}"], 0, 1e-9) if norm else product
+
+    d = s.shape[-1]
+    su = both("U", s, "gamma2")
+    xw = np.zeros_like(su) if x is None else both("W", x, "gamma1")
+    gates = sigmoid(xw[..., : 2 * d] + su[..., : 2 * d] + p[f"{prefix}_b"])
+    r, z = gates[..., :d], gates[..., d:]
+    b, sux, xwx = p[f"{prefix}_bx"], su[..., 2 * d :], xw[..., 2 * d :]
+    h = np.tanh(xwx + r * (sux + b)) if final else np.tanh(xwx + r * sux + b)
+    after = (1 - z) * h + z * s
+    return after if mask is None else mask * after + (1 - mask) * s
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("final", [False, True])
+def test_gru_cell(final: bool, norm: bool) -> None:
+    graph = ExpressionGraph(inference=True)
+    x, s, mask = draw(3, 4), draw(3, 5), np.array([[1], [0], [1]], np.float32)
+    cell = layers.GRU("c", 4, 5, final=final, layer_normalization=norm)
+    bare = layers.GRU("t", 0, 5, final=final, layer_normalization=norm)
+    (y,) = cell.apply_state(
+        cell.apply_input(constant(graph, x)), (constant(graph, s),), constant(graph, mask)
+    )
+    (t,) = bare.apply_state((), (constant(graph, s),))
+    p = random_params(graph)
+    graph.forward()
+    close(y, gru(p, "c", x, s, final=final, mask=mask, norm=norm))
+    close(t, gru(p, "t", None, s, final=final, norm=norm))
+    assert {n.removeprefix("t_") for n in p if n.startswith("t_")} == {"U", "Ux", "b", "bx"} | (
+        {"gamma2"} if norm else set()
+    )
+
+
+def test_a_cell_without_input_refuses_one() -> None:
+    graph = ExpressionGraph()
+    with pytest.raises(mgraph.GraphError, match="'c' has no input"):
+        layers.GRU("c", 0, 5).apply_input(graph.ones((1, 4)))
+
+
+def test_cells_that_there_are_not_are_refused_by_name() -> None:
+    with pytest.raises(layers.UnsupportedOptionError, match="enc-cell: 'gruu' is unknown; there is 'gru', "):
+        layers.find_cell("gruu", "enc-cell")
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward", "alternating-forward", "alternating-backward"])
+def test_rnn_of_two_layers_with_skip_and_mask(direction: str) -> None:
+    graph = ExpressionGraph(inference=True)
+    x, mask = draw(5, 2, 3), np.ones((5, 2, 1), np.float32)
+    mask[3:, 1] = 0
+    cells = [
+        layers.GRU("a", 3, 4),
+        layers.StackedCell(layers.GRU("b", 4, 4), [layers.GRU("c", 0, 4)]),
+    ]
+    rnn = layers.RNN(cells, direction=direction, skip=True)
+    done = rnn(constant(graph, x), constant(graph, mask))
+    p = random_params(graph)
+    graph.forward()
+    backward = {"forward": (0, 0), "backward": (1, 1)}.get(
+        direction, (direction == "alternating-backward",) * 2
+    )
+    if direction.startswith("alternating"):
+        backward = (backward[0], not backward[0])
+
+    def layer(inputs: np.ndarray, prefixes: list[str], reverse: bool) -> np.ndarray:
+        state, out = np.zeros((2, 4)), np.zeros((5, 2, 4))
+        for t in range(5)[:: -1 if reverse else 1]:
+            for i, prefix in enumerate(prefixes):
+                state = gru(p, prefix, inputs[t] if i == 0 else None, state, mask=mask[t])
+            out[t] = state
+        return out
+
+    first = layer(x, ["a"], bool(backward[0]))
+    close(done.output, layer(first, ["b", "c"], bool(backward[1])) + first)
+
+
+def test_an_rnn_step_by_step_is_the_rnn_over_the_sequence() -> None:
+    graph = ExpressionGraph(inference=True)
+    x, context, start = draw(4, 2, 3), draw(2, 6, 5), draw(2, 4)
+    source_mask = np.array([[1] * 6, [1] * 4 + [0] * 2], np.float32)
+    attention = layers.GlobalAttention("att", 4, 5)
+    nodes = constant(graph, context), constant(graph, source_mask)
+    attended = attention.over(nodes[0], attention.map_context(nodes[0]), nodes[1])
+    conditional = layers.StackedCell(layers.GRU("a", 3, 4), [attended, layers.GRU("b", 5, 4, final=True)])
+    rnn = layers.RNN([conditional, layers.GRU("c", 4, 4)], skip=True)
+    states = [(constant(graph, start),)] * 2
+    whole = rnn(constant(graph, x), states=states)
+    outputs, given = [], []
+    for t in range(4):
+        now = rnn.step(constant(graph, x[t]), states)
+        outputs.append(now.output)
+        given.append(now.given[0])
+        states = now.states
+    random_params(graph)
+    graph.forward()
+    close(whole.output, np.stack([o.val() for o in outputs]))
+    close(whole.given[0], np.stack([g.val() for g in given]))
+    close(whole.states[1][0], np.asarray(states[1][0].val()))
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_attention_of_rnns_for_several_rows_per_sentence(norm: bool) -> None:
+    graph = ExpressionGraph(inference=True)
+    context, state = draw(2, 4, 5), draw(6, 3)
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.float32)
+    attention = layers.GlobalAttention("d", 3, 5, layer_normalization=norm)
+    nodes = constant(graph, context), constant(graph, mask)
+    attended = attention.over(nodes[0], attention.map_context(nodes[0]), nodes[1])
+    aligned, weights = (f((constant(graph, state),)) for f in (attended.apply, attended.weights))
+    p = random_params(graph)
+    graph.forward()
+    if norm:
+        keys = normed(context @ p["d_Wc_att"], p["d_att_gamma1"], p["d_b_att"], 1e-9)
+        query = normed(state @ p["d_W_comb_att"], p["d_att_gamma2"], 0, 1e-9)
+    else:
+        keys, query = context @ p["d_Wc_att"] + p["d_b_att"], state @ p["d_W_comb_att"]
+    expected = np.zeros((6, 5))
+    for row in range(6):
+        sentence = row // 3
+        words = int(mask[sentence].sum())
+        energies = np.tanh(keys[sentence] + query[row]) @ p["d_U_att"][:, 0]
+        a = softmax(energies[:words])
+        np.testing.assert_allclose(weights.val()[sentence, row % 3], [*a, *[0] * (4 - words)], atol=1e-6)
+        expected[row] = a @ context[sentence, :words]
+    close(aligned, expected)
+
+
+def test_an_rnn_drops_the_same_features_at_every_step() -> None:
+    graph = ExpressionGraph()
+    cell = layers.GRU("c", 40, 6, dropout=0.5)
+    for mask, features in ((cell.input_mask, 40), (cell.state_mask, 6)):
+        drawn = mask.on(graph)
+        assert drawn is not None and drawn.shape == (1, features)
+        assert mask.on(graph) is drawn and mask.on(ExpressionGraph()) is not drawn
+    x = np.broadcast_to(draw(2, 40), (3, 2, 40))
+    (mapped,) = cell.apply_input(constant(graph, np.ascontiguousarray(x)))
+    full = mgraph.dot(
+        constant(graph, np.ascontiguousarray(x)), mgraph.concatenate([w.on(graph) for w in cell.weights], -1)
+    )
+    graph.forward()
+    np.testing.assert_array_equal(mapped.val()[0], mapped.val()[2])
+    assert np.abs(np.asarray(mapped.val()) - np.asarray(full.val())).max() > 0.1
+
+
+@pytest.mark.slow
+def test_gradients_of_a_conditional_gru_over_time() -> None:
+    graph = ExpressionGraph()
+    context = graph.param("context", (2, 3, 4), inits.normal())
+    mask = constant(graph, np.array([[1, 1, 1], [1, 1, 0]], np.float32))
+    attention = layers.GlobalAttention("d", 3, 4)
+    attended = attention.over(context, attention.map_context(context), mask)
+    cell = layers.StackedCell(layers.GRU("a", 2, 3), [attended, layers.GRU("b", 4, 3, final=True)])
+    done = layers.RNN([cell])(graph.param("x", (3, 2, 2), inits.normal()))
+    report = mgraph.check_gradients(mgraph.concatenate([done.output, done.given[0]], -1))
+    assert report.ok, report
+    assert len(report.checks) == 18

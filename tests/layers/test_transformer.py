@@ -1,0 +1,194 @@
+"""The transformer's layers against formulas in NumPy, and steps against sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import layers
+import mgraph
+from layers.transformer import SelfAttention
+from mgraph import ExpressionGraph, ShapeError, inits
+from tests.helpers.formulas import close, draws, normed, random_params, sigmoid, softmax
+from tests.helpers.leaves import constant
+
+draw = draws(3)
+
+
+def multi_head(p, prefix, x, keys, values, mask, heads):
+    """Multi-head attention by its formula; mask is (batch, time, places)."""
+
+    def part(value: np.ndarray, letter: str) -> list[np.ndarray]:
+        return np.split(value @ p[f"{prefix}_W{letter}"] + p[f"{prefix}_b{letter}"], heads, -1)
+
+    out = []
+    for q, k, v in zip(part(x, "q"), part(keys, "k"), part(values, "v"), strict=True):
+        scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+        out.append(softmax(np.where(mask > 0, scores, -np.inf)) @ v)
+    return np.concatenate(out, -1) @ p[f"{prefix}_Wo"] + p[f"{prefix}_bo"]
+
+
+def test_multi_head_attention() -> None:
+    graph = ExpressionGraph(inference=True)
+    x, context = draw(2, 3, 8), draw(2, 5, 8)
+    mask = np.array([[1] * 5, [1] * 3 + [0] * 2], np.float32)
+    log_mask = layers.log_mask(constant(graph, mask.reshape(2, 1, 1, 5)))
+    attention = layers.MultiHeadAttention("s", 8, 4)
+    y = attention(constant(graph, x), constant(graph, context), constant(graph, context), log_mask)
+    p = random_params(graph)
+    graph.forward()
+    close(y, multi_head(p, "s", x, context, context, mask[:, None, :], 4))
+    assert sorted(p) == [f"s_{kind}{part}" for kind in "Wb" for part in "koqv"]
+
+
+def test_heads_that_do_not_divide_the_features_are_an_error() -> None:
+    with pytest.raises(ShapeError, match="3 heads do not divide 8 features"):
+        layers.MultiHeadAttention("s", 8, 3)
+
+
+@pytest.mark.parametrize("operations", ["dan", "dr", "dhn", "", "na"])
+def test_post_process(operations: str) -> None:
+    graph = ExpressionGraph(inference=True)
+    x, before = draw(2, 3, 4), draw(2, 3, 4)
+    process = layers.PostProcess("p", 4, operations, dropout=0.5)
+    y = process(constant(graph, x), constant(graph, before))
+    p = random_params(graph)
+    graph.forward()
+    for letter in operations:
+        if letter == "a":
+            x = x + before
+        elif letter == "h":
+            gate = sigmoid(before @ p["p_Wh"] + p["p_bh"])
+            x = gate * x + (1 - gate) * before
+        elif letter == "n":
+            x = normed(x, p["p_ln_scale"], p["p_ln_bias"], 1e-6)
+        elif letter == "r":
+            x = p["p_rms_scale"] * x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+    close(y, x)
+
+
+def test_unknown_operations_are_refused_by_name() -> None:
+    with pytest.raises(
+        layers.UnsupportedOptionError, match=r"transformer-preprocess: 'dan' .* operation 'a'"
+    ):
+        layers.PreProcess("p", 4, "dan")
+    with pytest.raises(
+        layers.UnsupportedOptionError, match=r"transformer-postprocess: 'dax' .* operation 'x'"
+    ):
+        layers.PostProcess("p", 4, "dax")
+
+
+def test_an_encoder_layer_is_its_formula() -> None:
+    graph = ExpressionGraph(inference=True)
+    x, mask = draw(2, 3, 8), np.array([[1, 1, 1], [1, 1, 0]], np.float32)
+    config = layers.TransformerConfig(8, heads=2, dim_ffn=5, ffn_activation="relu")
+    layer = layers.EncoderLayer("l", config, 1)
+    y = layer(constant(graph, x), layers.log_mask(constant(graph, mask.reshape(2, 1, 1, 3))))
+    p = random_params(graph)
+    graph.forward()
+    a = multi_head(p, "l_self", x, x, x, mask[:, None, :], 2) + x
+    a = normed(a, p["l_self_Wo_ln_scale"], p["l_self_Wo_ln_bias"], 1e-6)
+    f = np.maximum(a @ p["l_ffn_W1"] + p["l_ffn_b1"], 0) @ p["l_ffn_W2"] + p["l_ffn_b2"] + a
+    close(y, normed(f, p["l_ffn_ffn_ln_scale"], p["l_ffn_ffn_ln_bias"], 1e-6))
+
+
+@pytest.mark.parametrize("preprocess, postprocess", [("", "dan"), ("n", "da")])
+def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str, postprocess: str) -> None:
+    graph = ExpressionGraph(inference=True)
+    batch, beam, length, dim = 2, 3, 4, 8
+    x, context = draw(batch, beam, length, dim), draw(batch, 5, dim)
+    config = layers.TransformerConfig(
+        dim, heads=2, dim_ffn=6, preprocess=preprocess, postprocess=postprocess, ffn_activation="gelu"
+    )
+    layer = layers.DecoderLayer("l", config, 1)
+    (cross,) = layer.cross
+    mask = layers.log_mask(
+        constant(graph, np.array([[1] * 5, [1] * 3 + [0] * 2], np.float32).reshape(2, 1, 1, 5))
+    )
+    node = constant(graph, context)
+    attended = [layers.Context(cross.prepare(node), mask)]
+    triangle = layers.log_mask(constant(graph, np.tril(np.ones((length, length), np.float32))))
+    whole = [layer(constant(graph, x[:, b]), triangle, attended) for b in range(beam)]
+    cache, steps = layer.autoregression.start(graph, batch * beam, length + 2), []
+    for t in range(length):
+        position = graph.constant((), inits.from_value(t), "int32")
+        y, cache = layer.step(constant(graph, x[:, :, t]), cache, position, attended)
+        steps.append(y)
+    random_params(graph)
+    graph.forward()
+    got = np.stack([step.val() for step in steps], 2)
+    np.testing.assert_allclose(got, np.stack([w.val() for w in whole], 1), rtol=1e-4, atol=1e-5)
+
+
+def test_depth_scaling_and_several_encoders() -> None:
+    graph = ExpressionGraph()
+    config = layers.TransformerConfig(8, heads=2, dim_ffn=6, depth_scaling=True)
+    layer = layers.DecoderLayer("l", config, 4, encoders=2)
+    x, mask = graph.ones((1, 2, 8)), graph.zeros((1, 1, 1, 2))
+    contexts = [layers.Context(block.prepare(x), mask) for block in layer.cross]
+    layer(x, mask, contexts)
+    params = graph.params()
+    assert "l_context_Wq" in params and "l_context_enc2_Wq" in params
+    limit = np.sqrt(6 / 16) / 2  # Glorot's bound over the root of the depth
+    largest = np.abs(params["l_self_Wq"].val()).max()
+    assert 0.9 * limit < largest <= limit
+
+
+def test_an_autoregression_that_there_is_not_is_refused_by_name() -> None:
+    config = layers.TransformerConfig(8, heads=2, decoder_autoreg="convolution")
+    with pytest.raises(
+        layers.UnsupportedOptionError, match="transformer-decoder-autoreg: 'convolution' is unknown"
+    ):
+        layers.DecoderLayer("l", config, 1)
+
+
+def test_dropout_masks_are_shared_as_in_marian() -> None:
+    graph = ExpressionGraph()
+    x = graph.ones((64, 3, 50))
+    features = layers.PostProcess("p", 50, "d", dropout=0.25)(x, x)
+    ids = graph.zeros((64, 50), "uint32")
+    words = layers.Embedding("E", 2, 3, dropout=0.25)(ids)
+    graph.params()["E"].set_value(np.ones((2, 3)))
+    graph.forward()
+    features, words = np.asarray(features.val()), np.asarray(words.val())
+    assert set(np.unique(features)) == {0, np.float32(1 / 0.75)}
+    assert (features == features[:1]).all(), "one mask serves all sentences"
+    assert (words == words[:1, :, :1]).all(), "whole words drop, the same in all sentences"
+    assert 0 < (words[0, :, 0] == 0).mean() < 0.6
+
+
+def test_nothing_drops_in_inference() -> None:
+    graph = ExpressionGraph(inference=True)
+    config = layers.TransformerConfig(
+        8, heads=2, dim_ffn=6, dropout=0.9, dropout_attention=0.9, dropout_ffn=0.9
+    )
+    x, mask = graph.ones((1, 2, 8)), graph.zeros((1, 1, 1, 2))
+    y = layers.EncoderLayer("l", config, 1)(x, mask)
+    z = layers.EncoderLayer("l", layers.TransformerConfig(8, heads=2, dim_ffn=6), 1)(x, mask)
+    graph.forward()
+    np.testing.assert_array_equal(y.val(), z.val())
+    assert layers.GRU("c", 4, 5, dropout=0.5).input_mask.on(graph) is None
+
+
+@pytest.mark.slow
+def test_gradients_of_a_decoder_layer_of_the_transformer() -> None:
+    graph = ExpressionGraph()
+    config = layers.TransformerConfig(4, heads=2, dim_ffn=3, preprocess="n", postprocess="ha")
+    layer = layers.DecoderLayer("l", config, 1)
+    x = graph.param("x", (2, 3, 4), inits.normal())
+    context = graph.param("context", (2, 2, 4), inits.normal())
+    mask = layers.log_mask(constant(graph, np.array([[1, 1], [1, 0]], np.float32).reshape(2, 1, 1, 2)))
+    triangle = layers.log_mask(constant(graph, np.tril(np.ones((3, 3), np.float32))))
+    y = layer(x, triangle, [layers.Context(layer.cross[0].prepare(context), mask)])
+    report = mgraph.check_gradients(y)
+    assert report.ok, report
+
+
+def test_self_attention_keeps_fixed_buffers() -> None:
+    graph = ExpressionGraph(inference=True)
+    config = layers.TransformerConfig(8, heads=2)
+    cache = SelfAttention("l", config, 1).start(graph, rows=6, max_length=9)
+    assert {name: node.shape for name, node in cache.items()} == {
+        "keys": (6, 2, 9, 4),
+        "values": (6, 2, 9, 4),
+    }

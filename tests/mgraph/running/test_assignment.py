@@ -1,0 +1,91 @@
+"""Assignment in place: what is computed, what is written over, and what is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError, ParamNode, ShapeError, inits
+
+
+def pointer(node: ParamNode) -> int:
+    """Where the value lies, without anybody being handed it."""
+    assert node._value is not None
+    return node._value.unsafe_buffer_pointer()
+
+
+def test_a_loop_of_assignments_allocates_and_compiles_nothing(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (256, 256), inits.zeros())
+    after = mgraph.tanh(x) + 1
+    graph.assign(x, after)
+    graph.assign(x, after)
+    before, places = mgraph.compile_stats(), set()
+    for _ in range(5):
+        graph.assign(x, after)
+        places.add(pointer(x))
+    assert (mgraph.compile_stats() - before).misses == 0 and len(places) == 1
+    expected = 0.0
+    for _ in range(7):
+        expected = np.tanh(expected) + 1
+    np.testing.assert_allclose(x.val(), np.full((256, 256), expected), rtol=1e-6)
+
+
+def test_what_was_read_is_not_written_over(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (3,), inits.from_vector([1.0, 2.0, 3.0]))
+    double, square = x * 2, mgraph.square(x)
+    graph.assign(x, double)
+    read = x.val()
+    graph.assign(x, double)
+    assert np.asarray(read).tolist() == [2, 4, 6]
+    graph.forward()
+    graph.assign(x, double)
+    assert np.asarray(square.val()).tolist() == [16, 64, 144]
+    assert np.asarray(x.val()).tolist() == [8, 16, 24]
+    given = np.ones(3, np.float32)
+    x.set_value(given)
+    graph.assign(x, double)
+    assert given.tolist() == [1, 1, 1]
+
+
+def test_several_values_at_once_see_the_old_ones(graph: ExpressionGraph) -> None:
+    a = graph.param("a", (2,), inits.from_vector([1.0, 2.0]))
+    b = graph.param("b", (2,), inits.from_vector([3.0, 4.0]))
+    for _ in range(3):
+        graph.assign({a: b, b: a})
+    assert [np.asarray(n.val()).tolist() for n in (a, b)] == [[3, 4], [1, 2]]
+    graph.assign(a, b)
+    for _ in range(3):
+        graph.assign(a, a + 1)
+    assert [np.asarray(n.val()).tolist() for n in (a, b)] == [[4, 5], [1, 2]]
+    graph.assign({a: a + 1, b: a + 1})
+    graph.assign(a, a + 1)
+    assert [np.asarray(n.val()).tolist() for n in (a, b)] == [[6, 7], [5, 6]]
+
+
+def test_a_training_step_and_a_counter(graph: ExpressionGraph) -> None:
+    count = graph.param("count", (1,), inits.zeros(), "int32", fixed=True)
+    noise = graph.param("noise", (4,), inits.zeros())
+    draws = set()
+    for _ in range(3):
+        graph.assign({count: count + 1, noise: graph.constant((4,), inits.normal()) * 1})
+        draws.add(float(noise.val()[0]))
+    assert count.val().tolist() == [3] and len(draws) == 3
+
+
+def test_errors(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2,), inits.ones())
+    other = ExpressionGraph()
+    with pytest.raises(ShapeError, match=r"parameter 'x' has shape \(2,\), got float32\[1\]"):
+        graph.assign(x, mgraph.sum(x))
+    with pytest.raises(ElementTypeError, match=r"holds float32, got int32; cast\(x, float32\)"):
+        graph.assign(x, mgraph.cast(x, "int32"))
+    with pytest.raises(ArgumentError, match="parameters of this graph"):
+        graph.assign(graph.ones((2,)), x)
+    with pytest.raises(ArgumentError, match="parameters of this graph"):
+        graph.assign(other.param("x", (2,)), x)
+    with pytest.raises(GraphError, match="belongs to another graph"):
+        graph.assign(x, other.ones((2,)))
+    with pytest.raises(ArgumentError, match="expected assign"):
+        graph.assign(x)
+    assert np.asarray(x.val()).tolist() == [1, 1]

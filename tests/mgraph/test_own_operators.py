@@ -1,0 +1,211 @@
+"""Operators of one's own: declarations, fields and rules, and the errors where one slips."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import (
+    ArgumentError,
+    ExpressionGraph,
+    GraphError,
+    MGraphError,
+    NaryNodeOp,
+    ShapeError,
+    TupleViewNodeOp,
+    UnaryNodeOp,
+    inits,
+)
+from mgraph.places import user_frame
+
+
+def test_fields_that_differ_only_in_kind_stay_apart() -> None:
+    class Field(mgraph.UnaryNodeOp):
+        type = "field"
+        c: object
+
+        def forward_ops(self, x):
+            return x
+
+    graph = ExpressionGraph()
+    x = graph.ones((2,))
+    values = [1, 1.0, True, 0.0, -0.0, (1,), (1.0,), (True,), "1", None]
+    nodes = {id(Field(x, c=v)) for v in values}
+    assert len(nodes) == len(values)
+    assert Field(x, c=float("nan")) is Field(x, c=float("nan"))
+    with pytest.raises(TypeError, match=r"Field.c must be a number.*graph.constant"):
+        Field(x, c=np.ones(2))
+
+
+def test_errors_name_op_children_and_the_line(graph: ExpressionGraph) -> None:
+    w = graph.param("weights", (5, 6))
+    with pytest.raises(
+        ShapeError, match=r"affine(.|\n)*'weights' float32\[5, 6\](.|\n)*test_own_operators.py:\d+"
+    ):
+        mgraph.affine(graph.zeros((4, 3)), w, graph.zeros((1, 6)))
+    with pytest.raises(mgraph.ElementTypeError, match="float32 and float64.*cast"):
+        graph.zeros((2,)) + graph.zeros((2,), "float64")
+    with pytest.raises(mgraph.ElementTypeError, match="expected nodes, got"):
+        mgraph.sin(3.0)
+
+
+def test_wrong_rules_raise() -> None:
+    class WrongShape(mgraph.UnaryNodeOp):
+        type = "wrong"
+
+        def forward_ops(self, x):
+            return x * 2
+
+        def backward_ops(self, adj, val, x):
+            return (adj.sum(),)
+
+    class WrongCount(NaryNodeOp):
+        type = "wrong"
+
+        def forward_ops(self, x, y):
+            return x + y
+
+        def backward_ops(self, adj, val, x, y):
+            return (adj,)
+
+    class WrongType(mgraph.UnaryNodeOp):
+        type = "wrong"
+
+        def forward_ops(self, x):
+            return x * 2
+
+        def backward_ops(self, adj, val, x):
+            return (adj.astype("float16"),)
+
+    graph = ExpressionGraph()
+    x = graph.param("x", (2, 3))
+    for make, message in (
+        (lambda: WrongShape(x), r"child 0: expected shape \(2, 3\).*got \(\)"),
+        (lambda: WrongCount(x, x), "expected 2 gradients, one per child, got 1"),
+        (lambda: WrongType(x), "expected element type float32, got float16"),
+    ):
+        graph.clear()
+        make()
+        with pytest.raises(mgraph.GradientError, match=message):
+            graph.backprop()
+
+
+def test_a_rule_sees_no_children() -> None:
+    class Peeking(mgraph.UnaryNodeOp):
+        type = "peek"
+
+        def forward_ops(self, x):
+            return x + self.children[0].shape[0]
+
+    graph = ExpressionGraph()
+    with pytest.raises(GraphError, match="a rule sees values only"):
+        Peeking(graph.ones((2,)))
+
+
+class Scaled(UnaryNodeOp):
+    """x times c."""
+
+    type = "scaled"
+    c: object = 1.0
+
+    def forward_ops(self, x):
+        return x * self.c
+
+    def backward_ops(self, adj, val, x):
+        return (adj * self.c,)
+
+
+def test_a_plain_attribute_is_the_new_default_of_an_inherited_field() -> None:
+    class Doubled(Scaled):
+        c = 2.0
+
+    graph = ExpressionGraph()
+    x = graph.ones((2,))
+    plain, doubled, tripled = Scaled(x), Doubled(x), Doubled(x, c=3.0)
+    graph.forward()
+    assert [float(n.val()[0]) for n in (plain, doubled, tripled)] == [1.0, 2.0, 3.0]
+    assert (doubled.c, tripled.c) == (2.0, 3.0)
+
+
+@pytest.mark.parametrize("name", ["type", "shape", "name", "children", "trainable"])
+def test_a_field_cannot_take_the_name_of_what_every_node_has(name: str) -> None:
+    with pytest.raises(ArgumentError, match=f"every node has a {name!r} of its own"):
+        type("Taken", (UnaryNodeOp,), {"__annotations__": {name: int}})
+
+
+def test_a_constructor_that_would_be_ignored_is_an_error() -> None:
+    with pytest.raises(ArgumentError, match="__init__ is never called; declare a field"):
+
+        class Constructed(UnaryNodeOp):
+            def __init__(self, x, c):
+                self.c = c
+
+
+def test_numpy_scalars_are_fields_like_pythons(graph: ExpressionGraph) -> None:
+    x = graph.ones((2,))
+    assert Scaled(x, c=np.float32(0.0)) is not Scaled(x, c=np.float32(-0.0))
+    assert Scaled(x, c=np.float32("nan")) is Scaled(x, c=np.float32("nan"))
+    assert Scaled(x, c=np.float32(1)) is not Scaled(x, c=np.float16(1))
+
+
+def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> None:
+    x = graph.ones((2,))
+    for fields in ({"c": [1.0]}, {"c": {}}, {"d": 1.0}, {"c": jnp.ones(2)}):
+        with pytest.raises(ArgumentError, match="Scaled"):
+            Scaled(x, **fields)
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda self, x: None, "must return an array or a tuple of them, got None"),
+        (lambda self, x: [x, x], r"must return an array or a tuple of them, got \["),
+        (lambda self, x: {"y": x}, r"must return an array or a tuple of them, got \{"),
+        (lambda self, x: x.missing, "forward_ops failed: AttributeError: .*missing"),
+        (lambda self: 0, "children do not fit: .*positional argument"),
+        (None, "declares no forward_ops"),
+    ],
+)
+def test_forward_ops_that_give_no_array_are_named_with_their_place(forward, message: str) -> None:
+    body = {"type": "odd"} if forward is None else {"type": "odd", "forward_ops": forward}
+    odd = type("Odd", (UnaryNodeOp,), body)
+    graph = ExpressionGraph()
+    with pytest.raises(MGraphError, match=rf"Odd \(odd\): .*{message}(.|\n)*test_own_operators.py"):
+        odd(graph.ones((2,)))
+
+
+def test_a_node_of_several_outputs_is_no_operand(graph: ExpressionGraph) -> None:
+    both = mgraph.topk(graph.ones((3,)), 2, -1)[0].children[0]
+    with pytest.raises(ShapeError, match="several outputs; take one of them"):
+        mgraph.sin(both)
+    with pytest.raises(ShapeError, match="index out of range"):
+        TupleViewNodeOp(both, index=5)
+
+
+def test_a_users_folder_may_begin_like_the_packages(tmp_path) -> None:
+    """A file beside the package called mgraph_tools.py is the user's."""
+    code = compile("place = user_frame()", f"{mgraph.__path__[0]}_tools.py", "exec")
+    names = {"user_frame": user_frame}
+    exec(code, names)
+    assert names["place"][0] is code
+
+
+def raising(self, adj, val, x):
+    return (adj @ jnp.ones((7, 3)),)
+
+
+def forgetful(self, adj, x):
+    return (adj,)
+
+
+@pytest.mark.parametrize("rule", [raising, forgetful])
+def test_a_rule_that_raises_is_named(rule) -> None:
+    bad = type("Bad", (UnaryNodeOp,), {"forward_ops": lambda self, x: 2 * x, "backward_ops": rule})
+    graph = ExpressionGraph()
+    top = mgraph.sum(bad(graph.param("x", (2,), inits.ones())))
+    with pytest.raises(mgraph.GradientError, match=r"Bad.backward_ops failed: TypeError: "):
+        graph.backprop()
+    report = mgraph.check_gradients(top)
+    assert not report.ok and "Bad.backward_ops failed" in str(report)

@@ -1,0 +1,51 @@
+"""What people see of a graph: debug output and Graphviz."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import mgraph
+from mgraph import ExpressionGraph, inits
+from tests.helpers.leaves import tutorial
+
+
+def test_graphviz_has_marians_look(tmp_path) -> None:
+    graph, _, z = tutorial()
+    assert z.mark_checkpoint().set_name("z <top>") is z
+    text = graph.graphviz(tmp_path / "g.dot")
+    assert (tmp_path / "g.dot").read_text() == text
+    assert text.startswith("digraph ExpressionGraph {\nrankdir=LR\n")
+    assert '"0" [shape="hexagon", label=<param<br/>"x" (0/1)>, style="filled", penwidth=1, ' in text
+    assert '"1" [shape="diamond", label=<const (1/0)>' in text and 'fillcolor="white"' in text
+    assert '"3" [shape="box", label=<sin (3/1)>' in text and 'fillcolor="yellow"' in text
+    assert '"4" [shape="box", label=<+<br/>"z &lt;top&gt;" (4/1)>' in text
+    assert '"4" -> "2";' in text and "penwidth=3" in text
+    assert text.index('"4" [') < text.index('"0" [')
+
+
+def test_debug_prints_value_and_gradient_in_marians_layout(capfd) -> None:
+    graph, x, _ = tutorial()
+    x.debug("Parameter x")
+    graph.backprop()
+    text = capfd.readouterr().err
+    assert "Debug: Parameter x op=param\nshape=1x1 size=1 type=float32 device=cpu0 ptr=" in text
+    assert "min: 2.00000000 max: 2.00000000 l2-norm: 2.00000000\n[[   2.00000000 ]]\n" in text
+    assert "Debug Grad: Parameter x op=param\n" in text
+    assert "[[   2.58385324 ]]" in text
+
+
+def test_nodes_of_several_outputs_can_be_debugged(graph: ExpressionGraph, capfd) -> None:
+    values, _ = mgraph.topk(graph.param("w", (4,), inits.range(0, 4)), 2, -1)
+    values.children[0].debug("both")
+    mgraph.sum(values * 3.0)
+    graph.backprop()
+    text = capfd.readouterr().err
+    assert (text.count("Debug: both op=topk"), text.count("Debug Grad: both op=topk")) == (2, 1)
+    gradient, none = values.children[0].grad()
+    np.testing.assert_allclose(gradient, [3.0, 3.0])
+    assert none is None
+
+
+def test_names_are_escaped_in_pictures(graph: ExpressionGraph) -> None:
+    graph.param("a<b>&c", (2,))
+    assert 'label=<param<br/>"a&lt;b&gt;&amp;c" (0/1)>' in graph.graphviz()

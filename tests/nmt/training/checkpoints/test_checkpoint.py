@@ -1,0 +1,217 @@
+"""Checkpoints: Marian's files byte for byte.
+
+``data/checkpoint`` has checkpoints that Marian made; ``check_with_marian.py`` there lets it go on from ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import chex
+import numpy as np
+import pytest
+
+from mgraph import ModelFileError, ParameterError
+from mgraph.files.items import MODEL_YML, read_npz, write_npz
+from nmt.files import load_model
+from nmt.settings import OptionError
+from nmt.settings.training import Learning
+from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_for_script
+from nmt.training.checkpoints.state_files import Moments
+from nmt.training.update import LearnerState
+from tests.helpers.saved import DATA, contents, equal, loaded, save
+
+NAMES = sorted(path.parent.name for path in DATA.glob("*/model.npz"))
+FILES = [f"model.npz{ending}" for ending in ("", ".decoder.yml", ".optimizer.npz", ".progress.yml", ".yml")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_marians_checkpoints_come_out_byte_for_byte(name: str, folder: Path) -> None:
+    values, found = loaded(DATA / name)
+    save(values, found)
+    wanted = contents(DATA / name)
+    assert sorted(wanted) == FILES
+    assert contents(folder) == wanted
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_model_has_the_smoothed_parameters(name: str) -> None:
+    """Which also shows that the rows of the optimizer's file are cut where Marian cuts them."""
+    _, found = loaded(DATA / name)
+    model = load_model(DATA / name / "model.npz").params
+    shown = found.learner.params if found.learner.average is None else found.learner.average
+    chex.assert_trees_all_equal(model, shown, strict=True)
+    assert (found.learner.average is None) == (name in ("lm-adagrad", "new-sgd"))
+    assert found.learner.steps == found.state.batches == 3
+
+
+def test_a_state_comes_back_to_the_last_bit(folder: Path) -> None:
+    values, found = loaded(DATA / "lm-adam")
+    generator = np.random.default_rng(1)
+
+    def drawn(tensors: dict[str, Any]) -> dict[str, Any]:
+        return {name: generator.normal(size=np.shape(x)).astype(np.float32) for name, x in tensors.items()}
+
+    params = found.learner.params
+    moments = {name: drawn(params) for name in ("adam_mt", "adam_vt")}
+    learner = LearnerState(drawn(params), moments, 200, drawn(params), (256.0, 17), 0.1 + 0.2)
+    found = replace(
+        found, learner=learner, state=replace(found.state, batches=20000, eta=0.1, seed_batch="1 2")
+    )
+    save(values, found)
+    again = load_checkpoint("model.npz", values)
+    assert again is not None
+    assert equal(again.learner, learner)
+    assert replace(again.state, eta=0, loaded=False) == replace(found.state, eta=0, loaded=False)
+    assert np.float32(again.state.eta) == np.float32(0.1)
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.9, 0.98), (0.0, 0.9999)])
+def test_the_number_of_updates_is_read_from_the_denominators(betas: tuple[float, float]) -> None:
+    moments = Moments(Learning(optimizer="adam", optimizer_params=(*betas, 1e-8)))
+    params = {"w": np.ones((1, 3), np.float32)}
+    for steps in (0, 1, 2, 100, 999, 17000):
+        state = replace(moments.fresh(params), steps=steps)
+        found = moments.state(moments.items(state, ["w"]), params, "file", updates=steps)
+        assert found.steps == steps
+
+
+def test_denominators_of_another_marian_need_not_be_exact() -> None:
+    moments, params = Moments(Learning()), {"w": np.ones((1, 3), np.float32)}
+    for steps, error in ((7, -1e-13), (7, 1e-13), (500, -1e-12)):
+        items = moments.items(replace(moments.fresh(params), steps=steps), ["w"])
+        items["adam_denoms"] = items["adam_denoms"] + error
+        assert moments.state(items, params, "file", updates=1000).steps == steps
+
+
+def test_copies_of_iterations(folder: Path) -> None:
+    values, found = loaded(DATA / "lm-adam", overwrite=False)
+    save(values, found, final=False)
+    copies = ["model.iter3.npz", "model.iter3.npz.decoder.yml"]
+    assert sorted(contents(folder)) == copies + FILES
+    assert contents(folder)["model.iter3.npz"] == contents(folder)["model.npz"]
+    assert "  - model.iter3.npz\n" in (folder / copies[1]).read_text()
+    save(replace(values, overwrite_checkpoint=False), found, final=False)
+    assert sorted(contents(folder)) == [name.replace(".npz", ".iter3.npz", 1) for name in FILES] + FILES
+    assert contents(folder)["model.iter3.npz.optimizer.npz"] == contents(folder)["model.npz.optimizer.npz"]
+
+
+def test_a_set_of_bin(folder: Path) -> None:
+    values, found = loaded(DATA / "lm-adam", overwrite=False, model="model.bin")
+    save(values, found, final=False)
+    assert {"model.bin", "model.bin.optimizer.npz", "model.iter3.npz"} <= contents(folder).keys()
+    again = load_checkpoint("model.bin", values)
+    assert again is not None
+    assert equal(again.learner, found.learner)
+
+
+def test_the_best_model(folder: Path) -> None:
+    values, found = loaded(DATA / "lm-adam")
+    assert found.learner.average is not None
+    save_best("model.npz", values, found.options, found.learner.average, "ce-mean-words")
+    best = "model.npz.best-ce-mean-words.npz"
+    assert sorted(contents(folder)) == [best, f"{best}.decoder.yml"]
+    assert (folder / best).read_bytes() == (DATA / "lm-adam" / "model.npz").read_bytes()
+    assert f"  - {best}\n" in (folder / f"{best}.decoder.yml").read_text()
+
+
+def test_the_model_for_a_script(folder: Path) -> None:
+    values, found = loaded(DATA / "lm-adam")
+    assert found.learner.average is not None
+    save_for_script("model.npz", values, found.options, found.learner.average)
+    assert sorted(contents(folder)) == ["model.npz.dev.npz", "model.npz.dev.npz.decoder.yml"]
+    assert (folder / "model.npz.dev.npz").read_bytes() == (DATA / "lm-adam" / "model.npz").read_bytes()
+    assert "  - model.npz.dev.npz\n" in (folder / "model.npz.dev.npz.decoder.yml").read_text()
+
+
+def without(source: str, folder: Path, *endings: str) -> Path:
+    """A copy of a checkpoint that lacks some files."""
+    for name in FILES:
+        if not name.endswith(endings):
+            shutil.copy(DATA / source / name, folder)
+    return folder
+
+
+def test_no_model_no_checkpoint(folder: Path) -> None:
+    values, _ = loaded(DATA / "lm-adam")
+    assert load_checkpoint("model.npz", values) is None
+
+
+def test_a_model_alone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _, found = loaded(without("lm-adam", folder, ".optimizer.npz", ".progress.yml"))
+    model = load_model("model.npz").params
+    chex.assert_trees_all_equal(found.learner.params, model, strict=True)
+    assert all(not value.any() for tree in found.learner.moments.values() for value in tree.values())
+    assert found.learner.steps == 0
+    assert found.state.batches == 0
+    assert found.state.eta == 0.01
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [message.split(" does not exist")[0].rpartition("/")[2] for message in warned] == [
+        "model.npz.progress.yml",
+        "model.npz.optimizer.npz",
+    ]
+
+
+def test_without_the_optimizer() -> None:
+    _, found = loaded(DATA / "lm-adam", no_optimizer_reload=True)
+    model = load_model(DATA / "lm-adam" / "model.npz").params
+    chex.assert_trees_all_equal(found.learner.params, model, strict=True)
+    assert found.state.batches == 3
+    assert found.learner.steps == 0
+
+
+def test_another_optimizer_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    _, adam = loaded(DATA / "lm-adam")
+    _, found = loaded(DATA / "lm-adam", optimizer="adagrad", exponential_smoothing=0.0)
+    assert "no adagrad_gt: the moments of adagrad are new" in caplog.text
+    assert list(found.learner.moments) == ["adagrad_gt"]
+    assert not any(value.any() for value in found.learner.moments["adagrad_gt"].values())
+    assert found.learner.average is None
+    chex.assert_trees_all_equal(found.learner.params, adam.learner.params, strict=True)
+
+
+def test_smoothing_that_begins_late(caplog: pytest.LogCaptureFixture) -> None:
+    _, found = loaded(DATA / "lm-adagrad", exponential_smoothing=1e-4)
+    assert "no exp_smoothing: smoothing starts from the current parameters" in caplog.text
+    assert found.learner.average == found.learner.params
+
+
+def test_files_of_another_model(folder: Path) -> None:
+    without("lm-adam", folder, ".optimizer.npz")
+    shutil.copy(DATA / "new-sgd" / "model.npz.optimizer.npz", folder)
+    wrong = r"here/model\.npz\.optimizer\.npz: master_parameters: expected 1088 numbers, .* got 2944; is it"
+    with pytest.raises(ModelFileError, match=wrong):
+        loaded(folder)
+    items = read_npz(DATA / "lm-adam" / "model.npz.optimizer.npz")
+    for name, item in (("adam_denoms", np.zeros(3)), ("adam_mt", items["adam_mt"].astype(np.float16))):
+        write_npz(folder / "model.npz.optimizer.npz", items | {name: item})
+        with pytest.raises(ModelFileError, match=rf"optimizer\.npz: {name}: expected .*, got "):
+            loaded(folder)
+    with pytest.raises(OptionError, match="--optimizer must be one of sgd, adagrad, adam; got 'lion'"):
+        loaded(folder, optimizer="lion")
+
+
+def test_an_old_marian_has_no_denominators(folder: Path) -> None:
+    without("lm-adam", folder, ".optimizer.npz")
+    items = read_npz(DATA / "lm-adam" / "model.npz.optimizer.npz")
+    del items["adam_denoms"]
+    write_npz(folder / "model.npz.optimizer.npz", items)
+    assert loaded(folder)[1].learner.steps == 0
+
+
+def test_options_of_a_model_without_its_own(folder: Path) -> None:
+    """They are the command line's then, and with ``--ignore-model-config`` always."""
+    without("lm-adam", folder)
+    items = read_npz("model.npz")
+    with pytest.raises(ParameterError, match=r"(?s)model\.npz: .*told otherwise by the shapes:\s+dim-rnn 4"):
+        loaded(folder, ignore_model_config=True, dim_rnn=8)
+    del items[MODEL_YML]
+    write_npz("model.npz", items)
+    _, found = loaded(folder)
+    assert (found.options.type, found.options.dim_rnn, found.options.dim_vocabs) == ("lm", 4, (8,))
+    with pytest.raises(ParameterError, match=r"model\.npz: "):
+        loaded(folder, dim_rnn=8)

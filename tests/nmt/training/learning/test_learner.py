@@ -1,0 +1,371 @@
+"""The learner: updates of tiny models, against the engine's own optimizers and against themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+import mgraph
+from mgraph import Adam, ArgumentError, ExpressionGraph
+from nmt.files import create_model
+from nmt.models import Model
+from nmt.settings import TRAIN
+from nmt.settings.model_options import ModelOptions
+from nmt.text.batches import Batch, pad
+from nmt.training.checkpoints.state_files import Moments
+from nmt.training.learning.learner import Learner
+from nmt.training.learning.objective import LossOptions, Source, Target, cross_entropy_loss, training_loss
+from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+SIZES = {"dim_vocabs": (11,), "dim_emb": 4, "dim_rnn": 4}
+TRANSFORMER = {"transformer_heads": 2, "transformer_dim_ffn": 6}
+VALUES = TRAIN.from_python(
+    {
+        "train_sets": ("source", "target"),
+        "optimizer_params": (0.9, 0.98, 1e-6, 0.01),
+        "learn_rate": 0.01,
+        "clip_norm": 1.0,
+    }
+)
+SENTENCES = [
+    ([3, 4, 0], [5, 6, 7, 0]),
+    ([8, 0], [2, 0]),
+    ([9, 3, 2, 4, 0], [10, 3, 0]),
+    ([5, 0], [4, 4, 4, 0]),
+]
+
+
+SMOOTH = {"exponential_smoothing": 0.1, "label_smoothing": 0.1}
+PLAIN = {"optimizer": "sgd", "clip_norm": 0.0}
+FULL = {
+    "exponential_smoothing": 0.1,
+    "transformer_dropout": 0.2,
+    "normalize_gradient_by_ratio": True,
+    "quantize_bits": 6,
+}
+HALF = {"optimizer": "sgd", "normalize_gradient": True, "cost_scaling": ("64.f", "1", "4")}
+
+
+def small(type_: str = "lm-transformer", **options: Any) -> Model:
+    """A tiny model, by default one that compiles fast."""
+    sizes = {} if type_.startswith("lm") else {"dim_vocabs": (11, 11)}
+    return create_model(ModelOptions(**{**SIZES, **TRANSFORMER, **sizes, "type": type_, **options}), seed=3)
+
+
+def batch_of(
+    sentences: Sequence[tuple[list[int], ...]], rows: int = 4, lengths: tuple[int, ...] = (4,)
+) -> Batch:
+    """Sentences padded to a shape, rows after them as Batch says; of the last streams."""
+    streams = len(lengths)
+    ids = [np.zeros((rows, length), np.int32) for length in lengths]
+    masks = [np.zeros((rows, length), np.float32) for length in lengths]
+    for row in range(rows):
+        for stream, words in enumerate(sentences[row if row < len(sentences) else 0][-streams:]):
+            ids[stream][row, : len(words)] = words
+            masks[stream][row, : len(words)] = stream < streams - 1 or row < len(sentences)
+    return Batch(tuple(ids), tuple(masks), len(sentences))
+
+
+ALL = batch_of(SENTENCES)
+PAIRS = batch_of(SENTENCES, lengths=(5, 4))
+
+
+def learner_of(model: Model, seed: int = 1, **values: Any) -> Learner:
+    return Learner.from_options(model, replace(VALUES, **values), seed=seed)
+
+
+def updated(learner: Learner, *batches: Batch, number: int = 1) -> dict[str, np.ndarray]:
+    """The parameters after one update, by all sentences unless batches are given."""
+    learner.update(batches or [ALL], learn_rate=0.01, number=number)
+    return learner.state().params
+
+
+def assert_close(found: dict[str, Any], expected: dict[str, Any], atol: float = 2e-6) -> None:
+    chex.assert_trees_all_close(found, expected, rtol=1e-7, atol=atol)
+
+
+def assert_same(found: dict[str, Any] | None, expected: dict[str, Any] | None) -> None:
+    assert found is not None
+    chex.assert_trees_all_equal(found, expected)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small()
+
+
+def test_updates_are_those_of_the_engine(model: Model) -> None:
+    learner = learner_of(model, **SMOOTH)
+    optimizer = Adam(0.01, 0.9, 0.98, 1e-6, 0.01, clip_norm=1.0)
+    graph = model.new_graph(inference=False)
+    for number in (1, 2, 3):
+        graph.clear()
+        loss = cross_entropy_loss(graph, model, pad([[words for _, words in SENTENCES]], target=True), 0.1)
+        graph.backprop()
+        norm = optimizer.update(graph)
+        found = learner.update([ALL], learn_rate=0.01, number=number)
+        assert float(found.cost) == pytest.approx(loss.scalar(), rel=1e-5)
+        assert (float(found.labels), found.words, found.sentences) == (13, 13, 4)
+        assert float(found.gradient_norm) * 13 == pytest.approx(float(norm), rel=1e-5)
+    # Adam's moves have no scale: where a gradient is only rounding, as by biases of keys, they differ.
+    expected = {name: value for name, value in graph.params().vals().items() if not name.endswith("_bk")}
+    assert_close({name: learner.state().params[name] for name in expected}, expected, atol=2e-5)
+
+
+def test_padding_and_cutting_into_batches_change_nothing(model: Model) -> None:
+    expected = updated(learner_of(model, **PLAIN), batch_of(SENTENCES, 6, (7,)))
+    learner = learner_of(model, **PLAIN)
+    batches = [batch_of(part, 2) for part in (SENTENCES[:1], SENTENCES[1:3], SENTENCES[3:])]
+    found = learner.update(batches, learn_rate=0.01, number=1)
+    assert (found.sentences, found.words, found.batches, float(found.labels)) == (4, 13, 3, 13)
+    assert_close(learner.state().params, expected)
+
+
+def test_nothing_is_compiled_for_another_rate_or_other_words(model: Model) -> None:
+    learner = learner_of(model, **SMOOTH, mini_batch_words_ref=10)
+    updated(learner)
+    before = mgraph.compile_stats()
+    learner.update([batch_of(SENTENCES[:3])], learn_rate=0.5, number=2)
+    assert (mgraph.compile_stats() - before).misses == 0
+
+
+def test_more_words_than_the_reference_raise_the_rate(model: Model) -> None:
+    start = learner_of(model).state().params
+    plain = updated(learner_of(model, **SMOOTH))
+    raised = updated(learner_of(model, **SMOOTH, mini_batch_words_ref=10))
+    assert_close(raised, {name: p + 1.3 * (plain[name] - p) for name, p in start.items()})
+    assert_same(updated(learner_of(model, **SMOOTH, mini_batch_words_ref=20)), plain)
+
+
+def test_random_draws_depend_on_seed_and_number_alone(model: Model) -> None:
+    first = learner_of(model, **FULL).update([ALL], learn_rate=0.01, number=5)
+    again = learner_of(model, **FULL).update([ALL], learn_rate=0.5, number=5)
+    assert float(again.cost) == float(first.cost)
+    for seed, number in ((1, 6), (2, 5)):
+        other = learner_of(model, seed, **FULL).update([ALL], learn_rate=0.01, number=number)
+        assert float(other.cost) != float(first.cost)
+
+
+def test_a_restored_learner_goes_on_bit_by_bit(model: Model) -> None:
+    learner, other = learner_of(model, **FULL), learner_of(model, **FULL)
+    updated(learner)
+    learner.update([batch_of(SENTENCES[:3])], learn_rate=0.01, number=2)
+    state = learner.state()
+    kept = jax.tree.map(np.copy, vars(state))
+    after = updated(learner, number=3)
+    # The update wrote over the buffers that the state was read from.
+    assert jax.tree.all(jax.tree.map(np.array_equal, vars(state), kept))
+    file = Moments(replace(VALUES, **FULL))
+    order = sorted(state.params)
+    other.restore(file.state(file.items(state, order), model.params, "model.optimizer.npz", updates=2))
+    assert_same(updated(other, number=3), after)
+    found, expected = other.state(), learner.state()
+    assert_same(found.average, expected.average)
+    assert_same(found.errors, expected.errors)
+    assert (found.steps, found.average_words) == (3, expected.average_words)
+
+
+def test_resets_and_smoothed_parameters(model: Model) -> None:
+    learner = learner_of(model, **SMOOTH)
+    before = learner.state().params
+    updated(learner)
+    raw, smoothed = learner.params(smoothed=False), learner.params(smoothed=True)
+    # The first update's average has nine tenths of the new parameters.
+    assert_close(smoothed, {name: 0.1 * before[name] + 0.9 * np.asarray(raw[name]) for name in raw})
+    learner.reset_optimizer()
+    state = learner.state()
+    assert state.steps == 0 and not any(moment.any() for moment in state.moments["adam_mt"].values())
+    learner.replace_with_smoothed()
+    assert_same(learner.params(smoothed=False), smoothed)
+    updated(learner, number=2)
+    plain = learner_of(model)
+    assert_same(plain.params(smoothed=True), plain.params(smoothed=False))
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_16_bits_compute_what_32_bits_do(model: Model, precision: str) -> None:
+    expected = learner_of(model, **HALF).update([ALL], learn_rate=0.01, number=1)
+    learner = learner_of(model, precision=(precision, "float32"), **HALF)
+    found = learner.update([ALL], learn_rate=0.01, number=1)
+    off = 0.002 if precision == "float16" else 0.02
+    assert float(found.cost) == pytest.approx(float(expected.cost), rel=off)
+    assert float(found.gradient_norm) == pytest.approx(float(expected.gradient_norm), rel=5 * off)
+    state = learner.state()
+    assert state.cost_scale == (256.0, 0) and {p.dtype.name for p in state.params.values()} == {"float32"}
+
+
+def test_what_overflows_is_skipped(model: Model) -> None:
+    learner = learner_of(model, precision=("float16", "float32"), **HALF)
+    before = replace(learner.state(), cost_scale=(2.0**127, 0))
+    learner.restore(before)
+    found = learner.update([ALL], learn_rate=0.01, number=1)
+    after = learner.state()
+    assert float(found.gradient_norm) == 0 and np.isfinite(float(found.cost))
+    assert after.steps == 0 and after.cost_scale == (2.0**125, 0)
+    assert_same(after.params, before.params)
+
+
+def test_fixed_embeddings_stay() -> None:
+    model = small("s2s", tied_embeddings=True)
+    fixed = {"embedding_fix_src": True, "embedding_fix_trg": True}
+    learner = learner_of(model, **fixed, **SMOOTH)
+    after = updated(learner, PAIRS)
+    for name in ("encoder_Wemb", "decoder_Wemb"):
+        np.testing.assert_array_equal(after[name], model.params[name])
+        np.testing.assert_array_equal(learner.params(smoothed=True)[name], model.params[name])
+    assert not np.array_equal(after["decoder_ff_state_W"], model.params["decoder_ff_state_W"])
+
+
+def test_a_shared_table_is_the_targets() -> None:
+    model = small("transformer", tied_embeddings_all=True)
+    assert frozen_of(model, replace(VALUES, embedding_fix_src=True)) == frozenset()
+    assert frozen_of(model, replace(VALUES, embedding_fix_trg=True)) == {"Wemb"}
+    apart = small("s2s")
+    assert frozen_of(apart, replace(VALUES, embedding_fix_src=True)) == {"encoder_Wemb"}
+
+
+def test_checkpointing_changes_no_gradient(model: Model) -> None:
+    expected = learner_of(model, **FULL).update([ALL], learn_rate=0.01, number=1)
+    found = learner_of(model, **FULL, gradient_checkpointing=True).update([ALL], learn_rate=0.01, number=1)
+    assert float(found.cost) == pytest.approx(float(expected.cost), rel=1e-6)
+    assert float(found.gradient_norm) == pytest.approx(float(expected.gradient_norm), rel=1e-5)
+
+
+def test_memory_is_what_the_program_needs(model: Model) -> None:
+    learner = learner_of(model, **SMOOTH)
+    assert learner.memory(ALL) > learner.held
+    assert learner.held >= 4 * sum(p.nbytes for p in model.params.values())
+    before = mgraph.compile_stats()
+    learner.update([ALL], learn_rate=0.01, number=1)
+    assert (mgraph.compile_stats() - before).misses == 0
+
+
+# -- the loss
+
+
+@pytest.fixture(scope="module")
+def pair_model() -> Model:
+    return small("transformer")
+
+
+def parts(
+    model: Model, options: LossOptions, weights: np.ndarray | None, alignment: np.ndarray | None
+) -> tuple[float, float, np.ndarray, np.ndarray]:
+    """Cost and labels of all sentences, and what numpy needs to compute them: log-probabilities of all words
+    and the attention."""
+    batch = PAIRS
+    graph = ExpressionGraph()
+
+    def constant(array: Any, kind: str = "float32") -> Any:
+        return None if array is None else graph.constant(array.shape, mgraph.inits.from_tensor(array), kind)
+
+    for name, value in model.params.items():
+        graph.param(name, value.shape, mgraph.inits.from_tensor(np.asarray(value)))
+    source = Source(constant(batch.ids[0], "int32"), constant(batch.masks[0]))
+    ids = constant(batch.ids[1], "int32")
+    target = Target(ids, constant(batch.masks[1]), constant(weights), constant(alignment))
+    loss = training_loss(model, [source], target, options)
+    decoded = model.decode(model.encode([source]), ids, attention=True)
+    log_probs = mgraph.logsoftmax(decoded.logits)
+    graph.forward()
+    assert decoded.attention is not None
+    probs, attention = (np.asarray(node.val(), np.float64) for node in (log_probs, decoded.attention))
+    return loss.cost.scalar(), loss.labels.scalar(), probs, attention
+
+
+def gold(log_probs: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(log_probs, PAIRS.ids[1][..., None], -1)[..., 0]
+
+
+WEIGHTS = np.random.default_rng(1).uniform(0, 2, (4, 4)).astype(np.float32)
+MASK = PAIRS.masks[1]
+
+
+def test_weights_multiply_costs_and_not_labels(pair_model: Model) -> None:
+    cost, labels, log_probs, _ = parts(pair_model, LossOptions(label_smoothing=0.2), WEIGHTS, None)
+    costs = -(0.8 * gold(log_probs) + 0.2 * log_probs.mean(-1))
+    assert cost == pytest.approx((costs * WEIGHTS * MASK).sum(), rel=1e-5)
+    assert labels == 13
+
+
+def test_unlikelihood_of_sentences_with_an_error(pair_model: Model) -> None:
+    chosen = np.ones((4, 4), np.float32)
+    chosen[1, 1] = chosen[2, 0] = 0
+    cost, _, log_probs, _ = parts(pair_model, LossOptions(unlikelihood=True), chosen, None)
+    likely, unlikely = -gold(log_probs), -np.log1p(-np.exp(gold(log_probs)))
+    expected = (likely * MASK)[[0, 3]].sum() + unlikely[1, 1] + unlikely[2, 0]
+    assert cost == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sum", "scaled", "mean"])
+def test_guided_alignment(pair_model: Model, kind: str) -> None:
+    wanted = np.zeros((4, 4, 5), np.float32)
+    wanted[0, 0, 1], wanted[0, 1, :2], wanted[3, 2, 0] = 1, 0.5, 1
+    wanted[1, 3, 0] = 1  # after the end of the sentence: counts nothing
+    cost, labels, log_probs, attention = parts(pair_model, LossOptions(0.0, False, 0.3, kind), None, wanted)
+    words = -(gold(log_probs) * MASK).sum()
+    links = -(wanted * MASK[..., None] * np.log(attention + 1e-6)).sum()
+    expected = {
+        "sum": (words + 0.3 * links, 13 + 0.3 * 4),
+        "scaled": (words + 0.3 * links * 13 / 4, 13),
+        "mean": (words / 13 + 0.3 * links / 4, 1),
+    }
+    assert (cost, labels) == pytest.approx(expected[kind], rel=1e-5)
+
+
+def test_guided_alignment_trains_the_attention() -> None:
+    model = small("s2s")
+    options = {"guided_alignment": "file", "optimizer": "sgd", "clip_norm": 0.0}
+    alignment = np.zeros((4, 4, 5), np.float32)
+    without = updated(learner_of(model, **options), replace(PAIRS, alignment=alignment))
+    alignment[:, :, 0] = 1
+    guided = updated(learner_of(model, **options), replace(PAIRS, alignment=alignment))
+    assert np.abs(guided["decoder_U_att"] - without["decoder_U_att"]).max() > 1e-5
+    np.testing.assert_allclose(guided["decoder_ff_logit_l2_b"], without["decoder_ff_logit_l2_b"], atol=1e-7)
+
+
+# -- options
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"optimizer": "lion"}, "--optimizer must be one of sgd, adagrad, adam; got 'lion'"),
+        ({"guided_alignment": "f", "guided_alignment_cost": "mse"}, "guided-alignment-cost: 'mse'"),
+        ({"unlikelihood_loss": True}, "--unlikelihood-loss needs --data-weighting"),
+        ({"multi_loss_type": "max"}, "--multi-loss-type must be one of sum, scaled, mean; got 'max'"),
+        ({"precision": ("float16", "float16")}, "precision: parameters are updated in 'float32'"),
+        ({"precision": ("int8",)}, "precision: 'int8' is unknown"),
+        ({"cost_scaling": ("8", "x")}, "--cost-scaling: expected a factor"),
+        ({"dynamic_gradient_scaling": ("two",)}, "--dynamic-gradient-scaling: expected a number"),
+        ({"quantize_bits": 1}, "--quantize-bits: expected 0 or a number from 2 to 24"),
+        ({"optimizer_params": (1.5,)}, "beta1 of at least 0 and less than 1"),
+        ({"dropout_src": 2.0}, "--dropout-src: expected less than 1, got 2"),
+    ],
+)
+def test_values_that_cannot_be(model: Model, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        learner_of(model, **values)
+
+
+def test_alignments_need_attention_and_a_file(model: Model, pair_model: Model) -> None:
+    with pytest.raises(ValueError, match="guided-alignment: a model of type lm-transformer has no attention"):
+        learner_of(model, guided_alignment="file")
+    with pytest.raises(ArgumentError, match="an alignment with each batch"):
+        updated(learner_of(pair_model, guided_alignment="file"), PAIRS)
+
+
+def test_options_as_parts() -> None:
+    assert precision_of(()) is PRECISIONS["float32"] and precision_of(("bfloat16",)) is PRECISIONS["bfloat16"]
+    optimizer = optimizer_of(replace(VALUES, optimizer="adagrad", optimizer_params=(1e-3, 9)))
+    assert (optimizer.learn_rate, optimizer.clip_norm, vars(optimizer)["eps"]) == (0.01, 1.0, 1e-3)
+    words = {"data_weighting": "file", "data_weighting_type": "word", "unlikelihood_loss": True}
+    assert loss_of(replace(VALUES, **words, label_smoothing=0.1)) == LossOptions(0.1, True)

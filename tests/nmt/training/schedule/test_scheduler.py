@@ -1,0 +1,352 @@
+"""The scheduler, driven by what updates of Marian's reported, against the lines that Marian logged and the
+states that it saved (``tests/data/scheduler``); then what it does of its own."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from nmt.settings import TRAIN, OptionError
+from nmt.settings.config import parse
+from nmt.settings.training import Learning
+from nmt.training.checkpoints.state_files import read_state, state_text
+from nmt.training.schedule.display import DisplayRecord
+from nmt.training.schedule.divergence import DivergenceError
+from nmt.training.schedule.learning_rate import LearningRate
+from nmt.training.schedule.scheduler import Scheduler
+from nmt.training.schedule.state import Progress, TrainingState, Unit, period, progress
+from nmt.training.update import UpdateResult
+from tests.helpers import places
+
+DATA = places.DATA / "scheduler"
+ROWS = sorted(path.stem for path in DATA.glob("*.txt") if path.stem not in ("german", "english"))
+OTHERS = ("Replacing", "Training finished")
+"""Lines of Marian's that are not the scheduler's, or not of an event."""
+
+
+def values(words: str = "") -> dict[str, Any]:
+    return parse(TRAIN, [*words.split(), *"-t a.de a.en -v a.yml b.yml -m model.npz".split()])
+
+
+def scheduler(words: str = "", state: TrainingState | None = None, **arguments: Any) -> Scheduler:
+    return Scheduler(values(words), state or TrainingState(eta=0.0), **arguments)
+
+
+def result(
+    sentences: int = 2, words: int = 8, batches: int = 1, cost: Any = 16, norm: Any = 1
+) -> UpdateResult:
+    figures = [jnp.float32(figure) for figure in (cost, words, norm)]
+    return UpdateResult(*figures, sentences, words, batches)
+
+
+def read_events(name: str) -> tuple[str, list[tuple[list[str], list[str], dict[str, str]]]]:
+    """The options of a row; each event as words, the lines that Marian logged, the state that it saved."""
+    first, *lines = (DATA / f"{name}.txt").read_text().splitlines()
+    found: list[tuple[list[str], list[str], dict[str, str]]] = []
+    for line in lines:
+        if line.startswith("> "):
+            found[-1][1].append(line[2:])
+        elif line.startswith("= "):
+            found[-1][2].update(word.split("=") for word in line[2:].split())
+        else:
+            found.append((line.split(), [], {}))
+    return first.removeprefix("# "), found
+
+
+def compare(state: TrainingState, saved: dict[str, str]) -> None:
+    """Marian writes seven digits of real numbers; the logarithms of norms close to 1 are close to 0."""
+    for key, text in saved.items():
+        found = getattr(state, key.replace("-", "_"))
+        if isinstance(found, float):
+            least = 1e-7 if key.startswith("log") else 1e-8
+            assert found == pytest.approx(float(text), rel=2e-6, abs=least), (key, state.batches)
+        else:
+            assert str(found).lower() == text, (key, state.batches)
+
+
+class Replay:
+    """Marian's events on a scheduler of ours. Time passes as Marian's lines say."""
+
+    def __init__(self, row: str) -> None:
+        options, self.events = read_events(row)
+        start = DATA / f"{row}.progress.yml"
+        self.state = read_state(start.read_text(), start.name) if start.exists() else TrainingState(eta=0.0)
+        self.seconds, self.stalled, self.done = 0.0, 0, False
+        self.scheduler = scheduler(
+            options, self.state, stalled=lambda _: self.stalled, clock=lambda: self.seconds
+        )
+
+    def update(self, figures: list[str], logged: list[str], saved: dict[str, str]) -> None:
+        assert self.scheduler.keep_going()
+        words = self.state.disp_words + int(figures[1])
+        for line in logged:
+            if speed := re.search(r"(\S+) words/s", line):
+                self.seconds += words / float(speed[1])
+        reported = result(*map(int, figures[:3]), *map(np.float32, figures[3:]))
+        if not saved:
+            with pytest.raises(DivergenceError, match="slow-moving average loss .* exceeded by fast-moving"):
+                self.scheduler.update(reported)
+            self.done = True
+            return
+        self.scheduler.update(reported)
+        self.scheduler.settle()
+        compare(self.state, saved)
+        assert self.scheduler.replacing_with_smoothed == any("Replacing" in line for line in logged)
+        self.done = not self.scheduler.keep_going()
+
+    def validated(self, stalled: int) -> None:
+        before, self.stalled = self.stalled, stalled
+        if not self.done:
+            assert self.scheduler.validating
+            if stalled > before:
+                self.scheduler.new_stalled(stalled)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_repeats_marian(row: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nmt.training")
+    replay = Replay(row)
+    validates = any(words[0] == "stalled" for words, _, _ in replay.events)
+    following = [words[0] for words, _, _ in replay.events[1:]] + ["end"]
+    for (words, logged, saved), after in zip(replay.events, following, strict=True):
+        caplog.clear()
+        if words[0] == "update":
+            replay.update(words[1:], logged, saved)
+            if validates and not replay.done:
+                assert replay.scheduler.validating == (after == "stalled")
+        elif words[0] == "stalled":
+            replay.validated(int(words[1]))
+        else:
+            replay.scheduler.new_epoch()
+        ours = [record.getMessage() for record in caplog.records]
+        assert ours == [line for line in logged if not line.startswith(OTHERS)]
+    if replay.events[-1][2] or replay.events[-1][0][0] != "update":
+        assert not replay.scheduler.keep_going()
+
+
+class Figure:
+    """A number that is still being computed, until it is asked for."""
+
+    def __init__(self, value: float) -> None:
+        self.value, self.fetched = value, False
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        self.fetched = True
+        return np.array(self.value, np.float32)
+
+
+def test_costs_are_fetched_late_and_summed_alike() -> None:
+    costs = np.random.default_rng(4).uniform(1, 1e5, 65).astype(np.float32)
+    late, early = scheduler("--disp-freq 1000"), scheduler("--disp-freq 1000")
+    figures = [Figure(cost) for cost in costs]
+    for number, (cost, figure) in enumerate(zip(costs, figures, strict=True), 1):
+        late.update(result()._replace(cost=figure))
+        assert [each.fetched for each in figures[:number]] == [True] * (number - 1) + [False]
+        early.update(result(cost=cost))
+        early.settle()
+    late.settle()
+    assert all(figure.fetched for figure in figures)
+    assert late.state == early.state
+    assert late.state.cost_sum == np.add.accumulate(costs)[-1]
+    assert late.state.cost_sum != np.float32(costs.astype(np.float64).sum())
+
+
+@pytest.mark.parametrize(
+    "tell", [Scheduler.new_epoch, lambda scheduler: scheduler.finished(interrupted=True)]
+)
+def test_what_is_said_is_done(tell: Callable[[Scheduler], None]) -> None:
+    training, figures = scheduler("--disp-freq 1000"), [Figure(1.0), Figure(2.0)]
+    for figure in figures:
+        training.update(result()._replace(cost=figure))
+    assert not all(figure.fetched for figure in figures)
+    tell(training)
+    assert all(figure.fetched for figure in figures)
+
+
+@pytest.mark.parametrize("option", ["--disp-freq 3", "--save-freq 3", "--valid-freq 20t", "--disp-first 1"])
+def test_costs_are_fetched_when_they_are_needed(option: str) -> None:
+    training = scheduler(option)
+    for _ in range(3):
+        figure = Figure(1.0)
+        training.update(result()._replace(cost=figure))
+    assert figure.fetched == (option != "--disp-first 1")
+
+
+def test_listeners_get_the_figures() -> None:
+    records: list[DisplayRecord] = []
+    times = iter((10.0, 12.0))
+    training = scheduler("--disp-freq 2", on_display=records.append, clock=lambda: next(times))
+    training.update(result(cost=10))
+    training.update(result(cost=14))
+    assert records[0].figures == pytest.approx(
+        {
+            "epoch": 1, "sentences": 4, "cost": 1.5, "labels": 16, "batch_labels": 8, "total_labels": 16,
+            "seconds": 2, "words_per_second": 8, "gradient_norm": 1, "learn_rate": 1e-4,
+        }
+    )  # fmt: skip
+    assert records[0].update == 2
+
+
+def test_a_run_goes_on_bit_by_bit_from_its_file() -> None:
+    words = "--disp-freq 7 --lr-warmup 9 --lr-decay-inv-sqrt 5 --lr-decay 0.9 --lr-decay-strategy batches"
+    words += " --lr-decay-start 4 --lr-decay-freq 3 --lr-decay-repeat-warmup --throw-on-divergence 3 2 900"
+    draw = np.random.default_rng(1)
+    results = [result(cost=draw.uniform(10, 90), norm=draw.uniform(0.1, 9)) for _ in range(20)]
+    whole = scheduler(words)
+    for each in results:
+        whole.update(each)
+    whole.settle()
+    for stop in range(1, 20):
+        first = scheduler(words)
+        for each in results[:stop]:
+            first.update(each)
+        first.settle()
+        second = scheduler(words, read_state(state_text(first.state), "file"))
+        assert second.learn_rate == first.learn_rate
+        for each in results[stop:]:
+            second.update(each)
+        second.settle()
+        assert second.state == whole.state
+
+
+def test_costs_that_are_not_finite_do_no_harm() -> None:
+    training = scheduler("--disp-freq 1 --throw-on-divergence 1 1 0.1")
+    training.update(result(cost=16))
+    training.update(result(cost=np.nan, norm=0))
+    training.update(result(cost=np.inf, norm=0))
+    assert training.state.loss_avg_slow == 2.0
+    assert training.state.gradient_norm_avg == 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("0", 1.0), ("10", 0.3), ("3u", 1.0), ("2", 1.0), ("96t", 0.5), ("24t", 1.0), ("2e", 0.5)],
+)
+def test_batches_grow(words: str, expected: float) -> None:
+    training = scheduler(f"--mini-batch-warmup {words}")
+    for _ in range(3):
+        training.update(result())
+    assert training.batch_size_multiplier() == pytest.approx(expected)
+
+
+def test_what_can_be_read_once_is_read_once() -> None:
+    arguments = "--tsv -t stdin -v a.yml b.yml -m model.npz".split()
+    training = Scheduler(parse(TRAIN, arguments), TrainingState(eta=0.0))
+    assert training.keep_going()
+    training.new_epoch()
+    assert not training.keep_going()
+
+
+def test_a_resumed_run_that_has_stalled_ends() -> None:
+    state = TrainingState(eta=0.0, loaded=True)
+    assert not scheduler("--early-stopping 3", state, stalled=lambda _: 3).keep_going()
+    assert scheduler("--early-stopping 3", state, stalled=lambda _: 2).keep_going()
+    assert scheduler("--early-stopping 0", state, stalled=lambda _: 99).keep_going()
+
+
+def test_no_restore_corpus_forgets_the_epoch() -> None:
+    state = TrainingState(eta=0.5, samples=9, cost_sum=3.0, disp_words=4, batches=7, loaded=True)
+    training = scheduler("--no-restore-corpus", state)
+    assert (state.samples, state.cost_sum, state.disp_words, state.batches) == (0, 0.0, 0, 7)
+    assert training.learn_rate == 0.5
+
+
+def test_the_warmup_is_repeated_in_its_own_unit() -> None:
+    """Marian notes the labels as updates, and aborts."""
+    words = "--learn-rate 1 --lr-warmup 32t --lr-decay 0.5 --lr-decay-strategy batches --lr-decay-start 3"
+    training = scheduler(f"{words} --lr-decay-freq 100 --lr-decay-repeat-warmup")
+    rates = []
+    for _ in range(6):
+        training.update(result())
+        rates.append(training.learn_rate)
+    assert rates == [0.25, 0.5, 0.375, 0.125, 0.25, 0.375]
+    assert training.state.warmup_start == Progress(24, Unit.LABELS)
+
+
+def test_decimals_of_the_logical_epoch(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nmt.training")
+    training = scheduler("--disp-freq 1 --logical-epoch 1Ku")
+    training.update(result(sentences=1234567, words=1000000, cost=math.e))
+    assert caplog.messages[-1].startswith(
+        "Ep. 0.001 : Up. 1 : Sen. 1,234,567 : Cost 0.00000272 * 1,000,000 @ 1,000,000 after 1,000,000 : Time "
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1000", "1000u"), ("0", "0u"), ("10Ku", "10000u"), ("10ku", "10000u"), ("20Gt", "20000000000t"),
+        ("3e", "3e"), ("1.5K", "1500u"), ("1e3", "1000u"), ("1,000t", "1000t"), (".5K", "500u"),
+        (" 5", "5u"), ("+5", "5u"), ("0.001M", "1000u"), ("1T", f"{10**12}u"),
+    ],
+)  # fmt: skip
+def test_amounts(text: str, expected: str) -> None:
+    assert str(progress(text, "--after")) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10k", "-1", "0.5", "3x", "1_000", "100TT", "K", "u", "inf", "1e30", "1k,5", "."]
+)
+def test_what_is_no_amount(text: str) -> None:
+    with pytest.raises(OptionError, match=rf"--after: expected a whole number, .* got '{re.escape(text)}'"):
+        progress(text, "--after")
+
+
+def test_periods_are_not_in_epochs() -> None:
+    assert period("3Kt", "--save-freq") == Progress(3000, Unit.LABELS)
+    with pytest.raises(OptionError, match="--save-freq: expected updates .* got epochs: '2e'"):
+        period("2e", "--save-freq")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--disp-freq 1e", "--disp-freq: expected updates"),
+        ("--after 10e,3x", "--after: expected a whole number"),
+        ("--lr-warmup x", "--lr-warmup: expected a whole number"),
+        ("--lr-warmup 2e --lr-warmup-cycle", "--lr-warmup: expected updates"),
+        ("--lr-decay-inv-sqrt 3u 4t", "--lr-decay-inv-sqrt: expected two numbers in one unit, got 3u 4t"),
+        ("--lr-decay-inv-sqrt 3 4 5", "--lr-decay-inv-sqrt: expected one or two numbers with units, got 3"),
+        ("--logical-epoch 0u", "--logical-epoch: expected an amount above 0, got '0u'"),
+        ("--logical-epoch 1e x", "--logical-epoch: expected the number of decimals, got 'x'"),
+        ("--throw-on-divergence 3 x", "--throw-on-divergence: expected two numbers .* got 3 x"),
+        ("--throw-on-divergence 3 2 5 3e", "--throw-on-divergence: expected updates"),
+        ("--mini-batch-warmup x", "--mini-batch-warmup: expected a whole number"),
+        ("--mini-batch-track-lr", "--mini-batch-track-lr"),
+    ],
+)
+def test_errors_name_the_option(words: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        scheduler(words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"lr_decay_strategy": "never"},
+            "--lr-decay-strategy must be one of epoch, batches, .*; got 'never'",
+        ),
+        (
+            {"lr_decay_strategy": "epoch"},
+            "--lr-decay-start: --lr-decay-strategy epoch takes one number, got 2",
+        ),
+        ({"lr_decay_start": (3,)}, "--lr-decay-start: .* epoch.stalled takes two numbers, got 1"),
+    ],
+)
+def test_decays_that_cannot_be(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        LearningRate(Learning(learn_rate=0.1, lr_decay=0.5, **arguments))
+
+
+def test_the_unit_of_a_warmup_under_way_stays() -> None:
+    state = TrainingState(eta=0.1, warmup_start=Progress(5, Unit.LABELS))
+    with pytest.raises(OptionError, match="--lr-warmup: expected the unit .* began at 5t; got 10u"):
+        scheduler("--lr-warmup 10u", state)

@@ -1,0 +1,330 @@
+"""Validation of models in training, against what Marian says of the same models and sentences."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from mgraph import ArgumentError, compile_stats
+from nmt.files.loading import read_parameters
+from nmt.runtime.log import logging_as
+from nmt.settings import OptionError, TrainOptions
+from nmt.text.parallel import ParallelTextError
+from nmt.text.vocabs.loading import load_vocabs
+from nmt.training.schedule.state import TrainingState
+from nmt.training.validation import Validation
+from nmt.training.validation.evaluation import Evaluation, ValidationSet, ValidationSetError
+from nmt.training.validation.metrics import Metric, Record
+from tests.helpers import places
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+DATA = places.DATA / "validation"
+WORDS, PIECES = ("source.yml", "target.yml"), ("vocab.spm", "vocab.spm")
+SETS = ("source.txt", "target.txt")
+ALL = tuple(
+    "cross-entropy ce-mean ce-mean-words ce-sum perplexity bleu bleu-detok bleu-segmented chrf".split()
+)
+CUT = {
+    "beam_size": 2,
+    "valid_max_length": 5,
+    "max_length_factor": 1.5,
+    "word_penalty": 0.1,
+    "allow_unk": True,
+    "word_scores": True,
+}
+RUNS: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
+    "words.beam": ("words", WORDS, {"beam_size": 3, "normalize": 0.6}),
+    "words.cut": ("words", WORDS, CUT),
+    "pieces.beam": ("pieces", PIECES, {"beam_size": 3, "normalize": 1.0}),
+    "right-left.tsv": (
+        "right-left",
+        PIECES,
+        {"beam_size": 1, "tsv": True, "valid_sets": ("both.tsv",), "quiet_validation": True},
+    ),
+}
+A_VALUE = re.compile(r"\[valid\] Ep\. 1 : Up\. 1 : (\S+) : (\S+) : new best")
+
+
+def validation(
+    model: str, vocabs: Sequence[str], **options: Any
+) -> tuple[Validation | None, dict[str, np.ndarray]]:
+    """What the options ask for, for a model of the folder, and its parameters."""
+    sets = tuple(str(DATA / name) for name in options.pop("valid_sets", SETS))
+    values = TrainOptions(valid_sets=sets, **options)
+    model_options, params = read_parameters(DATA / f"{model}.npz")
+    loaded = load_vocabs([str(DATA / name) for name in vocabs], model_options.dim_vocabs)
+    return Validation.from_options(values, model_options, loaded), params
+
+
+def run(model: str, vocabs: Sequence[str], **options: Any) -> tuple[dict[str, float], TrainingState]:
+    """The values of one validation, and the state afterwards."""
+    found, params = validation(model, vocabs, **options)
+    assert found is not None
+    state = TrainingState(eta=0.0, batches=1)
+    found.register(state)
+    found.run(params, state, save_best=lambda kind: None)
+    return found.latest, state
+
+
+def log_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged about validation, but for the time of translations."""
+    lines = [record.getMessage() for record in caplog.records]
+    return [line for line in lines if re.match(r"\[valid\]|Translating|Best", line)]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_values_are_marians(name: str) -> None:
+    model, vocabs, options = RUNS[name]
+    values, state = run(model, vocabs, valid_metrics=ALL, **options)
+    found = A_VALUE.findall((DATA / f"{name}.log").read_text())
+    expected = {kind: float(value) for kind, value in found}
+    assert list(values) == list(expected) == list(ALL)
+    np.testing.assert_allclose(list(values.values()), list(expected.values()), rtol=1e-5)
+    assert state.validators == {kind: {"last-best": value, "stalled": 0} for kind, value in values.items()}
+
+
+def test_the_log_is_marians(caplog: pytest.LogCaptureFixture) -> None:
+    """By a single metric of translations: with several, Marian translates for each of them."""
+    with caplog.at_level(logging.INFO, "nmt"):
+        run("words", WORDS, valid_metrics=("bleu",), beam_size=3, normalize=0.6)
+    said = (DATA / "words.beam.log").read_text().splitlines()
+    said = said[said.index("Translating validation set...") :]
+    end = next(number for number, line in enumerate(said) if " : bleu : " in line)
+    ours = log_of(caplog)
+    assert ours[:1] == said[:1]
+    assert sorted(ours) == sorted(said[: end + 1])
+
+
+def test_batches_change_nothing() -> None:
+    once, _ = run("words", WORDS, valid_metrics=("ce-sum",))
+    again, _ = run("words", WORDS, valid_metrics=("ce-sum",), valid_mini_batch=5)
+    assert again["ce-sum"] == pytest.approx(once["ce-sum"], rel=1e-6)
+
+
+def test_sentences_of_a_length_go_together() -> None:
+    found, _ = validation("words", WORDS, valid_mini_batch=5)
+    assert found is not None
+    batches = list(found.data.batches())
+    assert [len(batch) for batch in batches] == [5, 5, 5, 1]
+    lines = [sample.line for batch in batches for sample in batch]
+    assert sorted(lines) == list(range(16)) and lines != list(range(16))
+    longest = [max(len(ids) for ids in found.data.samples[line].sequences) for line in lines]
+    assert [length > 8 for length in longest] == sorted((length > 8 for length in longest), reverse=True)
+
+
+def test_translations_are_written(tmp_path: Path) -> None:
+    name = str(tmp_path / "{E}.{B}.{U}.{T}.txt")
+    run("words", WORDS, valid_metrics=("chrf",), valid_translation_output=name, **CUT)
+    ours, marians = (path.read_text() for path in (tmp_path / "1.0.1.0.txt", DATA / "words.cut.txt"))
+    a_score = re.compile(r"-?\d\.\d{5}")
+    assert a_score.sub("#", ours) == a_score.sub("#", marians)
+    np.testing.assert_allclose(
+        *(np.array(a_score.findall(text), float) for text in (ours, marians)), atol=2e-5
+    )
+
+
+def test_lists_of_translations_are_for_scripts_alone(tmp_path: Path) -> None:
+    output = tmp_path / "output.txt"
+    options = {"n_best": True, "beam_size": 3, "valid_translation_output": str(output)}
+    run("words", WORDS, valid_metrics=("translation",), **options)
+    entries = output.read_text().splitlines()
+    assert len(entries) == 3 * 16
+    assert re.fullmatch(
+        r"0 \|\|\| das kleine Haus steht nahe am Fluss\. \|\|\| F0= -\S+ \|\|\| -\S+", entries[0]
+    )
+    run("words", WORDS, valid_metrics=("chrf",), **options)
+    assert len(output.read_text().splitlines()) == 16
+
+
+def test_a_second_validation_compiles_nothing_and_translates_for_all_metrics_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found, params = validation("words", WORDS, valid_metrics=("ce-sum", "bleu", "chrf"), beam_size=3)
+    assert found is not None
+    state = TrainingState(eta=0.0)
+    found.register(state)
+    assert found.run(params, state, save_best=lambda kind: None) == 0
+    first = dict(found.latest)
+    before = compile_stats()
+    worse = {name: value * np.float32(0.5) for name, value in params.items()}
+    with caplog.at_level(logging.INFO, "nmt"):
+        assert found.run(worse, state, save_best=lambda kind: None) == 1
+    assert (compile_stats() - before).misses == 0
+    assert sum("Translating" in line for line in log_of(caplog)) == 1
+    assert found.latest["ce-sum"] > first["ce-sum"] and found.latest["chrf"] < first["chrf"]
+    assert found.run(params, state, save_best=lambda kind: None) == 2
+    assert found.latest == first
+
+
+class Given(Metric):
+    """A metric whose values are known."""
+
+    def __init__(self, kind: str, epsilon: float, values: Sequence[float], lower: bool) -> None:
+        super().__init__(kind, epsilon)
+        self.given, self.lower_is_better = iter(values), lower
+
+    def measure(self, evaluation: Evaluation, state: TrainingState) -> float:
+        return next(self.given)
+
+
+def test_stalled_validations_are_counted_as_marian_counts(caplog: pytest.LogCaptureFixture) -> None:
+    said = [line for line in (DATA / "stalled.log").read_text().splitlines() if " : Up. " in line]
+    values = {
+        kind: [float(line.split(" : ")[3]) for line in said if f" : {kind} : " in line]
+        for kind in ("ce-mean-words", "perplexity", "chrf")
+    }
+    epsilons = (0.3, 0.0, 1.0)
+    metrics = [
+        Given(kind, epsilon, values[kind], kind != "chrf")
+        for kind, epsilon in zip(values, epsilons, strict=True)
+    ]
+    options, params = read_parameters(DATA / "words.npz")
+    vocabs = load_vocabs([str(DATA / name) for name in WORDS], options.dim_vocabs)
+    best: list[str] = []
+    found = Validation(TrainOptions(keep_best=True), options, vocabs, metrics, ValidationSet((), 1))
+    state = TrainingState(eta=0.0)
+    found.register(state)
+    with caplog.at_level(logging.INFO, "nmt"):
+        for _ in range(22):
+            state.epochs += 1 if state.epochs == 1 else 2
+            state.batches += 2
+            stalled = found.run(params, state, save_best=best.append)
+    assert log_of(caplog) == said
+    saved = yaml.safe_load((DATA / "stalled.yml").read_text())
+    assert stalled == saved["stalled"] and state.validator == saved["validator"]
+    for kind, entry in saved["validators"].items():
+        assert state.validators[kind]["stalled"] == entry["stalled"]
+        assert state.validators[kind]["last-best"] == pytest.approx(entry["last-best"], rel=1e-5)
+    improvements = len(np.unique(np.minimum.accumulate(values["ce-mean-words"])))
+    assert best.count("ce-mean-words") == improvements > 10
+
+
+@pytest.mark.parametrize(("which", "expected"), [("first", 2), ("all", 1), ("any", 5)])
+def test_whose_stalled_validations_count(which: str, expected: int) -> None:
+    found, _ = validation("words", WORDS, valid_metrics=("ce-sum", "bleu", "chrf"), early_stopping_on=which)
+    assert found is not None
+    state = TrainingState(eta=0.0)
+    found.register(state)
+    for kind, stalled in (("ce-sum", 2), ("bleu", 1), ("chrf", 5)):
+        state.validators[kind] = Record(1.0, stalled).entry
+    assert found.stalled(state) == expected
+
+
+@pytest.mark.parametrize(
+    ("reset", "expected"),
+    [
+        ({}, {"last-best": 3.5, "stalled": 4}),
+        ({"valid_reset_stalled": True}, {"last-best": 3.5, "stalled": 0}),
+        ({"valid_reset_all": True}, {"last-best": float(np.finfo(np.float32).max), "stalled": 0}),
+    ],
+)
+def test_what_a_resumed_training_remembers(reset: dict[str, bool], expected: dict[str, float]) -> None:
+    found, _ = validation("words", WORDS, valid_metrics=("ce-sum", "chrf"), **reset)
+    assert found is not None
+    state = TrainingState(eta=0.0, stalled=4, stalled_max=6, validator="ce-sum")
+    state.validators = {"ce-sum": {"last-best": 3.5, "stalled": 4}, "bleu": {"last-best": 1.0, "stalled": 1}}
+    found.register(state)
+    assert state.validators["ce-sum"] == expected
+    assert state.validators["chrf"] == {"last-best": -float(np.finfo(np.float32).max), "stalled": 0}
+    assert state.validators["bleu"] == {"last-best": 1.0, "stalled": 1}
+    assert (state.stalled, state.stalled_max) == ((0, 0) if reset else (4, 6))
+
+
+def test_a_script_judges_the_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It gets the options' words alone, and finds the model where it was saved."""
+    (tmp_path / "score.sh").write_text('echo "$(cat "$1") and more"; echo 9\n')
+    found, params = validation(
+        "words",
+        WORDS,
+        valid_sets=SETS,
+        valid_metrics=("valid-script",),
+        valid_script_path=f"sh {tmp_path}/score.sh",
+        valid_script_args=(str(tmp_path / "model"),),
+    )
+    assert found is not None
+    state = TrainingState(eta=0.0)
+    found.register(state)
+    for score, stalled in (("2.5", 0), ("3", 0), (" 1e0", 1)):
+        save = (tmp_path / "model").write_text
+        found.run(params, state, lambda kind: None, save_dev=lambda save=save, score=score: save(score))
+        assert found.latest == {"valid-script": float(score)}
+        assert found.stalled(state) == stalled
+    with pytest.raises(ArgumentError, match="save_dev"):
+        found.run(params, state, lambda kind: None)
+
+
+def test_a_script_judges_translations(tmp_path: Path) -> None:
+    (tmp_path / "count.sh").write_text('echo $#; grep -c Katzen "$2" > "$1"\n')
+    values, _ = run(
+        "words",
+        WORDS,
+        valid_metrics=("translation",),
+        beam_size=3,
+        valid_script_path=f"sh {tmp_path}/count.sh",
+        valid_script_args=(str(tmp_path / "cats"),),
+        tempdir=str(tmp_path),
+    )
+    assert values == {"translation": 2.0}
+    assert (tmp_path / "cats").read_text() == "2\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cats", "count.sh"]
+
+
+def test_translations_without_a_script_have_no_value(caplog: pytest.LogCaptureFixture) -> None:
+    """Marian counts nothing then, and says that 0 is the best yet, each time."""
+    with caplog.at_level(logging.INFO, "nmt"):
+        values, state = run("words", WORDS, valid_metrics=("translation",), beam_size=3)
+    assert values == {}
+    assert log_of(caplog)[0] == "[valid] No post-processing script given for validating translator"
+    assert log_of(caplog)[-1] == "[valid] Ep. 1 : Up. 1 : translation : 0 : new best"
+    assert state.validators["translation"] == {"last-best": -float(np.finfo(np.float32).max), "stalled": 0}
+
+
+def test_nothing_is_validated_if_nothing_is_asked_for() -> None:
+    assert validation("words", WORDS, valid_freq="0")[0] is None
+    options, _ = read_parameters(DATA / "words.npz")
+    assert Validation.from_options(TrainOptions(), options, []) is None
+
+
+def test_values_go_to_a_file_of_their_own(tmp_path: Path) -> None:
+    with logging_as(TrainOptions(quiet=True), str(tmp_path / "valid.log")):
+        run("words", WORDS, valid_metrics=("ce-mean-words", "chrf"), beam_size=3)
+    lines = [line.partition("] ")[2] for line in (tmp_path / "valid.log").read_text().splitlines()]
+    assert lines[0].startswith("[valid] Ep. 1 : Up. 1 : ce-mean-words : 0.34973")
+    assert all(line.startswith("[valid] ") for line in lines) and len(lines) == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "contents"),
+    [
+        (OptionError, "2 files, one for each vocabulary, are needed, got 1", {"a": "x\n"}),
+        (ParallelTextError, "the file .*a ends after 1 lines", {"a": "x\n", "b": "y\nz\n"}),
+        (ValidationSetError, "no lines in .*a and .*b", {"a": "", "b": ""}),
+        (OSError, "damaged", {"a.gz": "x\n", "b": "y\n"}),
+    ],
+)
+def test_sets_that_cannot_be_used(
+    tmp_path: Path, error: type[Exception], message: str, contents: dict[str, str]
+) -> None:
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+    vocabs = load_vocabs([str(DATA / name) for name in WORDS], (0, 0))
+    sets = tuple(str(tmp_path / name) for name in contents)
+    with pytest.raises(error, match=message):
+        ValidationSet.read(TrainOptions(valid_sets=sets), vocabs)
+
+
+def test_a_line_with_too_many_fields_is_named(tmp_path: Path) -> None:
+    (tmp_path / "set.tsv").write_text("a\tb\nc\td\te\n")
+    vocabs = load_vocabs([str(DATA / name) for name in WORDS], (0, 0))
+    with pytest.raises(ValidationSetError, match=r"set\.tsv, line 2: 3 fields separated by tabs, 2 are"):
+        ValidationSet.read(TrainOptions(valid_sets=(str(tmp_path / "set.tsv"),), tsv=True), vocabs)
+    with pytest.raises(OptionError, match="files are needed, got stdin"):
+        ValidationSet.read(TrainOptions(valid_sets=("stdin",), tsv=True), vocabs)
