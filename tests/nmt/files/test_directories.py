@@ -205,7 +205,12 @@ ERRORS: dict[tuple[str, ...], str] = {
         "model.deen.intgemm.bin.gz",
         "vocab.deen.spm.gz",
     ): r"no model(.|\n)*unpacked first \(gunzip\): model\.deen",
-    ("o.npz", "o.vocab.yml", "source.bpe", "target.bpe"): r"source\.bpe: this model needs text tokenized and split by",
+    (
+        "o.npz",
+        "o.vocab.yml",
+        "source.bpe",
+        "target.bpe",
+    ): r"source\.bpe: this model needs text tokenized",
     ("o.npz", "o.vocab.yml", "source.spm"): r"source\.spm without target\.spm",
 }
 
