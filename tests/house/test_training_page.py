@@ -33,7 +33,7 @@ def test_options_that_are_named_exist() -> None:
 def test_what_is_refused_and_what_changes_nothing(name: str) -> None:
     option = TRAIN.options[name]
     text = PAGE.partition("## Not supported")[2]
-    refused = text.index(f"--{name}") < text.index("are refused by name")
+    refused = text.index(f"--{name}") < text.index("are rejected by name")
     if not refused:
         assert option.support is Support.IGNORED or name == "guided-alignment-cost"
         return

@@ -208,7 +208,7 @@ ERRORS: dict[tuple[str, ...], str] = {
         "o.vocab.yml",
         "source.bpe",
         "target.bpe",
-    ): r"source\.bpe: this model needs text tokenized and split by",
+    ): r"source\.bpe: this model needs text tokenized",
     ("o.npz", "o.vocab.yml", "source.spm"): r"source\.spm without target\.spm",
 }
 
