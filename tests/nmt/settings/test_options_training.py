@@ -200,7 +200,7 @@ def test_what_cannot_be_meant_is_refused(files: str, words: str, reason: str) ->
 
 def test_a_model_needs_a_directory_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(OptionError, match=r"--model model\.npz: the directory \. cannot be written to"):
+    with pytest.raises(OptionError, match=r"--model model\.npz: the directory \. is not writable"):
         train("")
 
 
