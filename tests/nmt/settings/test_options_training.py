@@ -209,7 +209,7 @@ def test_what_changes_nothing_is_said_once_by_name() -> None:
     assert list(notices(TRAIN, values)) == [
         "ignored, because models of Marian's COMET types are not supported yet: --comet-mix",
         "ignored, because shuffling needs no database: --sqlite",
-        "ignored, because JAX exchanges gradients between devices as it sees fit: --no-nccl",
+        "ignored, because JAX controls the exchange of gradients between devices: --no-nccl",
         "ignored, because universal embeddings are not supported yet: --ulr-dim-emb",
     ]
 
