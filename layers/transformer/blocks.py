@@ -73,9 +73,10 @@ class CrossBlock(Protocol):
 
 
 class AttentionBlock(Block):
-    """Multi-head attention in its frame; attention under ``prefix``, the frame under ``{prefix}_Wo``.
+    """``after(attention(before(x), keys, values), x)``: multi-head attention in its frame.
 
-    Source: Marian's ``LayerAttention``.
+    ``x`` is ``(batch, time, dim)``. Parameters: those of ``MultiHeadAttention`` under ``prefix``, the frame's
+    under ``{prefix}_Wo``. Source: Marian's ``LayerAttention``.
     """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
@@ -135,10 +136,11 @@ class PoolingBlock(Layer):
 
 
 class FeedForwardBlock(Block):
-    """``depth`` affine layers, an activation and dropout after each but the last, in their frame.
+    """``after(act(before(x) W1 + b1) W2 + b2, x)``: ``ffn_depth`` affine layers in their frame.
 
-    Parameters: ``{prefix}_W1 (dim, dim_ffn)``, ``{prefix}_b1``, ..., the last ``(dim_ffn, dim)``; the frame's
-    under ``{prefix}_ffn``. Source: Marian's ``LayerFFN``.
+    An activation and dropout follow each layer but the last; ``x`` is ``(batch, time, dim)``.
+    Parameters: ``{prefix}_W1 (dim, dim_ffn)``, ``{prefix}_b1 (1, dim_ffn)``, ..., the last ``(dim_ffn, dim)``;
+    the frame's under ``{prefix}_ffn``. Source: Marian's ``LayerFFN``.
     """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:

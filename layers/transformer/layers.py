@@ -24,7 +24,12 @@ AUTOREGRESSIONS: dict[str, type[Autoregression]] = {
 
 
 class EncoderLayer(Layer):
-    """Self-attention ``{prefix}_self``, then feed-forward ``{prefix}_ffn``; its result is a checkpoint."""
+    """``y = ffn(self(x))``: self-attention, then feed-forward, each in its frame of operations.
+
+    ``x`` and ``y`` are ``(batch, time, dim)``; the result is a checkpoint. Parameters: those of an
+    ``AttentionBlock`` under ``{prefix}_self`` and of a ``FeedForwardBlock`` under ``{prefix}_ffn``.
+    Source: Vaswani et al. 2017; Marian's ``EncoderTransformer``.
+    """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
         self.attention = AttentionBlock(f"{prefix}_self", config, depth)
@@ -36,10 +41,11 @@ class EncoderLayer(Layer):
 
 
 class DecoderLayer(Layer):
-    """Autoregression, a block for each encoder, then feed-forward.
+    """``y = ffn(context(autoregression(x)))``, with one context block for each encoder.
 
-    Parameters: under ``{prefix}_self``, ``{prefix}_aan`` or ``{prefix}_rnn``, ``{prefix}_context``
+    ``x`` and ``y`` are ``(batch, time, dim)``; the result is a checkpoint. Parameters: under ``{prefix}_self``, ``{prefix}_aan`` or ``{prefix}_rnn``, ``{prefix}_context``
     (``{prefix}_context_enc2`` and so on for further encoders), ``{prefix}_ffn``.
+    Source: Vaswani et al. 2017; Marian's ``DecoderTransformer``.
     """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int, encoders: int = 1) -> None:

@@ -18,7 +18,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class NamedSize(int):
-    """A size that knows its option: ``2 * NamedSize(512, "dim-rnn")`` is 1024, and ``2 * dim-rnn`` as text."""
+    """A size that knows its option: twice ``NamedSize(512, "dim-rnn")`` is 1024, ``2 * dim-rnn`` as text."""
 
     def __new__(cls, value: int, option: str, factor: int = 1) -> NamedSize:
         size = super().__new__(cls, value)

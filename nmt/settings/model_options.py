@@ -1,4 +1,4 @@
-"""The options that a model carries with it (``special:model.yml``), with Marian's defaults, and bounds."""
+"""The options stored in a model (``special:model.yml``), with Marian's defaults and bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Value = None | bool | int | float | str | tuple["Value", ...]
 
 _WORDS = {"true": True, "yes": True, "on": True, "y": True}
 _WORDS |= {"false": False, "no": False, "off": False, "n": False}
-# As in yaml-cpp, whole words in one of these three ways of writing.
+# As in yaml-cpp: lower case, upper case or capitalized.
 _BOOLS = {write(word): value for word, value in _WORDS.items() for write in (str, str.upper, str.capitalize)}
 _INT = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -61,7 +61,7 @@ NO_ULR = "universal embeddings are not supported yet"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDescription(Options):
-    """What a model is, as its file says it."""
+    """The options of a model in its file."""
 
     type: str = option("amun", "the model type", choices=tuple(MODEL_TYPES), open=True)
     dim_vocabs: tuple[int, ...] = option((0, 0), "the sizes of the vocabularies, the target's last")
@@ -96,9 +96,9 @@ class ModelDescription(Options):
         1, "cells in each other layer of a recurrent decoder", least=1, greatest=MOST_LAYERS
     )
     dec_depth: int = option(1, "layers of the decoder", least=1, greatest=MOST_LAYERS)
-    skip: bool = option(False, "the input of each recurrent layer but the first is added to its output")
-    layer_normalization: bool = option(False, "products in recurrent models are normalized")
-    right_left: bool = option(False, "the target is written from its end")
+    skip: bool = option(False, "residual connections around recurrent layers, except the first")
+    layer_normalization: bool = option(False, "layer normalization in recurrent models")
+    right_left: bool = option(False, "generate the target from right to left")
     input_types: tuple[str, ...] = option((), "what each input stream holds")
     tied_embeddings: bool = option(False, "the output layer multiplies by the decoder's embedding table")
     tied_embeddings_src: bool = option(False, "one embedding table for all sides")
@@ -107,7 +107,7 @@ class ModelDescription(Options):
     transformer_heads: int = option(8, "heads of each attention", least=1, greatest=LARGEST)
     transformer_no_projection: bool = option(False, "no projection after an attention")
     transformer_rnn_projection: bool = option(False, "a projection after a recurrent autoregression")
-    transformer_pool: bool = option(False, "the first state of a source in place of attention to it")
+    transformer_pool: bool = option(False, "the first source state instead of attention")
     transformer_dim_ffn: int = option(
         2048, "features between the feed-forward layers", least=1, greatest=LARGEST
     )
@@ -127,7 +127,7 @@ class ModelDescription(Options):
         2048, "features between the affine layers of average attention", least=1, greatest=LARGEST
     )
     transformer_aan_depth: int = option(
-        2, "affine layers of average attention, the last may be missing", least=0, greatest=MOST_LAYERS
+        2, "affine layers of average attention", least=0, greatest=MOST_LAYERS
     )
     transformer_aan_activation: str = option(
         "swish", "the activation between these layers", choices=ACTIVATIONS
@@ -135,11 +135,11 @@ class ModelDescription(Options):
     transformer_aan_nogate: bool = option(False, "average attention without gates")
     transformer_decoder_autoreg: str = option(
         "self-attention",
-        "how the decoder sees the words before",
+        "how the decoder reads the previous words",
         choices=("self-attention", "average-attention", "rnn"),
     )
     transformer_tied_layers: tuple[int, ...] = option(
-        (), "the number in the names of each decoder layer: equal ones share"
+        (), "the number in the parameter names of each decoder layer: layers with equal numbers share"
     )
     transformer_guided_alignment_layer: str = option(
         "last", "the decoder layer of alignments: `last` or a number"
@@ -149,24 +149,24 @@ class ModelDescription(Options):
     transformer_postprocess: str = option("dan", "operations after each sub-layer", letters=POST)
     transformer_postprocess_top: str = option("", "operations after the last layer", letters=POST)
     transformer_train_position_embeddings: bool = option(
-        False, "trained positions; `transformer` takes no notice"
+        False, "trained position embeddings; ignored by `transformer`"
     )
     transformer_attention_mask: str = option(
-        "default", "what else an attention's mask does", choices=("default", "alibi")
+        "default", "the kind of attention mask", choices=("default", "alibi")
     )
-    transformer_alibi_shift: bool = option(False, "of the mask `alibi`")
+    transformer_alibi_shift: bool = option(False, "shift the mask `alibi`")
     separator_symbol: str = option("[eos]", "the word between the parts of a joined input")
-    transformer_disable_position_embeddings: bool = option(False, "no positions")
-    transformer_alibi_trainable: bool = option(False, "of the mask `alibi`")
-    transformer_no_bias: bool = option(False, "no biases of affine layers; `transformer` takes no notice")
-    transformer_no_affine: bool = option(False, "no gains of norms; `transformer` takes no notice")
+    transformer_disable_position_embeddings: bool = option(False, "no position embeddings")
+    transformer_alibi_trainable: bool = option(False, "train the mask `alibi`")
+    transformer_no_bias: bool = option(False, "no biases in affine layers; ignored by `transformer`")
+    transformer_no_affine: bool = option(False, "no gains in norms; ignored by `transformer`")
     bert_train_type_embeddings: bool = ignored(True, NO_BERT, "trained embeddings of BERT's segments")
     bert_type_vocab_size: int = ignored(2, NO_BERT, "the number of BERT's segments")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Universal(Options):
-    """Universal embeddings, as a model's file says it."""
+    """Universal embeddings in a model file."""
 
     ulr: bool = later(False, help="embeddings mixed from universal ones")
     ulr_trainable_transformation: bool = ignored(False, NO_ULR, "universal embeddings are transformed")
@@ -175,13 +175,12 @@ class Universal(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(ModelDescription, Universal):
-    """What a model is: Marian's model options under their names, in snake_case.
+    """Marian's model options, as fields in snake_case.
 
-    ``options.dim_emb`` and ``options["dim-emb"]`` are the same. A field that the model does not
-    mention has the default of Marian's command line. Options of other model types, which have no
-    field here, are in ``extra`` under Marian's names; ``text`` is what was read, for saving the model
-    as it came, and ``given`` the names of the options that it has a value for. A file may say anything:
-    ``check_values`` checks the values.
+    ``options.dim_emb`` and ``options["dim-emb"]`` are the same. Options missing in the model have the default
+    of Marian's command line. ``extra`` has the options without a field here, under Marian's names; ``text``
+    is the text that was read, to save the model unchanged, and ``given`` the names of the options in it.
+    ``check_values`` validates the values.
     """
 
     version: str = option("", "the version of Marian that wrote the model", after="type")
@@ -211,11 +210,11 @@ class ModelOptions(ModelDescription, Universal):
 
 
 OPTIONS = options_of(ModelOptions)
-"""The options that a model may carry, by name."""
+"""The options of models, by name."""
 
 
 def check_values(options: ModelOptions) -> None:
-    """``UnsupportedOptionError`` for the first option with a value that it cannot have."""
+    """``UnsupportedOptionError`` for the first option with an invalid value."""
     for name, declared in OPTIONS.items():
         problem = "" if declared.open else declared.problem(options[name])
         if problem:
@@ -223,23 +222,22 @@ def check_values(options: ModelOptions) -> None:
 
 
 def model_options(items: Mapping[str, np.ndarray], path: str) -> ModelOptions:
-    """The options among the ``items`` of the model file ``path``; ModelFileError if it carries none."""
+    """The options in the ``items`` of the model file ``path``; ModelFileError if it has none."""
     try:
         text = model_yml(items)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
     if text is None:
-        raise ModelFileError(f"{path}: no item {MODEL_YML}; expected a model that carries its options")
+        raise ModelFileError(f"{path}: no item {MODEL_YML}; expected a model that contains its options")
     return parse_model_options(text, path)
 
 
 def parse_model_options(text: str, path: str) -> ModelOptions:
-    """The options in ``text``, the YAML of ``special:model.yml`` in the model file ``path``.
+    """Parse ``text``, the YAML of ``special:model.yml`` in the model file ``path``.
 
-    It may come from anywhere: only scalars and lists of them are read, no anchors, aliases or
-    tags, at most ``MAX_CHARACTERS``. Each value is read as its option wants it, so that no word
-    turns into something else; an option without a value has its default. Raises ModelFileError
-    with path, option, what was expected and what was got.
+    The text is untrusted: only scalars and lists of them are accepted, no anchors, aliases or tags, at most
+    ``MAX_CHARACTERS``. Values are parsed by the type of their option; an option without a value has its
+    default. Raises ModelFileError with path, option, what was expected and what was got.
     """
     known: dict[str, typing.Any] = {}
     extra: dict[str, Value] = {}
@@ -256,10 +254,10 @@ def parse_model_options(text: str, path: str) -> ModelOptions:
 
 
 def _tied_places(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """The layers whose parameters the layers of a ``transformer-new`` have, from 1.
+    """The layers, from 1, whose parameters the layers of a ``transformer-new`` use.
 
-    A number of ``transformer-tied-layers`` is there the place of a layer, which may be tied itself, so that
-    1, 1, 2 is one layer three times; in a ``transformer`` it is the name of one.
+    There a number of ``transformer-tied-layers`` refers to a layer that may itself be tied, so 1, 1, 2 is one
+    layer three times; in a ``transformer`` it is part of the parameter names.
     """
     places: list[int] = []
     for place, number in enumerate(numbers, 1):
@@ -268,24 +266,24 @@ def _tied_places(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def yaml_of(options: ModelOptions) -> str:
-    """``options`` as the text of ``special:model.yml``, laid out as Marian does."""
+    """``options`` as the text of ``special:model.yml``, in Marian's layout."""
     return "\n".join(entry(name, options[name]) for name in sorted(options))
 
 
 def text_of(options: ModelOptions) -> str:
-    """The text that the options were read from, if they are still the same; else their own."""
+    """The text that the options were read from if they have not changed; else a new one."""
     if options.text and parse_model_options(options.text, MODEL_YML) == options:
         return options.text
     return yaml_of(replace(options, version=options.version or f"mgraph {__version__}"))
 
 
 class _Unreadable(Exception):
-    """Why the text is no map of options; the message is for the user."""
+    """The text is not a map of options; the message is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scalar:
-    """A word of YAML and whether it stood there without quotes."""
+    """A YAML scalar, and whether it was unquoted."""
 
     value: str
     plain: bool
@@ -295,7 +293,7 @@ _Node = _Scalar | list["_Node"]
 
 
 def _read_map(text: str) -> dict[str, _Node]:
-    """The nodes of the first YAML document in ``text``, which must be a map from names."""
+    """The nodes of the first YAML document in ``text``, which must be a map."""
     if len(text) > MAX_CHARACTERS:
         raise _Unreadable(f"{len(text)} characters (at most {MAX_CHARACTERS} are read)")
     nodes: dict[str, _Node] = {}
@@ -327,7 +325,7 @@ def _content(text: str) -> Iterator[yaml.Event]:
 
 
 def _node(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> _Node:
-    """The node that begins with ``event``; ``depth`` more lists may lie in it."""
+    """The node that begins with ``event``, with at most ``depth`` nested lists."""
     if isinstance(event, yaml.ScalarEvent):
         return _Scalar(event.value, event.style is None)
     if not isinstance(event, yaml.SequenceStartEvent):
@@ -347,7 +345,7 @@ def _is_null(node: _Node) -> bool:
 
 
 def _converted(node: _Node, declared: Option) -> Value:
-    """``node`` as the option wants it."""
+    """``node`` converted to the type of the option."""
     if not declared.many:
         return _scalar(node, declared)
     if isinstance(node, list):
@@ -371,7 +369,7 @@ def _unexpected(node: _Node, declared: Option, expected: str) -> _Unreadable:
 
 
 def _natural(node: _Node) -> Value:
-    """The value of an option of which nothing is known: what an unquoted word looks like."""
+    """The value of an unknown option, by the form of the unquoted word."""
     if isinstance(node, list):
         return tuple(map(_natural, node))
     if not node.plain:

@@ -153,8 +153,8 @@ class Option:
 
 
 def option(default: Any, help: str = "", *, name: str = "", **rest: Any) -> Any:
-    """A field that is an option; ``rest`` as in ``Option``. The field's type determines kind and ``many``,
-    its name the option's unless ``name`` is given."""
+    """A field that is an option; ``rest`` as in ``Option``. The field's type determines kind and ``many``;
+    its name is the default of ``name``."""
     declared = Option(name=name, default=default, help=help, **rest)
     return field(default=default, metadata={_DECLARED: declared})
 

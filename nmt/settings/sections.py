@@ -1,4 +1,4 @@
-"""The sections of options that several commands have, and the commands ``decode`` and ``score``."""
+"""Sections of options that commands share, and the options of ``decode`` and ``score``."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NO_CHARACTERS = "models of characters with convolutions are not supported yet"
 
 @dataclass(frozen=True, kw_only=True)
 class About(Options):
-    """What is printed in place of running, and files of options."""
+    """Information to print instead of running, and configuration files."""
 
     authors: bool = option(False, "print who wrote this", command=True)
     cite: bool = option(False, "print what to cite", command=True)
     build_info: str = option(
-        "", "print the versions of what this is made of; all: of everything", implicit="basic", command=True
+        "", "print the versions of jax and numpy; all: of all packages", implicit="basic", command=True
     )
-    config: tuple[str, ...] = option((), "files of options; later ones override", short="c", command=True)
+    config: tuple[str, ...] = option((), "configuration files; later ones override", short="c", command=True)
     workspace: int = ignored(2048, "JAX manages the memory", short="w", command=True)
 
 
@@ -65,7 +65,7 @@ class General(About, Logging):
     relative_paths: bool = option(False, "in a configuration file: paths relative to it", command=True)
     dump_config: str = option(
         "",
-        "print the options (full), those that were given (minimal), or what these stand for (expand)",
+        "print all options (full), the given ones (minimal), or these with aliases expanded (expand)",
         implicit="full",
         choices=DUMPS,
         command=True,
@@ -74,21 +74,21 @@ class General(About, Logging):
 
 @dataclass(frozen=True, kw_only=True)
 class NewModel(ModelDescription):
-    """What a new model is, and what files of models do not say."""
+    """A new model, with options that model files do not contain."""
 
     input_reorder: tuple[int, ...] = later((), after="input-types")
     input_join_fields: bool = later(False, after="input-reorder")
     best_deep: bool = option(
-        False, "the options of a deep recurrent model and of its training", after="input-join-fields"
+        False, "set the options of a deep recurrent model and its training", after="input-join-fields"
     )
     transformer_depth_scaling: bool = option(
         False,
-        "new weights are divided by the root of their layer's number",
+        "divide initial weights by the square root of their layer's number",
         after="transformer-train-position-embeddings",
     )
     alibi: bool = option(
         False,
-        "the options of a transformer whose attention looks less far",
+        "set the options of a transformer with ALiBi",
         after="transformer-alibi-trainable",
     )
     bert_mask_symbol: str = ignored("[MASK]", NO_BERT, after="transformer-no-affine")
@@ -128,7 +128,7 @@ class NewUniversal(Universal):
 
 @saved_in_model()
 class SavedModel(NewModel):
-    """The model file holds these and overrides the command line, as in Marian."""
+    """The options in which the model file overrides the command line, as in Marian."""
 
 
 @saved_in_model(dumped=False)
@@ -138,7 +138,7 @@ class SavedUniversal(NewUniversal):
 
 @dataclass(frozen=True, kw_only=True)
 class BeamOptions(Options):
-    """How translations are searched for, and which is the best."""
+    """Beam search."""
 
     beam_size: int = option(12, "hypotheses kept per sentence", short="b", least=1)
     normalize: float = option(0.0, "divide a score by (words) ** X; 1 if bare", short="n", implicit="1")
@@ -149,9 +149,9 @@ class BeamOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class InputLength(Options):
-    """How long lines may be."""
+    """The maximum length of lines."""
 
-    max_length: int = option(1000, "most words of a line, </s> counted; longer ones are left out", least=1)
+    max_length: int = option(1000, "most words per line, </s> included; skip longer lines", least=1)
     max_length_crop: bool = option(False, "cut longer lines to --max-length instead")
 
 
@@ -165,36 +165,36 @@ class Tsv(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Devices(Options):
-    """Where programs run, and where they are kept."""
+    """The device, and the cache of compiled programs."""
 
     title = "Device"
 
     devices: tuple[str, ...] = option(("0",), "number of the GPU to use", short="d")
     cpu_threads: int = option(0, "use the CPU, N threads; 0: a GPU if any", implicit="1", least=0)
     compilation_cache: str = option(
-        "", "folder to keep compiled programs in, or none; by default ~/.cache/mgraph/programs", dumped=False
+        "", "folder for compiled programs, or none; by default ~/.cache/mgraph/programs", dumped=False
     )
 
     @property
     def chooses_device(self) -> bool:
-        """Whether something other than the device that JAX takes by itself is asked for."""
+        """Whether the options ask for another device than JAX's default."""
         return (self.cpu_threads, self.devices) != (Devices.cpu_threads, Devices.devices)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions(Options):
-    """How lines are gathered."""
+    """Batching."""
 
     mini_batch: int = option(64, "lines in a batch", least=1)
     mini_batch_words: int = option(0, "close a batch at more words than this", least=0)
     maxi_batch: int = option(100, "batches to read ahead and sort by length", least=1)
-    maxi_batch_sort: str = option("trg", "what they are sorted by", choices=("none", "src", "trg"))
+    maxi_batch_sort: str = option("trg", "sort them by this side", choices=("none", "src", "trg"))
     data_threads: int = ignored(8, "lines are read by one thread", command=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SixteenBits(Options):
-    """Computing with 16 bits."""
+    """16-bit arithmetic."""
 
     fp16: bool = later(False)
     precision: tuple[str, ...] = later(("float32",))
@@ -202,7 +202,7 @@ class SixteenBits(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class IntegerProducts(Options):
-    """Computing with integers."""
+    """Integer arithmetic."""
 
     optimize: bool = later(False)
     gemm_type: str = later("float32", short="g")
@@ -227,22 +227,22 @@ class PrintedTranslations(Options):
     allow_special: bool = option(False, "let special symbols appear in translations")
     n_best: bool = option(False, "print a list of translations for each line")
     alignment: str = option("", "print word alignments: soft, hard or links above X", implicit="1")
-    force_decode: bool = option(False, "the last input has the first words of translations")
+    force_decode: bool = option(False, "the last input has prefixes of the translations")
     word_scores: bool = option(False, "print the log-probability of each word")
-    stat_freq: str = ignored("0", "the log shows the total time alone", command=True)
-    no_spm_decode: bool = option(False, "print pieces of words as SentencePiece split them")
-    no_spm_encode: bool = option(False, "the input is split into pieces of SentencePiece already")
+    stat_freq: str = ignored("0", "the log shows only the total time", command=True)
+    no_spm_decode: bool = option(False, "print SentencePiece pieces instead of text")
+    no_spm_encode: bool = option(False, "the input is already split into SentencePiece pieces")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Searching(Options):
-    """What a search can do besides."""
+    """More options of the search."""
 
-    skip_cost: bool = option(False, "rank by the models' logits, which are not normalized")
+    skip_cost: bool = option(False, "rank by unnormalized logits")
     shortlist: tuple[str, ...] = option((), "lexical shortlist: path, first=100, best=100, threshold=0")
-    weights: tuple[float, ...] = option((), "of the models of an ensemble")
+    weights: tuple[float, ...] = option((), "weights of the models of an ensemble")
     output_sampling: tuple[str, ...] = option(
-        (), "draw words: full, topk K, nucleus P, epsilon E [temperature]", implicit="full 1.0"
+        (), "sample words: full, topk K, nucleus P, epsilon E [temperature]", implicit="full 1.0"
     )
     output_approx_knn: tuple[str, ...] = later((), implicit="100 1024")
 
@@ -265,10 +265,12 @@ class DecodedModelOptions(DecodedModels, SavedModel, SavedUniversal):
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeExtras(Options):
-    """What comes last in Marian's order, and what is ours."""
+    """The last options in Marian's order, and our own."""
 
     encryption_key_path: str = later("")
-    marian_exact: bool = option(False, "decode as Marian where it departs from its training", dumped=False)
+    marian_exact: bool = option(
+        False, "repeat Marian's differences between decoding and training", dumped=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +297,7 @@ class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
     """The options of ``mgraph decode`` and of ``Translator``."""
 
     workspace: int = again(General, "workspace", 512)
-    seed: int = option(0, "of --output-sampling; 0: another one in each run")
+    seed: int = option(0, "seed of --output-sampling; 0: a different one in each run")
     mini_batch: int = again(BatchOptions, "mini_batch", 1)
     maxi_batch: int = again(BatchOptions, "maxi_batch", 1)
     maxi_batch_sort: str = again(BatchOptions, "maxi_batch_sort", "none")
@@ -321,7 +323,7 @@ class ScoredModelOptions(ScoredModel, SavedModel, SavedUniversal):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredTexts(Options):
-    """What is scored, and what is printed."""
+    """The texts to score, and the output."""
 
     no_reload: bool = ignored(False, "the model is always loaded", command=True)
     train_sets: tuple[str, ...] = option((), "files: each source, then the target", short="t", command=True)
@@ -329,7 +331,7 @@ class ScoredTexts(Options):
     vocabs: tuple[str, ...] = option((), "vocabularies of each source and the target", short="v")
     n_best: bool = option(False, "the target is an n-best list; add the scores to it")
     n_best_feature: str = option("Score", "the name of the score in the n-best list")
-    normalize: bool = option(False, "divide a score by the number of target words", short="n")
+    normalize: bool = option(False, "divide scores by the number of target words", short="n")
     summary: str = option(
         "",
         "print one number for all lines; cross-entropy if bare",

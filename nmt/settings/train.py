@@ -1,4 +1,4 @@
-"""The command ``train``: which of its options go together, as Marian wants them."""
+"""The command ``train``: validation of its options, as in Marian."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from nmt.settings.training import DECAY_STRATEGIES, TrainOptions
 from nmt.text.lines import STANDARD_INPUT
 
 MODEL_FILES = (".npz", ".bin")
-BITS = range(2, 25)  # of a parameter: 1 would leave nothing but 0, and float32 has no more than 24
+BITS = range(2, 25)  # of a parameter: with 1 all would be 0, and float32 has 24
 
 
 def new_model_options(options: TrainOptions, dim_vocabs: tuple[int, ...]) -> ModelOptions:
-    """What the options of training say of a new model; ``dim_vocabs`` are the sizes of its vocabularies.
+    """The model options in the training options; ``dim_vocabs`` are the sizes of the vocabularies.
 
-    They are Marian's, name for name; ``--transformer-depth-scaling`` is not among them, as it changes only
-    how parameters begin.
+    As in Marian, ``--transformer-depth-scaling`` is not one of them: it affects only the initialization.
     """
     described = [*options_of(ModelDescription).values(), *options_of(Universal).values()]
     own = {option.attribute: getattr(options, option.attribute) for option in described}
@@ -30,7 +29,7 @@ def new_model_options(options: TrainOptions, dim_vocabs: tuple[int, ...]) -> Mod
 
 
 def checked_training(options: TrainOptions) -> TrainOptions:
-    """The options of ``train``, completed by what follows from them; OptionError if they cannot be meant."""
+    """Validate and complete the options of ``train``; OptionError if they conflict."""
     options = _with_fields(options)
     options = replace(options, devices=tuple(part for word in options.devices for part in word.split()))
     _check_files(options)
@@ -68,8 +67,8 @@ def _check_model(path: str) -> None:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise OptionError(f"--model {path}: there is no directory {folder}")
-    if not os.access(folder, os.W_OK | os.X_OK):  # said now, and not after hours, when it is to be saved
-        raise OptionError(f"--model {path}: the directory {folder} cannot be written to")
+    if not os.access(folder, os.W_OK | os.X_OK):  # fail now, not after hours of training
+        raise OptionError(f"--model {path}: the directory {folder} is not writable")
 
 
 def _check_schedule(options: TrainOptions) -> None:
@@ -85,8 +84,7 @@ def _check_schedule(options: TrainOptions) -> None:
 
 
 def check_decay(strategy: str, start: Sequence[int]) -> None:
-    """OptionError if there is no such ``--lr-decay-strategy``, or if it takes more or fewer numbers than
-    ``--lr-decay-start`` has."""
+    """OptionError for an unknown ``--lr-decay-strategy``, or the wrong number of ``--lr-decay-start``."""
     if strategy not in DECAY_STRATEGIES:
         known = ", ".join(DECAY_STRATEGIES)
         raise OptionError(f"--lr-decay-strategy must be one of {known}; got '{strategy}'")
@@ -99,7 +97,7 @@ def check_decay(strategy: str, start: Sequence[int]) -> None:
 
 
 def check_bits(bits: int) -> None:
-    """OptionError for a value of ``--quantize-bits`` that no parameter can have."""
+    """OptionError for an unsupported ``--quantize-bits``."""
     if bits and bits not in BITS:
         raise OptionError(f"--quantize-bits: expected 0 or a number from {BITS[0]} to {BITS[-1]}, got {bits}")
 
@@ -114,11 +112,11 @@ def _check_devices(options: TrainOptions) -> None:
             f"{options.num_processes - 1}, got {options.process_id}"
         )
     if options.num_processes > 1 and not options.coordinator:
-        raise OptionError("--num-processes: several need the --coordinator through which they meet")
+        raise OptionError("--num-processes: several processes need a --coordinator")
 
 
 def _with_fields(options: TrainOptions) -> TrainOptions:
-    """The options with what ``--input-types`` says of alignments and weights, and the number of fields."""
+    """Complete the options by the alignments and weights in ``--input-types``, and the number of fields."""
     types = options.input_types
     places: dict[str, Any] = {}
     for kind, name in (("alignment", "guided-alignment"), ("weight", "data-weighting")):
@@ -136,7 +134,7 @@ def _with_fields(options: TrainOptions) -> TrainOptions:
 
 
 def _fields(options: TrainOptions) -> int:
-    """How many fields a line has that holds what the model and the options of training need."""
+    """The number of fields per line that the model and the training options need."""
     kind = options.type
     sources = MODEL_TYPES.get(kind, 1)
     return sources + 1 + len(options.extra_fields)

@@ -20,10 +20,10 @@ from nmt.settings.sections import (
 )
 
 NOTHING = ("", "none")
-"""Values of options that name a file, or a field, and name none."""
-ONE_PROCESS = "JAX exchanges gradients between devices as it sees fit"
+"""Values of options of files or fields that mean none."""
+ONE_PROCESS = "JAX controls the exchange of gradients between devices"
 DECAY_STRATEGIES = {"epoch": 1, "batches": 1, "stalled": 1, "epoch+batches": 2, "epoch+stalled": 2}
-"""Values of ``--lr-decay-strategy``, and how many of ``--lr-decay-start`` each takes."""
+"""The number of ``--lr-decay-start`` values that each ``--lr-decay-strategy`` takes."""
 TASKS = tuple(str(alias.value) for alias in OF_TRAINING if alias.option == "task")
 
 
@@ -33,9 +33,9 @@ class TrainingGeneral(General):
 
     workspace: int = option(2048, "megabytes that --mini-batch-fit may fill", short="w")
     quiet_translation: bool = again(General, "quiet_translation", command=False)
-    seed: int = option(0, "of all that is random; 0: another one in each run", least=0)
+    seed: int = option(0, "random seed; 0: a different one in each run", least=0)
     check_nan: bool = later(False)
-    relative_paths: bool = option(False, "write paths into MODEL.decoder.yml relative to it")
+    relative_paths: bool = option(False, "write relative paths into MODEL.decoder.yml")
     sigterm: str = option(
         "save-and-exit", "what to do at SIGTERM", choices=("save-and-exit", "exit-immediately")
     )
@@ -43,16 +43,16 @@ class TrainingGeneral(General):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFile(Options):
-    """Where the model is."""
+    """The files of the model."""
 
-    model: str = option("model.npz", "the model to make or to go on with: .npz or .bin", short="m")
-    pretrained_model: str = option("", "begin with the parameters of this model")
-    ignore_model_config: bool = option(False, "take the options given, not those of the model file")
+    model: str = option("model.npz", "the model to create or resume: .npz or .bin", short="m")
+    pretrained_model: str = option("", "initialize the parameters from this model")
+    ignore_model_config: bool = option(False, "use the given options, not those of the model file")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dropping(Options):
-    """What is dropped in training."""
+    """Dropout in training."""
 
     dropout_rnn: float = option(
         0.0, "probability that a recurrent layer's features are dropped", least=0, below=1
@@ -72,7 +72,7 @@ class Dropping(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Costs(Options):
-    """What is minimized and shown."""
+    """The loss, and the cost in the log."""
 
     cost_type: str = option(
         "ce-sum",
@@ -85,31 +85,31 @@ class Costs(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Files(Options):
-    """What is read, and what is kept."""
+    """Files to read, and files to keep."""
 
-    overwrite: bool = option(False, "keep the last model only, none of those before")
-    overwrite_checkpoint: bool = option(True, "keep what is needed to go on with the last model only")
-    no_reload: bool = option(False, "begin anew, though there is a model")
-    no_optimizer_reload: bool = option(False, "go on with the model, but not with its optimizer's averages")
+    overwrite: bool = option(False, "keep only the last model")
+    overwrite_checkpoint: bool = option(True, "keep the checkpoint files of the last model only")
+    no_reload: bool = option(False, "start from the beginning even if the model exists")
+    no_optimizer_reload: bool = option(False, "resume the model but not its optimizer")
     train_sets: tuple[str, ...] = option((), "files: each source, then the target", short="t")
     vocabs: tuple[str, ...] = option(
-        (), "vocabularies of each source and the target; missing ones are made", short="v"
+        (), "vocabularies of each source and the target; missing ones are created", short="v"
     )
     sentencepiece_alphas: tuple[float, ...] = option(
-        (), "sample pieces, for each vocabulary with this smoothing"
+        (), "sample segmentations, with this smoothing for each vocabulary"
     )
     sentencepiece_options: str = option("", "options for SentencePiece's trainer")
     sentencepiece_max_lines: int = option(2_000_000, "lines that SentencePiece learns from; 0: all", least=0)
-    no_spm_encode: bool = option(False, "the text is split into pieces of SentencePiece already")
+    no_spm_encode: bool = option(False, "the text is already split into SentencePiece pieces")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course(Options):
-    """How long training goes, and what is done how often."""
+    """How long to train, and how often to log and save."""
 
     after_epochs: int = option(0, "stop after N epochs; 0: never", short="e", least=0)
     after_batches: int = option(0, "stop after N updates; 0: never", least=0)
-    after: str = option("0e", "stop after so much: 100Ku, 10e, 10Gt, or several with commas", short="a")
+    after: str = option("0e", "stop after this amount: 100Ku, 10e, 10Gt, or several with commas", short="a")
     disp_freq: str = option("1000u", "show the cost every N updates (u), target words (t) or epochs (e)")
     disp_first: int = option(0, "show the cost of each of the first N updates", least=0)
     disp_label_counts: bool = option(True, "show the cost with the number of words")
@@ -121,9 +121,9 @@ class Course(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Data(Options):
-    """How the training text is read."""
+    """Reading of the training text."""
 
-    max_length: int = option(50, "most words of a sentence, </s> counted; longer ones are left out", least=1)
+    max_length: int = option(50, "most words per sentence, </s> included; skip longer ones", least=1)
     max_length_crop: bool = option(False, "cut longer sentences to --max-length instead")
     tsv: bool = option(False, "the training text is one file of fields separated by tabs")
     tsv_fields: int = option(0, "number of fields; 0: as many as the model needs", least=0)
@@ -133,7 +133,7 @@ class Data(Options):
         choices=("data", "batches", "none"),
     )
     no_shuffle: bool = option(False, "the same as --shuffle none")
-    no_restore_corpus: bool = option(False, "when training goes on: begin an epoch")
+    no_restore_corpus: bool = option(False, "when resuming, start a new epoch")
     tempdir: str = option("/tmp", "folder for temporary files", short="T")
     sqlite: str = ignored("", "shuffling needs no database", implicit="temporary")
     sqlite_drop: bool = ignored(False, "shuffling needs no database")
@@ -141,7 +141,7 @@ class Data(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingDevices(Options):
-    """Where training runs."""
+    """The devices of training."""
 
     devices: tuple[str, ...] = option(("0",), "numbers of the GPUs to use, or all", short="d")
     no_nccl: bool = ignored(False, ONE_PROCESS)
@@ -152,7 +152,7 @@ class TrainingDevices(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBatchOptions(BatchOptions):
-    """How sentences are gathered."""
+    """Batching in training."""
 
     mini_batch: int = again(BatchOptions, "mini_batch", help="sentences in a batch")
     mini_batch_words: int = again(
@@ -172,26 +172,26 @@ class TrainingBatchOptions(BatchOptions):
         False, "shuffle in memory, without temporary files", after="maxi-batch-sort"
     )
     data_threads: int = option(
-        8, "with 1, lines left out take no room among those read ahead; there is one thread always", least=1
+        8, "with 1, skipped lines do not count as read ahead; there is always one thread", least=1
     )
-    all_caps_every: int = option(0, "write every Nth line in capitals; 0: none", least=0)
-    english_title_case_every: int = option(0, "write every Nth line as a title; 0: none", least=0)
-    mini_batch_words_ref: int = option(0, "the options of training are meant for batches of N words", least=0)
-    mini_batch_warmup: str = option("0", "let batches grow until so many updates (u) or words (t)")
+    all_caps_every: int = option(0, "convert every Nth line to capitals; 0: none", least=0)
+    english_title_case_every: int = option(0, "convert every Nth line to title case; 0: none", least=0)
+    mini_batch_words_ref: int = option(0, "adapt training options chosen for batches of N words", least=0)
+    mini_batch_warmup: str = option("0", "increase the batch size over N updates (u) or words (t)")
     mini_batch_track_lr: bool = later(False)
-    mini_batch_round_up: bool = option(True, "batches that grow have sizes of powers of two")
+    mini_batch_round_up: bool = option(True, "round growing batch sizes up to powers of two")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learning(Options):
-    """How parameters are updated."""
+    """Updates of the parameters."""
 
-    optimizer: str = option("adam", "how updates are made", short="o", choices=("sgd", "adagrad", "adam"))
+    optimizer: str = option("adam", "the optimizer", short="o", choices=("sgd", "adagrad", "adam"))
     optimizer_params: tuple[float, ...] = option(
-        (), "numbers of the optimizer; of adam beta1, beta2, epsilon, decay"
+        (), "parameters of the optimizer; adam: beta1, beta2, epsilon, decay"
     )
-    optimizer_delay: float = option(1.0, "batches for an update, or the part of one", least=0)
-    sync_sgd: bool = option(False, "updates wait for all devices; they always do")
+    optimizer_delay: float = option(1.0, "batches per update, or a fraction of one", least=0)
+    sync_sgd: bool = option(False, "updates wait for all devices, as they always do")
     learn_rate: float = option(0.0001, "the learning rate", short="l", least=0)
     lr_report: bool = option(False, "show the learning rate")
     lr_decay: float = option(0.0, "factor of the learning rate when it decays; 0: never", least=0)
@@ -199,38 +199,38 @@ class Learning(Options):
         "epoch+stalled", "when the learning rate decays", choices=tuple(DECAY_STRATEGIES)
     )
     lr_decay_start: tuple[int, ...] = option(
-        (10, 1), "the first epoch, update or stalled validation for it to decay"
+        (10, 1), "the first epoch, update or stalled validation at which it decays"
     )
     lr_decay_freq: int = option(50000, "updates between two decays of the learning rate", least=1)
-    lr_decay_reset_optimizer: bool = option(False, "the optimizer's averages begin anew with each decay")
-    lr_decay_repeat_warmup: bool = option(False, "the warm-up is repeated with each decay")
+    lr_decay_reset_optimizer: bool = option(False, "reset the optimizer with each decay")
+    lr_decay_repeat_warmup: bool = option(False, "repeat the warm-up with each decay")
     lr_decay_inv_sqrt: tuple[str, ...] = option(
-        ("0",), "from N updates (u), words (t) or epochs (e) on, divide the rate by the root of their number"
+        ("0",), "after N updates (u), words (t) or epochs (e), decay the rate by the inverse square root"
     )
     lr_warmup: str = option(
-        "0", "warm-up: let the learning rate grow until N updates (u), words (t) or epochs (e)"
+        "0", "warm-up: increase the learning rate over N updates (u), words (t) or epochs (e)"
     )
     lr_warmup_start_rate: float = option(0.0, "the learning rate at which the warm-up begins")
-    lr_warmup_cycle: bool = option(False, "repeat the warm-up again and again")
-    lr_warmup_at_reload: bool = option(False, "repeat the warm-up when training goes on")
-    label_smoothing: float = option(0.0, "share of probability for all words", least=0, most=1)
+    lr_warmup_cycle: bool = option(False, "repeat the warm-up in cycles")
+    lr_warmup_at_reload: bool = option(False, "repeat the warm-up when training resumes")
+    label_smoothing: float = option(0.0, "probability to distribute over all words", least=0, most=1)
     factor_weight: float = ignored(1.0, NO_FACTORS)
-    clip_norm: float = option(1.0, "greatest norm of the gradient; 0: any", least=0)
+    clip_norm: float = option(1.0, "clip the gradient to this norm; 0: do not clip", least=0)
     exponential_smoothing: float = option(
         0.0,
-        "average parameters with this weight of the new ones; 0: do not",
+        "weight of the new parameters in their moving average; 0: no average",
         implicit="1e-4",
         least=0,
         most=1,
     )
     exponential_smoothing_replace_freq: str = option(
-        "0", "go on from the average every N updates (u), words (t) or epochs (e)"
+        "0", "continue from the average every N updates (u), words (t) or epochs (e)"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance(Options):
-    """What training is told besides the text."""
+    """Alignments, weights and word vectors for training."""
 
     guided_alignment: str = option("none", "file of word alignments to learn, or the field of --tsv")
     guided_alignment_cost: str = option("ce", "how alignments are compared", choices=("ce", "mse", "mult"))
@@ -238,29 +238,29 @@ class Guidance(Options):
     data_weighting: str = option("", "file of weights, or the field of --tsv")
     data_weighting_type: str = option("sentence", "what has a weight", choices=("sentence", "word"))
     embedding_vectors: tuple[str, ...] = option((), "word2vec files: each source, then the target")
-    embedding_normalization: bool = option(False, "scale the vectors to between -1 and 1")
+    embedding_normalization: bool = option(False, "divide the vectors by the norm of their table")
     embedding_fix_src: bool = option(False, "do not train the embeddings of sources")
     embedding_fix_trg: bool = option(False, "do not train the embeddings of the target")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numerics(Options):
-    """Element types, and what is done about gradients that are too large."""
+    """Element types, and handling of large gradients."""
 
-    fp16: bool = option(False, "compute with 16 bits, scale the cost")
-    precision: tuple[str, ...] = option(("float32", "float32"), "element types of computing and of updating")
+    fp16: bool = option(False, "compute with 16 bits and scale the cost")
+    precision: tuple[str, ...] = option(("float32", "float32"), "element types of computation and updates")
     cost_scaling: tuple[str, ...] = option(
         (),
-        "scale the cost: factor, updates until it grows, by what, least factor",
+        "scale the cost: factor, updates until it grows, multiplier, minimum",
         implicit="8.f 10000 1.f 8.f",
     )
     throw_on_divergence: tuple[str, ...] = option(
         (), "stop if the last N2 costs exceed the last N1 by X deviations: N1, N2, X", implicit="1000 10 5.0f"
     )
     custom_fallbacks: tuple[Mapping[str, Any], ...] = option(
-        (), "options to go on with after divergence, {name: value, ...}, one set after the other"
+        (), "options to resume with after each divergence, {name: value, ...}"
     )
-    fp16_fallback_to_fp32: bool = option(False, "go on with 32 bits after divergence")
+    fp16_fallback_to_fp32: bool = option(False, "resume with 32 bits after divergence")
     gradient_norm_average_window: int = option(100, "updates over which the norm is averaged", least=1)
     dynamic_gradient_scaling: tuple[str, ...] = option(
         (), "scale down gradients whose norm is X deviations above the average: X, log", implicit="2.f log"
@@ -279,39 +279,37 @@ class Numerics(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks(Options):
-    """Options that stand for others."""
+    """Aliases of several options."""
 
-    task: tuple[str, ...] = option((), "the options of a kind of model and of its training", choices=TASKS)
+    task: tuple[str, ...] = option((), "set the options of a model and its training", choices=TASKS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationRuns(Options):
-    """When to validate what, and when that ends training."""
+    """What and when to validate, and early stopping."""
 
     valid_sets: tuple[str, ...] = option((), "validation files: each source, then the target")
     valid_freq: str = option("10000u", "validate every N updates (u), target words (t) or epochs (e)")
-    valid_metrics: tuple[str, ...] = option(("cross-entropy",), "what to measure; the first is what counts")
-    valid_reset_stalled: bool = option(
-        False, "when training goes on: count validations without progress anew"
-    )
-    valid_reset_all: bool = option(False, "when training goes on: forget the best values, too")
-    early_stopping: int = option(10, "stop after N validations without progress; 0: never", least=0)
-    early_stopping_epsilon: tuple[float, ...] = option((0.0,), "progress is more than this, for each metric")
-    early_stopping_on: str = option("first", "whose progress counts", choices=("first", "all", "any"))
+    valid_metrics: tuple[str, ...] = option(("cross-entropy",), "metrics; the first one is decisive")
+    valid_reset_stalled: bool = option(False, "when resuming, reset the number of stalled validations")
+    valid_reset_all: bool = option(False, "when resuming, reset the best values too")
+    early_stopping: int = option(10, "stop after N validations without improvement; 0: never", least=0)
+    early_stopping_epsilon: tuple[float, ...] = option((0.0,), "the least improvement of each metric")
+    early_stopping_on: str = option("first", "which metrics must stall", choices=("first", "all", "any"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationOutput(Options):
-    """How the validation set is read, and what is written."""
+    """Reading of the validation set, and output."""
 
     n_best: bool = option(False, "write lists of translations")
     word_scores: bool = again(PrintedTranslations, "word_scores")
     valid_mini_batch: int = option(32, "lines in a batch of validation", least=1)
-    valid_max_length: int = option(1000, "longer sentences are cut to so many words", least=1)
+    valid_max_length: int = option(1000, "cut longer sentences to N words", least=1)
     valid_script_path: str = option("", "a program that prints one score")
     valid_script_args: tuple[str, ...] = option((), "its first arguments, before the file of translations")
     valid_translation_output: str = option(
-        "", "file for the translations; {E} {B} {U} {T} in it: numbers of epochs, batches, updates, words"
+        "", "file for the translations; may contain {E} {B} {U} {T}: epoch, batch, update, words"
     )
     keep_best: bool = option(False, "keep the best model of each metric")
     valid_log: str = option("", "write the values to this file, too")
@@ -320,27 +318,25 @@ class ValidationOutput(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Extras(Options):
-    """What Marian does not have."""
+    """Options that Marian does not have."""
 
     title = "Options that Marian does not have"
 
-    marian_exact: bool = option(
-        False, "train as Marian where it departs from the right gradients", dumped=False
-    )
-    log_json: str = option("", "write what is logged to this file, a JSON object a line", dumped=False)
-    tensorboard: str = option("", "folder for events that TensorBoard shows", dumped=False)
+    marian_exact: bool = option(False, "use Marian's own gradients where they are not exact", dumped=False)
+    log_json: str = option("", "write the figures to this file, one JSON object per line", dumped=False)
+    tensorboard: str = option("", "folder for TensorBoard events", dumped=False)
     progress: bool = option(False, "show a progress bar", dumped=False)
     cpu_devices: int = option(0, "divide the CPU into N devices; 0: one", least=0, dumped=False)
     compilation_cache: str = again(Devices, "compilation_cache")
     shard_state: bool = option(False, "divide parameters and averages among the devices", dumped=False)
     coordinator: str = option("", "HOST:PORT of the first of several processes", dumped=False)
-    num_processes: int = option(1, "how many there are", least=1, dumped=False)
-    process_id: int = option(0, "which of them this is, from 0", least=0, dumped=False)
+    num_processes: int = option(1, "the number of processes", least=1, dumped=False)
+    process_id: int = option(0, "the number of this process, from 0", least=0, dumped=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModelOptions(ModelFile, NewModel, Dropping):
-    """What is trained."""
+    """The model to train."""
 
     title = "Model options"
 
@@ -359,14 +355,14 @@ class TrainingOptions(
     NewUniversal,
     Tasks,
 ):
-    """How it is trained."""
+    """Training."""
 
     title = "Training options"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Validating(ValidationRuns, BeamOptions, ValidationOutput):
-    """How it is validated."""
+    """Validation."""
 
     title = "Validation set options"
 
@@ -377,11 +373,11 @@ class TrainOptions(TrainingGeneral, TrainedModelOptions, TrainingOptions, Valida
 
     @property
     def text_streams(self) -> int:
-        """How many streams of sentences the training text has: its files, or fields of ``--tsv``."""
+        """The number of streams of the training text: files, or fields of ``--tsv``."""
         return self.tsv_fields - len(self.extra_fields) if self.tsv else len(self.train_sets)
 
     @property
     def extra_fields(self) -> dict[str, str]:
-        """The options that name alignments or weights, and what they name: files, or fields of ``--tsv``."""
+        """The files of alignments and weights, or their fields of ``--tsv``, by option name."""
         named = {"guided-alignment": self.guided_alignment, "data-weighting": self.data_weighting}
         return {name: value for name, value in named.items() if value not in NOTHING}

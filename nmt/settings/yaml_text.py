@@ -1,4 +1,4 @@
-"""Options as YAML: read, and written, laid out and quoted as Marian's library does."""
+"""Reads and writes options as YAML, in the layout and quoting of Marian's library."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import yaml
 
 from nmt.text.vocabs.yaml_words import yaml_word
 
-# A configuration fills some thousand characters, with lists in maps; a million take PyYAML half a minute.
+# A configuration has a few thousand characters; PyYAML needs half a minute for a million.
 MAX_CHARACTERS = 1 << 16
 MAX_DEPTH = 16
 
 
 def read(text: str) -> Any:
-    """What the only document in ``text`` says: maps and lists of words, as they stand there; None if empty.
+    """Parse the only document in ``text``: maps and lists of unconverted words; None if it is empty.
 
-    Aliases count as what they stand for: with them, as without, there are at most ``MAX_CHARACTERS`` and at
-    most ``MAX_DEPTH`` maps and lists in one another. ``yaml.YAMLError`` for more, and for what is not YAML.
+    With aliases expanded there may be at most ``MAX_CHARACTERS``, and ``MAX_DEPTH`` nested maps and lists.
+    ``yaml.YAMLError`` for more, and for invalid YAML.
     """
     if len(text) > MAX_CHARACTERS:
         raise yaml.YAMLError(f"{len(text)} characters (at most {MAX_CHARACTERS} are read)")
@@ -33,7 +33,7 @@ def read(text: str) -> Any:
 
 
 class _Loader(yaml.BaseLoader):
-    """Counts what it reads, and what it would be without aliases."""
+    """Limits depth, and size with aliases expanded."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -60,14 +60,14 @@ class _Loader(yaml.BaseLoader):
 
 
 def entry(name: str, value: Any) -> str:
-    """``name: value``; a list has a line for each element, a map in a list its names in order."""
+    """``name: value``; lists have a line per element, maps in lists are sorted by name."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return f"{name}: {scalar(value)}"
     return "\n  ".join([f"{name}:", *(f"- {_element(element)}" for element in value)] + ["[]"] * (not value))
 
 
 def scalar(value: bool | int | float | str | None) -> str:
-    """A value that is no list. Numbers have as few digits, from seven, as give the same number back."""
+    """A value that is not a list. Numbers have the fewest digits, at least seven, that preserve the value."""
     if value is None:
         return "~"
     if isinstance(value, bool):
@@ -81,7 +81,7 @@ def scalar(value: bool | int | float | str | None) -> str:
 
 
 def _element(value: Any) -> str:
-    """What a list has: maps over several lines, other lists within one."""
+    """A list element: maps on several lines, lists on one."""
     if isinstance(value, Mapping):
         return "\n".join(entry(name, value[name]) for name in sorted(value)).replace("\n", "\n    ")
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -90,7 +90,7 @@ def _element(value: Any) -> str:
 
 
 def _in_line(value: Any) -> str:
-    """An element of a list within a line, where more characters have a meaning."""
+    """An element of a one-line list, where more characters need quotes."""
     text = _element(value)
     quoted = isinstance(value, str) and not text.startswith('"') and any(sign in text for sign in ",?[]{}")
     return json.dumps(value, ensure_ascii=False) if quoted else text

@@ -201,7 +201,7 @@ def test_what_cannot_be_meant_is_refused(files: str, words: str, reason: str) ->
 
 def test_a_model_needs_a_directory_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(OptionError, match=r"--model model\.npz: the directory \. cannot be written to"):
+    with pytest.raises(OptionError, match=r"--model model\.npz: the directory \. is not writable"):
         train("")
 
 
@@ -210,7 +210,7 @@ def test_what_changes_nothing_is_said_once_by_name() -> None:
     assert list(notices(TRAIN, values)) == [
         "ignored, because models of Marian's COMET types are not supported yet: --comet-mix",
         "ignored, because shuffling needs no database: --sqlite",
-        "ignored, because JAX exchanges gradients between devices as it sees fit: --no-nccl",
+        "ignored, because JAX controls the exchange of gradients between devices: --no-nccl",
         "ignored, because universal embeddings are not supported yet: --ulr-dim-emb",
     ]
 

@@ -140,7 +140,7 @@ def test_pieces_are_learnt(folder: Path) -> None:
 
 def test_vocabularies_that_cannot_be_made(folder: Path) -> None:
     stdin = values(train_sets=("stdin",), vocabs=("a.yml", "b.yml"))
-    with pytest.raises(OptionError, match=r"--vocabs: a\.yml does not exist, and the text on standard input"):
+    with pytest.raises(OptionError, match=r"--vocabs: a\.yml does not exist, and standard input"):
         load_or_create_vocabs(stdin)
     aligned = values(train_sets=("x.tsv",), tsv=True, guided_alignment="2")
     with pytest.raises(OptionError, match=r"x\.tsv\.yml does not exist, .* that hold --guided-alignment"):
