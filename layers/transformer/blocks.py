@@ -139,8 +139,8 @@ class FeedForwardBlock(Block):
     """``after(act(before(x) W1 + b1) W2 + b2, x)``: ``ffn_depth`` affine layers in their frame.
 
     An activation and dropout follow each layer but the last; ``x`` is ``(batch, time, dim)``.
-    Parameters: ``{prefix}_W1 (dim, dim_ffn)``, ``{prefix}_b1 (1, dim_ffn)``, ..., the last ``(dim_ffn, dim)``;
-    the frame's under ``{prefix}_ffn``. Source: Marian's ``LayerFFN``.
+    Parameters: ``{prefix}_W1 (dim, dim_ffn)``, ``{prefix}_b1 (1, dim_ffn)``, ..., the last
+    ``(dim_ffn, dim)``; the frame's under ``{prefix}_ffn``. Source: Marian's ``LayerFFN``.
     """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:

@@ -43,7 +43,8 @@ class EncoderLayer(Layer):
 class DecoderLayer(Layer):
     """``y = ffn(context(autoregression(x)))``, with one context block for each encoder.
 
-    ``x`` and ``y`` are ``(batch, time, dim)``; the result is a checkpoint. Parameters: under ``{prefix}_self``, ``{prefix}_aan`` or ``{prefix}_rnn``, ``{prefix}_context``
+    ``x`` and ``y`` are ``(batch, time, dim)``; the result is a checkpoint.
+    Parameters: under ``{prefix}_self``, ``{prefix}_aan`` or ``{prefix}_rnn``, ``{prefix}_context``
     (``{prefix}_context_enc2`` and so on for further encoders), ``{prefix}_ffn``.
     Source: Vaswani et al. 2017; Marian's ``DecoderTransformer``.
     """
