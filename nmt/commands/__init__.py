@@ -1,4 +1,4 @@
-"""The sub-commands of ``mgraph``: each module has a table of options, ``COMMAND``, and ``run(argv)``."""
+"""The sub-commands of ``mgraph``: each module has its options, ``COMMAND``, and ``run(argv)``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The catalogue of expression operators, read off the code: the page "Marian to mgraph".
 
-What is said about an operator comes from the docstring of its function, where the marks ``Shape:``,
-``Gradient:``, ``Differs:`` and ``Source:`` begin parts that go on to the next mark or a blank line. Which
-node classes it makes is found in the code that it runs.
+Descriptions come from the docstrings of the functions, in which the marks ``Shape:``, ``Gradient:``,
+``Differs:`` and ``Source:`` begin parts that end at the next mark or a blank line. The node classes come from
+the code that the functions run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SYNTAX: Mapping[str, str] = {
     "__ge__": "a >= b",
     "__getitem__": "x[index]",
 }
-"""How Python writes the methods of ``expression.METHODS``."""
+"""Python's syntax for the methods of ``expression.METHODS``."""
 
 _MARK = re.compile(rf"(?<!\S)({'|'.join(PARTS)}):\s+")
 _CODE = re.compile(r"``([^`]+)``")
@@ -52,9 +52,9 @@ PYTHON = "python"
 class CatalogueEntry:
     """One operator of the catalogue.
 
-    name: as it is called in ``mgraph``, or how Python writes it. call: with its parameters.
-    module: where its function lives. nodes: the node classes that it makes. uses: the operators that it
-    is composed of. parts: what the docstring says behind each mark.
+    name: in ``mgraph``, or in Python's syntax. call: with its parameters. module: of its function.
+    nodes: the node classes that it creates. uses: the operators that it is composed of.
+    parts: the text of the docstring after each mark.
     """
 
     name: str
@@ -66,21 +66,21 @@ class CatalogueEntry:
 
     @property
     def marian(self) -> tuple[str, ...]:
-        """Marian's own names for it, from ``Source``; empty where Marian has no twin."""
+        """Marian's names for it, from ``Source``; empty if Marian does not have it."""
         return tuple(_CODE.findall(self._source()[1]))
 
     @property
     def paper(self) -> str:
-        """Where it was published, as ``Source`` has it before Marian's name; empty if it does not say."""
+        """The paper, from the part of ``Source`` before Marian's name; may be empty."""
         return self._source()[0]
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """Required parts that the docstring lacks."""
+        """The required parts that the docstring does not have."""
         return tuple(part for part in REQUIRED if not self.parts.get(part))
 
     def _source(self) -> tuple[str, str]:
-        """What ``Source`` says before and after ``Marian, ``."""
+        """The text of ``Source`` before and after ``Marian, ``."""
         match = re.match(r"(?:(.*); )?Marian, (.*)", self.parts.get("Source", ""))
         return (match[1] or "", match[2]) if match else ("", "")
 
@@ -140,7 +140,7 @@ def _entry(
 
 
 def _values_in(function: FunctionType) -> Iterator[Any]:
-    """What a function's code loads from its module and its closure, in order."""
+    """The values that a function's code loads from its module and its closure, in order."""
     for name in _globals_in(function.__code__):
         if name in function.__globals__:
             yield function.__globals__[name]
@@ -197,7 +197,7 @@ def operations(name: str) -> tuple[str, ...]:
     return tuple(found) or (name,)
 
 
-# ---------------------------------------------------------------- held against Marian's header
+# ---------------------------------------------------------------- comparison with Marian's header
 
 MARIAN_VERSION = "1.12"
 
@@ -229,7 +229,7 @@ RENAMED: Mapping[str, str] = {
     "operator/": "a / b",
     "convertFromcudnnFormat": "convert_from_cudnn_format",
 }
-"""Names that Python does not allow or that the rule would split wrongly, and mgraph's."""
+"""mgraph's names where Marian's are not allowed in Python or would be split wrongly."""
 
 ABSENT: Mapping[str, str] = {}
 """Names that mgraph lacks, each with the reason."""

@@ -1,4 +1,4 @@
-"""What commands do alike: answer ``--help``, greet, start the device, write lines."""
+"""Shared code of commands: help, greeting, start of the device, output lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ D = TypeVar("D", bound=Devices)
 
 @dataclass(frozen=True, kw_only=True)
 class Json(Options):
-    """Whether the report is for programs."""
+    """The format of the report."""
 
     title = "Output"
 
@@ -33,13 +33,13 @@ class Json(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Operands(Options):
-    """The words of a command line that belong to no option."""
+    """The words of a command line that are not options or their values."""
 
     operands: tuple[str, ...] = ()
 
 
 def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
-    """OptionError if standard input is read twice, or the output would empty a file before it is read."""
+    """OptionError if standard input is given twice, or if the output would overwrite an input."""
     if sum(path in STANDARD_INPUT for path in inputs) > 1:
         raise OptionError(f"{option}: standard input can be read once only")
     if output in STANDARD_OUTPUT or not os.path.isfile(output):
@@ -50,7 +50,7 @@ def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
 
 
 def started(options: D) -> D:
-    """Start the device that the options choose; returns them without that choice, which is made."""
+    """Start the device of the options; returns the options without it."""
     from nmt.runtime import devices
 
     devices.start(options.cpu_threads, options.devices)
@@ -58,20 +58,20 @@ def started(options: D) -> D:
 
 
 def write(output: BinaryIO, text: str) -> None:
-    """Write a line, and hand it on at once."""
+    """Write a line, and flush it."""
     output.write(text.encode("utf-8", "surrogateescape") + b"\n")
     output.flush()
 
 
 def greet(command: Command[C], argv: Sequence[str], options: C) -> None:
-    """Log what was called, and which options change nothing."""
+    """Log the command line, and which options have no effect."""
     logger.info("[mgraph] %s %s %s", __version__, command.name, shlex.join(argv))
     for notice in notices(command, options):
         logger.warning("%s", notice)
 
 
 def report_programs(before: CompileStats) -> None:
-    """Log what was compiled since ``before`` was taken; seconds are those of all threads together."""
+    """Log the compilations since ``before``; the seconds are summed over all threads."""
     done = compile_stats() - before
     logger.info(
         "[programs] Compiled %d, read %d from the compilation cache, in %.2fs",
@@ -82,7 +82,7 @@ def report_programs(before: CompileStats) -> None:
 
 
 def asks_for_help(command: Command[Any], argv: Sequence[str]) -> bool:
-    """Print the help, or what else the command line asks for in place of running the command."""
+    """Print the help or other information if the command line asks for it; else return False."""
     if "-h" in argv or "--help" in argv:
         print(help_text(command))
         return True

@@ -1,4 +1,4 @@
-"""``mgraph convert``: models between formats, HuggingFace's included, as marian-conv does it."""
+"""``mgraph convert``: convert models between formats, HuggingFace's included, as marian-conv does."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ FBGEMM = ("packed16", "packed8avx2", "packed8avx512")
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedModel(Options):
-    """Which model becomes what."""
+    """The model to convert, and the target format."""
 
     title = "Models"
 
     source: str = option("model.npz", "the model, or a folder with config.json", name="from", short="f")
-    to: str = option("model.bin", "what to make: .npz, .bin, .safetensors, or a folder", short="t")
+    to: str = option("model.bin", "the output: .npz, .bin, .safetensors, or a folder", short="t")
     export_as: str = option(MARIAN, f"a Marian model, or {HUGGINGFACE}: a folder")
-    gemm_type: str = option(GEMM_TYPES[0], f"of a .bin: {', '.join(GEMM_TYPES)}", short="g")
+    gemm_type: str = option(GEMM_TYPES[0], f"element type of a .bin: {', '.join(GEMM_TYPES)}", short="g")
     vocabs: tuple[str, ...] = option((), "source and target vocabulary, for HuggingFace", short="V")
-    zero_start: bool = option(False, "from HuggingFace: start the decoder with zeros if it did otherwise")
+    zero_start: bool = option(False, "from HuggingFace: start the decoder with zeros in any case")
     add_lsh: tuple[str, ...] = later((), implicit="1024 Wemb")
     encryption_key_path: str = later("")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedShortlist(Options):
-    """Which shortlist becomes what."""
+    """The shortlist to convert, and the output."""
 
     title = "Shortlists"
 
     shortlist: tuple[str, ...] = option((), "text file, first, best and threshold; needs -V", short="s")
-    dump_shortlist: str = option("lex.bin", "binary file to make of it", short="d")
+    dump_shortlist: str = option("lex.bin", "the binary file to write", short="d")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +100,10 @@ def run(argv: Sequence[str]) -> int | None:
 
 
 def _check(options: ConvertOptions) -> None:
-    """OptionError for values that Marian has and we have not, and for what cannot go together; OSError for
-    files that cannot be read or written."""
+    """OptionError for unsupported values and conflicts; OSError for files that cannot be read or written."""
     kind, gemm_type = options.export_as, options.gemm_type
     if kind in ONNX:
-        raise OptionError(f"--export-as {kind}: for ONNX there is mgraph export")
+        raise OptionError(f"--export-as {kind}: use mgraph export for ONNX")
     if kind not in (MARIAN, HUGGINGFACE):
         raise OptionError(f"--export-as must be one of {MARIAN}, {HUGGINGFACE}; got '{kind}'")
     if gemm_type in FBGEMM:

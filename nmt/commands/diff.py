@@ -12,7 +12,7 @@ from nmt.settings.config import parse
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance(Options):
-    """What counts as equal."""
+    """The tolerance of the comparison."""
 
     title = "Tolerance"
 

@@ -1,4 +1,4 @@
-"""From a command line to a sub-command and its exit code: Marian's programs, with Marian's options."""
+"""The command line ``mgraph``: runs a sub-command and returns its exit code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nmt.text.lines import silence_standard_output
 
 USAGE_ERROR = 2
 RUN_TIME_ERROR = 1
-PIPE_CLOSED = 141  # what a shell reports for a program that SIGPIPE ended
+PIPE_CLOSED = 141  # a shell's exit code for a program ended by SIGPIPE
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the sub-command that ``argv`` (of the process if None) begins with, and return its exit code."""
+    """Run the sub-command named first in ``argv`` (``sys.argv[1:]`` if None), and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     name = words[0] if words else ""
     if name in ("-h", "--help"):

@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedModel(Options):
-    """Which model is exported, and how."""
+    """The model to export, and how."""
 
     title = "Model"
 
     model: str = option("model.npz", "the model: .npz, .bin or .safetensors", short="m")
     to: str = option("onnx", "the folder for the files", short="t")
-    beam_size: int = option(1, "hypotheses of a sentence in a step", short="b", least=1)
-    opset: int = option(18, "version of ONNX's operators", least=1)
+    beam_size: int = option(1, "hypotheses per sentence in a step", short="b", least=1)
+    opset: int = option(18, "version of ONNX's operator set", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)

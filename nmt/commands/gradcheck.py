@@ -1,4 +1,4 @@
-"""``mgraph gradcheck``: hold hand-written gradients of operators or of a model against jax.grad."""
+"""``mgraph gradcheck``: compare hand-written gradients of operators or of a model with jax.grad."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedOperators(Options):
-    """Which operators are checked."""
+    """The operators to check."""
 
     title = "Operators"
 
     module: str = option("", "your own operators: a Python file or the name of a module")
     compiled: bool = option(
-        False, "examine the compiler: operators and compositions over many rows, compiled and not"
+        False, "check the compiler: operators and compositions over many rows, compiled and not"
     )
     quick: bool = option(False, "with --compiled: few sizes, one case of each operator")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedModel(Options):
-    """Which model is checked, and by what."""
+    """The model to check, and the texts."""
 
     title = "Model"
 
     model: str = option("", "check the training loss of this model: .npz, .bin or .safetensors", short="m")
     vocabs: tuple[str, ...] = option((), "vocabularies of each source and the target", short="v")
     train_sets: tuple[str, ...] = option((), "files: each source, then the target", short="t")
-    lines: int = option(8, "lines to take", least=1)
-    max_length: int = option(100, "most words of a line, </s> counted; longer ones are passed over", least=1)
-    label_smoothing: float = option(0.0, "of the loss, as in training", least=0)
+    lines: int = option(8, "number of lines to use", least=1)
+    max_length: int = option(100, "most words per line, </s> included; skip longer lines", least=1)
+    label_smoothing: float = option(0.0, "label smoothing of the loss", least=0)
     float64: bool = option(False, "compare in float64 only")
-    marian_exact: bool = option(False, "judge Marian's own formulas where they differ from the right ones")
-    all: bool = option(False, "print every parameter, not only the ten worst")
+    marian_exact: bool = option(False, "check Marian's own formulas where they are not exact")
+    all: bool = option(False, "print all parameters, not only the ten worst")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradcheckOutput(Json, Logging):
-    """What is printed."""
+    """The report and the log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class GradcheckOptions(CheckedOperators, CheckedModel, GradcheckOutput, Devices,
 
 COMMAND = Command(
     "gradcheck",
-    "hold hand-written gradients against jax.grad; the exit code is 1 if one is wrong",
+    "compare hand-written gradients with jax.grad; the exit code is 1 if one is wrong",
     GradcheckOptions,
     operands="OPERATOR",
     examples=(
@@ -96,7 +96,7 @@ def run(argv: Sequence[str]) -> int | None:
 
 
 def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
-    """OptionError for what cannot go together: operators and a model are checked one at a time."""
+    """OptionError for conflicting options: operators and a model cannot be checked together."""
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
     if options.quick and not options.compiled:
         raise OptionError("--quick needs --compiled")
@@ -119,7 +119,7 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
 
 
 def _operators(options: GradcheckOptions) -> Sequence[str]:
-    """The operators that are named; whether a module has them is known when it is imported."""
+    """The given operators; those of a module are validated when it is imported."""
     from mgraph.gradcheck import chosen_operators
     from nmt.commands.catalogue import operations
 

@@ -1,4 +1,4 @@
-"""``mgraph parameters``: list a model's parameters, or what parameters every type of model has."""
+"""``mgraph parameters``: list the parameters of a model or of all types of models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ListedModel(Options):
-    """Whose parameters are listed."""
+    """The model whose parameters to list."""
 
     title = "Model"
 
@@ -28,7 +28,7 @@ class ListedModel(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ParametersOutput(Json):
-    """How they are printed."""
+    """The format of the list."""
 
     markdown: bool = option(False, 'print the page "Model parameters" instead', command=True)
 
@@ -40,7 +40,7 @@ class ParametersOptions(ListedModel, ParametersOutput):
 
 COMMAND = Command(
     "parameters",
-    "list the parameters of a model with their shapes, or those that models may have, by type and option",
+    "list the parameters of a model with their shapes, or those of all model types and options",
     ParametersOptions,
     examples=(
         ("mgraph parameters -m model.npz", "name, shape, size, layer, and the options that it exists with"),
@@ -76,7 +76,7 @@ def _rows(
     known: Mapping[str, Parameter],
     conditions: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
-    """What to say of each parameter; the layer is empty for one that the model does not have."""
+    """The row of each parameter; the layer is empty if the parameter is not one of the model's."""
     return [
         {
             "name": name,
@@ -90,7 +90,6 @@ def _rows(
 
 
 def _table(model_type: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows in columns, and their total."""
     columns = [("parameter", "shape", "size", "layer", "exists with")]
     columns += [
         (

@@ -13,15 +13,15 @@ from nmt.settings import TRAIN
 from nmt.settings.config import parse
 
 COMMAND = TRAIN
-TERMINATED = 143  # what a shell reports for a program that SIGTERM ended
+TERMINATED = 143  # a shell's exit code for a program ended by SIGTERM
 
 
 def run(argv: Sequence[str]) -> int | None:
-    """Train the model that the options describe, or go on with it; 143 after SIGTERM, as marian."""
+    """Train a new model or resume one; 143 after SIGTERM, as marian."""
     if asks_for_help(TRAIN, argv):
         return None
     options = parse(TRAIN, argv)
-    # Of several processes the first logs.
+    # Only the first of several processes logs.
     heard = replace(options, quiet=True, log="", valid_log="") if options.process_id else options
     with logging_as(heard, heard.valid_log):
         greet(TRAIN, argv, options)

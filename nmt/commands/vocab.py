@@ -1,4 +1,4 @@
-"""``mgraph vocab``: count the words of texts, as marian-vocab does, or learn pieces of words."""
+"""``mgraph vocab``: count the words of texts, as marian-vocab does, or train a SentencePiece model."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from nmt.text.vocabs.creation import check_new_vocab, create_vocab, word_vocab
 
 @dataclass(frozen=True, kw_only=True)
 class NewVocab(Options):
-    """What is made."""
+    """The vocabulary to create."""
 
     title = "Vocabulary"
 
-    max_size: int = option(0, "ids in all, of the most frequent words; 0 for all", short="m", least=0)
-    output: str = option("stdout", "file to make: .yml (words) or .spm (pieces)", short="o")
+    max_size: int = option(0, "the number of ids, for the most frequent words; 0: all", short="m", least=0)
+    output: str = option("stdout", "file to create: .yml (words) or .spm (pieces)", short="o")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pieces(Options):
-    """How pieces are learnt."""
+    """Training of SentencePiece."""
 
     title = "Pieces"
 
     sentencepiece_options: str = option("", "options for SentencePiece: '--byte_fallback=true'")
     sentencepiece_max_lines: int = again(
-        Files, "sentencepiece_max_lines", help="learn from a random sample of so many lines; 0 for all"
+        Files, "sentencepiece_max_lines", help="learn from a random sample of N lines; 0: all"
     )
-    seed: int = option(1, "of the sample")
+    seed: int = option(1, "seed of the sample")
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocabLog(Logging):
-    """Where the log goes."""
+    """The log."""
 
     title = "Log"
 
@@ -61,15 +61,15 @@ COMMAND = Command(
         ("mgraph vocab < text.en > vocab.yml", "as marian-vocab"),
         (
             "mgraph vocab text.en text.de -o joint.yml --max-size 32000",
-            "of two files, the most frequent words",
+            "the most frequent words of two files",
         ),
-        ("mgraph vocab text.en text.de -o joint.spm --max-size 8000", "pieces, learnt by SentencePiece"),
+        ("mgraph vocab text.en text.de -o joint.spm --max-size 8000", "pieces learnt by SentencePiece"),
     ),
 )
 
 
 def run(argv: Sequence[str]) -> int | None:
-    """Write the vocabulary of the files that are named, or of standard input."""
+    """Write the vocabulary of the given files, or of standard input."""
     if asks_for_help(COMMAND, argv):
         return None
     options = parse(COMMAND, argv)

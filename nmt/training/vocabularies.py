@@ -240,8 +240,8 @@ def _require_new(path: str, streams: Sequence[_Stream], options: TrainOptions) -
     given = [*options.extra_fields] if options.tsv else []
     if given:
         raise OptionError(
-            f"--vocabs: {path} does not exist, and is not created from --tsv fields with --{given[0]} "
-            "too, as in Marian; create the vocabularies first, with mgraph vocab"
+            f"--vocabs: {path} does not exist, and is not created from --tsv with --{given[0]}, "
+            "as in Marian; create the vocabularies first, with mgraph vocab"
         )
     require_readable("--train-sets", texts)
 

@@ -100,7 +100,7 @@ def test_integers_round_to_even_and_are_cut() -> None:
     [
         (["-g", "packed16"], 2, "--gemm-type packed16 is FBGEMM's"),
         (["-g", "int4"], 2, "--gemm-type must be one of float32, intgemm8"),
-        (["--export-as", "onnx-encode"], 2, "--export-as onnx-encode: for ONNX there is mgraph export"),
+        (["--export-as", "onnx-encode"], 2, "--export-as onnx-encode: use mgraph export for ONNX"),
         (["--export-as", "pt"], 2, "--export-as must be one of marian-bin, huggingface; got 'pt'"),
         (["--export-as", "huggingface"], 2, "--to: huggingface needs the name of a folder, got model.bin"),
         (["--export-as", "huggingface", "-t", "x", "-g", "intgemm8"], 2, "cannot go with --export-as"),

@@ -143,7 +143,7 @@ def test_vocabularies_that_cannot_be_made(folder: Path) -> None:
     with pytest.raises(OptionError, match=r"--vocabs: a\.yml does not exist, and standard input"):
         load_or_create_vocabs(stdin)
     aligned = values(train_sets=("x.tsv",), tsv=True, guided_alignment="2")
-    with pytest.raises(OptionError, match=r"x\.tsv\.yml does not exist, .* that hold --guided-alignment"):
+    with pytest.raises(OptionError, match=r"x\.tsv\.yml does not exist, .* with --guided-alignment"):
         load_or_create_vocabs(aligned)
     with pytest.raises(VocabError, match=r"a\.txt: a new vocabulary is \.yml"):
         load_or_create_vocabs(values(vocabs=("a.txt", "b.yml")))
