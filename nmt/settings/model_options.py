@@ -127,7 +127,7 @@ class ModelDescription(Options):
         2048, "features between the affine layers of average attention", least=1, greatest=LARGEST
     )
     transformer_aan_depth: int = option(
-        2, "affine layers of average attention", least=0, greatest=MOST_LAYERS
+        2, "affine layers of average attention; the last may be missing", least=0, greatest=MOST_LAYERS
     )
     transformer_aan_activation: str = option(
         "swish", "the activation between these layers", choices=ACTIVATIONS
