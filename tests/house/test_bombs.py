@@ -214,7 +214,7 @@ BOMBS = {
     ),
     "empty pieces": Bomb("v.spm", lambda: b"\n\0" * 4 * MANY, read_vocab, "more than 524288 pieces"),
     "texts beside the pieces": Bomb(
-        "v.spm", lambda: b"\x12\x80\x9b\xee\x02" + b"\n\0" * MANY, read_vocab, "bytes beside them"
+        "v.spm", lambda: b"\x12\x80\x9b\xee\x02" + b"\n\0" * MANY, read_vocab, "bytes of other data"
     ),
     "a number without an end": Bomb("v.spm", lambda: b"\xff" * MANY, read_pieces, "does not end"),
     "a long word of a vocabulary": Bomb(
@@ -224,9 +224,9 @@ BOMBS = {
         "v.yml", lambda: b"</s>: 0\n<unk>: 1\na: 4294967295", read_vocab, "has the id 4294967295"
     ),
     "a packed vocabulary": Bomb("v.gz", lambda: packed(b"\n", 256), read_vocab, "unpacks to more than"),
-    "lines of a vocabulary": Bomb("v.txt", lambda: b"\n" * 20 * MANY, read_vocab, "an empty line"),
+    "lines of a vocabulary": Bomb("v.txt", lambda: b"\n" * 20 * MANY, read_vocab, "empty line"),
     "a packed shortlist": Bomb("l.gz", lambda: packed(b"aa ", 256), read_shortlist, "unpacks to more than"),
-    "words of a shortlist": Bomb("l.txt", lambda: b"aa " * 4 * MANY, read_shortlist, "is expected, with"),
+    "words of a shortlist": Bomb("l.txt", lambda: b"aa " * 4 * MANY, read_shortlist, "expected 'target source probability'"),
     "a binary shortlist": Bomb("l.bin", lambda: shortlist(HUGE, HUGE), read_shortlist, "by its header"),
     "word vectors of one line": Bomb("e.gz", lambda: packed(b"1 ", 256), read_vectors, "a line of more than"),
     "a corpus of one line": Bomb("t.gz", lambda: packed(b"a", 512), read_lines, "a line of more than"),

@@ -153,7 +153,7 @@ def test_models_of_no_source_and_of_two(kind: str, tmp_path: Path) -> None:
     streams = 1 if kind.startswith("lm") else 3
     options = ModelOptions(type=kind, dim_vocabs=(11,) * streams, dim_emb=8, dim_rnn=6, transformer_heads=2)
     exported = hold_steps(create_model(options), tmp_path)
-    with pytest.raises(ArgumentError, match=f"a model of {streams - 1} sources, got 1"):
+    with pytest.raises(ArgumentError, match=f"the exported model has {streams - 1} sources, got 1"):
         exported.encode([Source(np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32))], 4)
 
 
