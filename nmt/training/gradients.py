@@ -77,7 +77,7 @@ def read_samples(texts: Sequence[Iterable[str | bytes]], encoder: LineEncoder, l
             break
         empty = [name for name, line in zip(names, row, strict=True) if not line.strip()]
         if empty:
-            logger.warning("line %d is skipped: its %s is empty", number + 1, " and ".join(empty))
+            logger.warning("line %d is left out: its %s is empty", number + 1, " and ".join(empty))
             continue
         sample = encoder.sentence(number, row)
         if not sample.problem:

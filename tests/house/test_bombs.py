@@ -226,7 +226,7 @@ BOMBS = {
     "a packed vocabulary": Bomb("v.gz", lambda: packed(b"\n", 256), read_vocab, "unpacks to more than"),
     "lines of a vocabulary": Bomb("v.txt", lambda: b"\n" * 20 * MANY, read_vocab, "empty line"),
     "a packed shortlist": Bomb("l.gz", lambda: packed(b"aa ", 256), read_shortlist, "unpacks to more than"),
-    "words of a shortlist": Bomb("l.txt", lambda: b"aa " * 4 * MANY, read_shortlist, "expected 'target source probability'"),
+    "words of a shortlist": Bomb("l.txt", lambda: b"aa " * 4 * MANY, read_shortlist, "expected 'target"),
     "a binary shortlist": Bomb("l.bin", lambda: shortlist(HUGE, HUGE), read_shortlist, "by its header"),
     "word vectors of one line": Bomb("e.gz", lambda: packed(b"1 ", 256), read_vectors, "a line of more than"),
     "a corpus of one line": Bomb("t.gz", lambda: packed(b"a", 512), read_lines, "a line of more than"),

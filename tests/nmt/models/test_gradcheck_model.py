@@ -288,7 +288,7 @@ def test_lines_that_cannot_be_taken_are_passed_over(caplog: pytest.LogCaptureFix
         (vocabs[0].encode(s), vocabs[1].encode(t)) for s, t in (("six", "sechs"), ("seven", "sieben"))
     ]
     assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [
-        f"line {n} is skipped" for n in (2, 3, 5)
+        f"line {n} is left out" for n in (2, 3, 5)
     ]
     with pytest.raises(ParallelTextError, match="the target ends after 2 lines"):
         read_samples([source, target[:2]], encoder, 3)
