@@ -293,5 +293,5 @@ def test_lines_that_cannot_be_taken_are_passed_over(caplog: pytest.LogCaptureFix
     with pytest.raises(ParallelTextError, match="the target ends after 2 lines"):
         read_samples([source, target[:2]], encoder, 3)
     for texts in ([], []), (["", "six"], ["null", ""]):
-        with pytest.raises(ArgumentError, match="no line with words in each text, at most 9 with"):
+        with pytest.raises(ArgumentError, match="no line has words in each text and at most 9"):
             read_samples(texts, encoder, 3)
