@@ -87,7 +87,7 @@ from nmt.runtime import devices
 from nmt.training.learning.objective import LossOptions
 from nmt.settings import TrainOptions
 from nmt.settings.model_options import ModelOptions
-from nmt.models import create_model
+from nmt.files import create_model
 from nmt.training.learning.fit import blank, fitting
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import Objective
