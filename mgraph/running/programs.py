@@ -138,6 +138,21 @@ jax.monitoring.register_event_duration_secs_listener(_note)
 jax.monitoring.register_event_listener(_note_read)
 
 
+class PlanKey:
+    """The parts that tell a plan from others; hashed once, as a plan is looked up at every call."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self._parts, self._hash = parts, hash(parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlanKey) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 class Plan:
     """What a program computes: a function, and what tells it from others. A frozen dataclass.
 
@@ -159,7 +174,7 @@ class Plan:
         """What tells this plan from others."""
         cls: Any = type(self)
         values = [(name, getattr(self, name)) for name in _names(cls)]
-        return cls, *(_key(value) if name in self._by_key else value for name, value in values)
+        return PlanKey((cls, *(_key(value) if name in self._by_key else value for name, value in values)))
 
     @property
     def donated(self) -> tuple[int, ...]:

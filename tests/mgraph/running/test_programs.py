@@ -172,7 +172,7 @@ def test_plans_are_told_by_their_class_and_fields() -> None:
         Scaled(one.model, one.others, 3.0),
         Renamed(one.model, one.others, 2.0),
     ]
-    assert one.key == same.key == (Scaled, "a", ("b", "c"), 2.0)
+    assert one.key == same.key and hash(one.key) == hash(same.key)
     assert len({plan.key for plan in (one, same, *others)}) == 5
     before = compile_stats()
     np.testing.assert_array_equal(compiled(one)(X), 2 * X)
