@@ -46,7 +46,8 @@ class Positions(Layer):
 
     @abstractmethod
     def at(self, x: Node, position: Node) -> Node:
-        """The same for ``x (..., dim)`` at one position, an integer node of shape ``()``."""
+        """The same for ``x (batch, beam, dim)`` at one position for each sentence, an integer node of shape
+        ``(batch, 1, 1)``, or at one for all, of shape ``()``."""
 
 
 class PositionEmbedding(Positions):
@@ -104,8 +105,8 @@ class TrainedPositionEmbedding(Positions):
         return x + rows(self.table.on(x.graph), places.tolist())
 
     def at(self, x: Node, position: Node) -> Node:
-        place = minimum(position, int(self.table.shape[0]) - 1)
-        return x + flatten(rows(self.table.on(x.graph), reshape(place, (1,))))
+        places = flatten(minimum(position, int(self.table.shape[0]) - 1))
+        return x + reshape(rows(self.table.on(x.graph), places), (*places.shape, 1, x.shape[-1]))
 
 
 class NoPositionEmbedding(Positions):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .autoregression import Autoregression as Autoregression
 from .autoregression import Cache as Cache
+from .autoregression import Now as Now
 from .average_attention import AverageAttention as AverageAttention
 from .blocks import AttentionBlock as AttentionBlock
 from .blocks import Context as Context
@@ -19,3 +20,5 @@ from .layers import DecoderLayer as DecoderLayer
 from .layers import EncoderLayer as EncoderLayer
 from .recurrence import Recurrence as Recurrence
 from .self_attention import SelfAttention as SelfAttention
+from .self_attention import no_ancestors as no_ancestors
+from .self_attention import with_ancestors as with_ancestors

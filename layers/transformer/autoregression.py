@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
-from mgraph import Node
+from mgraph import Node, reshape
 from mgraph.tape import Graph
 
 from .config import TransformerConfig
 
 Cache = dict[str, Node]
-"""What a layer keeps from step to step, by name; hypotheses are axis 0."""
+"""What a layer keeps from step to step, by name. Axis 0 is the sentence or, of what differs between
+hypotheses and must follow them, ``sentence * beam + place in the beam``."""
+
+
+@dataclass(frozen=True)
+class Now:
+    """Where the hypotheses of a batch are in their translations at one step."""
+
+    position: Node
+    """Integer ``(batch,)`` or ``()``: how many words the hypotheses of each sentence, or of all, have."""
+    seen: Node | None = None
+    """A ``log_mask (batch, 1, beam, places)``: which of its sentence's previous words each hypothesis
+    continues, this one included; the place of a word is ``position * beam + place in the beam``."""
+
+    @property
+    def place(self) -> Node:
+        """``position`` as ``(batch, 1, 1)`` or ``()``, to broadcast to ``(batch, beam, dim)``."""
+        return reshape(self.position, (*self.position.shape, 1, 1)) if self.position.shape else self.position
 
 
 class Autoregression(Protocol):
@@ -23,10 +41,11 @@ class Autoregression(Protocol):
         not causal by themselves."""
         ...
 
-    def start(self, graph: Graph, rows: int, max_length: int) -> Cache:
-        """The cache of ``rows`` hypotheses before the first of at most ``max_length`` steps."""
+    def start(self, graph: Graph, batch: int, beam: int, max_length: int) -> Cache:
+        """The cache of ``beam`` hypotheses of each sentence before the first of at most ``max_length``
+        steps."""
         ...
 
-    def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
-        """The step at ``position ()``, an integer from 0, for ``x (batch, beam, dim)``."""
+    def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:
+        """One step, for ``x (batch, beam, dim)``."""
         ...

@@ -9,7 +9,7 @@ from mgraph.tape import Graph
 
 from ..dense import Affine
 from ..dropping import drop_features
-from .autoregression import Cache
+from .autoregression import Cache, Now
 from .blocks import Block, block_activation
 from .config import TransformerConfig
 
@@ -49,11 +49,11 @@ class AverageAttention(Block):
         counts = x.graph.constant((length, 1), inits.range(1, length + 1))
         return self._applied(cumsum(x, 1) / counts, x)
 
-    def start(self, graph: Graph, rows: int, max_length: int) -> Cache:
-        return {"mean": graph.zeros((rows, self.dim))}
+    def start(self, graph: Graph, batch: int, beam: int, max_length: int) -> Cache:
+        return {"mean": graph.zeros((batch * beam, self.dim))}
 
-    def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
-        before = cast(cast(position, Type.float32), x.value_type)
+    def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:
+        before = cast(cast(now.place, Type.float32), x.value_type)
         mean = (reshape(cache["mean"], x.shape) * before + x) / (before + 1)
         return self._applied(mean, x), {"mean": reshape(mean, cache["mean"].shape)}
 

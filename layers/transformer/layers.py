@@ -8,7 +8,7 @@ from mgraph import ArgumentError, Node, checkpoint
 
 from ..choices import choose
 from ..layer import Layer
-from .autoregression import Autoregression, Cache
+from .autoregression import Autoregression, Cache, Now
 from .average_attention import AverageAttention
 from .blocks import AttentionBlock, Context, CrossBlock, FeedForwardBlock, PoolingBlock
 from .config import TransformerConfig
@@ -61,9 +61,9 @@ class DecoderLayer(Layer):
         """``x (batch, time, dim)``; ``mask`` is a ``log_mask`` that hides later words."""
         return self.after_autoregression(self.autoregression(x, mask), contexts)[0]
 
-    def step(self, x: Node, cache: Cache, position: Node, contexts: Sequence[Context]) -> tuple[Node, Cache]:
-        """The step at ``position ()``, an integer from 0, for ``x (batch, beam, dim)``."""
-        x, cache = self.autoregression.step(x, cache, position)
+    def step(self, x: Node, cache: Cache, now: Now, contexts: Sequence[Context]) -> tuple[Node, Cache]:
+        """One step, for ``x (batch, beam, dim)``."""
+        x, cache = self.autoregression.step(x, cache, now)
         return self.after_autoregression(x, contexts)[0], cache
 
     def after_autoregression(

@@ -8,7 +8,7 @@ from mgraph.tape import Graph
 from ..cells import find_cell
 from ..dense import Affine
 from ..rnn import RNN
-from .autoregression import Cache
+from .autoregression import Cache, Now
 from .blocks import Block
 from .config import TransformerConfig
 
@@ -37,10 +37,10 @@ class Recurrence(Block):
         sequence = transpose(self.before(x), (1, 0, 2))
         return self._framed(transpose(self.rnn(sequence).output, (1, 0, 2)), x)
 
-    def start(self, graph: Graph, rows: int, max_length: int) -> Cache:
-        return {f"state{i}": node for i, node in enumerate(self.cell.start(graph, rows))}
+    def start(self, graph: Graph, batch: int, beam: int, max_length: int) -> Cache:
+        return {f"state{i}": node for i, node in enumerate(self.cell.start(graph, batch * beam))}
 
-    def step(self, x: Node, cache: Cache, position: Node) -> tuple[Node, Cache]:
+    def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:
         batch, beam, dim = x.shape
         rows = reshape(self.before(x), (batch * beam, dim))
         done = self.rnn.step(rows, [tuple(cache[f"state{i}"] for i in range(self.cell.states))])

@@ -6,8 +6,12 @@ derivatives are the hand-written rules, or JAX's own with ``derivatives="jax"``.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
+
+import jax
 
 from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, reshape
 from nmt.models.network import Network
@@ -44,6 +48,10 @@ def _sources(graph: ExpressionGraph, batch: int, lengths: Sequence[int]) -> list
     return [sentence_inputs(graph, f"source{i}", batch, length) for i, length in enumerate(lengths)]
 
 
+def _specs(nodes: Mapping[str, Node]) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct(node.shape, node.value_type.dtype) for name, node in nodes.items()}
+
+
 def _flat(sources: Sequence[Sequence[Any]]) -> list[Any]:
     return [part for source in sources for part in source]
 
@@ -63,7 +71,10 @@ class Encoder:
 
 
 class Stepper:
-    """The decoder, step by step; see ``Model.start`` and ``Model.step``."""
+    """The decoder, step by step; see ``Model.start`` and ``Model.step``. Each is recorded when first used.
+
+    by_sentence: whether every sentence has a position of its own.
+    """
 
     def __init__(
         self,
@@ -74,30 +85,55 @@ class Stepper:
         max_length: int,
         attention: bool,
         candidates: int,
+        by_sentence: bool,
         derivatives: str,
     ) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        self._recording = threading.RLock()
+        self._network, self._sizes = network, (batch, beam)
+        self._attention, self._candidates, self._by_sentence = attention, candidates, by_sentence
+        self._graph = graph = ExpressionGraph(inference=True, derivatives=derivatives)
         encoded = network.encode(_sources(graph, batch, lengths))
-        encoder_state = state_inputs(graph, "encoder", encoded)
-        start = network.start(graph, encoder_state, batch, beam, max_length)
-        self._start = _Named(graph, start, list(encoder_state.values()))
-        decoder_state = state_inputs(graph, "decoder", start)
+        self._encoder_state = state_inputs(graph, "encoder", encoded)
+        self._first = network.start(graph, self._encoder_state, batch, beam, max_length)
+
+    @property
+    def encoder_state(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and element types of the encoder state."""
+        return _specs(self._encoder_state)
+
+    @property
+    def decoder_state(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and element types of the decoder state."""
+        return _specs(self._first)
+
+    @cached_property
+    def _start(self) -> _Named:
+        with self._recording:
+            return _Named(self._graph, self._first, list(self._encoder_state.values()))
+
+    @cached_property
+    def _step(self) -> _Named:
+        with self._recording:
+            return self._recorded_step()
+
+    def _recorded_step(self) -> _Named:
+        (batch, beam), graph = self._sizes, self._graph
+        state = state_inputs(graph, "decoder", self._first)
         words = graph.input("words", (batch * beam,), Type.int32)
-        position = graph.input("position", (), Type.int32)
-        shortlist = graph.input("shortlist", (batch, candidates), Type.int32) if candidates else None
-        step = network.step(
-            encoder_state, decoder_state, words, position, beam, shortlist=shortlist, attention=attention
+        position = graph.input("position", (batch,) if self._by_sentence else (), Type.int32)
+        listed = graph.input("shortlist", (batch, self._candidates), Type.int32) if self._candidates else None
+        step = self._network.step(
+            self._encoder_state, state, words, position, beam, shortlist=listed, attention=self._attention
         )
         outputs = {LOGITS: step.logits, **step.state}
-        if attention:
+        if self._attention:
             outputs[ATTENTION] = step.attention
-        inputs = [*encoder_state.values(), *decoder_state.values(), words, position]
-        self._step = _Named(graph, outputs, inputs if shortlist is None else [*inputs, shortlist])
-        self._encoder_names, self._decoder_names = tuple(encoder_state), tuple(decoder_state)
+        inputs = [*self._encoder_state.values(), *state.values(), words, position]
+        return _Named(graph, outputs, inputs if listed is None else [*inputs, listed])
 
     def start(self, params: Mapping[str, Any], encoder_state: Mapping[str, Any]) -> Arrays:
         """The decoder state before the first step."""
-        return self._start(params, *(encoder_state[name] for name in self._encoder_names))
+        return self._start(params, *(encoder_state[name] for name in self._encoder_state))
 
     def step(
         self,
@@ -108,9 +144,10 @@ class Stepper:
         position: Any,
         shortlist: Any = None,
     ) -> Step:
-        """``words (batch * beam,)``, ``position ()`` and ``shortlist (batch, candidates)`` are int32."""
-        before = [encoder_state[name] for name in self._encoder_names]
-        state = [decoder_state[name] for name in self._decoder_names]
+        """``words (batch * beam,)``, ``position ()``, or ``(batch,)`` by sentence, and
+        ``shortlist (batch, candidates)`` are int32."""
+        before = [encoder_state[name] for name in self._encoder_state]
+        state = [decoder_state[name] for name in self._first]
         chosen = () if shortlist is None else (shortlist,)
         after = self._step(params, *before, *state, words, position, *chosen)
         return Step(after.pop(LOGITS), after, after.pop(ATTENTION, None))

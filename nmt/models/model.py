@@ -81,11 +81,13 @@ class Model(Network):
         *,
         attention: bool = False,
         candidates: int = 0,
+        by_sentence: bool = False,
         derivatives: str = "rules",
     ) -> Stepper:
         """``start`` and ``step`` for sentences padded to ``lengths``, up to ``max_length`` steps, and
-        shortlists of ``candidates`` words (0 without)."""
-        key = (batch, beam, lengths, max_length, attention, candidates, derivatives)
+        shortlists of ``candidates`` words (0 without). by_sentence: whether every sentence has a position of
+        its own."""
+        key = (batch, beam, lengths, max_length, attention, candidates, by_sentence, derivatives)
         return self._recorded(("stepper", *key), lambda: Stepper(self, *key))
 
     def scorer(

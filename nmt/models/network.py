@@ -16,8 +16,9 @@ class Network(Layer):
     """Encoders and a decoder.
 
     The methods record in the graph of their nodes. States are flat dictionaries of nodes. Axis 0 of an
-    encoder state is the sentence, of a decoder state the hypothesis: ``sentence * beam + place in the beam``.
-    Rows do not depend on padding, other sentences or other hypotheses.
+    encoder state is the sentence, of a decoder state the hypothesis, ``sentence * beam + place in the beam``,
+    or, of what the hypotheses of a sentence share, the sentence: when hypotheses change places, only the
+    former follow them. Rows do not depend on padding, other sentences or other hypotheses.
 
     options: of the model. shapes: of its parameters, by name. dropouts: used in training graphs.
     marian_exact: whether single steps repeat Marian's decoder where it deviates from the trained model: with
@@ -98,8 +99,9 @@ class Network(Layer):
     ) -> Step:
         """One step: logits ``(batch * beam, vocabulary)`` of the next word, and the next state.
 
-        ``words (batch * beam,)`` are the ids of the previous words; ``position ()`` is an integer from 0. At
-        position 0 ``words`` are ignored: the first input is a zero vector. With a
+        ``words (batch * beam,)`` are the ids of the previous words; ``position`` is an integer from 0 for
+        all sentences, ``()``, or for each, ``(batch,)``. At position 0 ``words`` are ignored: the first input
+        is a zero vector. With a
         ``shortlist (batch, candidates)`` of ids only the candidates' logits are computed.
         """
         return self._decoder.step(

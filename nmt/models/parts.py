@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from layers import Embedding, Layer, Output
-from mgraph import ArgumentError, Node, cast, gt
+from mgraph import ArgumentError, Node, cast, gt, repeat, reshape
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.training import Dropping
@@ -207,4 +207,9 @@ class DecoderPart(ModelPart):
     def previous(self, words: Node, position: Node) -> Node:
         """The embeddings of the previous words; zeros at position 0."""
         embedded = self.embedding(words)
-        return embedded * cast(gt(cast(position), 0), embedded.value_type)
+        known = cast(gt(cast(position), 0), embedded.value_type)
+        if position.shape:
+            batch, hypotheses = *position.shape, *words.shape
+            known = repeat(reshape(known, (batch, 1)), hypotheses // batch, 1)
+            known = reshape(known, (hypotheses, 1))
+        return embedded * known

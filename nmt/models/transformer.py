@@ -22,6 +22,7 @@ from layers import (
     UnsupportedOptionError,
     log_mask,
 )
+from layers.transformer import Now, no_ancestors, with_ancestors
 from mgraph import ArgumentError, Node, inits, le, narrow, reshape, shift
 from mgraph.tape import Graph
 from nmt.models.parts import (
@@ -264,6 +265,8 @@ class TransformerDecoder(DecoderPart):
                 made[number] = DecoderLayer(f"{prefix}_l{number}", config, depth, len(contexts))
         self.layers = [made[number] for number in numbers]
         """Tied layers are the same object."""
+        self.remembers = config.decoder_autoreg == "self-attention"
+        """Whether previous words stay in the state, which hypotheses then share."""
 
     @property
     def attends(self) -> bool:
@@ -280,8 +283,10 @@ class TransformerDecoder(DecoderPart):
     def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
         state = {}
         for depth, layer in enumerate(self.layers, 1):
-            for part, node in layer.autoregression.start(graph, batch * beam, max_length).items():
+            for part, node in layer.autoregression.start(graph, batch, beam, max_length).items():
                 state[f"l{depth}:{part}"] = node
+        if self.remembers:
+            state[ANCESTORS] = no_ancestors(graph, batch, beam, max_length)
         return state
 
     def step(
@@ -298,14 +303,17 @@ class TransformerDecoder(DecoderPart):
         (rows,) = words.shape
         embedded = self.previous(words, position)
         embedded = reshape(embedded, (rows // beam, beam, self.options.dim_emb))
-        embedded = self.stack.positions.at(embedded, position)
-        x = self.stack.bottom(embedded)
         after: Nodes = {}
+        now = Now(position)
+        if self.remembers:
+            after[ANCESTORS], now = with_ancestors(decoder_state[ANCESTORS], position, beam)
+        embedded = self.stack.positions.at(embedded, now.place)
+        x = self.stack.bottom(embedded)
         aligned = self._attention_depth() if attention else None
         weights = None
         for depth, layer in enumerate(self.layers, 1):
             cache = _under(f"l{depth}", decoder_state)
-            x, cache = layer.autoregression.step(x, cache, position)
+            x, cache = layer.autoregression.step(x, cache, now)
             x, found = layer.after_autoregression(x, _contexts(layer, encoder_state), depth == aligned)
             after |= {f"l{depth}:{part}": node for part, node in cache.items()}
             weights = found if depth == aligned else weights
@@ -352,6 +360,9 @@ class TransformerDecoder(DecoderPart):
                 f" {layer!r}"
             )
         return int(layer)
+
+
+ANCESTORS = "ancestors"
 
 
 def _contexts(layer: DecoderLayer, encoder_state: Nodes) -> list[Context]:

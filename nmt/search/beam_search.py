@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import jax
 import numpy as np
 
-from mgraph import Plan, compiled
+from mgraph import callers_settings
 from nmt.models import Model, Source
-from nmt.search.beam_loop import BeamLoop, BeamShape
 from nmt.search.choice import Rules, Sampling
+from nmt.search.lane import Lane, LaneShape, Report
 from nmt.search.results import Hypothesis
+from nmt.search.schedule import (
+    Found,
+    Request,
+    Searches,
+    Size,
+    Waiting,
+    choose_lengths,
+    rows_of_lane,
+)
 from nmt.search.shortlist import MULTIPLE, Shortlist
-from nmt.search.trellis import FREE, Ranking, Sentences, Trellis, best_hypotheses, join
+from nmt.search.trellis import FREE, Ranking, Sentences, best_hypotheses
 from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
 from nmt.text.batches import pad, table
 from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
-FIRST_CAPACITY = 48  # steps
-FIRST_REORDERED = 24  # if hypotheses, and so caches, are reordered
-SMALL_CACHE = 512  # hypotheses times steps
+MORE_STEPS = 16
+ENTERING = 4  # a lane's rows by the sentences that enter at once
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
 SEEDS = 1 << 32
@@ -60,6 +70,7 @@ class BeamSearch:
     n_best: return ``beam_size`` hypotheses of each sentence instead of one.
     shortlist: chooses the candidates of each sentence from its first source.
     sampling: how words are drawn. seed: of its noise; 0 for a different one in each process.
+    searches: how many lanes are searched at once, each in a thread.
 
     Raises OptionError, a ValueError, for models that do not fit together.
     """
@@ -78,6 +89,7 @@ class BeamSearch:
         shortlist: Shortlist | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
+        searches: int = 1,
     ) -> None:
         options = options or BeamOptions()
         _check(models, weights)
@@ -101,6 +113,11 @@ class BeamSearch:
         self.rules = Rules(dim, target_vocab.eos_id, suppressed, skip_cost, sampling)
         probable = not skip_cost and sampling is None and bool(np.all(self.weights >= 0))
         self._bounded = probable and self.ranking.bounded  # scores of words are at most 0
+        self.searches = searches
+        self._lock = threading.Lock()
+        self._lanes: dict[tuple[LaneShape, bool], list[Lane]] = {}
+        self._lengths: Counter[int] = Counter()
+        self._known: set[int] = set()
 
     def search(
         self,
@@ -110,11 +127,24 @@ class BeamSearch:
         attention: bool = False,
         count: int | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, best first.
+        """The best hypotheses of each sentence, best first. Arguments and errors as for ``found``."""
+        results = dict(
+            self.found(*streams, prefixes=prefixes, numbers=numbers, attention=attention, count=count)
+        )
+        return [results[index] for index in range(len(results))]
+
+    def found(
+        self,
+        *streams: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]] | None = None,
+        numbers: Sequence[int] | None = None,
+        attention: bool = False,
+        count: int | None = None,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The index of each sentence and its best hypotheses, best first, as soon as they are found.
 
         streams: for each source of the models (at least one) the sentences' word ids, each ending in
-            ``</s>``. They form one batch, padded to ``length_bucket`` and ``batch_bucket``; nothing is
-            compiled for a bucket seen before.
+            ``</s>``; any lengths and any number.
         prefixes: the first words of each translation; ``</s>`` leaves its position free.
         numbers: the sentences' numbers, which with the seed determine their noise; 0, 1, ... if None.
         attention: whether to return the first model's attention to the words of the first source.
@@ -124,13 +154,13 @@ class BeamSearch:
         model without sources; ValueError for sources without ids.
         """
         self._check_streams(streams, prefixes, attention)
-        if not streams[0]:
-            return []
-        sentences = self._sentences(streams, prefixes, numbers)
-        count = self.count if count is None else count
-        trellis = self._run(sentences, attention, count)
-        found = best_hypotheses(trellis, sentences, self.ranking, self.rules.eos, count)
-        return found[: len(streams[0])]
+        requests = self._requests(streams, prefixes, numbers)
+        if not requests:
+            return
+        run = Run(self, requests, prefixes is not None, attention, self.count if count is None else count)
+        searches = Searches(min(self.searches, -(-len(requests) // run.rows)), callers_settings())
+        for found in searches.run(run.turns):
+            yield from found
 
     def limit(self, length: int) -> int:
         """The maximum number of target words for ``length`` source words, in float32 as in Marian."""
@@ -166,114 +196,152 @@ class BeamSearch:
         if self.shortlist is not None:
             raise OptionError("--force-decode cannot go with --shortlist, as in Marian")
 
-    def _sentences(
+    def _requests(
         self,
         streams: Sequence[Sequence[Sequence[int]]],
         prefixes: Sequence[Sequence[int]] | None,
         numbers: Sequence[int] | None,
-    ) -> Sentences:
-        batch = pad(streams)
-        limits = np.zeros(len(batch.ids[0]), np.int32)
-        limits[: batch.sentences] = [self.limit(len(source)) for source in streams[0]]
-        sources = tuple(map(Source, batch.ids, batch.masks))
-        sentences = Sentences(sources, limits, batch.ids[0][:, 0] == self.source_vocab.eos_id)
-        if prefixes is not None:
-            forced, _ = _table(prefixes, len(limits), FREE)
-            sentences = replace(sentences, prefixes=np.where(forced == self.rules.eos, FREE, forced))
-        if self.shortlist is not None:
-            lists = [self.shortlist.candidates(source).tolist() for source in streams[0]]
-            most = -(-self.rules.words // MULTIPLE) * MULTIPLE
-            candidates, counts = _table(lists, len(limits), 0, most)
-            sentences = replace(sentences, candidates=candidates, counts=counts)
-        if self.rules.sampling is not None:
-            own = np.resize(np.arange(batch.sentences) if numbers is None else numbers, len(limits))
-            keys = np.stack([np.full_like(own, self.seed), own], axis=1)
-            sentences = replace(sentences, keys=keys.astype(np.uint32))
-        return sentences
-
-    def _run(self, sentences: Sentences, attention: bool, count: int) -> Trellis:
-        """Search on the device; returns NumPy arrays.
-
-        Caches grow in stages, so that short translations do not pay for the longest one allowed, and the
-        batch shrinks as sentences finish.
-        """
-        (batch, length), *_ = shapes = [ids.shape for ids, _ in sentences.sources]
-        lengths = tuple(length for _, length in shapes)
-        params = tuple(model.params for model in self.models)
-        candidates = 0 if sentences.candidates is None else sentences.candidates.shape[1]
-        stages = capacities(batch, self.beam_size, self.limit(length))
-        ranking = self.ranking if count == 1 and self._bounded else None
-        shape = BeamShape(batch, self.beam_size, lengths, candidates, stages[0], attention, self.rules)
-        encoded, beam = self._call("begin", shape, params, sentences)
-        rows, done, parts = np.arange(batch), 0, []
-        while True:
-            beam, trellis = self._call(
-                "advance", shape, params, self.weights, ranking, sentences, encoded, beam
+    ) -> list[Request]:
+        return [
+            Request(
+                index,
+                sources,
+                self.limit(len(sources[0])),
+                None if prefixes is None else prefixes[index],
+                None if self.shortlist is None else self.shortlist.candidates(sources[0]).tolist(),
+                index if numbers is None else numbers[index],
             )
-            step, slots, trellis = jax.device_get((beam.step, beam.slots, trellis))
-            made = slice(done, int(step))
-            parts.append((rows, jax.tree.map(lambda a, made=made: a[made], trellis)))
-            left = np.flatnonzero(slots)
-            if not left.size:
-                return join(parts, batch)
-            done = made.stop
-            capacity = next(c for c in stages if c >= min(done * 4 // 3, stages[-1]) and c >= shape.capacity)
-            shape = replace(shape, capacity=capacity)
-            while left.size <= shape.smaller_batch < shape.batch:
-                shape = replace(shape, batch=shape.smaller_batch)
-            finished = np.flatnonzero(slots == 0)[: shape.batch - left.size]
-            kept = np.concatenate([left, finished]).astype(np.int32)
-            rows = rows[left]
-            sentences, encoded, beam = self._call("regroup", shape, params, sentences, encoded, beam, kept)
+            for index, sources in enumerate(zip(*streams, strict=True))
+        ]
 
-    def _call(self, name: str, shape: BeamShape, *arguments: Any) -> Any:
-        """Run a function of ``BeamLoop``, compiled on first use for these shapes."""
-        leaves, structure = jax.tree.flatten(arguments)
-        shapes = structure, *(a.shape for a in leaves)
-        return compiled(BeamPlan(name, self.models, shape, shapes))(*arguments)
+    def sizes(self, requests: Sequence[Request]) -> list[Size]:
+        """The lanes for sentences, the shortest first."""
+        with self._lock:
+            self._lengths.update(request.length for request in requests)
+            self._known.update(choose_lengths(self._lengths, self._known))
+            needed = {min(s for s in self._known if s >= request.length) for request in requests}
+        return [Size(length, self.capacity(length)) for length in sorted(needed)]
 
+    def capacity(self, length: int) -> int:
+        """The number of steps that nearly all translations of ``length`` source words need."""
+        return min(self.limit(length), -(-(length * 3 // 2 + MORE_STEPS) // 8) * 8)
 
-@dataclass(frozen=True)
-class BeamPlan(Plan, by_key=["models"]):
-    """A function of ``BeamLoop``, for arguments of these shapes."""
+    @contextmanager
+    def lane(self, shape: LaneShape, ranked: bool) -> Iterator[Lane]:
+        """A lane that nobody else uses meanwhile."""
+        key = shape, ranked
+        with self._lock:
+            free = self._lanes.setdefault(key, [])
+            lane = free.pop() if free else None
+        if lane is None:
+            lane = Lane(self.models, shape, ranked=ranked)
+        yield lane
+        with self._lock:  # a lane in which something failed is not used again
+            self._lanes[key].append(lane)
 
-    name: str
-    models: tuple[Model, ...]
-    shape: BeamShape
-    shapes: Hashable
-
-    @property
-    def donated(self) -> tuple[int, ...]:
-        return (5,) if self.name == "advance" else ()
-
-    def __str__(self) -> str:
-        return f"beam search ({self.name}): {self.shape}"
-
-    def __call__(self, *arguments: Any) -> Any:
-        return getattr(BeamLoop(self.models, self.shape), self.name)(*arguments)
+    def ranking_for(self, count: int) -> Ranking | None:
+        """The ranking by which searches for so many hypotheses may end early, or None."""
+        return self.ranking if count == 1 and self._bounded else None
 
 
-def capacities(batch: int, beam: int, limit: int) -> list[int]:
-    """The capacities, in steps, through which caches grow up to ``limit``.
+class Run:
+    """The search of some sentences, by one or several searches at once.
 
-    Each is a program to compile, so small caches do not grow, and large ones double. A step's cost depends on
-    the capacity if it copies caches, that is, if it reorders hypotheses.
+    forced: whether first words are forced. attention, count: see ``BeamSearch.found``.
     """
-    found = []
-    capacity = max(FIRST_CAPACITY if beam == 1 else FIRST_REORDERED, SMALL_CACHE // (batch * beam))
-    while capacity * 3 // 2 < limit:
-        found.append(capacity)
-        capacity *= 2
-    return [*found, limit]
 
+    def __init__(
+        self, search: BeamSearch, requests: Sequence[Request], forced: bool, attention: bool, count: int
+    ) -> None:
+        self.search, self.forced, self.attention, self.count = search, forced, attention, count
+        self.params = tuple(model.params for model in search.models)
+        self.rows = rows_of_lane(len(requests), search.beam_size)
+        self.candidates = 0
+        if search.shortlist is not None:
+            most = -(-search.rules.words // MULTIPLE) * MULTIPLE
+            self.candidates = min(most, length_bucket(max(len(r.candidates or ()) for r in requests)))
+        self.waiting = Waiting(requests, search.sizes(requests))
 
-def _table(
-    rows: Sequence[Sequence[int]], count: int, filling: int, most: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """``rows`` padded to int32 ``[count, length_bucket]``, at most ``most`` wide, and their lengths."""
-    length = length_bucket(max(map(len, rows)))
-    found, inside = table(rows, (count, length if most is None else min(length, most)), filling)
-    return found, inside.sum(1, dtype=np.int32)
+    def turns(self) -> Generator[Found]:
+        """One search: what it finds, turn by turn, until nothing waits."""
+        while (size := self.waiting.next_lane()) is not None:
+            ranking = self.search.ranking_for(self.count)
+            try:
+                with self.search.lane(self._shape(size), ranking is not None) as lane:
+                    yield from self._drained(lane, size, ranking)
+            finally:
+                self.waiting.left(size)
+
+    def _shape(self, size: Size) -> LaneShape:
+        search = self.search
+        return LaneShape(
+            rows=self.rows,
+            entering=max(1, self.rows // ENTERING),
+            beam=search.beam_size,
+            lengths=(size.length,) * search.streams,
+            capacity=size.capacity,
+            candidates=self.candidates,
+            forced=self.forced,
+            attention=self.attention,
+            rules=search.rules,
+        )
+
+    def _drained(self, lane: Lane, size: Size, ranking: Ranking | None) -> Iterator[Found]:
+        """Fill a lane as long as sentences wait for it, and search until it is empty."""
+        held: dict[int, Request] = {}
+        while True:
+            for requests in self._entering(lane, size):
+                rows = lane.enter(self.params, *self._arrays(lane.shape, requests), len(requests))
+                held |= dict(zip(rows.tolist(), requests, strict=True))
+            if not held:
+                return
+            enough = max(0, lane.living - lane.shape.entering)
+            done, report = lane.advance(self.params, self.search.weights, ranking, enough)
+            found: Found = []
+            for row in done.tolist():
+                request = held.pop(row)
+                if report.cut[row]:
+                    self.waiting.again(request, size)
+                else:
+                    found.append((request.index, self._hypotheses(request, row, report)))
+            yield found
+
+    def _entering(self, lane: Lane, size: Size) -> Iterator[list[Request]]:
+        """Sentences that wait for free rows, in groups that enter together."""
+        while free := lane.shape.rows - lane.living:
+            requests = self.waiting.take(size, min(free, lane.shape.entering))
+            if not requests:
+                return
+            yield requests
+
+    def _hypotheses(self, request: Request, row: int, report: Report) -> list[Hypothesis]:
+        search, steps = self.search, int(report.steps[row])
+        trellis = jax.tree.map(lambda a: a[row, :steps], report.trellis)
+        length = len(request.sources[0])
+        return best_hypotheses(trellis, request.limit, length, search.ranking, search.rules.eos, self.count)
+
+    def _arrays(self, shape: LaneShape, requests: Sequence[Request]) -> tuple[list[Source], Sentences]:
+        """The arrays of sentences that enter a lane."""
+        search, count = self.search, shape.entering
+        batch = pad(list(zip(*(r.sources for r in requests), strict=True)), (count, *shape.lengths))
+        first = batch.ids[0][:, 0]
+        sentences = Sentences(
+            limits=np.resize([request.limit for request in requests], count).astype(np.int32),
+            empty=first == search.source_vocab.eos_id,
+        )
+        if shape.forced:
+            rows = [(request.prefix or [])[: shape.capacity] for request in requests]
+            forced, _ = table(rows, (count, shape.capacity), FREE)
+            sentences = replace(sentences, prefixes=np.where(forced == search.rules.eos, FREE, forced))
+        if shape.candidates:
+            lists = [request.candidates or [] for request in requests]
+            candidates, inside = table(lists, (count, shape.candidates))
+            sentences = replace(sentences, candidates=candidates, counts=inside.sum(1, dtype=np.int32))
+        if search.rules.sampling is not None:
+            own = np.resize([request.number for request in requests], count)
+            keys = np.stack([np.full_like(own, search.seed), own], axis=1)
+            sentences = replace(sentences, keys=keys.astype(np.uint32))
+        return list(map(Source, batch.ids, batch.masks)), sentences
 
 
 def check_weights(weights: Sequence[float], models: int) -> None:

@@ -147,10 +147,10 @@ class Rules:
         for i, other in enumerate(scores[1:], start=1):
             total = total + weights[i] * other
         batch, count, columns = total.shape
-        open_, free = self._open(sentences, beam.step, columns)
+        open_, free = self._open(sentences, beam.steps, columns)
         total = jnp.where(open_, total, NONE)
         if self.sampling is not None:
-            total = self.sampling.drawn(total, self._noise(sentences, beam.step, count))
+            total = self.sampling.drawn(total, self._noise(sentences, beam.steps, count))
         paths = beam.paths[:, :, None]
         # Pruned words rank last but remain available, so that the beam keeps its width.
         extended = jnp.maximum(paths + total, LOWEST)
@@ -169,7 +169,7 @@ class Rules:
         before = _listed(sentences)[:, 0] & (sentences.candidates < self.eos)
         return jnp.sum(before, axis=1, keepdims=True, dtype=jnp.int32)
 
-    def _open(self, sentences: Sentences, step: jax.Array, columns: int) -> tuple[jax.Array, jax.Array]:
+    def _open(self, sentences: Sentences, steps: jax.Array, columns: int) -> tuple[jax.Array, jax.Array]:
         """Which columns may be chosen, and which sentences have no forced word; both ``[batch, 1, ...]``."""
         batch = len(sentences.limits)
         open_ = jnp.ones((batch, 1, 1), bool)
@@ -177,9 +177,10 @@ class Rules:
             open_ = _listed(sentences)
         if sentences.prefixes is None:
             return open_, jnp.ones((batch, 1, 1), bool)
-        steps = sentences.prefixes.shape[1]
-        word = sentences.prefixes[:, jnp.minimum(step, steps - 1), None, None]
-        free = (word == FREE) | (step >= steps) | (sentences.empty[:, None, None] & (step == 0))
+        last = sentences.prefixes.shape[1] - 1
+        word = jnp.take_along_axis(sentences.prefixes, jnp.minimum(steps, last)[:, None], axis=1)
+        free = (word == FREE) | (steps > last)[:, None] | (sentences.empty & (steps == 0))[:, None]
+        word, free = word[:, :, None], free[:, :, None]
         return open_ & (free | (jnp.arange(columns) == word)), free
 
     def _suppressed(self, sentences: Sentences, columns: int) -> jax.Array:
@@ -191,14 +192,14 @@ class Rules:
         words = np.asarray(self.suppressed, np.int32)
         return jnp.any(sentences.candidates[:, None, :, None] == words, axis=-1)
 
-    def _noise(self, sentences: Sentences, step: jax.Array, count: int) -> jax.Array:
+    def _noise(self, sentences: Sentences, steps: jax.Array, count: int) -> jax.Array:
         """Noise ``[batch, beam, columns]``; a word's noise does not depend on the shortlist."""
 
-        def of_sentence(key: jax.Array) -> jax.Array:
+        def of_sentence(key: jax.Array, step: jax.Array) -> jax.Array:
             key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=KEYS), step)
             return gumbel(key, (count, self.words))
 
-        noise = jax.vmap(of_sentence)(sentences.keys)
+        noise = jax.vmap(of_sentence)(sentences.keys, steps)
         if sentences.candidates is None:
             return noise
         return jnp.take_along_axis(noise, sentences.candidates[:, None, :], axis=-1)

@@ -1,9 +1,9 @@
-"""The translation service: a batch of samples in, translations out."""
+"""The translation service: samples in, translations out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from nmt.text.sentences import Sentence
 
 
 class TranslationService:
-    """Translates batches of samples with loaded models.
+    """Translates samples with loaded models.
 
     search: finds the hypotheses. printing: if it prints alignments, the search collects attention.
     right_left: whether the models are right-to-left. forced: whether samples have, after their sources, the
@@ -33,37 +33,38 @@ class TranslationService:
 
     def translate(
         self,
-        batch: Sequence[Sentence],
+        samples: Sequence[Sentence],
         *,
         numbers: Sequence[int] | None = None,
         attention: bool = False,
         count: int | None = None,
-    ) -> list[Translation]:
-        """Translate a batch, in order.
+    ) -> Iterator[Translation]:
+        """Translate samples of any lengths, each as soon as it is done.
 
-        attention: whether to return it. numbers, count: as for ``BeamSearch.search``. Further sequences, such
-        as references, are ignored. A sample with a problem, alone in its batch, becomes an empty translation.
+        attention: whether to return it. numbers, count: as for ``BeamSearch.found``. Further sequences, such
+        as references, are ignored. A sample with a problem becomes an empty translation.
         """
-        if batch[0].problem:
-            return [self._nothing(batch[0])]
-        streams = list(zip(*(sample.sequences for sample in batch), strict=True))
+        places = [place for place, sample in enumerate(samples) if not sample.problem]
+        yield from (self._nothing(sample) for sample in samples if sample.problem)
+        streams = list(zip(*(samples[place].sequences for place in places), strict=True))
+        if not streams:
+            return
         sources = self.search.streams
-        found = self.search.search(
+        found = self.search.found(
             *streams[:sources],
             prefixes=streams[sources] if self.forced else None,
-            numbers=numbers,
+            numbers=None if numbers is None else [numbers[place] for place in places],
             attention=attention or self.printing.alignment is not None,
             count=count,
         )
-        return [
-            Translation(
+        for index, hypotheses in found:
+            sample = samples[places[index]]
+            yield Translation(
                 sample.line,
                 tuple(map(self._text, hypotheses)),
                 tuple(hypotheses),
                 attentions=tuple(self._attention(sample, h) for h in hypotheses) if attention else (),
             )
-            for sample, hypotheses in zip(batch, found, strict=True)
-        ]
 
     def _text(self, hypothesis: Hypothesis) -> str:
         words = hypothesis.words

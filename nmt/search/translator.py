@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from mgraph import ExpressionGraph, Plan, Type, callers_settings, compiled
-from mgraph.device import check_process, platform_of
+from mgraph import ExpressionGraph, Plan, Type, compiled
+from mgraph.device import check_process
 from nmt.files import load_model
 from nmt.files.directories import read_directory
 from nmt.models import Model, Source
@@ -22,15 +21,16 @@ from nmt.runtime import compilation_cache, devices
 from nmt.search.beam_search import BeamSearch, check_weights
 from nmt.search.choice import read_sampling
 from nmt.search.results import Printing, Translation
+from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
 from nmt.settings import DECODE, DecodeOptions, OptionError, require_files, require_readable
 from nmt.settings.config import takes
-from nmt.text.batches import Batching, pad
+from nmt.text.batches import pad
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
 from nmt.text.parallel import ParallelLines, source_names
-from nmt.text.sentences import LineEncoder, Sentence
+from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 
 
@@ -80,9 +80,6 @@ logger = logging.getLogger(__name__)
 
 Lines = Iterable[str | bytes]
 
-MOST_WORKERS = 8
-"""The maximum number of batches searched at once."""
-
 
 class Translator:
     """Translates lines with one or several models; its results are those of ``mgraph decode``.
@@ -100,9 +97,8 @@ class Translator:
     the number of its words counts), and with ``force_decode`` one more with the first words of the
     translations. With ``tsv`` they take one text with tab-separated fields.
 
-    On a CPU up to ``cpu_threads`` batches of ``mini_batch`` sentences, at most 8, are searched at once, each
-    in its own memory. Files are read once, here. Nothing is compiled for buckets of lengths and batch sizes
-    seen before.
+    On a CPU up to ``cpu_threads`` searches, at most 8, run at once, each in its own memory. Files are read
+    once, here. A few programs serve lines of all lengths; they are compiled when first needed.
 
     Raises OptionError for an invalid value, TypeError for an unknown option, ModelFileError and other
     MGraphErrors for files that cannot be used, OSError for missing ones. DeviceError in a process forked from
@@ -190,9 +186,8 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream of lines, in order, each as soon as it is ready.
 
-        Reads ``mini_batch * maxi_batch`` lines at a time; on a CPU several of their batches are searched at
-        once. Arguments as for ``translate``. ParallelTextError if one text has fewer lines than another,
-        after the lines before.
+        Reads ``mini_batch * maxi_batch`` lines at a time. Arguments as for ``translate``. ParallelTextError
+        if one text has fewer lines than another, after the lines before.
         """
         return self._translations(texts, return_attention, n_best)
 
@@ -257,6 +252,7 @@ class Translator:
             skip_cost=options.skip_cost,
             n_best=options.n_best,
             seed=options.seed,
+            searches=searches_at_once(options.cpu_threads),
         )
 
     def _check_combinations(self) -> None:
@@ -284,33 +280,19 @@ class Translator:
         finished: InOrder[Translation] = InOrder()
         rows = ParallelLines(texts, self._names()[: len(texts)])
         samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows))
-        groups: Iterable[Iterable[list[Sentence]]]
-        groups = Batching.from_options(self.options).maxi_batches(samples)
-        if at_once:
-            groups = [chain.from_iterable(groups)]
+        ahead = self.options.mini_batch * self.options.maxi_batch
+        groups = [list(samples)] if at_once else iter(lambda: list(islice(samples, ahead)), [])
         before = self._seen
-        settings = callers_settings()
-
-        def search(batch: list[Sentence]) -> list[Translation]:
-            numbers = [before + sample.line for sample in batch]
-            with settings():
-                return self.service.translate(batch, numbers=numbers, attention=attention, count=n_best)
-
-        with ThreadPoolExecutor(self._workers()) as pool:
-            for group in groups:
-                check_process()  # otherwise a fork would wait for the threads of the pool
-                for translations in pool.map(search, list(group)):
-                    for translation in translations:
-                        self._seen = max(self._seen, before + translation.line + 1)
-                        finished.add(translation.line, translation)
-                    yield from finished.take()
+        for group in groups:
+            check_process()  # otherwise a fork would wait for the threads of the searches
+            numbers = [before + sample.line for sample in group]
+            for translation in self.service.translate(
+                group, numbers=numbers, attention=attention, count=n_best
+            ):
+                self._seen = max(self._seen, before + translation.line + 1)
+                finished.add(translation.line, translation)
+                yield from finished.take()
         rows.check()
-
-    def _workers(self) -> int:
-        """How many batches to search at once: few kernels of a search keep several cores busy."""
-        if platform_of(None) != "cpu":
-            return 1
-        return min(self.options.cpu_threads or devices.cores(), MOST_WORKERS)
 
 
 def check_decoding(options: DecodeOptions) -> None:

@@ -33,6 +33,11 @@ VOCAB = ToyVocab(EOS, UNK, (CONTROL,))
 LOWEST = np.finfo(np.float32).min
 
 
+def spec(*shape: int) -> jax.ShapeDtypeStruct:
+    """The shape of a state of integers."""
+    return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
 class ToyModel:
     """A random table of logits; which row of it is used depends on every word so far.
 
@@ -61,16 +66,20 @@ class ToyModel:
 
         return encode
 
-    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0, *, derivatives):
+    def stepper(
+        self, batch, beam, lengths, max_length, attention=False, candidates=0, *, by_sentence, derivatives
+    ):
         hypotheses = batch * beam
+        assert by_sentence
 
         def start(params, encoded):
             prefix = jnp.zeros((hypotheses, max_length), jnp.int32)
             return {"prefix": prefix, "running": jnp.repeat(encoded["code"], beam)}
 
         def step(params, encoded, state, words, position, shortlist=None):
+            position = jnp.repeat(position, beam)
             words = jnp.where(position == 0, 0, words + 1)
-            prefix = state["prefix"].at[:, position].set(words)
+            prefix = state["prefix"].at[jnp.arange(hypotheses), position].set(words)
             running = (state["running"] * 5 + words) % 1009
             weights = 2 * jnp.arange(max_length) + 3
             code = jnp.sum(prefix * weights, 1) + running + jnp.repeat(encoded["code"], beam)
@@ -79,7 +88,12 @@ class ToyModel:
                 logits = jnp.take_along_axis(logits, jnp.repeat(shortlist, beam, axis=0), axis=1)
             return Step(logits, {"prefix": prefix, "running": running})
 
-        return SimpleNamespace(start=start, step=step)
+        return SimpleNamespace(
+            start=start,
+            step=step,
+            encoder_state={"code": spec(batch)},
+            decoder_state={"prefix": spec(hypotheses, max_length), "running": spec(hypotheses)},
+        )
 
     def next_log_probs(self, source: list[int], prefix: list[int]) -> np.ndarray:
         """The same for one hypothesis, in plain numbers."""

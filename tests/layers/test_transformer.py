@@ -7,7 +7,7 @@ import pytest
 
 import layers
 import mgraph
-from layers.transformer import SelfAttention
+from layers.transformer import SelfAttention, no_ancestors, with_ancestors
 from mgraph import ExpressionGraph, ShapeError, inits
 from tests.helpers.formulas import close, draws, normed, random_params, sigmoid, softmax
 from tests.helpers.leaves import constant
@@ -109,10 +109,12 @@ def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str
     attended = [layers.Context(cross.prepare(node), mask)]
     triangle = layers.log_mask(constant(graph, np.tril(np.ones((length, length), np.float32))))
     whole = [layer(constant(graph, x[:, b]), triangle, attended) for b in range(beam)]
-    cache, steps = layer.autoregression.start(graph, batch * beam, length + 2), []
+    cache, steps = layer.autoregression.start(graph, batch, beam, length + 2), []
+    ancestors = no_ancestors(graph, batch, beam, length + 2)
     for t in range(length):
         position = graph.constant((), inits.from_value(t), "int32")
-        y, cache = layer.step(constant(graph, x[:, :, t]), cache, position, attended)
+        ancestors, now = with_ancestors(ancestors, position, beam)
+        y, cache = layer.step(constant(graph, x[:, :, t]), cache, now, attended)
         steps.append(y)
     random_params(graph)
     graph.forward()
@@ -187,7 +189,7 @@ def test_gradients_of_a_decoder_layer_of_the_transformer() -> None:
 def test_self_attention_keeps_fixed_buffers() -> None:
     graph = ExpressionGraph(inference=True)
     config = layers.TransformerConfig(8, heads=2)
-    cache = SelfAttention("l", config, 1).start(graph, rows=6, max_length=9)
+    cache = SelfAttention("l", config, 1).start(graph, batch=2, beam=3, max_length=9)
     assert {name: node.shape for name, node in cache.items()} == {
         "keys": (6, 2, 9, 4),
         "values": (6, 2, 9, 4),

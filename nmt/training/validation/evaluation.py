@@ -139,7 +139,7 @@ class Evaluation:
         return Cost(math.fsum(costs), words, len(costs))
 
     def translations(self) -> Iterator[Translation]:
-        """The translations in the order of the batches, logged in the order of the lines unless ``quiet``."""
+        """The translations as soon as they are done, logged in the order of the lines unless ``quiet``."""
         if self._translations is not None:
             yield from self._translations
             return
@@ -148,12 +148,11 @@ class Evaluation:
         began = time.perf_counter()
         finished: InOrder[Translation] = InOrder()
         found = []
-        for batch in self.data.batches():
-            for translation in self.service.translate(batch):
-                found.append(translation)
-                yield translation
-                finished.add(translation.line, translation)
-                self._log(finished)
+        for translation in self.service.translate(self.data.samples):
+            found.append(translation)
+            yield translation
+            finished.add(translation.line, translation)
+            self._log(finished)
         if not self.quiet:
             logger.info("Total translation time: %.5fs", time.perf_counter() - began)
         self._translations = found

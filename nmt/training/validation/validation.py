@@ -13,6 +13,7 @@ from mgraph import ArgumentError
 from nmt.models import Model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Printing
+from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
 from nmt.settings import OptionError, nearest, require_tempdir
 from nmt.settings.model_options import ModelOptions
@@ -233,6 +234,7 @@ class Validation:
             target_vocab=self.vocabs[-1],
             options=options,
             n_best=options.n_best,
+            searches=searches_at_once(options.cpu_threads),
         )
         printing = Printing(options.n_best, options.word_scores)
         service = TranslationService(search, printing, right_left=self.model_options.right_left)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from nmt.search.beam_loop import LARGE, _gathered, _in_place, reordered
 
 reordering = jax.jit(reordered)

@@ -13,7 +13,7 @@ from nmt.search.beam_search import BeamSearch
 from nmt.search.choice import Sampling, read_sampling
 from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
-from tests.helpers.toy_search import ToyVocab
+from tests.helpers.toy_search import ToyVocab, spec
 
 PROBS = np.array([0.30, 0.05, 0.02, 0.25, 0.01, 0.20, 0.17])
 EOS, UNK = 0, 1
@@ -32,14 +32,17 @@ class OneDistribution:
     def encoder(self, batch, lengths, *, derivatives):
         return lambda params, sources: {"ids": sources[0][0]}
 
-    def stepper(self, batch, beam, lengths, max_length, attention=False, candidates=0, *, derivatives):
+    def stepper(
+        self, batch, beam, lengths, max_length, attention=False, candidates=0, *, by_sentence, derivatives
+    ):
         def step(params, encoded, state, words, position, shortlist=None):
             logits = jnp.broadcast_to(params["log_probs"], (batch, beam, len(PROBS)))
             if shortlist is not None:
                 logits = jnp.take_along_axis(logits, shortlist[:, None, :], axis=-1)
             return Step(logits.reshape(batch * beam, -1), state)
 
-        return SimpleNamespace(start=lambda params, encoded: {}, step=step)
+        state = {"encoder_state": {"ids": spec(batch, *lengths)}, "decoder_state": {}}
+        return SimpleNamespace(start=lambda params, encoded: {}, step=step, **state)
 
 
 def search_with(sampling: Sampling | None, **options) -> BeamSearch:

@@ -1,0 +1,229 @@
+"""Which sentences are searched in which lane, and when.
+
+Sentences wait in queues, one for each lane, the longest first. A search fills the free rows of its lane,
+runs until some are free again, and goes on so until the queue is empty; several searches take from the same
+queues, because the small products of a step keep one core busy, not several.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import combinations
+
+from mgraph.device import platform_of
+from nmt.runtime.devices import cores
+from nmt.search.results import Hypothesis
+
+FIRST_LENGTHS = 24, 48
+LATER_LENGTH = 104
+"""Padded source lengths of lanes: 24, 48, 104, 208, 416, ..."""
+MOST_LANES = 3
+"""Of a group of sentences, so that six programs serve it."""
+LANE = 3_000
+"""About how many words are translated in the shortest lane while the programs of a lane compile."""
+BASE = 12.5
+"""The cost of a word without padding, in positions of the source that each word attends to."""
+HYPOTHESES = 64
+MOST_SEARCHES = 8
+MOST_ROWS, FEW_ROWS = 32, 8
+"""Products of more rows are hardly more efficient, and rows stay idle at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A sentence that waits for its search."""
+
+    index: int
+    sources: tuple[Sequence[int], ...]
+    """Word ids of each source."""
+    limit: int
+    """The maximum number of target words."""
+    prefix: Sequence[int] | None = None
+    candidates: Sequence[int] | None = None
+    number: int = 0
+    """Determines, with the seed, the noise of sampling."""
+
+    @property
+    def length(self) -> int:
+        return max(map(len, self.sources))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Size:
+    """What tells the lanes of a group of sentences apart; the least sentence that fits is the best."""
+
+    length: int
+    """Of sources."""
+    capacity: int
+    """In steps."""
+
+
+Found = list[tuple[int, list[Hypothesis]]]
+"""Indices of sentences that are done, with their hypotheses."""
+
+
+def lane_length(length: int) -> int:
+    """The padded length of the narrowest lane for so many source words."""
+    for known in FIRST_LENGTHS:
+        if length <= known:
+            return known
+    found = LATER_LENGTH
+    while found < length:
+        found *= 2
+    return found
+
+
+def rows_of_lane(sentences: int, beam: int) -> int:
+    """How many rows a lane has if so many sentences wait: few sizes, because each has its own programs."""
+    most = max(FEW_ROWS, min(MOST_ROWS, HYPOTHESES // beam // FEW_ROWS * FEW_ROWS))
+    return next((rows for rows in (1, FEW_ROWS) if sentences <= rows), most)
+
+
+def choose_lengths(lengths: Counter[int], known: Collection[int] = ()) -> list[int]:
+    """The padded lengths of the lanes for sentences of these lengths, ascending.
+
+    lengths: how many sentences there are of each length. known: lengths of lanes that are compiled.
+
+    Few lanes waste positions on padding, each new one takes time to compile: the least sum of both wins.
+    """
+    longest = max(lengths)
+    ladder = {lane_length(length) for length in lengths}
+    top = max(ladder)
+    enough = [length for length in known if length >= longest]
+    ladder |= {length for length in known if length <= top} | set(enough)
+
+    def cost(chosen: Sequence[int]) -> float:
+        words = 0.0
+        for length, count in lengths.items():
+            own = next(each for each in chosen if each >= length)
+            words += count * length * (BASE + own)
+        return words / (BASE + FIRST_LENGTHS[0]) + LANE * len({*chosen} - {*known})
+
+    options = [
+        list(chosen)
+        for number in range(1, MOST_LANES + 1)
+        for chosen in combinations(sorted(ladder), number)
+        if chosen[-1] >= longest
+    ]
+    return min(options, key=cost)
+
+
+class Waiting:
+    """The queues of sentences that wait, shared by searches."""
+
+    def __init__(self, requests: Iterable[Request], sizes: Sequence[Size]) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[Size, deque[Request]] = {size: deque() for size in sizes}
+        self._searches: Counter[Size] = Counter()
+        for request in sorted(requests, key=lambda request: -request.length):
+            self._queues[next(s for s in sizes if s.length >= request.length)].append(request)
+
+    def next_lane(self) -> Size | None:
+        """The lane where most is to do for another search; None if nothing waits."""
+        with self._lock:
+            work = {
+                size: sum(request.length for request in waiting) / (1 + self._searches[size])
+                for size, waiting in self._queues.items()
+                if waiting
+            }
+            if not work:
+                return None
+            chosen = max(work, key=lambda size: work[size])
+            self._searches[chosen] += 1
+            return chosen
+
+    def left(self, size: Size) -> None:
+        """A search has left a lane."""
+        with self._lock:
+            self._searches[size] -= 1
+
+    def take(self, size: Size, rows: int) -> list[Request]:
+        """Up to ``rows`` sentences for a lane. When its own queue is empty the last ones of shorter lanes
+        come here too; if many are left there, it is better to end this lane and go there."""
+        with self._lock:
+            found = _taken(self._queues[size], rows)
+            others = [
+                waiting
+                for other, waiting in self._queues.items()
+                if other.length <= size.length and other.capacity <= size.capacity and other != size
+            ]
+            if sum(map(len, others)) <= rows:
+                for waiting in others:
+                    found += _taken(waiting, rows - len(found))
+            return found
+
+    def again(self, request: Request, size: Size) -> None:
+        """Search a sentence once more from its start, for which its lane had no room."""
+        with self._lock:
+            fitting = [s for s in self._queues if s.length >= request.length and s.capacity >= request.limit]
+            chosen = min(fitting, default=Size(size.length, request.limit))
+            self._queues.setdefault(chosen, deque()).append(request)
+
+
+def searches_at_once(cpu_threads: int = 0) -> int:
+    """How many searches keep the device busy: on a CPU one for each of ``cpu_threads``, or of its cores."""
+    if platform_of(None) != "cpu":
+        return 1
+    return min(cpu_threads or cores(), MOST_SEARCHES)
+
+
+def _taken(waiting: deque[Request], most: int) -> list[Request]:
+    return [waiting.popleft() for _ in range(min(most, len(waiting)))]
+
+
+@dataclass
+class Searches:
+    """Several searches at once, each in a thread.
+
+    settings: context of the caller's settings of JAX for a thread.
+    """
+
+    count: int
+    settings: Callable[[], AbstractContextManager[None]]
+
+    def run(self, search: Callable[[], Generator[Found]]) -> Iterator[Found]:
+        """What all searches find, as soon as they do. Their first error is raised when all have ended."""
+        if self.count == 1:
+            yield from search()
+            return
+        results: queue.Queue[Found | BaseException | None] = queue.Queue()
+        stopped = threading.Event()
+
+        def work() -> None:
+            try:
+                with self.settings(), contextlib.closing(search()) as turns:
+                    for found in turns:
+                        results.put(found)
+                        if stopped.is_set():
+                            break
+            except BaseException as error:
+                results.put(error)
+            finally:
+                results.put(None)
+
+        threads = [threading.Thread(target=work, name="mgraph-search") for _ in range(self.count)]
+        for thread in threads:
+            thread.start()
+        try:
+            left, errors = self.count, []
+            while left:
+                found = results.get()
+                if isinstance(found, list):
+                    yield found
+                elif found is None:
+                    left -= 1
+                else:
+                    stopped.set()
+                    errors.append(found)
+            if errors:
+                raise errors[0]
+        finally:
+            stopped.set()
+            for thread in threads:
+                thread.join()
