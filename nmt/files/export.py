@@ -28,15 +28,17 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     with ``</s>``, to ``encoder.*``, the encoder state, and ``decoder.*``, the decoder state before the first
     step. A second source is ``source2_ids`` and ``source2_mask``, with its own length; a language model takes
     ``batch`` instead, an int64 scalar. Transformers also take ``steps``, an int64 scalar, the maximum number
-    of steps: the size of the caches.
+    of steps, which is the size of the caches by the beam.
 
     decoder: maps ``encoder.*``, ``decoder.*``, ``words`` int32 (batch * beam), the last words, and
     ``position`` int32 (), the number of the step from 0, to ``logits`` (batch * beam, vocabulary), not
-    normalized, and ``next.*``, the decoder state after the step. At position 0 words are ignored. Without
-    sources it also takes ``batch`` if the beam is not 1.
+    normalized, and ``next.*``, the decoder state after the step. At position 0 words are ignored. If the
+    beam is not 1, transformers also take ``steps``, and models without sources ``batch``.
 
     Batch, lengths and steps are dynamic, up to the recorded size of about 2,000 words, because positions are
-    looked up in a table. ``beam`` is fixed; hypotheses of a sentence are adjacent. ``ArgumentError`` for a
+    looked up in a table. ``beam`` is fixed; hypotheses of a sentence are adjacent. When they change places,
+    the states with batch * beam rows follow them; those with batch rows (keys and values of all hypotheses of
+    a sentence) stay: ``decoder.ancestors`` tells which of them a hypothesis sees. ``ArgumentError`` for a
     beam below 1, else the errors of ``mgraph.bridges.export_onnx``.
     """
     check_export(folder, beam, opset)
@@ -113,7 +115,7 @@ def _prefixed(prefix: str, nodes: Mapping[str, Node]) -> dict[str, Node]:
 
 
 def _has(nodes: Mapping[str, Node], size: int) -> bool:
-    return any(size in node.shape for node in nodes.values())
+    return any(n % size == 0 for node in nodes.values() for n in node.shape)
 
 
 class OnnxModel:
@@ -144,7 +146,7 @@ class OnnxModel:
         for name, (ids, mask) in zip(_source_names(self.sources), sources, strict=True):
             inputs |= {f"{name}_ids": ids, f"{name}_mask": mask}
         found = _run(self.encoder, {name: inputs[name] for name in self._taken})
-        return {**found, BATCH: inputs[BATCH]} if BATCH in self._needed else found
+        return {**found, **{name: inputs[name] for name in (BATCH, STEPS) if name in self._needed}}
 
     def step(self, state: Mapping[str, Any], words: np.ndarray, position: int) -> dict[str, np.ndarray]:
         """``logits`` and the decoder state for the next step, under the names of the decoder's inputs."""

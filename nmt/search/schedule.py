@@ -27,6 +27,7 @@ MOST_LANES = 3
 """Of a group of sentences, so that six programs serve it."""
 LANE = 3_000
 """About how many words are translated in the shortest lane while the programs of a lane compile."""
+PATIENCE = 10
 BASE = 12.5
 """The cost of a word without padding, in positions of the source that each word attends to."""
 HYPOTHESES = 64
@@ -90,9 +91,11 @@ def choose_lengths(lengths: Counter[int], known: Collection[int] = ()) -> list[i
 
     lengths: how many sentences there are of each length. known: lengths of lanes that are compiled.
 
-    Few lanes waste positions on padding, each new one takes time to compile: the least sum of both wins.
+    Few lanes waste positions on padding, each new one takes time to compile: the least sum of both wins. A
+    new lane that only saves padding must save more, so that calls that are like those before compile nothing.
     """
     longest = max(lengths)
+    price = LANE if not known or max(known) < longest else LANE * PATIENCE
     ladder = {lane_length(length) for length in lengths}
     top = max(ladder)
     enough = [length for length in known if length >= longest]
@@ -103,7 +106,7 @@ def choose_lengths(lengths: Counter[int], known: Collection[int] = ()) -> list[i
         for length, count in lengths.items():
             own = next(each for each in chosen if each >= length)
             words += count * length * (BASE + own)
-        return words / (BASE + FIRST_LENGTHS[0]) + LANE * len({*chosen} - {*known})
+        return words / (BASE + FIRST_LENGTHS[0]) + price * len({*chosen} - {*known})
 
     options = [
         list(chosen)

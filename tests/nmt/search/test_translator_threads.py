@@ -1,12 +1,10 @@
-"""``Translator`` with several batches at once."""
+"""``Translator`` with lines that come and go while it translates."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import jax
 import pytest
 
 from nmt import Translator
@@ -15,25 +13,20 @@ from tests.helpers.places import DATA
 
 OPTIONS = DATA / "options"
 MODEL = DATA / "search" / "left-right.npz"
-SECONDS = 60
 NOTHING = Hypothesis((), (), 0.0, 0.0, (0.0,))
-Search = Callable[[list[Any]], list[Translation]]
 
 
 class Fake:
-    """A translator whose batches, of one line each, are translated by a function of the line's number."""
+    """A translator whose service translates lines to their numbers, the last of a group first."""
 
-    def __init__(self, translator: Translator, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
         self.translator, self.searched = translator, []
-        self.during: Callable[[int], None] = lambda line: None
-        monkeypatch.setattr(translator, "_workers", lambda: workers)
         monkeypatch.setattr(translator.service, "translate", self._search)
 
-    def _search(self, batch: list[Any], **_: Any) -> list[Translation]:
-        (sample,) = batch
-        self.searched.append(sample.line)
-        self.during(sample.line)
-        return [Translation(sample.line, (str(sample.line),), (NOTHING,))]
+    def _search(self, samples: list[Any], **_: Any) -> Iterator[Translation]:
+        for sample in reversed(samples):
+            self.searched.append(sample.line)
+            yield Translation(sample.line, (str(sample.line),), (NOTHING,))
 
     def lines(self, number: int) -> Iterator[str]:
         return (f"cat {i}" for i in range(number))
@@ -41,37 +34,33 @@ class Fake:
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator(str(MODEL), [str(OPTIONS / "source.yml"), str(OPTIONS / "target.yml")], maxi_batch=99)
+    return Translator(
+        str(MODEL), [str(OPTIONS / "source.yml"), str(OPTIONS / "target.yml")], mini_batch=2, maxi_batch=5
+    )
 
 
 @pytest.fixture
 def fake(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    return Fake(translator, 3, monkeypatch)
+    return Fake(translator, monkeypatch)
 
 
-def test_several_are_searched_at_once_and_come_in_order(fake: Fake) -> None:
-    together = threading.Barrier(3)
-    fake.during = lambda line: void(together.wait(SECONDS))
-    assert [t.text for t in fake.translator.translations(fake.lines(6))] == [*map(str, range(6))]
+def test_translations_come_in_order_and_no_more_is_read_than_a_maxi_batch(fake: Fake) -> None:
+    found = fake.translator.translations(fake.lines(25))
+    assert [next(found).text for _ in range(10)] == [*map(str, range(10))]
+    assert fake.searched == [*range(9, -1, -1)]
+    assert [t.text for t in found] == [*map(str, range(10, 25))]
 
 
-def test_a_batch_that_fails_ends_the_search(fake: Fake) -> None:
-    def fail(line: int) -> None:
-        if line == 2:
-            raise RuntimeError("no memory")
-
-    fake.during = fail
-    found = fake.translator.translations(fake.lines(90))
-    with pytest.raises(RuntimeError, match="no memory"):
-        list(found)
-    assert len(fake.searched) < 90
+def test_all_lines_are_one_group_where_all_are_given(fake: Fake) -> None:
+    assert fake.translator.translate(fake.lines(25)) == [*map(str, range(25))]
+    assert fake.searched == [*range(24, -1, -1)]
 
 
 def test_who_takes_no_more_stops_the_search(fake: Fake) -> None:
     found = fake.translator.translations(fake.lines(90))
     assert next(found).text == "0"
     found.close()
-    assert len(fake.searched) < 90
+    assert len(fake.searched) == 10
 
 
 def test_lines_that_cannot_be_read_fail_before_anything_is_searched(fake: Fake) -> None:
@@ -82,19 +71,3 @@ def test_lines_that_cannot_be_read_fail_before_anything_is_searched(fake: Fake) 
     with pytest.raises(OSError, match="the disk is gone"):
         fake.translator.translate(lines())
     assert not fake.searched
-
-
-def test_the_callers_settings_hold_in_all_threads(fake: Fake) -> None:
-    seen = set()
-    fake.during = lambda line: seen.add(
-        (jax.config.values["jax_default_matmul_precision"], jax.numpy.zeros(1).device)
-    )
-    device = jax.devices()[-1]
-    with jax.default_matmul_precision("float32"), jax.default_device(device):
-        fake.translator.translate(fake.lines(6))
-    assert {str(d) for _, d in seen} == {str(device)}
-    assert {p for p, _ in seen} == {"float32"}
-
-
-def void(_: object) -> None:
-    """For functions of which only what they do matters."""

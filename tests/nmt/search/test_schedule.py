@@ -1,0 +1,154 @@
+"""Which lanes there are, who takes which sentence, and searches at once."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+import jax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mgraph import callers_settings
+from nmt.search.schedule import (
+    LANE,
+    MOST_LANES,
+    Found,
+    Request,
+    Searches,
+    Size,
+    Waiting,
+    choose_lengths,
+    lane_length,
+    rows_of_lane,
+)
+
+SECONDS = 60
+SHORT, LONG = Size(24, 56), Size(48, 88)
+
+
+def request(index: int, length: int, limit: int = 50) -> Request:
+    return Request(index, ([0] * length,), limit)
+
+
+def test_lanes_double() -> None:
+    assert [lane_length(n) for n in (1, 24, 25, 49, 104, 105, 209, 1000)] == [
+        24,
+        24,
+        48,
+        104,
+        104,
+        208,
+        416,
+        1664,
+    ]
+
+
+def test_lanes_have_few_sizes() -> None:
+    sizes = {beam: {rows_of_lane(n, beam) for n in range(1, 200)} for beam in (1, 4, 6, 12)}
+    assert sizes == {1: {1, 8, 32}, 4: {1, 8, 16}, 6: {1, 8}, 12: {1, 8}}
+
+
+@given(
+    lengths=st.dictionaries(st.integers(1, 900), st.integers(1, 500), min_size=1, max_size=20),
+    known=st.sets(st.sampled_from([24, 48, 104, 208, 416, 832])),
+)
+def test_every_sentence_has_a_lane_and_there_are_few(lengths: dict[int, int], known: set[int]) -> None:
+    chosen = choose_lengths(Counter(lengths), known)
+    assert chosen == sorted(set(chosen)) and len(chosen) <= MOST_LANES
+    assert chosen[-1] >= max(lengths)
+    assert choose_lengths(Counter(lengths), chosen) == chosen, "what is compiled stays good"
+
+
+def test_a_lane_is_made_when_it_pays() -> None:
+    few, some, many = Counter({10: 5, 90: 1}), Counter({10: 150, 90: 50}), Counter({10: LANE, 90: LANE})
+    assert choose_lengths(few) == [104], "one lane serves a few lines"
+    assert choose_lengths(few, [24, 104]) == [24, 104]
+    assert choose_lengths(few, [208]) == [208], "a longer one that is compiled is good enough"
+    assert choose_lengths(many) == [24, 104]
+    assert choose_lengths(some) == [24, 104]
+    assert choose_lengths(some, [208]) == [208], "what exists serves for longer"
+    assert choose_lengths(many, [208]) == [24, 104]
+
+
+def test_searches_take_the_longest_first_and_go_where_most_is_to_do() -> None:
+    short, long = [request(i, 10 + i) for i in range(10)], [request(10, 40), request(11, 40)]
+    waiting = Waiting([*short, *long], [SHORT, LONG])
+    assert waiting.next_lane() == SHORT
+    assert waiting.next_lane() == LONG, "80 words are more than half of 145"
+    assert waiting.next_lane() == SHORT
+    assert [r.index for r in waiting.take(SHORT, 3)] == [9, 8, 7]
+    assert [r.index for r in waiting.take(LONG, 3)] == [10, 11], "the short ones have a lane of their own"
+    assert [r.index for r in waiting.take(LONG, 8)] == [6, 5, 4, 3, 2, 1, 0], "but the last few come here"
+    assert waiting.next_lane() is None
+
+
+def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
+    waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG])
+    first, second = waiting.take(SHORT, 2)
+    waiting.again(first, SHORT)
+    assert waiting.next_lane() == LONG
+    assert waiting.take(LONG, 9) == [first]
+    waiting.again(second, SHORT)
+    assert waiting.next_lane() == Size(24, 500), "no lane has room for 500 words"
+
+
+def test_searches_run_at_once() -> None:
+    together = threading.Barrier(3)
+
+    def search() -> Iterator[Found]:
+        together.wait(SECONDS)
+        yield [(threading.get_ident(), [])]
+
+    found = [i for part in Searches(3, callers_settings()).run(search) for i, _ in part]
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("searches", [1, 3])
+def test_an_error_ends_all_searches(searches: int) -> None:
+    turns: list[int] = []
+
+    def search() -> Iterator[Found]:
+        for turn in range(1_000_000):
+            turns.append(turn)
+            if turn == 3:
+                raise RuntimeError("no memory")
+            yield []
+
+    with pytest.raises(RuntimeError, match="no memory"):
+        for _ in Searches(searches, callers_settings()).run(search):
+            pass
+    assert len(turns) < 1_000_000
+
+
+@pytest.mark.parametrize("searches", [1, 3])
+def test_who_takes_no_more_stops_the_searches(searches: int) -> None:
+    ended = []
+
+    def search() -> Iterator[Found]:
+        try:
+            while True:
+                yield []
+        finally:
+            ended.append(True)
+
+    found = Searches(searches, callers_settings()).run(search)
+    next(found)
+    found.close()
+    assert len(ended) == searches
+
+
+def test_the_callers_settings_hold_in_all_threads() -> None:
+    seen = set()
+
+    def search() -> Iterator[Found]:
+        seen.add((jax.config.values["jax_default_matmul_precision"], str(jax.numpy.zeros(1).device)))
+        yield []
+
+    device = jax.devices()[-1]
+    with jax.default_matmul_precision("float32"), jax.default_device(device):
+        for _ in Searches(3, callers_settings()).run(search):
+            pass
+    assert seen == {("float32", str(device))}
