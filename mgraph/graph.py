@@ -107,12 +107,7 @@ class ExpressionGraph(GraphSettings):
         return self.constant(shape, inits.dropout(p), type)
 
     def param(
-        self,
-        name: str,
-        shape: Any,
-        init: Initializer | None = None,
-        type: Any = None,
-        fixed: bool = False,
+        self, name: str, shape: Any, init: Initializer | None = None, type: Any = None, fixed: bool = False
     ) -> ParamNode:
         """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
 

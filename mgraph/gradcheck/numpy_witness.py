@@ -412,13 +412,7 @@ def _scan(outs: Sequence[Any], *args: Array, jaxpr: Any, length: int, reverse: b
 
 
 def _while(
-    _: Any,
-    *args: Array,
-    cond_jaxpr: Any,
-    body_jaxpr: Any,
-    cond_nconsts: int,
-    body_nconsts: int,
-    **__: Any,
+    _: Any, *args: Array, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int, **__: Any
 ) -> list[Array]:
     asked, constants = args[:cond_nconsts], args[cond_nconsts : cond_nconsts + body_nconsts]
     state = list(args[cond_nconsts + body_nconsts :])

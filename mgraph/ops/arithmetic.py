@@ -18,22 +18,9 @@ from ..cases import Case
 from ..errors import ElementTypeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import place, user_frame
-from .operands import (
-    FloatNodeOp,
-    Gradients,
-    constant_for,
-    is_number,
-    node,
-    number_for,
-    scalar,
-    unless_nan,
-)
+from .operands import FloatNodeOp, Gradients, constant_for, is_number, node, number_for, scalar, unless_nan
 
-_BROADCASTS = (
-    Case((2, 3), (2, 3)),
-    Case((4, 2, 3), (3,)),
-    Case((2, 1), (1, 3)),
-)
+_BROADCASTS = (Case((2, 3), (2, 3)), Case((4, 2, 3), (3,)), Case((2, 1), (1, 3)))
 
 
 class ElementBinaryNodeOp(NaryNodeOp):
@@ -254,10 +241,7 @@ def logaddexp(a: Node, b: Node) -> Node:
 
 class MaximumNodeOp(ElementBinaryNodeOp):
     type = "max"
-    cases = (
-        Case((2, 3), (2, 3), domain="distinct"),
-        Case((4, 2, 3), (3,), domain="distinct"),
-    )
+    cases = (Case((2, 3), (2, 3), domain="distinct"), Case((4, 2, 3), (3,), domain="distinct"))
 
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.maximum(a, b)
@@ -268,10 +252,7 @@ class MaximumNodeOp(ElementBinaryNodeOp):
 
 class MinimumNodeOp(ElementBinaryNodeOp):
     type = "min"
-    cases = (
-        Case((2, 3), (2, 3), domain="distinct"),
-        Case((4, 2, 3), (3,), domain="distinct"),
-    )
+    cases = (Case((2, 3), (2, 3), domain="distinct"), Case((4, 2, 3), (3,), domain="distinct"))
 
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.minimum(a, b)

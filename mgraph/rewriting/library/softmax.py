@@ -77,10 +77,7 @@ def logsoftmax_of_shifted(m: Match) -> Node | None:
     return logsoftmax(m.x) if m.axis % len(m.x.shape) == len(m.x.shape) - 1 else None
 
 
-@rule(
-    X - Op(LogSumExpNodeOp, X, where=along_last),
-    Op(LogNodeOp, Op(SoftmaxNodeOp, X, where=along_last)),
-)
+@rule(X - Op(LogSumExpNodeOp, X, where=along_last), Op(LogNodeOp, Op(SoftmaxNodeOp, X, where=along_last)))
 def logsoftmax_of_parts(m: Match) -> Node:
     """``x - logsumexp(x, -1)`` and ``log(softmax(x))`` are ``logsoftmax(x)``."""
     return logsoftmax(m.x)
@@ -166,13 +163,7 @@ def targets(q: np.ndarray, rows: tuple[int, ...]) -> Targets | None:
 
 
 _PICKED = Label(
-    "picked",
-    Op(
-        GatherNodeOp,
-        Skip(ReshapeNodeOp, _LOGSOFTMAX, where=keeps_rows),
-        LABELS,
-        where=picks_labels,
-    ),
+    "picked", Op(GatherNodeOp, Skip(ReshapeNodeOp, _LOGSOFTMAX, where=keeps_rows), LABELS, where=picks_labels)
 )
 _DOTTED = Label(
     "picked",
@@ -286,10 +277,7 @@ _SPREAD = Or(
 _WEIGHTED = Op(ScalarMultNodeOp, _LOSS, c=Field("weight"))
 
 
-@rule(
-    Label("minus", _WEIGHTED - _SPREAD),
-    _WEIGHTED + _SPREAD,
-)
+@rule(Label("minus", _WEIGHTED - _SPREAD), _WEIGHTED + _SPREAD)
 def label_smoothing(m: Match) -> Node | None:
     """``(1 - a) cross_entropy(x, labels) - a mean(logsoftmax(x))`` is ``cross_entropy(x, labels, a)``."""
     spread = m.spread if "minus" in m.bindings else -m.spread
