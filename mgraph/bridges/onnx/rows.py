@@ -36,8 +36,7 @@ def write_constant(w: Writer, node: Node, value: np.ndarray) -> Name:
     if not opened:
         return w.initializer(w.reserve(stem), value)
     if value.size and (value == value.flat[0]).all():
-        name: Name = w.op("Expand", w.constant(value.flat[0], value.dtype), w.dims(value.shape))
-        return name
+        return w.op("Expand", w.constant(value.flat[0], value.dtype), w.dims(value.shape))
     if any(size.factor != 1 or len(size.axes) != 1 for _, size in opened):
         raise BridgeError(
             f"export_onnx: a constant of shape {value.shape}, made at {place(node.where)}, has an axis "
@@ -135,13 +134,12 @@ def _write_scan(w: Writer, operation: Operation, values: Sequence[Name]) -> tupl
         of_step = out if k < states else Spec(out.shape[1:], out.type)
         results.append(inner.value_info(name, of_step))
     count = len(body.results)
-    made = w.op(
+    return w.parts(
         "Scan",
+        states + count,
         *values[: states + sequences],
-        outputs=states + count,
         body=inner.graph(w.reserve("body"), infos, results),
         num_scan_inputs=sequences,
         scan_input_directions=[int(operator.reverse)] * sequences,
         **({"scan_output_directions": [int(operator.reverse)] * count} if count else {}),
     )
-    return made if isinstance(made, tuple) else (made,)
