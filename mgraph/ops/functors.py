@@ -126,8 +126,7 @@ def lambda_node(
     cls = LambdaNodeOp if backward is None else DifferentiableLambdaNodeOp
     functors = Functors(forward, backward, hash)
     children = [node("lambda_node", n) for n in nodes]
-    made: Node = cls(*children, sizes=as_shape(shape), to=as_type(type), functors=functors)
-    return made
+    return cls(*children, sizes=as_shape(shape), to=as_type(type), functors=functors)
 
 
 class CallbackNodeOp(UnaryNodeOp):

@@ -127,7 +127,6 @@ def sum_of(x: Node, a: float, b: float) -> float | None:
     return a + b if is_normal(x, a + b) and is_normal(x, a) and is_normal(x, b) else None
 
 
-X = Label("x")
 _RESHAPES = Repeat(Op(ReshapeNodeOp, Label("next")), "next", X)
 
 
@@ -199,9 +198,6 @@ def swaps_matrices(node: Node) -> bool:
     """Whether a transpose swaps the last two axes and no others."""
     axes = node.operator.axes
     return len(axes) >= 2 and axes == (*range(len(axes) - 2), len(axes) - 1, len(axes) - 2)
-
-
-A, B = Label("a"), Label("b")
 
 
 def transposed(x: Label) -> Op:
