@@ -19,7 +19,7 @@ import numpy as np
 from .cases import Case
 from .errors import ElementTypeError, GraphError, ShapeError
 from .operators import OPEN, declare, find_operator, is_default
-from .places import Place, place, user_frame
+from .places import Place, here, place
 from .recording import new, record
 from .scalars import weak_scalars
 from .shape import Shape
@@ -96,6 +96,8 @@ class Node(metaclass=NodeMeta):
     """The rewrite of ``graph.optimize`` that has absorbed this node or a use of it."""
     index_children: ClassVar[tuple[int, ...]] = ()
     """Children that hold indices: of an integer type, outside the common element type."""
+    mixed_types: ClassVar[bool] = False
+    """Whether children may differ in element type."""
     composite: ClassVar[bool] = False
     """Whether the operator runs a recorded body itself (``evaluate``) and needs no rule of its own."""
     computed_once: ClassVar[bool] = False
@@ -173,7 +175,10 @@ class Node(metaclass=NodeMeta):
     # -- operators, for the engine
 
     def check_types(self, *specs: Any) -> None:
-        """Children have one common element type, those in ``index_children`` an integer type."""
+        """Unless ``mixed_types``, children have one element type, those in ``index_children`` an integer
+        one."""
+        if self.mixed_types:
+            return
         seen: Type | None = None
         for i, spec in enumerate(specs):
             kind = (spec[0] if isinstance(spec, tuple) else spec).type
@@ -358,7 +363,7 @@ class Node(metaclass=NodeMeta):
     def _refuse_copy(self) -> Any:
         raise GraphError(
             f"a {self.type} node cannot be copied or pickled: it is a part of its graph; record it again in "
-            f"another one\n  at {place(user_frame())}"
+            f"another one{here()}"
         )
 
     def __repr__(self) -> str:
@@ -392,6 +397,10 @@ class NaryNodeOp(Node):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         declare(cls)
+
+    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
+        """The value of a ``composite`` operator under a rule set; by default the same under any."""
+        return self.forward_ops(*values)
 
 
 class UnaryNodeOp(NaryNodeOp):

@@ -59,13 +59,11 @@ class LambdaNodeOp(NaryNodeOp):
     type = "lambda"
     differentiable = False
     gradient_is_derivative = False
+    mixed_types = True
     sizes: Shape
     to: Type
     functors: Functors
     cases = (Case((2, 3), through=_doubled),)
-
-    def check_types(self, *specs: Any) -> None:
-        """The children of a user's function may differ in element type."""
 
     def new_spec(self, *specs: Any) -> Specs:
         found, declared = super().new_spec(*specs), spec_of(self.sizes, self.to)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from ...graph import ExpressionGraph
@@ -13,7 +12,8 @@ from ...node import Node
 from ...ops.loop import Body
 from ...ops.scan import ScanNodeOp
 from ...places import place
-from ...specs import Spec, Specs, is_wide
+from ...recording import spec_over
+from ...specs import Spec, Specs
 from ...structure import INPUT, Structure, is_leaf
 from ..errors import BridgeError, UnsupportedOperatorError
 from ..jaxpr import translated
@@ -67,7 +67,7 @@ def write_rows(
             )
         else:
             children = tuple(specs[k] for k in row[1:])
-            specs.append(_spec(row[0], children))
+            specs.append(spec_over(row[0], children))
             operation = Operation(row[0], children, specs[-1], where(i))
             values.append(_write(w, operation, [values[k] for k in row[1:]]))
     return values
@@ -103,15 +103,6 @@ def _write_forward(w: Writer, operation: Operation, values: Sequence[Any]) -> An
         raise operation.refuse(str(e)) from None
     rows = [results[excerpt.row_of[n.id]] for n in tops]
     return tuple(rows) if isinstance(operation.out, tuple) else rows[0]
-
-
-def _spec(operator: Any, children: tuple[Any, ...]) -> Specs:
-    known = operator._shapes.get(children)
-    if known is None:
-        with jax.enable_x64(any(is_wide(s) for s in children) or operator.makes_wide()):
-            known = operator.new_spec(*children)
-    found: Specs = known
-    return found
 
 
 def _write_scan(w: Writer, operation: Operation, values: Sequence[Name]) -> tuple[Name, ...]:
