@@ -161,10 +161,8 @@ class Node(metaclass=NodeMeta):
 
     def __getattr__(self, name: str) -> Any:
         # Called only for names that are not slots or methods: the fields of a node are its operator's.
-        if name in type(self).fields:
-            operator = self.operator
-            if operator is not None:
-                return getattr(operator, name)
+        if name in type(self).fields and self.operator is not None:
+            return getattr(self.operator, name)
         if name in ("children", "spec", "id", "trainable", "_tape") and "_shapes" in self.__dict__:
             raise GraphError(
                 f"{type(self).__name__}: a rule sees values only; its operator has no {name!r}, "
@@ -175,8 +173,7 @@ class Node(metaclass=NodeMeta):
     # -- operators, for the engine
 
     def check_types(self, *specs: Any) -> None:
-        """Unless ``mixed_types``, children have one element type, those in ``index_children`` an integer
-        one."""
+        """Unless ``mixed_types``, children share an element type; ``index_children`` are of integers."""
         if self.mixed_types:
             return
         seen: Type | None = None
@@ -274,20 +271,21 @@ class Node(metaclass=NodeMeta):
 
         Available after ``graph.forward()`` for every node; ``GraphError`` before.
         """
-        return self._graph_of_values().value_of(self.id)
+        return self._outer_tape("read").graph.value_of(self.id)
 
     def grad(self) -> jax.Array:
         """The gradient of the top node with respect to this node, of this node's shape.
 
         Available after ``graph.backward()`` for every trainable node; ``GraphError`` before.
         """
-        return self._graph_of_values().gradient_of(self.id)
+        return self._outer_tape("read").graph.gradient_of(self.id)
 
-    def _graph_of_values(self) -> Graph:
+    def _outer_tape(self, action: str) -> Tape[Node]:
+        """The tape; ``GraphError`` inside a loop's body."""
         tape = self.tape()
         if tape.parent is not None:
-            raise GraphError(f"{self.type}: a node in a loop's body has a value per step, none to read")
-        return tape.graph
+            raise GraphError(f"{self.type}: a node in a loop's body has a value per step, none to {action}")
+        return tape
 
     def scalar(self) -> float:
         """The first element of the value as a Python float; ``ShapeError`` if there is none."""
@@ -319,12 +317,7 @@ class Node(metaclass=NodeMeta):
 
         ``GraphError`` inside a loop's body, where a node has a value per step.
         """
-        tape = self.tape()
-        if tape.parent is not None:
-            raise GraphError(
-                f"{self.type}: a node in a loop's body has a value per step, none to print; "
-                "return it from the body and debug the loop's result"
-            )
+        tape = self._outer_tape("print; return it from the body and debug the loop's result")
         if self.debug_message is None:
             tape.debugged.append(self)
         self.debug_message = message
@@ -352,15 +345,13 @@ class Node(metaclass=NodeMeta):
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:
         if "_shapes" in self.__dict__:
             return self  # An operator is unique: its copy is itself.
-        return self._refuse_copy()
+        return self.__reduce__()
 
     def __copy__(self) -> Node:
         return self.__deepcopy__({})
 
     def __reduce__(self) -> Any:
-        return self._refuse_copy()
-
-    def _refuse_copy(self) -> Any:
+        # called by copy and pickle
         raise GraphError(
             f"a {self.type} node cannot be copied or pickled: it is a part of its graph; record it again in "
             f"another one{here()}"

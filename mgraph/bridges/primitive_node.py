@@ -106,8 +106,10 @@ class CustomCall:
 
 
 class CustomRuleNodeOp(NaryNodeOp):
-    """A call of a ``jax.custom_jvp`` or ``jax.custom_vjp`` function, with the rule that came with it, whatever
-    the rule set."""
+    """A call of a ``jax.custom_jvp`` or ``jax.custom_vjp`` function, with the rule that came with it.
+
+    It is the rule in every rule set.
+    """
 
     type = "custom_rule"
     composite = True
