@@ -77,15 +77,17 @@ class _Tally:
         self._lock = threading.Lock()
         self.counts: dict[str, Any] = defaultdict(int)
 
-    def add(self, **numbers: float) -> None:
+    def add(self, name: str, number: float = 1) -> None:
         with self._lock:
-            for name, number in numbers.items():
-                self.counts[name] += number
+            self.counts[name] += number
 
     def missed(self, label: str, traced: float, compiled: float, read: bool) -> None:
         how = "read from the cache" if read else "compiled"
         log.debug("%s: traced in %.2f s, %s in %.2f s", label, traced, how, compiled)
-        self.add(misses=1, read=read, trace_seconds=traced, compile_seconds=compiled)
+        self.add("misses")
+        self.add("read", read)
+        self.add("trace_seconds", traced)
+        self.add("compile_seconds", compiled)
 
 
 class _Compilations(NamedTuple):
@@ -249,7 +251,7 @@ class Program:
         result = self._within(call, function, args)
         after = _THREAD.compilations
         if after is before:
-            self._tally.add(hits=1)
+            self._tally.add("hits")
         else:
             compiled = after.seconds - before.seconds
             traced = time.perf_counter() - start - compiled
@@ -328,7 +330,7 @@ class ProgramCache:
         for _ in range(excess):
             self._programs.popitem(last=False)
         if excess:
-            self._tally.add(evictions=excess)
+            self._tally.add("evictions", excess)
 
 
 PROGRAMS = ProgramCache(capacity=512)
