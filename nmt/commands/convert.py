@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nmt.commands.common import asks_for_help, greet
 from nmt.runtime.log import logging_as
@@ -35,7 +34,6 @@ MODELS = (".npz", ".bin", ".safetensors")
 FBGEMM = ("packed16", "packed8avx2", "packed8avx512")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConvertedModel(Options):
     """The model to convert, and the target format."""
 
@@ -51,7 +49,6 @@ class ConvertedModel(Options):
     encryption_key_path: str = later("")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConvertedShortlist(Options):
     """The shortlist to convert, and the output."""
 
@@ -61,7 +58,6 @@ class ConvertedShortlist(Options):
     dump_shortlist: str = option("lex.bin", "the binary file to write", short="d")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConvertOptions(ConvertedModel, ConvertedShortlist, Logging):
     """The options of ``mgraph convert``."""
 

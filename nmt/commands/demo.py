@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nmt.commands.common import asks_for_help
 from nmt.settings import Command, Options, option
 from nmt.settings.config import parse
 
 
-@dataclass(frozen=True, kw_only=True)
 class DemoOptions(Options):
     """The options of ``mgraph demo``."""
 

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nmt.commands.common import Operands, asks_for_help
-from nmt.settings import Command, OptionError, Options, option, require_readable
+from nmt.settings import Command, OptionError, option, require_readable
 from nmt.settings.config import parse
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tolerance(Options):
-    """The tolerance of the comparison."""
+class DiffOptions(Operands):
+    """The options of ``mgraph diff``."""
 
     title = "Tolerance"
 
     rtol: float = option(1e-5, "relative tolerance: |a - b| may be atol + rtol |b|", least=0)
     atol: float = option(1e-6, "absolute tolerance", least=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiffOptions(Tolerance, Operands):
-    """The options of ``mgraph diff``."""
 
 
 COMMAND = Command(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nmt.commands.common import asks_for_help, greet
 from nmt.runtime.log import logging_as
@@ -15,7 +14,6 @@ from nmt.settings.sections import Logging
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportedModel(Options):
     """The model to export, and how."""
 
@@ -27,7 +25,6 @@ class ExportedModel(Options):
     opset: int = option(18, "version of ONNX's operator set", least=1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportOptions(ExportedModel, Logging):
     """The options of ``mgraph export``."""
 

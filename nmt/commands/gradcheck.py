@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from nmt.commands.common import Json, Operands, asks_for_help, greet, require_distinct
@@ -19,7 +18,6 @@ from nmt.text.lines import STANDARD_OUTPUT, open_input
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckedOperators(Options):
     """The operators to check."""
 
@@ -32,7 +30,6 @@ class CheckedOperators(Options):
     quick: bool = option(False, "with --compiled: few sizes, one case of each operator")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckedModel(Options):
     """The model to check, and the texts."""
 
@@ -49,12 +46,10 @@ class CheckedModel(Options):
     all: bool = option(False, "print all parameters, not only the ten worst")
 
 
-@dataclass(frozen=True, kw_only=True)
 class GradcheckOutput(Json, Logging):
     """The report and the log."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class GradcheckOptions(CheckedOperators, CheckedModel, GradcheckOutput, Devices, Operands):
     """The options of ``mgraph gradcheck``."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nmt.commands.common import Json, asks_for_help
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from layers import Parameter
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListedModel(Options):
     """The model whose parameters to list."""
 
@@ -26,14 +24,12 @@ class ListedModel(Options):
     model: str = option("", "list those of this model: .npz, .bin or .safetensors", short="m")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ParametersOutput(Json):
     """The format of the list."""
 
     markdown: bool = option(False, 'print the page "Model parameters" instead', command=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ParametersOptions(ListedModel, ParametersOutput):
     """The options of ``mgraph parameters``."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from nmt.commands.common import Operands, asks_for_help, greet
 from nmt.runtime.log import logging_as
@@ -17,7 +16,6 @@ from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_out
 from nmt.text.vocabs.creation import check_new_vocab, create_vocab, word_vocab
 
 
-@dataclass(frozen=True, kw_only=True)
 class NewVocab(Options):
     """The vocabulary to create."""
 
@@ -27,7 +25,6 @@ class NewVocab(Options):
     output: str = option("stdout", "file to create: .yml (words) or .spm (pieces)", short="o")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pieces(Options):
     """Training of SentencePiece."""
 
@@ -40,14 +37,12 @@ class Pieces(Options):
     seed: int = option(1, "seed of the sample")
 
 
-@dataclass(frozen=True, kw_only=True)
 class VocabLog(Logging):
     """The log."""
 
     title = "Log"
 
 
-@dataclass(frozen=True, kw_only=True)
 class VocabOptions(NewVocab, Pieces, VocabLog, Operands):
     """The options of ``mgraph vocab``."""
 

@@ -59,7 +59,6 @@ NO_FACTORS = "factored vocabularies are not supported yet"
 NO_ULR = "universal embeddings are not supported yet"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelDescription(Options):
     """The options of a model in its file."""
 
@@ -164,7 +163,6 @@ class ModelDescription(Options):
     bert_type_vocab_size: int = ignored(2, NO_BERT, "the number of BERT's segments")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Universal(Options):
     """Universal embeddings in a model file."""
 
@@ -173,7 +171,6 @@ class Universal(Options):
     ulr_dim_emb: int = ignored(0, NO_ULR, "features of universal embeddings")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelOptions(ModelDescription, Universal):
     """Marian's model options, as fields in snake_case.
 

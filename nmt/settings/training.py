@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nmt.settings.aliases import OF_TRAINING
@@ -27,7 +26,6 @@ DECAY_STRATEGIES = {"epoch": 1, "batches": 1, "stalled": 1, "epoch+batches": 2, 
 TASKS = tuple(str(alias.value) for alias in OF_TRAINING if alias.option == "task")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingGeneral(General):
     """General options of training."""
 
@@ -41,7 +39,6 @@ class TrainingGeneral(General):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelFile(Options):
     """The files of the model."""
 
@@ -50,7 +47,6 @@ class ModelFile(Options):
     ignore_model_config: bool = option(False, "use the given options, not those of the model file")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Dropping(Options):
     """Dropout in training."""
 
@@ -70,7 +66,6 @@ class Dropping(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Costs(Options):
     """The loss, and the cost in the log."""
 
@@ -83,7 +78,6 @@ class Costs(Options):
     unlikelihood_loss: bool = option(False, "word weights say which words to make unlikely")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Files(Options):
     """Files to read, and files to keep."""
 
@@ -103,7 +97,6 @@ class Files(Options):
     no_spm_encode: bool = option(False, "the text is already split into SentencePiece pieces")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Course(Options):
     """How long to train, and how often to log and save."""
 
@@ -119,7 +112,6 @@ class Course(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Data(Options):
     """Reading of the training text."""
 
@@ -139,7 +131,6 @@ class Data(Options):
     sqlite_drop: bool = ignored(False, "shuffling needs no database")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingDevices(Options):
     """The devices of training."""
 
@@ -150,7 +141,6 @@ class TrainingDevices(Options):
     cpu_threads: int = option(0, "use the CPU, N threads; 0: GPUs if any", implicit="1", least=0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingBatchOptions(BatchOptions):
     """Batching in training."""
 
@@ -182,7 +172,6 @@ class TrainingBatchOptions(BatchOptions):
     mini_batch_round_up: bool = option(True, "round growing batch sizes up to powers of two")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Learning(Options):
     """Updates of the parameters."""
 
@@ -228,7 +217,6 @@ class Learning(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Guidance(Options):
     """Alignments, weights and word vectors for training."""
 
@@ -243,7 +231,6 @@ class Guidance(Options):
     embedding_fix_trg: bool = option(False, "do not train the embeddings of the target")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Numerics(Options):
     """Element types, and handling of large gradients."""
 
@@ -277,14 +264,6 @@ class Numerics(Options):
     quantize_biases: bool = option(False, "round biases too")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tasks(Options):
-    """Aliases of several options."""
-
-    task: tuple[str, ...] = option((), "set the options of a model and its training", choices=TASKS)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ValidationRuns(Options):
     """What and when to validate, and early stopping."""
 
@@ -298,7 +277,6 @@ class ValidationRuns(Options):
     early_stopping_on: str = option("first", "which metrics must stall", choices=("first", "all", "any"))
 
 
-@dataclass(frozen=True, kw_only=True)
 class ValidationOutput(Options):
     """Reading of the validation set, and output."""
 
@@ -316,7 +294,6 @@ class ValidationOutput(Options):
     quiet_validation: bool = option(False, "do not log samples of translations")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Extras(Options):
     """Options that Marian does not have."""
 
@@ -334,14 +311,12 @@ class Extras(Options):
     process_id: int = option(0, "the number of this process, from 0", least=0, dumped=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainedModelOptions(ModelFile, NewModel, Dropping):
     """The model to train."""
 
     title = "Model options"
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingOptions(
     Costs,
     Files,
@@ -353,21 +328,20 @@ class TrainingOptions(
     Guidance,
     Numerics,
     NewUniversal,
-    Tasks,
 ):
     """Training."""
 
     title = "Training options"
 
+    task: tuple[str, ...] = option((), "set the options of a model and its training", choices=TASKS)
 
-@dataclass(frozen=True, kw_only=True)
+
 class Validating(ValidationRuns, BeamOptions, ValidationOutput):
     """Validation."""
 
     title = "Validation set options"
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainOptions(TrainingGeneral, TrainedModelOptions, TrainingOptions, Validating, Extras):
     """The options of ``mgraph train`` and of ``Trainer``."""
 
