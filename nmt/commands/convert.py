@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from nmt.commands.common import asks_for_help, greet
+from nmt.commands.common import greet
 from nmt.runtime.log import logging_as
 from nmt.settings import (
     Command,
@@ -18,7 +18,6 @@ from nmt.settings import (
     require_readable,
     require_writable,
 )
-from nmt.settings.config import parse
 from nmt.settings.sections import Logging
 
 logger = logging.getLogger(__name__)
@@ -79,11 +78,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: ConvertOptions, argv: Sequence[str]) -> None:
     """Convert what ``--from`` or ``--shortlist`` names."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     _check(options)
     with logging_as(options):
         greet(COMMAND, argv, options)
@@ -92,7 +88,6 @@ def run(argv: Sequence[str]) -> int | None:
         else:
             _convert_model(options)
         logger.info("Finished")
-    return None
 
 
 def _check(options: ConvertOptions) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nmt.commands.common import Operands, asks_for_help
+from nmt.commands.common import Operands
 from nmt.settings import Command, OptionError, option, require_readable
-from nmt.settings.config import parse
 
 
 class DiffOptions(Operands):
@@ -30,11 +29,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: DiffOptions, argv: Sequence[str]) -> int | None:
     """Print the differences; the exit code is 1 if there are any."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     if len(options.operands) != 2:
         raise OptionError(f"two files are needed, got {len(options.operands)}")
     require_readable("FILE", options.operands)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from nmt.commands.common import Json, Operands, asks_for_help, greet, require_distinct
+from nmt.commands.common import Json, Operands, greet, require_distinct
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, OptionError, Options, option, require_files, require_readable
-from nmt.settings.config import parse
 from nmt.settings.sections import Devices, Logging
 from nmt.text.lines import STANDARD_OUTPUT, open_input
 
@@ -69,11 +68,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
     """Print the report; the exit code is 1 if a gradient is wrong."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     of_model = bool(options.model)
     _check_combination(options, of_model)
     with logging_as(options):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from nmt.commands.common import Operands, asks_for_help, greet
+from nmt.commands.common import Operands, greet
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, Options, option, require_readable, require_writable
-from nmt.settings.config import parse
 from nmt.settings.option import again
 from nmt.settings.sections import Logging
 from nmt.settings.training import Files
@@ -63,11 +62,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: VocabOptions, argv: Sequence[str]) -> None:
     """Write the vocabulary of the given files, or of standard input."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     texts = options.operands or STANDARD_INPUT[:1]
     require_readable("FILE", texts)
     if options.output not in STANDARD_OUTPUT:
@@ -85,11 +81,10 @@ def run(argv: Sequence[str]) -> int | None:
                 max_lines=options.sentencepiece_max_lines,
                 seed=options.seed,
             )
-            return None
+            return
         with open_output(options.output) as output:
             output.write(word_vocab(lines, options.max_size))
             output.flush()
-    return None
 
 
 def _lines(paths: Sequence[str]) -> Iterator[bytes]:
