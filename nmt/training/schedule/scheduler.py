@@ -94,11 +94,8 @@ class Scheduler:
         self.state = state
         self._epoch = epoch = LogicalEpoch(options.logical_epoch)
         self._learning_rate, self._display = LearningRate(options), Display(options, epoch)
-        self._stopping, self._periods, self._first = (
-            Stopping(options, epoch),
-            Periods.of(options),
-            options.disp_first,
-        )
+        self._stopping, self._periods = Stopping(options, epoch), Periods.of(options)
+        self._first = options.disp_first
         self._norms = GradientNorms(options.gradient_norm_average_window)
         self._divergence = Divergence.from_words(options.throw_on_divergence)
         self._mini_batch_warmup = progress(options.mini_batch_warmup, "--mini-batch-warmup")
