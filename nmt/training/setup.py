@@ -68,7 +68,7 @@ def _check_texts(options: TrainOptions, streams: int) -> None:
     for name, path in () if options.tsv else options.extra_fields.items():
         require_readable(f"--{name}", [path])
     check_alphas(options.sentencepiece_alphas, streams)
-    Rows.from_options(options, Fields.from_options(options, streams))
+    Rows(options, Fields.from_options(options, streams))
 
 
 def new_model(training: TrainOptions, dim_vocabs: Sequence[int], seed: int) -> Model:
