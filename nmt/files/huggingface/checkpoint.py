@@ -44,14 +44,17 @@ class Kind(Enum):
 
     MATRIX = "transposed"
     VECTOR = "(1, n) to (n)"
+    SAME = "as it is"
 
     def to_huggingface(self, array: np.ndarray) -> np.ndarray:
         """Marian's ``array`` in HuggingFace's layout."""
-        return array.reshape(-1) if self is Kind.VECTOR else np.ascontiguousarray(array.T)
+        if self is Kind.VECTOR:
+            return array.reshape(-1)
+        return np.ascontiguousarray(array.T) if self is Kind.MATRIX else array
 
     def to_marian(self, array: np.ndarray) -> np.ndarray:
         """HuggingFace's ``array`` in Marian's layout."""
-        return array.reshape(1, -1) if self is Kind.VECTOR else np.ascontiguousarray(array.T)
+        return array.reshape(1, -1) if self is Kind.VECTOR else self.to_huggingface(array)
 
 
 class Name(NamedTuple):
@@ -288,9 +291,8 @@ def _options(config: Mapping[str, Any], source: np.ndarray, target: np.ndarray, 
     if isinstance(text, str) and text:
         options = parse_model_options(text, "config.json")
         fitting = max(options.dim_vocabs) + 1 == rows[0] == rows[1]
-        if fitting and says_the_same(
-            options, options_of(config, sizes._replace(dim_vocabs=options.dim_vocabs))
-        ):
+        own = sizes._replace(dim_vocabs=options.dim_vocabs)
+        if fitting and says_the_same(options, options_of(config, own)):
             return options
         logger.warning("config.json: %s no longer fits and is left out", MODEL_YML_KEY)
     pad, start = config.get("pad_token_id"), config.get("decoder_start_token_id")

@@ -103,7 +103,9 @@ class Learner:
             total = self._gradient(args)(*args)
         self._device, reported = self._update()(self._device, total, scalars.packed())
         sentences = sum(batch.sentences for batch in batches)
-        return UpdateResult(*reported, sentences, words, len(batches))
+        return UpdateResult(
+            reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
+        )
 
     @property
     def needs_gradient_norms(self) -> str:
