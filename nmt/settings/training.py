@@ -47,23 +47,19 @@ class ModelFile(Options):
     ignore_model_config: bool = option(False, "use the given options, not those of the model file")
 
 
+def _dropout(what: str) -> Any:
+    return option(0.0, f"probability that {what} dropped", least=0, below=1)
+
+
 class Dropping(Options):
     """Dropout in training."""
 
-    dropout_rnn: float = option(
-        0.0, "probability that a recurrent layer's features are dropped", least=0, below=1
-    )
-    dropout_src: float = option(0.0, "probability that a source word is dropped", least=0, below=1)
-    dropout_trg: float = option(0.0, "probability that a target word is dropped", least=0, below=1)
-    transformer_dropout: float = option(
-        0.0, "probability that a feature of a layer's output is dropped", least=0, below=1
-    )
-    transformer_dropout_attention: float = option(
-        0.0, "probability that an attention weight is dropped", least=0, below=1
-    )
-    transformer_dropout_ffn: float = option(
-        0.0, "probability that a feed-forward feature is dropped", least=0, below=1
-    )
+    dropout_rnn: float = _dropout("a recurrent layer's features are")
+    dropout_src: float = _dropout("a source word is")
+    dropout_trg: float = _dropout("a target word is")
+    transformer_dropout: float = _dropout("a feature of a layer's output is")
+    transformer_dropout_attention: float = _dropout("an attention weight is")
+    transformer_dropout_ffn: float = _dropout("a feed-forward feature is")
 
 
 class Costs(Options):
@@ -277,23 +273,6 @@ class ValidationRuns(Options):
     early_stopping_on: str = option("first", "which metrics must stall", choices=("first", "all", "any"))
 
 
-class ValidationOutput(Options):
-    """Reading of the validation set, and output."""
-
-    n_best: bool = option(False, "write lists of translations")
-    word_scores: bool = again(PrintedTranslations, "word_scores")
-    valid_mini_batch: int = option(32, "lines in a batch of validation", least=1)
-    valid_max_length: int = option(1000, "cut longer sentences to N words", least=1)
-    valid_script_path: str = option("", "a program that prints one score")
-    valid_script_args: tuple[str, ...] = option((), "its first arguments, before the file of translations")
-    valid_translation_output: str = option(
-        "", "file for the translations; may contain {E} {B} {U} {T}: epoch, batch, update, words"
-    )
-    keep_best: bool = option(False, "keep the best model of each metric")
-    valid_log: str = option("", "write the values to this file, too")
-    quiet_validation: bool = option(False, "do not log samples of translations")
-
-
 class Extras(Options):
     """Options that Marian does not have."""
 
@@ -336,10 +315,23 @@ class TrainingOptions(
     task: tuple[str, ...] = option((), "set the options of a model and its training", choices=TASKS)
 
 
-class Validating(ValidationRuns, BeamOptions, ValidationOutput):
+class Validating(ValidationRuns, BeamOptions):
     """Validation."""
 
     title = "Validation set options"
+
+    n_best: bool = option(False, "write lists of translations")
+    word_scores: bool = again(PrintedTranslations, "word_scores")
+    valid_mini_batch: int = option(32, "lines in a batch of validation", least=1)
+    valid_max_length: int = option(1000, "cut longer sentences to N words", least=1)
+    valid_script_path: str = option("", "a program that prints one score")
+    valid_script_args: tuple[str, ...] = option((), "its first arguments, before the file of translations")
+    valid_translation_output: str = option(
+        "", "file for the translations; may contain {E} {B} {U} {T}: epoch, batch, update, words"
+    )
+    keep_best: bool = option(False, "keep the best model of each metric")
+    valid_log: str = option("", "write the values to this file, too")
+    quiet_validation: bool = option(False, "do not log samples of translations")
 
 
 class TrainOptions(TrainingGeneral, TrainedModelOptions, TrainingOptions, Validating, Extras):
