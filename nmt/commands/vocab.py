@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 from nmt.commands.common import Operands, greet
@@ -89,5 +88,5 @@ def run(options: VocabOptions, argv: Sequence[str]) -> None:
 
 def _lines(paths: Sequence[str]) -> Iterator[bytes]:
     for path in paths:
-        with open_input(os.fspath(path)) as stream:
+        with open_input(path) as stream:
             yield from stream

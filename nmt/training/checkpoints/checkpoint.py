@@ -17,7 +17,7 @@ import numpy as np
 
 from mgraph import ModelFileError
 from mgraph.files.items import read_npz, replacing, write_npz
-from mgraph.files.parameter_files import read_items, write_items
+from mgraph.files.parameter_files import Path, read_items, write_items
 from nmt.files import load_model
 from nmt.files.saving import marian_order, model_items
 from nmt.settings.model_options import ModelOptions
@@ -79,8 +79,6 @@ def _is_finite(path: str) -> bool:
 
 
 OPTIMIZER, PROGRESS, CONFIG, DECODER = ".optimizer.npz", ".progress.yml", ".yml", ".decoder.yml"
-
-Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from mgraph.errors import MGraphError
+from mgraph.files.parameter_files import Path
 
 logger = logging.getLogger(__name__)
-
-Path = str | os.PathLike[str]
 
 LOCK = ".lock"
 """The file name extension."""

@@ -50,16 +50,16 @@ def progress(text: str, option: str) -> Progress:
 
     Source: Marian's values "with units", such as ``--after`` and ``--lr-warmup``.
     """
-    match = _AMOUNT.fullmatch(text.strip())
-    if match is None or text.strip().endswith("k"):
-        raise OptionError(f"{option}: {_EXPECTED}; got '{text}'")
-    digits, factor, unit = match.groups()
     try:
+        match = _AMOUNT.fullmatch(text.strip())
+        if match is None or text.strip().endswith("k"):
+            raise ValueError
+        digits, factor, unit = match.groups()
         number = _FACTORS[factor] * float(digits.replace(",", ""))
+        if number >= 2**63 or number != int(number):
+            raise ValueError
     except ValueError:
         raise OptionError(f"{option}: {_EXPECTED}; got '{text}'") from None
-    if number >= 2**63 or number != int(number):
-        raise OptionError(f"{option}: {_EXPECTED}; got '{text}'")
     return Progress(int(number), Unit(unit or "u"))
 
 
