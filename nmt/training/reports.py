@@ -41,16 +41,15 @@ class JsonLines:
         self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
-        known = {name: value if _is_known(value) else None for name, value in figures.items()}
+        known = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in figures.items()
+        }
         self._stream.write(json.dumps({"kind": kind, "update": update, **known}) + "\n")
         self._stream.flush()
 
     def close(self) -> None:
         self._stream.close()
-
-
-def _is_known(value: float | int | str) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 class TensorBoard:
