@@ -285,7 +285,7 @@ class Translator:
         rows = ParallelLines(texts, self._names()[: len(texts)])
         samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows))
         groups: Iterable[Iterable[list[Sentence]]]
-        groups = Batching.from_options(self.options).maxi_batches(samples)
+        groups = Batching(self.options).maxi_batches(samples)
         if at_once:
             groups = [chain.from_iterable(groups)]
         before = self._seen
