@@ -60,7 +60,7 @@ def shapes(texts: tuple[str, str], vocab: Vocab) -> None:
     for way, options in WAYS.items():
         for sort in ("trg", "src", "none"):
             settings = replace(DEFAULTS, **options, train_sets=texts, maxi_batch_sort=sort)
-            with closing(Corpus.from_options(settings, [vocab] * 2, seed=1)) as corpus:
+            with closing(Corpus(settings, [vocab] * 2, seed=1)) as corpus:
                 for _ in range(2):
                     corpus.begin_epoch()
                     for _ in corpus:
@@ -80,7 +80,7 @@ def shapes(texts: tuple[str, str], vocab: Vocab) -> None:
 def speed(texts: tuple[str, str], vocab: Vocab, folder: str) -> None:
     """Print how long an epoch of a shuffled text takes when nothing is trained."""
     settings = replace(DEFAULTS, train_sets=texts, tempdir=folder)
-    with closing(Corpus.from_options(settings, [vocab] * 2, seed=1)) as corpus:
+    with closing(Corpus(settings, [vocab] * 2, seed=1)) as corpus:
         before, start = memory(), time.perf_counter()
         corpus.begin_epoch()
         batches = iter(corpus)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .errors import GraphError, ShapeError
-from .places import place, user_frame
+from .places import here
 from .shape import Shape
 from .types import Type
 
@@ -24,8 +24,7 @@ def refuse_traced(what: str, value: Any) -> None:
     if isinstance(value, jax.core.Tracer):
         raise GraphError(
             f"{what} takes an array, got a value that JAX is tracing (inside jit, grad or vmap); make it an "
-            "argument of the graph's function: graph.function(outputs, inputs).pure(params, inputs)"
-            f"\n  at {place(user_frame())}"
+            f"argument of the graph's function: graph.function(outputs, inputs).pure(params, inputs){here()}"
         )
 
 
@@ -37,7 +36,7 @@ def as_array(what: str, value: Any) -> np.ndarray:
         return np.array(value)
     except ValueError:
         raise ShapeError(
-            f"{what} takes an array, got {value!r}, whose parts differ in shape\n  at {place(user_frame())}"
+            f"{what} takes an array, got {value!r}, whose parts differ in shape{here()}"
         ) from None
     except jax.errors.TracerArrayConversionError:
         refuse_traced(what, next(v for v in jax.tree.leaves(value) if isinstance(v, jax.core.Tracer)))
@@ -54,6 +53,5 @@ def allocating(what: str, shape: Shape, type_: Type) -> Iterator[None]:
         yield
     except MemoryError:
         raise ShapeError(
-            f"{what}: {type_} of shape {shape} takes {size / (1 << 30):,.0f} GiB, more than there is"
-            f"\n  at {place(user_frame())}"
+            f"{what}: {type_} of shape {shape} takes {size / (1 << 30):,.0f} GiB, more than there is{here()}"
         ) from None

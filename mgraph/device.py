@@ -17,13 +17,18 @@ def find_device(number: int, kind: str) -> jax.Device:
         raise DeviceError(f'expected the device type "cpu" or "gpu", got {kind!r}')
     if not isinstance(number, int) or isinstance(number, bool):
         raise DeviceError(f"expected the number of a device, got {number!r}")
-    try:
-        devices = jax.devices(kind)
-    except RuntimeError:
-        devices = []
+    devices = _devices(kind)
     if not 0 <= number < len(devices):
-        raise DeviceError(f"there is no device {kind}{number} here; available: {_available()}")
+        available = ", ".join(f"{k}{i}" for k in ("cpu", "gpu") for i in range(len(_devices(k))))
+        raise DeviceError(f"there is no device {kind}{number} here; available: {available}")
     return devices[number]
+
+
+def _devices(kind: str) -> list[jax.Device]:
+    try:
+        return jax.devices(kind)
+    except RuntimeError:
+        return []
 
 
 def device_name(device: jax.Device | None) -> str:
@@ -86,13 +91,3 @@ def check_process() -> None:
             'fork: use the start method "spawn" or "forkserver" of multiprocessing, or fork before anything '
             "is computed and make the graph, Translator, Scorer or Trainer in the child"
         )
-
-
-def _available() -> str:
-    names = []
-    for kind in ("cpu", "gpu"):
-        try:
-            names += [f"{kind}{i}" for i in range(len(jax.devices(kind)))]
-        except RuntimeError:
-            continue
-    return ", ".join(names)

@@ -26,7 +26,7 @@ from .ops.power import power
 from .ops.product import bdot, dot
 from .ops.shape import reshape
 from .ops.shape import slice as slice_along
-from .places import place, user_frame
+from .places import here
 from .shape import Slice
 
 Binary = Callable[[Any, Any], Node]
@@ -71,7 +71,7 @@ def item(x: Node, index: Any) -> Node:
         except TypeError:
             raise ElementTypeError(
                 f"[]: expected ints and slices, got {part!r}; index_select(x, axis, indices) takes lists and "
-                f"arrays of positions\n  at {place(user_frame())}"
+                f"arrays of positions{here()}"
             ) from None
         x = slice_along(x, axis, position)
         dropped.add(axis)
@@ -84,7 +84,7 @@ def truth(x: Node) -> bool:
         f"{x.type} {x.spec!r} is neither true nor false: values are not known while recording, so `if`, "
         "`and`, `or`, `not` and a < b < c cannot ask for one. Element by element: mgraph.lt, le, gt, ge, eq "
         "and ne give 0 or 1, their product is `and`; mgraph.maximum and minimum choose. A number, after "
-        f"graph.forward(): node.scalar(). Whether there is a node: `is None`.\n  at {place(user_frame())}"
+        f"graph.forward(): node.scalar(). Whether there is a node: `is None`.{here()}"
     )
 
 
@@ -98,8 +98,7 @@ def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers
         if isinstance(other, np.ndarray | jax.Array | list | tuple):
             raise ElementTypeError(
                 f"{symbol}: expected a node{' or a number' if numbers else ''}, got {_described(other)}; "
-                "graph.constant(shape, inits.from_tensor(array)) makes a node of an array"
-                f"\n  at {place(user_frame())}"
+                f"graph.constant(shape, inits.from_tensor(array)) makes a node of an array{here()}"
             )
         return NotImplemented
 
@@ -120,7 +119,7 @@ def as_array(self: Node, *_: Any, **__: Any) -> Any:
     raise GraphError(
         f"a {self.type} node of {self.spec!r} is no array: its value is not known while recording. Functions "
         "of mgraph take nodes (mgraph.sin for jnp.sin), mgraph.map and mgraph.lambda_node apply functions of "
-        f"jax.numpy; after graph.forward() the array is node.val()\n  at {place(user_frame())}"
+        f"jax.numpy; after graph.forward() the array is node.val(){here()}"
     )
 
 

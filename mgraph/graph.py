@@ -17,7 +17,7 @@ from .function import Function
 from .inits import Initializer
 from .leaves import ConstantNode, Parameters, ParamNode, as_indices
 from .node import Node
-from .places import place, user_frame
+from .places import here
 from .printing import print_gradient, print_value
 from .recording import new_leaf
 from .rewriting import DEFAULT, Report, Rule, optimize
@@ -107,12 +107,7 @@ class ExpressionGraph(GraphSettings):
         return self.constant(shape, inits.dropout(p), type)
 
     def param(
-        self,
-        name: str,
-        shape: Any,
-        init: Initializer | None = None,
-        type: Any = None,
-        fixed: bool = False,
+        self, name: str, shape: Any, init: Initializer | None = None, type: Any = None, fixed: bool = False
     ) -> ParamNode:
         """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
 
@@ -139,21 +134,14 @@ class ExpressionGraph(GraphSettings):
                 f"parameter {full!r} of shape {shape} is not in the model that was loaded; it has "
                 + ", ".join(sorted(self._parameters))
             )
-        node = ParamNode.make(
-            self,
-            full,
-            shape,
-            kind or self._element_type,
-            inits.glorot_uniform() if init is None else init,
-            fixed,
-        )
+        init = inits.glorot_uniform() if init is None else init
+        node = ParamNode.make(self, full, shape, kind or self._element_type, init, fixed)
         self._parameters.add(node)
         return node
 
     def get(self, name: str) -> ParamNode | None:
         """The parameter ``name`` of the current namespace, ``None`` without one."""
-        full = self._full_name(name)
-        return self._parameters.get(full)
+        return self._parameters.get(self._full_name(name))
 
     def params(self) -> Parameters:
         """All parameters by name."""
@@ -354,7 +342,7 @@ class ExpressionGraph(GraphSettings):
         return drawing.html(self, path, clusters=clusters, statistics=statistics, title=title)
 
     def _repr_svg_(self) -> str:
-        return drawing.repr_svg(self)
+        return drawing.draw(self)
 
     def _repr_html_(self) -> str:
         return drawing.repr_html(self)
@@ -402,7 +390,7 @@ class ExpressionGraph(GraphSettings):
         # called by copy and pickle
         raise GraphError(
             "a graph cannot be copied or pickled; graph.save() and load() keep its parameters, copy_params() "
-            f"takes those of another graph\n  at {place(user_frame())}"
+            f"takes those of another graph{here()}"
         )
 
     def __repr__(self) -> str:

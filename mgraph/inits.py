@@ -79,11 +79,6 @@ class Initializer:
     """Base of all initializers."""
 
 
-def _misfit(given: np.ndarray, value: np.ndarray) -> Any:
-    """The first element that changes when it is cast to the integer type."""
-    return given[given != value].ravel()[0]
-
-
 class Fixed(Initializer):
     """An initializer whose value is known without drawing: ``f(shape, type) -> array``."""
 
@@ -96,7 +91,7 @@ class Fixed(Initializer):
         with np.errstate(invalid="ignore"):
             value = given.astype(type_.dtype)
         if type_.is_index and given.dtype != value.dtype and not np.array_equal(value, given):
-            raise ElementTypeError(f"{self._name}: {type_} cannot hold {_misfit(given, value)}")
+            raise ElementTypeError(f"{self._name}: {type_} cannot hold {given[given != value].ravel()[0]}")
         if value.shape != shape:
             raise ShapeError(f"{self._name} gave a value of shape {value.shape} for a node of {shape}")
         value.flags.writeable = False

@@ -15,7 +15,7 @@ from .arrays import allocating, as_array, refuse_traced
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
-from .places import place, user_frame
+from .places import here
 from .recording import new_leaf
 from .shape import Shape
 from .specs import as_jax, is_real, spec_of
@@ -266,7 +266,4 @@ class Parameters(Mapping[str, ParamNode]):
         """``ShapeError`` if the parameter exists with another shape."""
         known = self._nodes[name].shape
         if known != shape:
-            raise ShapeError(
-                f"parameter {name!r} has shape {known}, asked for again with {shape}"
-                f"\n  at {place(user_frame())}"
-            )
+            raise ShapeError(f"parameter {name!r} has shape {known}, asked for again with {shape}{here()}")

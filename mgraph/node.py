@@ -19,7 +19,7 @@ import numpy as np
 from .cases import Case
 from .errors import ElementTypeError, GraphError, ShapeError
 from .operators import OPEN, declare, find_operator, is_default
-from .places import Place, place, user_frame
+from .places import Place, here, place
 from .recording import new, record
 from .scalars import weak_scalars
 from .shape import Shape
@@ -96,6 +96,8 @@ class Node(metaclass=NodeMeta):
     """The rewrite of ``graph.optimize`` that has absorbed this node or a use of it."""
     index_children: ClassVar[tuple[int, ...]] = ()
     """Children that hold indices: of an integer type, outside the common element type."""
+    mixed_types: ClassVar[bool] = False
+    """Whether children may differ in element type."""
     composite: ClassVar[bool] = False
     """Whether the operator runs a recorded body itself (``evaluate``) and needs no rule of its own."""
     computed_once: ClassVar[bool] = False
@@ -159,10 +161,8 @@ class Node(metaclass=NodeMeta):
 
     def __getattr__(self, name: str) -> Any:
         # Called only for names that are not slots or methods: the fields of a node are its operator's.
-        if name in type(self).fields:
-            operator = self.operator
-            if operator is not None:
-                return getattr(operator, name)
+        if name in type(self).fields and self.operator is not None:
+            return getattr(self.operator, name)
         if name in ("children", "spec", "id", "trainable", "_tape") and "_shapes" in self.__dict__:
             raise GraphError(
                 f"{type(self).__name__}: a rule sees values only; its operator has no {name!r}, "
@@ -173,7 +173,9 @@ class Node(metaclass=NodeMeta):
     # -- operators, for the engine
 
     def check_types(self, *specs: Any) -> None:
-        """Children have one common element type, those in ``index_children`` an integer type."""
+        """Unless ``mixed_types``, children share an element type; ``index_children`` are of integers."""
+        if self.mixed_types:
+            return
         seen: Type | None = None
         for i, spec in enumerate(specs):
             kind = (spec[0] if isinstance(spec, tuple) else spec).type
@@ -269,20 +271,21 @@ class Node(metaclass=NodeMeta):
 
         Available after ``graph.forward()`` for every node; ``GraphError`` before.
         """
-        return self._graph_of_values().value_of(self.id)
+        return self._outer_tape("read").graph.value_of(self.id)
 
     def grad(self) -> jax.Array:
         """The gradient of the top node with respect to this node, of this node's shape.
 
         Available after ``graph.backward()`` for every trainable node; ``GraphError`` before.
         """
-        return self._graph_of_values().gradient_of(self.id)
+        return self._outer_tape("read").graph.gradient_of(self.id)
 
-    def _graph_of_values(self) -> Graph:
+    def _outer_tape(self, action: str) -> Tape[Node]:
+        """The tape; ``GraphError`` inside a loop's body."""
         tape = self.tape()
         if tape.parent is not None:
-            raise GraphError(f"{self.type}: a node in a loop's body has a value per step, none to read")
-        return tape.graph
+            raise GraphError(f"{self.type}: a node in a loop's body has a value per step, none to {action}")
+        return tape
 
     def scalar(self) -> float:
         """The first element of the value as a Python float; ``ShapeError`` if there is none."""
@@ -314,12 +317,7 @@ class Node(metaclass=NodeMeta):
 
         ``GraphError`` inside a loop's body, where a node has a value per step.
         """
-        tape = self.tape()
-        if tape.parent is not None:
-            raise GraphError(
-                f"{self.type}: a node in a loop's body has a value per step, none to print; "
-                "return it from the body and debug the loop's result"
-            )
+        tape = self._outer_tape("print; return it from the body and debug the loop's result")
         if self.debug_message is None:
             tape.debugged.append(self)
         self.debug_message = message
@@ -347,18 +345,16 @@ class Node(metaclass=NodeMeta):
     def __deepcopy__(self, memo: dict[int, Any]) -> Node:
         if "_shapes" in self.__dict__:
             return self  # An operator is unique: its copy is itself.
-        return self._refuse_copy()
+        return self.__reduce__()
 
     def __copy__(self) -> Node:
         return self.__deepcopy__({})
 
     def __reduce__(self) -> Any:
-        return self._refuse_copy()
-
-    def _refuse_copy(self) -> Any:
+        # called by copy and pickle
         raise GraphError(
             f"a {self.type} node cannot be copied or pickled: it is a part of its graph; record it again in "
-            f"another one\n  at {place(user_frame())}"
+            f"another one{here()}"
         )
 
     def __repr__(self) -> str:
@@ -392,6 +388,10 @@ class NaryNodeOp(Node):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         declare(cls)
+
+    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
+        """The value of a ``composite`` operator under a rule set; by default the same under any."""
+        return self.forward_ops(*values)
 
 
 class UnaryNodeOp(NaryNodeOp):

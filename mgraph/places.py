@@ -40,3 +40,8 @@ def place(where: Place | None) -> str:
         if start <= instruction < end and number is not None:
             line = number
     return f"{code.co_filename}:{line}"
+
+
+def here() -> str:
+    """The end of a message: the user's line that is running now."""
+    return f"\n  at {place(user_frame())}"

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from .errors import ElementTypeError, GraphError, MGraphError, ShapeError
-from .places import place, user_frame
+from .places import here, place, user_frame
 from .specs import Specs, has_float, is_wide
 from .structure import INPUT
 from .tape import N, Tape
@@ -83,16 +83,25 @@ def describe(children: Sequence[Any]) -> str:
     return ", ".join(f"{c.type}{f' {c.name!r}' if c.name != 'none' else ''} {c.spec!r}" for c in children)
 
 
+def spec_over(operator: Any, specs: tuple[Any, ...]) -> Specs:
+    """Spec of an operator's value over children of ``specs``."""
+    known: Specs | None = operator._shapes.get(specs)
+    if known is not None:
+        return known
+    with jax.enable_x64(any(is_wide(s) for s in specs) or operator.makes_wide()):
+        spec: Specs = operator.new_spec(*specs)
+    return spec
+
+
 def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any, ...]) -> Specs:
     """Spec of an operator's value, by abstract evaluation; cached by the operator."""
 
     def where() -> str:
-        return f"\n  children: {describe(children)}\n  at {place(user_frame())}"
+        return f"\n  children: {describe(children)}{here()}"
 
     try:
         operator.check_types(*specs)
-        with jax.enable_x64(any(is_wide(s) for s in specs) or operator.makes_wide()):
-            spec = operator.new_spec(*specs)
+        spec = spec_over(operator, specs)
     except MGraphError as e:
         raise type(e)(f"{cls.__name__} ({cls.type}): {e}{where()}") from None
     except Exception as e:
@@ -131,7 +140,7 @@ def _one_tape(cls: Any, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any
             )
             raise GraphError(
                 f"{cls.__name__} ({cls.type}): {problem}\n  children: {describe(children)}"
-                f"\n  {child.type} was made at {place(child.where)}\n  at {place(user_frame())}"
+                f"\n  {child.type} was made at {place(child.where)}{here()}"
             )
     moved = tuple(c if t is deepest else capture(deepest, c) for c, t in zip(children, tapes, strict=True))
     return moved, deepest.ref
@@ -156,18 +165,17 @@ def new_leaf(cls: type[N], tape: Tape[N], spec: Specs, trainable: bool, init: An
 
 
 def _no_children(cls: Any, children: tuple[Any, ...]) -> Exception:
-    here = f"\n  at {place(user_frame())}"
     if not children:
-        return ElementTypeError(f"{cls.__name__} ({cls.type}): expected at least one node{here}")
+        return ElementTypeError(f"{cls.__name__} ({cls.type}): expected at least one node{here()}")
     for child in children:
         if not is_node(child):
             return ElementTypeError(
                 f"{cls.__name__} ({cls.type}): expected nodes, got {child!r} of type "
-                f"{type(child).__name__}; numbers become nodes by graph.constant(shape, init){here}"
+                f"{type(child).__name__}; numbers become nodes by graph.constant(shape, init){here()}"
             )
     for child in children:
         try:
             child.tape()
         except GraphError as e:
-            return GraphError(f"{cls.__name__} ({cls.type}): {e}{here}")
-    return GraphError(f"{cls.__name__} ({cls.type}): these children cannot be recorded{here}")
+            return GraphError(f"{cls.__name__} ({cls.type}): {e}{here()}")
+    return GraphError(f"{cls.__name__} ({cls.type}): these children cannot be recorded{here()}")

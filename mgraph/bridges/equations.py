@@ -16,7 +16,7 @@ from .. import inits
 from ..errors import ElementTypeError
 from ..graph import ExpressionGraph
 from ..node import Node
-from ..places import place, user_frame
+from ..places import here
 from ..shape import Shape
 from ..specs import has_float
 from ..types import as_type
@@ -168,7 +168,7 @@ class Walk:
         if rule is None:
             raise UnsupportedPrimitiveError(
                 f"from_jax: the primitive {name!r} of the function's line {equation.where()} has no meaning "
-                f"in a graph\n  at {place(user_frame())}"
+                f"in a graph{here()}"
             )
         for aval in equation.outs:
             _check_type(equation, aval)
@@ -194,7 +194,7 @@ def _check_type(equation: Equation, aval: Any) -> None:
     except ElementTypeError:
         raise UnsupportedPrimitiveError(
             f"from_jax: the primitive {equation.primitive.name!r} of the function's line {equation.where()} "
-            f"gives {aval.dtype}, which is not an element type of a graph\n  at {place(user_frame())}"
+            f"gives {aval.dtype}, which is not an element type of a graph{here()}"
         ) from None
 
 

@@ -9,7 +9,7 @@ import jax
 
 from ..graph import ExpressionGraph
 from ..node import Node
-from ..places import place, user_frame
+from ..places import here
 from ..specs import is_wide
 from ..tape import Tape
 from .equations import Rule, Walk, whole
@@ -43,7 +43,7 @@ def translated(
         if not isinstance(leaf, Node) or isinstance(leaf.spec, tuple):
             raise BridgeError(
                 f"from_jax: expected nodes with one value, got {leaf!r}; fix other arguments by "
-                f"functools.partial\n  at {place(user_frame())}"
+                f"functools.partial{here()}"
             )
     leaves = [leaf.current() for leaf in leaves]
     with jax.enable_x64(any(is_wide(leaf.spec) for leaf in leaves)):

@@ -58,11 +58,9 @@ class PrimitiveNodeOp(NaryNodeOp):
 
     type = "primitive"
     differentiable = False
+    mixed_types = True
     primitive: ClassVar[Any] = None
     params: Params = ()
-
-    def check_types(self, *specs: Any) -> None:
-        """Children of a primitive may differ in element type."""
 
     def makes_wide(self) -> bool:
         return any(_is_wide_type(value) for _, value in self.params)
@@ -78,13 +76,9 @@ class PrimitiveNodeOp(NaryNodeOp):
 
 
 class DifferentiablePrimitiveNodeOp(PrimitiveNodeOp):
-    """Base of the nodes of primitives with a gradient, which is JAX's own."""
+    """Base of the nodes of primitives with a gradient, which is JAX's own under any rule set."""
 
     composite = True
-
-    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
-        """The value, under any rule set: JAX differentiates its own primitives."""
-        return self.forward_ops(*values)
 
 
 class CustomCall:
@@ -112,22 +106,19 @@ class CustomCall:
 
 
 class CustomRuleNodeOp(NaryNodeOp):
-    """A call of a ``jax.custom_jvp`` or ``jax.custom_vjp`` function, with the rule that came with it."""
+    """A call of a ``jax.custom_jvp`` or ``jax.custom_vjp`` function, with the rule that came with it.
+
+    It is the rule in every rule set.
+    """
 
     type = "custom_rule"
     composite = True
+    mixed_types = True
     gradient_is_derivative = False
     call: CustomCall
 
-    def check_types(self, *specs: Any) -> None:
-        """Arguments of a user's function may differ in element type."""
-
     def forward_ops(self, *values: Any) -> Any:
         return tuple(self.call.run(*values))
-
-    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
-        """The value, under any rule set: the rule is the function's own."""
-        return self.forward_ops(*values)
 
 
 def apply_custom_call(source: core.JaxprEqn, children: list[Node]) -> list[Node]:

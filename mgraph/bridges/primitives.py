@@ -56,8 +56,7 @@ def _binary(operator: Callable[..., Node], *, numbers: bool) -> Rule:
 def _div(equation: Equation) -> Result:
     if not as_type(equation.out.dtype).is_float:
         return _elementwise(equation)
-    made: Node = DivNodeOp(*equation.all_loose())
-    return made
+    return DivNodeOp(*equation.all_loose())
 
 
 def _integer_pow(equation: Equation) -> Result:
@@ -108,10 +107,6 @@ def _reordered(x: Node, axes: Sequence[int]) -> Node:
     return x if list(axes) == list(range(len(axes))) else transpose(x, tuple(axes))
 
 
-def _concatenate(equation: Equation) -> Result:
-    return concatenate(equation.all_nodes(), equation.params["dimension"])
-
-
 def _stack(equation: Equation) -> Result:
     axis = equation.params["axis"]
     parts = [reshape(x, (*x.shape[:axis], 1, *x.shape[axis:])) for x in equation.all_nodes()]
@@ -145,8 +140,7 @@ def _part(x: Node, axis: int, begin: int, end: int, stride: int = 1) -> Node:
         return x
     if begin >= end:
         begin, end, stride = 0, 0, 1
-    made: Node = SliceViewNodeOp(x, axis=axis, begin=int(begin), end=int(end), stride=int(stride))
-    return made
+    return SliceViewNodeOp(x, axis=axis, begin=int(begin), end=int(end), stride=int(stride))
 
 
 def _split(equation: Equation) -> Result:
@@ -187,10 +181,8 @@ def _cumsum(equation: Equation) -> Result:
 
 
 def _logcumsumexp(equation: Equation) -> Result:
-    made: Node = LogCumSumExpNodeOp(
-        equation.node(0), axis=equation.params["axis"], reverse=equation.params["reverse"]
-    )
-    return made
+    axis, reverse = equation.params["axis"], equation.params["reverse"]
+    return LogCumSumExpNodeOp(equation.node(0), axis=axis, reverse=reverse)
 
 
 # ---------------------------------------------------------------- products
@@ -304,34 +296,18 @@ def _alike(avals: Sequence[Any], of_a_step: Sequence[Any]) -> int:
     return sum(len(a.shape) == len(b.shape) for a, b in zip(avals, of_a_step, strict=True))
 
 
-def _own_node(equation: Equation) -> Result:
-    return equation.as_primitive(equation.all_nodes())
-
-
-WITHOUT_RULES: dict[str, Rule] = {
-    "custom_jvp_call": _inlined("call_jaxpr"),
-    "custom_vjp_call": _inlined("call_jaxpr"),
-}
+WITHOUT_RULES: dict[str, Rule] = dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), _inlined("call_jaxpr"))
 """For values alone, functions with a rule of their own are inlined."""
 
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
-    **dict.fromkeys(OTHERS, _node_of_its_own),
-    "jit": _inlined("jaxpr"),
-    "pjit": _inlined("jaxpr"),
-    "closed_call": _inlined("call_jaxpr"),
-    "core_call": _inlined("call_jaxpr"),
-    "remat": _inlined("jaxpr"),
-    "remat2": _inlined("jaxpr"),
-    "checkpoint": _inlined("jaxpr"),
-    "composite": _inlined("jaxpr"),
+    **dict.fromkeys((*OTHERS, "call_hi_primitive", "cond", "while"), _node_of_its_own),
+    **dict.fromkeys(("jit", "pjit", "remat", "remat2", "checkpoint", "composite"), _inlined("jaxpr")),
+    **dict.fromkeys(("closed_call", "core_call"), _inlined("call_jaxpr")),
     "custom_jvp_call": _custom_call,
     "custom_vjp_call": _custom_call,
     "scan": _scan,
-    "call_hi_primitive": _own_node,
-    "cond": _own_node,
-    "while": _own_node,
     **dict.fromkeys(("copy", "copy_p", "name", "optimization_barrier"), _same),
     **{name: _unary(operator) for name, operator in UNARY.items()},
     "add": _binary(plus, numbers=True),
@@ -346,7 +322,7 @@ RULES: dict[str, Rule] = {
     "squeeze": _to_shape,
     "expand_dims": _to_shape,
     "transpose": _transpose,
-    "concatenate": _concatenate,
+    "concatenate": lambda equation: concatenate(equation.all_nodes(), equation.params["dimension"]),
     "slice": _slice,
     "stack": _stack,
     "tile": _tile,

@@ -64,11 +64,6 @@ def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
     return _written("\n".join([*lines, "}", ""]), path)
 
 
-def repr_svg(graph: Graph) -> str:
-    """What a notebook shows of a graph where it shows no pages."""
-    return draw(graph)
-
-
 def repr_html(graph: Graph) -> str:
     """What a notebook shows of a graph: its page in a frame, without statistics, so that nothing runs."""
     return frame(html(graph, statistics=False))

@@ -57,10 +57,6 @@ def common(paths: Sequence[Path]) -> Path:
     return shared
 
 
-def _is_tuple(node: Drawn) -> bool:
-    return isinstance(node.spec, tuple)
-
-
 def _names_a_place(node: Drawn) -> bool:
     """Constants and inputs are named for what they are, not for where they are used."""
     return bool(node.name) and (node.type == "param" or not node.is_leaf)
@@ -95,7 +91,9 @@ def _placed(nodes: Mapping[str, Drawn], by_name: Mapping[str, Path]) -> dict[str
             parameters[key] = own
         elif not node.is_leaf:
             found = [path for c in node.children if (path := parameters.get(c, ()))]
-            found = found or [paths[c] for c in node.children if c in paths and _is_tuple(nodes[c])]
+            found = found or [
+                paths[c] for c in node.children if c in paths and isinstance(nodes[c].spec, tuple)
+            ]
             if own or found:
                 paths[key] = own or common(found)
             if all(c in parameters for c in node.children):

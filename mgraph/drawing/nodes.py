@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-
-import jax
 
 from ..node import ArgumentNode, Node
 from ..ops.loop import Body
 from ..ops.scan import ScanNodeOp
 from ..places import Place
-from ..specs import Specs, is_wide
+from ..recording import spec_over
+from ..specs import Specs
 from ..structure import INPUT, is_leaf
 from ..tape import Tape
 
@@ -131,8 +130,8 @@ def _open(loop: Drawn, operator: Any, nodes: dict[str, Drawn], wires: list[Wire]
             wires += [(child, key)] if child else []
         else:
             head, children = row[0], [f"{loop.key}.{k}" for k in row[1:]]
-            given = [found[k] for k in row[1:]]
-            drawn = Drawn(key, head.type, head.color, head.form, _spec(head, given), trainable[i])
+            given = tuple(found[k] for k in row[1:])
+            drawn = Drawn(key, head.type, head.color, head.form, spec_over(head, given), trainable[i])
             drawn.fields, drawn.children = _fields(head), children
             drawn.is_loop = isinstance(head, ScanNodeOp)
             nodes[key] = drawn
@@ -155,9 +154,3 @@ def _arguments(loop: Drawn, states: int, sequences: int) -> Iterator[tuple[str, 
             yield f"step of {i - states}", child
         else:
             yield "", child
-
-
-def _spec(operator: Any, specs: Sequence[Specs]) -> Specs:
-    with jax.enable_x64(any(is_wide(s) for s in specs) or operator.makes_wide()):
-        spec: Specs = operator.new_spec(*specs)
-    return spec

@@ -10,16 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from .faces import (
-    color_of,
-    details,
-    folded_size,
-    lines_of,
-    printable,
-    shape_text,
-    summary_of,
-    tint_of,
-)
+from .faces import color_of, details, folded_size, lines_of, printable, shape_text, summary_of, tint_of
 from .layouts import Layout, layouts_by_depth, least_width
 from .nodes import Drawn
 from .scene import Box, Scene
@@ -28,12 +19,7 @@ _PLACE = re.compile(r"\{\{([\w.]+)\}\}")
 _PARTS = ("page.css", "view.js", "page.js")
 
 
-def page(
-    scene: Scene,
-    title: str,
-    statistics: Mapping[str, Any],
-    clusters: Mapping[str, str],
-) -> str:
+def page(scene: Scene, title: str, statistics: Mapping[str, Any], clusters: Mapping[str, str]) -> str:
     """The text of the page; ``statistics`` and ``clusters`` are by the keys of nodes."""
     folder = files(__package__)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in _PARTS}

@@ -6,16 +6,7 @@ import math
 from collections.abc import Collection, Iterator
 from html import escape
 
-from .faces import (
-    FONT,
-    color_of,
-    lines_of,
-    node_size,
-    pale,
-    printable,
-    summary_of,
-    tint_of,
-)
+from .faces import FONT, color_of, lines_of, node_size, pale, printable, summary_of, tint_of
 from .layouts import layouts
 from .nodes import Drawn
 from .placing import Outline, WirePiece

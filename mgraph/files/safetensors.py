@@ -63,9 +63,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> Tensors:
 
 
 def write_safetensors(
-    path: str | os.PathLike[str],
-    arrays: Mapping[str, ArrayLike],
-    metadata: Mapping[str, str] | None = None,
+    path: str | os.PathLike[str], arrays: Mapping[str, ArrayLike], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Writes the file that the safetensors library would write; all or nothing.
 

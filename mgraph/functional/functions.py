@@ -8,49 +8,24 @@ import jax
 import jax.numpy as jnp
 
 from ..specs import is_real
-from .functors import function
+from .functors import binary, function, unary
 
-
-@function
-def tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
-    return jnp.tanh(x)
-
-
-@function
-def sin(x: Any) -> Any:
-    """The sine; x in radians."""
-    return jnp.sin(x)
-
-
-@function
-def cos(x: Any) -> Any:
-    """The cosine; x in radians."""
-    return jnp.cos(x)
-
-
-@function
-def tan(x: Any) -> Any:
-    """The tangent; x in radians."""
-    return jnp.tan(x)
-
-
-@function
-def log(x: Any) -> Any:
-    """The natural logarithm."""
-    return jnp.log(x)
-
-
-@function
-def exp(x: Any) -> Any:
-    """``e`` to the power of x."""
-    return jnp.exp(x)
-
-
-@function
-def abs(x: Any) -> Any:
-    """``|x|``."""
-    return jnp.abs(x)
+tanh = unary("tanh", jnp.tanh, "The hyperbolic tangent.")
+sin = unary("sin", jnp.sin, "The sine; x in radians.")
+cos = unary("cos", jnp.cos, "The cosine; x in radians.")
+tan = unary("tan", jnp.tan, "The tangent; x in radians.")
+log = unary("log", jnp.log, "The natural logarithm.")
+exp = unary("exp", jnp.exp, "``e`` to the power of x.")
+abs = unary("abs", jnp.abs, "``|x|``.")
+sqrt = unary("sqrt", jnp.sqrt, "The square root.")
+sgn = unary("sgn", jnp.sign, "-1, 0 or 1: the sign of x.")
+erf = unary(
+    "erf", jax.scipy.special.erf, "The error function ``2 / sqrt(pi) * integral of exp(-t^2) from 0 to x``."
+)
+floor = unary("floor", jnp.floor, "The largest whole number that is not above x.")
+ceil = unary("ceil", jnp.ceil, "The smallest whole number that is not below x.")
+sigmoid = unary("sigmoid", jax.nn.sigmoid, "``1 / (1 + exp(-x))``.")
+logaddexp = binary("logaddexp", jnp.logaddexp, "``log(exp(x) + exp(y))`` without overflow.")
 
 
 @function
@@ -60,40 +35,10 @@ def sqr(x: Any) -> Any:
 
 
 @function
-def sqrt(x: Any) -> Any:
-    """The square root."""
-    return jnp.sqrt(x)
-
-
-@function
-def sgn(x: Any) -> Any:
-    """-1, 0 or 1: the sign of x."""
-    return jnp.sign(x)
-
-
-@function
-def erf(x: Any) -> Any:
-    """The error function ``2 / sqrt(pi) * integral of exp(-t^2) from 0 to x``."""
-    return jax.scipy.special.erf(x)
-
-
-@function
 def round(x: Any) -> Any:
     """The nearest whole number; halves away from zero, as in C, not to the even one."""
     x = jnp.asarray(x)
     return jax.lax.round(x) if is_real(x) else x
-
-
-@function
-def floor(x: Any) -> Any:
-    """The largest whole number that is not above x."""
-    return jnp.floor(x)
-
-
-@function
-def ceil(x: Any) -> Any:
-    """The smallest whole number that is not below x."""
-    return jnp.ceil(x)
 
 
 @function
@@ -124,18 +69,6 @@ def clip(x: Any, c: Any) -> Any:
 def bump(x: Any, c: Any) -> Any:
     """The derivative of ``clip``: 0 where ``|x| >= c``, else 1."""
     return jnp.where(jnp.abs(x) >= c, 0, jnp.ones_like(x))
-
-
-@function
-def sigmoid(x: Any) -> Any:
-    """``1 / (1 + exp(-x))``."""
-    return jax.nn.sigmoid(x)
-
-
-@function
-def logaddexp(x: Any, y: Any) -> Any:
-    """``log(exp(x) + exp(y))`` without overflow."""
-    return jnp.logaddexp(x, y)
 
 
 @function

@@ -39,6 +39,29 @@ def operator(symbol: str, strength: int) -> Callable[[Callable[..., Any]], Calla
     return lambda formula: _applying(Formula(symbol, formula, strength))
 
 
+def unary(name: str, of_jax: Callable[[Any], Any], page: str) -> Callable[..., Any]:
+    """A function of JAX's of one array under Marian's name, with its docstring."""
+    return function(_named(name, page, lambda x: of_jax(x)))
+
+
+def binary(
+    name: str, of_jax: Callable[[Any, Any], Any], page: str, symbol: str = "", strength: int = _ATOM
+) -> Callable[..., Any]:
+    """The same for two arrays; it may be written with an operator of Python's."""
+    return operator(symbol or name, strength)(_named(name, page, lambda x, y: of_jax(x, y)))
+
+
+def _comparison(name: str, of_jax: Callable[[Any, Any], Any], symbol: str) -> Callable[..., Any]:
+    page = f"1 where ``x {symbol} y``, else 0."
+    return binary(name, lambda x, y: _number(of_jax(x, y), x, y), page, symbol, _COMPARISON)
+
+
+def _named(name: str, page: str, formula: Callable[..., Any]) -> Callable[..., Any]:
+    formula.__name__ = formula.__qualname__ = name
+    formula.__doc__ = page
+    return formula
+
+
 def _applying(what: Formula) -> Callable[..., Any]:
     count = len(inspect.signature(what.formula).parameters)
 
@@ -54,81 +77,28 @@ def _applying(what: Formula) -> Callable[..., Any]:
     return apply
 
 
-@operator("+", _SUM)
-def plus(x: Any, y: Any) -> Any:
-    """``x + y``."""
-    return jnp.add(x, y)
+def _number(truth: Any, *operands: Any) -> Any:
+    """1 for true and 0 for false, of the operands' type."""
+    return truth.astype(jnp.result_type(*operands))
 
 
-@operator("-", _SUM)
-def minus(x: Any, y: Any) -> Any:
-    """``x - y``."""
-    return jnp.subtract(x, y)
-
-
-@operator("*", _PRODUCT)
-def mult(x: Any, y: Any) -> Any:
-    """``x * y``."""
-    return jnp.multiply(x, y)
-
-
-@operator("/", _PRODUCT)
-def div(x: Any, y: Any) -> Any:
-    """``x / y``."""
-    return jnp.divide(x, y)
+plus = binary("plus", jnp.add, "``x + y``.", "+", _SUM)
+minus = binary("minus", jnp.subtract, "``x - y``.", "-", _SUM)
+mult = binary("mult", jnp.multiply, "``x * y``.", "*", _PRODUCT)
+div = binary("div", jnp.divide, "``x / y``.", "/", _PRODUCT)
+pow = binary("pow", jnp.power, "``x`` to the power of ``y``.")
+eq = _comparison("eq", jnp.equal, "==")
+neq = _comparison("neq", jnp.not_equal, "!=")
+gt = _comparison("gt", jnp.greater, ">")
+lt = _comparison("lt", jnp.less, "<")
+geq = _comparison("geq", jnp.greater_equal, ">=")
+leq = _comparison("leq", jnp.less_equal, "<=")
 
 
 @operator("-", _SIGN)
 def neg(x: Any) -> Any:
     """``-x``."""
     return jnp.negative(x)
-
-
-@function
-def pow(x: Any, y: Any) -> Any:
-    """``x`` to the power of ``y``."""
-    return jnp.power(x, y)
-
-
-def _number(truth: Any, *operands: Any) -> Any:
-    """1 for true and 0 for false, of the operands' type."""
-    return truth.astype(jnp.result_type(*operands))
-
-
-@operator("==", _COMPARISON)
-def eq(x: Any, y: Any) -> Any:
-    """1 where ``x == y``, else 0."""
-    return _number(jnp.equal(x, y), x, y)
-
-
-@operator("!=", _COMPARISON)
-def neq(x: Any, y: Any) -> Any:
-    """1 where ``x != y``, else 0."""
-    return _number(jnp.not_equal(x, y), x, y)
-
-
-@operator(">", _COMPARISON)
-def gt(x: Any, y: Any) -> Any:
-    """1 where ``x > y``, else 0."""
-    return _number(jnp.greater(x, y), x, y)
-
-
-@operator("<", _COMPARISON)
-def lt(x: Any, y: Any) -> Any:
-    """1 where ``x < y``, else 0."""
-    return _number(jnp.less(x, y), x, y)
-
-
-@operator(">=", _COMPARISON)
-def geq(x: Any, y: Any) -> Any:
-    """1 where ``x >= y``, else 0."""
-    return _number(jnp.greater_equal(x, y), x, y)
-
-
-@operator("<=", _COMPARISON)
-def leq(x: Any, y: Any) -> Any:
-    """1 where ``x <= y``, else 0."""
-    return _number(jnp.less_equal(x, y), x, y)
 
 
 @operator("~", _SIGN)

@@ -18,7 +18,8 @@ from ..ops.convolution import ConvolutionOp
 from ..platforms import as_wished
 from ..specs import is_real
 from .compiled_report import CompiledReport, CompiledRow, Difference
-from .numpy_witness import NoReferenceError, computed_by_numpy
+from .numpy_primitives import NoReferenceError
+from .numpy_witness import computed_by_numpy
 from .subjects import COMPOSITIONS, Subject
 from .survey import chosen_operators
 

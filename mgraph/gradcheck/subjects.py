@@ -185,9 +185,7 @@ COMPOSITIONS = (
         (1, 2),
     ),
     Subject(
-        "cross entropy, 32000 classes",
-        _smoothed,
-        Case((1, 32000), (1,), domain=("real", "index:32000")),
+        "cross entropy, 32000 classes", _smoothed, Case((1, 32000), (1,), domain=("real", "index:32000"))
     ),
     Subject("distillation", _distilled, Case((1, 11), (1, 11))),
     Subject("embeddings", _embedded, Case((50, 8), (3,), domain=("real", "index:50")), (0,)),

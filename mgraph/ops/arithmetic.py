@@ -17,23 +17,10 @@ from jax import Array
 from ..cases import Case
 from ..errors import ElementTypeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
-from ..places import place, user_frame
-from .operands import (
-    FloatNodeOp,
-    Gradients,
-    constant_for,
-    is_number,
-    node,
-    number_for,
-    scalar,
-    unless_nan,
-)
+from ..places import here
+from .operands import FloatNodeOp, Gradients, constant_for, is_number, node, number_for, scalar, unless_nan
 
-_BROADCASTS = (
-    Case((2, 3), (2, 3)),
-    Case((4, 2, 3), (3,)),
-    Case((2, 1), (1, 3)),
-)
+_BROADCASTS = (Case((2, 3), (2, 3)), Case((4, 2, 3), (3,)), Case((2, 1), (1, 3)))
 
 
 class ElementBinaryNodeOp(NaryNodeOp):
@@ -139,7 +126,7 @@ def sum_of(op: str, x: Node | Sequence[Node]) -> Node:
         return x
     terms = x if isinstance(x, Sequence) else [x]
     if not terms:
-        raise ElementTypeError(f"{op}: expected at least one node\n  at {place(user_frame())}")
+        raise ElementTypeError(f"{op}: expected at least one node{here()}")
     return functools.reduce(plus, [node(op, term) for term in terms])
 
 
@@ -205,8 +192,7 @@ def div(a: Any, b: Any) -> Node:
     if is_number(b):
         if not node("/", a).value_type.is_float:
             raise ElementTypeError(
-                f"/: expected a node of a floating point type, got {a.value_type}; "
-                f'cast(x, "float32")\n  at {place(user_frame())}'
+                f'/: expected a node of a floating point type, got {a.value_type}; cast(x, "float32"){here()}'
             )
         return mult(a, 1.0 / b if b != 0 else math.copysign(math.inf, b))
     return DivNodeOp(number_as_node("/", a, b) if is_number(a) else a, b)
@@ -222,9 +208,7 @@ def number_as_node(op: str, value: Any, other: Any) -> Node:
         return constant_for(other, number)
     except OverflowError:
         kind = other.value_type
-        raise ElementTypeError(
-            f"{op}: {kind} does not hold {value!r}; cast the node\n  at {place(user_frame())}"
-        ) from None
+        raise ElementTypeError(f"{op}: {kind} does not hold {value!r}; cast the node{here()}") from None
 
 
 class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):
@@ -254,10 +238,7 @@ def logaddexp(a: Node, b: Node) -> Node:
 
 class MaximumNodeOp(ElementBinaryNodeOp):
     type = "max"
-    cases = (
-        Case((2, 3), (2, 3), domain="distinct"),
-        Case((4, 2, 3), (3,), domain="distinct"),
-    )
+    cases = (Case((2, 3), (2, 3), domain="distinct"), Case((4, 2, 3), (3,), domain="distinct"))
 
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.maximum(a, b)
@@ -268,10 +249,7 @@ class MaximumNodeOp(ElementBinaryNodeOp):
 
 class MinimumNodeOp(ElementBinaryNodeOp):
     type = "min"
-    cases = (
-        Case((2, 3), (2, 3), domain="distinct"),
-        Case((4, 2, 3), (3,), domain="distinct"),
-    )
+    cases = (Case((2, 3), (2, 3), domain="distinct"), Case((4, 2, 3), (3,), domain="distinct"))
 
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.minimum(a, b)

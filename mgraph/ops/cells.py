@@ -194,10 +194,7 @@ class AttentionNodeOp(FloatNodeOp):
     type = "Att-ops"
     stored_by_loops = True
     color = "yellow"
-    cases = (
-        Case((5, 1), (3, 4, 5), (1, 4, 5)),
-        Case((5, 1), (3, 4, 5), (2, 1, 4, 5)),
-    )
+    cases = (Case((5, 1), (3, 4, 5), (1, 4, 5)), Case((5, 1), (3, 4, 5), (2, 1, 4, 5)))
 
     def new_spec(self, va: Spec, context: Spec, state: Spec) -> Specs:
         if va.shape != (context.shape[-1], 1) or state.shape[-1:] != context.shape[-1:]:

@@ -33,11 +33,7 @@ def mask_for(
 
 
 def dropout(
-    x: Node,
-    p: float | Node | None,
-    shape: Shape | None = None,
-    *,
-    axes: Sequence[int] | None = None,
+    x: Node, p: float | Node | None, shape: Shape | None = None, *, axes: Sequence[int] | None = None
 ) -> Node:
     """``x * mask`` with a random mask: 0 with probability ``p``, else ``1 / (1 - p)``.
 
@@ -73,11 +69,7 @@ class DropoutReluInplaceNodeOp(FloatNodeOp):
 
 
 def dropout_relu_inplace(
-    x: Node,
-    p: float | Node | None = None,
-    shape: Shape | None = None,
-    *,
-    axes: Sequence[int] | None = None,
+    x: Node, p: float | Node | None = None, shape: Shape | None = None, *, axes: Sequence[int] | None = None
 ) -> Node:
     """``relu(x * mask)`` with a mask as for ``dropout``; without one, or with ``p = 0``, ``relu(x)``.
 

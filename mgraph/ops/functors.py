@@ -59,13 +59,11 @@ class LambdaNodeOp(NaryNodeOp):
     type = "lambda"
     differentiable = False
     gradient_is_derivative = False
+    mixed_types = True
     sizes: Shape
     to: Type
     functors: Functors
     cases = (Case((2, 3), through=_doubled),)
-
-    def check_types(self, *specs: Any) -> None:
-        """The children of a user's function may differ in element type."""
 
     def new_spec(self, *specs: Any) -> Specs:
         found, declared = super().new_spec(*specs), spec_of(self.sizes, self.to)
@@ -126,8 +124,7 @@ def lambda_node(
     cls = LambdaNodeOp if backward is None else DifferentiableLambdaNodeOp
     functors = Functors(forward, backward, hash)
     children = [node("lambda_node", n) for n in nodes]
-    made: Node = cls(*children, sizes=as_shape(shape), to=as_type(type), functors=functors)
-    return made
+    return cls(*children, sizes=as_shape(shape), to=as_type(type), functors=functors)
 
 
 class CallbackNodeOp(UnaryNodeOp):

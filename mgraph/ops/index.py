@@ -18,7 +18,7 @@ from jax import Array
 from ..cases import Case
 from ..errors import ElementTypeError, ShapeError
 from ..node import NaryNodeOp, Node
-from ..places import place, user_frame
+from ..places import here
 from ..shape import Shape
 from ..specs import Spec
 from .arithmetic import number_as_node
@@ -35,9 +35,7 @@ def _index_node(op: str, x: Node, axis: int, indices: Indices) -> Node:
     try:
         positions = [operator.index(i) for i in indices]
     except TypeError:
-        raise ElementTypeError(
-            f"{op}: expected a node or a list of ints, got {indices!r}\n  at {place(user_frame())}"
-        ) from None
+        raise ElementTypeError(f"{op}: expected a node or a list of ints, got {indices!r}{here()}") from None
     size = x.shape[axis]
     outside = [i for i in positions if not 0 <= i < size]
     if outside:

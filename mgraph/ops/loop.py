@@ -262,13 +262,7 @@ def _sweep(loop: Loop, values: dict[int, Any], adj: dict[int, Any], numbers: Any
 
 
 def _add_late(
-    loop: Loop,
-    i: int,
-    adj: Any,
-    operand: Any,
-    constants: dict[int, Any],
-    numbers: Any,
-    sums: dict[int, Any],
+    loop: Loop, i: int, adj: Any, operand: Any, constants: dict[int, Any], numbers: Any, sums: dict[int, Any]
 ) -> None:
     """Add the gradients of fixed leaves that one product over all steps gives."""
     head, first, *others = loop.rows[i]

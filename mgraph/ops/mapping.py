@@ -28,10 +28,7 @@ class MapNodeOp(NaryNodeOp):
     type = "map"
     color = "yellow"
     functors: Functors
-    cases = (
-        Case((2, 3), (1, 3), through=_gated),
-        Case((2, 3), (1, 3), through=_gated_with_rule),
-    )
+    cases = (Case((2, 3), (1, 3), through=_gated), Case((2, 3), (1, 3), through=_gated_with_rule))
 
     def forward_ops(self, *values: Array) -> Array:
         return jnp.vectorize(self.functors.forward)(*values)

@@ -44,6 +44,24 @@ class NormalizationNodeOp(FloatNodeOp):
                 raise ShapeError(f"expected {name} for rows of {x.shape[-1:]}, got {scale.shape}")
         return super().new_spec(x, *scales)
 
+    def normalized(self, x: Array) -> tuple[Array, Array]:
+        """``h`` and ``r`` of each row, in float32 or wider."""
+        raise NotImplementedError
+
+    def pulled_back(self, dh: Array, h: Array, r: Array) -> Array:
+        """The gradient by x, given that by ``h``."""
+        raise NotImplementedError
+
+    def forward_ops(self, x: Array, *scales: Array) -> Array:
+        h, _ = self.normalized(x)
+        return _affine(h, scales).astype(x.dtype)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
+        h, r = self.normalized(x)
+        a = accumulable(adj)
+        dh = a * accumulable(scales[0]) if scales else a
+        return _gradients(a, h, self.pulled_back(dh, h, r), scales, x.dtype)
+
 
 def _mean(x: Array) -> Array:
     return jnp.mean(x, -1, keepdims=True)
@@ -66,30 +84,13 @@ def _gradients(a: Array, h: Array, dx: Array, scales: tuple[Array, ...], to: Any
 class LayerNormalizationOp(NormalizationNodeOp):
     type = "layer_normalization"
 
-    def forward_ops(self, x: Array, *scales: Array) -> Array:
-        h, _ = _standardized(x, self.eps)
-        return _affine(h, scales).astype(x.dtype)
+    def normalized(self, x: Array) -> tuple[Array, Array]:
+        deviations = centred(accumulable(x), -1)
+        r = jax.lax.rsqrt(_mean(deviations * deviations) + self.eps)
+        return deviations * r, r
 
-    def backward_ops(self, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
-        h, r = _standardized(x, self.eps)
-        a = accumulable(adj)
-        dh = a * accumulable(scales[0]) if scales else a
-        dx = r * (dh - _mean(dh) - h * _mean(dh * h))
-        return _gradients(a, h, dx, scales, x.dtype)
-
-
-@derivative(LayerNormalizationOp, "marian")
-def _(self: LayerNormalizationOp, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
-    h, r = _standardized(x, self.eps)
-    a = accumulable(adj)
-    dx = r * (a - _mean(a) - h * _mean(a * h))
-    return _gradients(a, h, dx * accumulable(scales[0]) if scales else dx, scales, x.dtype)
-
-
-def _standardized(x: Array, eps: float) -> tuple[Array, Array]:
-    deviations = centred(accumulable(x), -1)
-    r = jax.lax.rsqrt(_mean(deviations * deviations) + eps)
-    return deviations * r, r
+    def pulled_back(self, dh: Array, h: Array, r: Array) -> Array:
+        return r * (dh - _mean(dh) - h * _mean(dh * h))
 
 
 def layer_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:
@@ -111,30 +112,22 @@ def layer_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps
 class RMSNormalizationOp(NormalizationNodeOp):
     type = "rms_normalization"
 
-    def forward_ops(self, x: Array, *scales: Array) -> Array:
-        h, _ = _scaled(x, self.eps)
-        return _affine(h, scales).astype(x.dtype)
+    def normalized(self, x: Array) -> tuple[Array, Array]:
+        x = accumulable(x)
+        r = jax.lax.rsqrt(_mean(x * x) + self.eps)
+        return x * r, r
 
-    def backward_ops(self, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
-        h, r = _scaled(x, self.eps)
-        a = accumulable(adj)
-        dh = a * accumulable(scales[0]) if scales else a
-        dx = r * (dh - h * _mean(dh * h))
-        return _gradients(a, h, dx, scales, x.dtype)
+    def pulled_back(self, dh: Array, h: Array, r: Array) -> Array:
+        return r * (dh - h * _mean(dh * h))
 
 
+@derivative(LayerNormalizationOp, "marian")
 @derivative(RMSNormalizationOp, "marian")
-def _(self: RMSNormalizationOp, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
-    h, r = _scaled(x, self.eps)
+def _(self: NormalizationNodeOp, adj: Array, val: Array, x: Array, *scales: Array) -> Gradients:
+    h, r = self.normalized(x)
     a = accumulable(adj)
-    dx = r * (a - h * _mean(a * h))
+    dx = self.pulled_back(a, h, r)
     return _gradients(a, h, dx * accumulable(scales[0]) if scales else dx, scales, x.dtype)
-
-
-def _scaled(x: Array, eps: float) -> tuple[Array, Array]:
-    x = accumulable(x)
-    r = jax.lax.rsqrt(_mean(x * x) + eps)
-    return x * r, r
 
 
 def rms_norm(x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9) -> Node:

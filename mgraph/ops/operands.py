@@ -13,7 +13,7 @@ from jax import Array
 from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..inits import from_value
 from ..node import NaryNodeOp, Node, UnaryNodeOp
-from ..places import place, user_frame
+from ..places import here
 from ..recording import describe
 from ..specs import is_real
 
@@ -39,16 +39,14 @@ class FloatUnaryNodeOp(FloatNodeOp, UnaryNodeOp):
 
 def refusal(op: str, problem: str, *children: Node) -> ShapeError:
     """The error of the function ``op`` about its children, with the user's line."""
-    return ShapeError(f"{op}: {problem}\n  children: {describe(children)}\n  at {place(user_frame())}")
+    return ShapeError(f"{op}: {problem}\n  children: {describe(children)}{here()}")
 
 
 def node(op: str, x: Any) -> Node:
     """``x`` if it is a node, else ``ElementTypeError``."""
     if isinstance(x, Node):
         return x
-    raise ElementTypeError(
-        f"{op}: expected a node, got {x!r} of type {type(x).__name__}\n  at {place(user_frame())}"
-    )
+    raise ElementTypeError(f"{op}: expected a node, got {x!r} of type {type(x).__name__}{here()}")
 
 
 def axis_in(op: str, x: Any, axis: int) -> int:
@@ -57,9 +55,7 @@ def axis_in(op: str, x: Any, axis: int) -> int:
     try:
         axis = operator.index(axis)
     except TypeError:
-        raise ArgumentError(
-            f"{op}: expected one axis, an int, got {axis!r}\n  at {place(user_frame())}"
-        ) from None
+        raise ArgumentError(f"{op}: expected one axis, an int, got {axis!r}{here()}") from None
     if not -rank <= axis < rank:
         raise refusal(op, f"axis {axis} does not exist in a node with {rank} axes", x)
     return axis % rank
@@ -77,8 +73,7 @@ def number_for(op: str, x: Node, value: Any) -> float:
     if float(value).is_integer():
         return int(value)
     raise ElementTypeError(
-        f"{op}: {value!r} with a node of type {x.value_type}; cast the node: "
-        f'cast(x, "float32")\n  at {place(user_frame())}'
+        f'{op}: {value!r} with a node of type {x.value_type}; cast the node: cast(x, "float32"){here()}'
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,6 @@ from ..cases import Case
 from ..errors import ArgumentError, ShapeError
 from ..node import Node
 from ..rules import derivative
-from ..shape import Shape
 from ..specs import Spec, Specs
 from .operands import FloatNodeOp, Gradients, accumulable, node, unless_nan
 from .windows import WindowNodeOp, spatial, whole_numbers
@@ -47,16 +48,9 @@ class PoolingOp(WindowNodeOp):
 
     def forward_ops(self, x: Array) -> Array:
         if self.mode == "avg":
-            total = _window_sums(accumulable(x), self.window, self.strides, self.pads)
+            total = self._over_windows(accumulable(x), 0.0, jax.lax.add)
             return (total / math.prod(self.window)).astype(x.dtype)
-        return jax.lax.reduce_window(
-            x,
-            -jnp.inf,
-            jax.lax.max,
-            (1, 1, *self.window),
-            (1, 1, *self.strides),
-            [(0, 0), (0, 0), *self.pads],
-        )
+        return self._over_windows(x, -jnp.inf, jax.lax.max)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
         wide = accumulable(adj)
@@ -68,7 +62,8 @@ class PoolingOp(WindowNodeOp):
         pads = self.pads_back(x, self.window, adj)
         inner = [(*pad, stride - 1) for pad, stride in zip(pads, self.strides, strict=True)]
         apart = jax.lax.pad(adj, jnp.zeros((), adj.dtype), [(0, 0, 0), (0, 0, 0), *inner])
-        return _window_sums(apart, self.window, (1, 1), [(0, 0), (0, 0)]) / math.prod(self.window)
+        sums = jax.lax.reduce_window(apart, 0.0, jax.lax.add, (1, 1, *self.window), (1,) * 4, "VALID")
+        return sums / math.prod(self.window)
 
     def _to_largest(self, adj: Array, x: Array) -> Array:
         """The adjoint of each window, added up at its largest element, the first of several."""
@@ -88,18 +83,15 @@ class PoolingOp(WindowNodeOp):
             first = (a[0] > b[0]) | (jnp.isnan(a[0]) & ~jnp.isnan(b[0])) | ((a[0] == b[0]) & (a[1] < b[1]))
             return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
 
-        _, found = jax.lax.reduce_window(
-            (x, jnp.broadcast_to(places, x.shape)),
-            (jnp.array(-jnp.inf, x.dtype), jnp.array(size, jnp.int32)),
-            larger, (1, 1, *self.window), (1, 1, *self.strides), [(0, 0), (0, 0), *self.pads],
-        )  # fmt: skip
+        numbered = x, jnp.broadcast_to(places, x.shape)
+        initial = jnp.array(-jnp.inf, x.dtype), jnp.array(size, jnp.int32)
+        _, found = self._over_windows(numbered, initial, larger)
         return found
 
-
-def _window_sums(x: Array, window: Shape, strides: Shape, pads: list[tuple[int, int]]) -> Array:
-    return jax.lax.reduce_window(
-        x, 0.0, jax.lax.add, (1, 1, *window), (1, 1, *strides), [(0, 0), (0, 0), *pads]
-    )
+    def _over_windows(self, x: Any, initial: Any, combine: Callable[..., Any]) -> Any:
+        """The elements of each window of ``x``, combined."""
+        window, strides = (1, 1, *self.window), (1, 1, *self.strides)
+        return jax.lax.reduce_window(x, initial, combine, window, strides, [(0, 0), (0, 0), *self.pads])
 
 
 def avg_pooling(

@@ -12,7 +12,7 @@ from jax import Array
 from ..cases import Case
 from ..errors import ArgumentError
 from ..node import Node
-from ..places import place, user_frame
+from ..places import here
 from .arithmetic import mult
 from .elementwise import exp, log
 from .operands import FloatUnaryNodeOp, Gradients, is_number, node
@@ -47,9 +47,7 @@ def pow(a: Any, b: Any) -> Node:
     if not is_number(a):
         return exp(mult(log(a), b))
     if a < 0:
-        raise ArgumentError(
-            f"pow: expected a base of at least 0, got {a}: it has no logarithm\n  at {place(user_frame())}"
-        )
+        raise ArgumentError(f"pow: expected a base of at least 0, got {a}: it has no logarithm{here()}")
     return exp(mult(math.log(a) if a else -math.inf, node("pow", b)))
 
 

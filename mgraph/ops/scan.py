@@ -44,6 +44,7 @@ class ScanNodeOp(NaryNodeOp):
 
     type = "scan"
     composite = True
+    mixed_types = True
     stored_by_loops = True
     cases = (Case((2, 3), (4, 2, 3), (1, 3), through=_decaying_sums),)
     body: Body
@@ -54,9 +55,6 @@ class ScanNodeOp(NaryNodeOp):
 
     numbers = None
     """The vector of numbers that the body of a bound loop takes."""
-
-    def check_types(self, *specs: Any) -> None:
-        """Children of a loop may differ in element type."""
 
     def new_spec(self, *specs: Any) -> Specs:
         spec = super().new_spec(*specs)

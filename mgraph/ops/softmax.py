@@ -12,7 +12,7 @@ from jax import Array
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..node import Node
-from ..places import place, user_frame
+from ..places import here
 from ..shape import Shape
 from ..specs import Specs
 from ..types import Type, as_type
@@ -205,14 +205,11 @@ def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, out
     """
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(
-            f"cross_entropy: expected a label smoothing from 0 to 1, got {label_smoothing}\n"
-            f"  at {place(user_frame())}"
+            f"cross_entropy: expected a label smoothing from 0 to 1, got {label_smoothing}{here()}"
         )
     to = None if output_type is None else as_type(output_type)
     if to is not None and not to.is_float:
-        raise ElementTypeError(
-            f"cross_entropy: expected a floating point type of the loss, got {to}\n  at {place(user_frame())}"
-        )
+        raise ElementTypeError(f"cross_entropy: expected a floating point type of the loss, got {to}{here()}")
     return CrossEntropyNodeOp(logits, indices, alpha=float(label_smoothing), to=to)
 
 

@@ -13,7 +13,7 @@ from ..errors import ArgumentError
 from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
 from ..node import NaryNodeOp, Node, UnaryNodeOp
-from ..places import place, user_frame
+from ..places import here
 from ..tracing.adjoints import clip_adjoint, clipped
 from ..types import Type, as_type
 from .operands import Gradients, node
@@ -108,17 +108,11 @@ class TupleViewNodeOp(UnaryNodeOp):
     type = "tupleView"
     color = "grey"
     composite = True
+    mixed_types = True
     index: int
-
-    def check_types(self, *specs: Any) -> None:
-        """The outputs of a node may differ in element type."""
 
     def forward_ops(self, x: tuple[Array, ...]) -> Array:
         return x[self.index]
-
-    def evaluate(self, rule_set: str, trained: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
-        """The output, under any rule set."""
-        return self.forward_ops(*values)
 
 
 def get(outputs: Node | Sequence[Node], i: int) -> Node:
@@ -132,7 +126,7 @@ def get(outputs: Node | Sequence[Node], i: int) -> Node:
     parts = outputs.spec if isinstance(outputs, Node) else outputs
     if not isinstance(parts, Sequence) or not 0 <= i < len(parts):
         found = f"{len(parts)} outputs" if isinstance(parts, Sequence) else f"one output, {outputs!r}"
-        raise ArgumentError(f"get: there is no output {i} of {found}\n  at {place(user_frame())}")
+        raise ArgumentError(f"get: there is no output {i} of {found}{here()}")
     if not isinstance(outputs, Node):
         return node("get", outputs[i])
     view: Node = TupleViewNodeOp(outputs, index=i)
@@ -142,11 +136,9 @@ def get(outputs: Node | Sequence[Node], i: int) -> Node:
 class ChooseNodeOp(NaryNodeOp):
     type = "choose"
     color = "grey"
+    mixed_types = True
     index: int
     cases = (Case((2, 3), (4,), index=1), Case((2, 3), (2, 3), (5, 1), index=0))
-
-    def check_types(self, *specs: Any) -> None:
-        """The nodes may differ in element type."""
 
     def forward_ops(self, *xs: Array) -> Array:
         return xs[self.index]
@@ -167,7 +159,7 @@ def choose(nodes: Sequence[Node], index: int) -> Node:
     """
     nodes = list(nodes)
     if not 0 <= index < len(nodes):
-        raise ArgumentError(f"choose: there is no node {index} of {len(nodes)}\n  at {place(user_frame())}")
+        raise ArgumentError(f"choose: there is no node {index} of {len(nodes)}{here()}")
     chosen: Node = ChooseNodeOp(*nodes, index=index)
     return chosen if chosen.value_type.is_float else stop_gradient(chosen)
 

@@ -9,7 +9,7 @@ from typing import Any
 from jax import Array
 
 from ..errors import ArgumentError, ShapeError
-from ..places import place, user_frame
+from ..places import here
 from ..shape import Shape
 from ..specs import Spec
 from .operands import FloatNodeOp
@@ -74,7 +74,5 @@ def whole_numbers(op: str, **sizes: Any) -> dict[str, int]:
         try:
             sizes[name] = operator.index(size)
         except TypeError:
-            raise ArgumentError(
-                f"{op}: {name} must be a whole number, got {size!r}\n  at {place(user_frame())}"
-            ) from None
+            raise ArgumentError(f"{op}: {name} must be a whole number, got {size!r}{here()}") from None
     return sizes

@@ -48,7 +48,6 @@ def _range(node: Node) -> str:
         wide = part.astype(np.float64).ravel()
         numbers = wide[np.isfinite(wide)]
         inside = f"from {numbers.min():g} to {numbers.max():g}" if numbers.size else "no finite element"
-        texts.append(
-            inside + (f", {wide.size - numbers.size} not finite" if numbers.size < wide.size else "")
-        )
+        bad = wide.size - numbers.size
+        texts.append(f"{inside}, {bad} not finite" if bad else inside)
     return f": {'; '.join(texts)}" if texts else ""

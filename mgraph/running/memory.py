@@ -44,12 +44,7 @@ class MemoryUse:
 
     def __str__(self) -> str:
         parts = ", ".join(
-            f"{name} {size / MIB:.1f}"
-            for name, size in (
-                ("arguments", self.arguments),
-                ("results", self.results),
-                ("temporaries", self.temporaries),
-            )
+            f"{name} {getattr(self, name) / MIB:.1f}" for name in ("arguments", "results", "temporaries")
         )
         there = "" if self.reserved is None else f", {self.reserved / MIB:.0f} MiB are reserved"
         return f"needs {self.needed / MIB:.1f} MiB ({parts}){there}"

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
@@ -66,15 +66,8 @@ class CompileStats:
 
     def __sub__(self, other: CompileStats) -> CompileStats:
         """What happened since ``other`` was taken."""
-        return replace(
-            self,
-            hits=self.hits - other.hits,
-            misses=self.misses - other.misses,
-            read=self.read - other.read,
-            evictions=self.evictions - other.evictions,
-            trace_seconds=self.trace_seconds - other.trace_seconds,
-            compile_seconds=self.compile_seconds - other.compile_seconds,
-        )
+        added = [field.name for field in fields(self) if field.name not in ("programs", "capacity")]
+        return replace(self, **{name: getattr(self, name) - getattr(other, name) for name in added})
 
 
 class _Tally:
@@ -82,25 +75,19 @@ class _Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.hits = self.misses = self.read = self.evictions = 0
-        self.trace_seconds = self.compile_seconds = 0.0
+        self.counts: dict[str, Any] = defaultdict(int)
 
-    def hit(self) -> None:
+    def add(self, name: str, number: float = 1) -> None:
         with self._lock:
-            self.hits += 1
+            self.counts[name] += number
 
     def missed(self, label: str, traced: float, compiled: float, read: bool) -> None:
         how = "read from the cache" if read else "compiled"
         log.debug("%s: traced in %.2f s, %s in %.2f s", label, traced, how, compiled)
-        with self._lock:
-            self.misses += 1
-            self.read += read
-            self.trace_seconds += traced
-            self.compile_seconds += compiled
-
-    def evicted(self, programs: int) -> None:
-        with self._lock:
-            self.evictions += programs
+        self.add("misses")
+        self.add("read", read)
+        self.add("trace_seconds", traced)
+        self.add("compile_seconds", compiled)
 
 
 class _Compilations(NamedTuple):
@@ -264,7 +251,7 @@ class Program:
         result = self._within(call, function, args)
         after = _THREAD.compilations
         if after is before:
-            self._tally.hit()
+            self._tally.add("hits")
         else:
             compiled = after.seconds - before.seconds
             traced = time.perf_counter() - start - compiled
@@ -327,17 +314,7 @@ class ProgramCache:
     def stats(self) -> CompileStats:
         with self._lock:
             programs, capacity = len(self._programs), self._capacity
-        tally = self._tally
-        return CompileStats(
-            programs,
-            capacity,
-            tally.hits,
-            tally.misses,
-            tally.read,
-            tally.evictions,
-            tally.trace_seconds,
-            tally.compile_seconds,
-        )
+        return CompileStats(programs, capacity, **self._tally.counts)
 
     def clear(self) -> None:
         with self._lock:
@@ -353,7 +330,7 @@ class ProgramCache:
         for _ in range(excess):
             self._programs.popitem(last=False)
         if excess:
-            self._tally.evicted(excess)
+            self._tally.add("evictions", excess)
 
 
 PROGRAMS = ProgramCache(capacity=512)

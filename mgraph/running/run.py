@@ -186,9 +186,7 @@ class Run:
             numbers = None if part.numbers is None else part.numbers.tobytes()
             args = self._arguments(part, segment.leaves)
             values = settings.memo.values(
-                (part.plan, names, numbers),
-                args[0],
-                lambda: self._compiled(part)(*args).values,
+                (part.plan, names, numbers), args[0], lambda: self._compiled(part)(*args).values
             )
             self._values.update(zip(known, values, strict=True))
         outputs = [i for i in outputs if i not in self._values]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -102,7 +102,7 @@ class _Rows:
 
     def __init__(self, structure: Structure, flags: Sequence[bool], labels: bool) -> None:
         self.rows, self.flags, self._places = structure.rows, flags, structure.places
-        self._scope: Callable[[int], AbstractContextManager[Any]] = _labelled if labels else _unlabelled
+        self._labels = labels
         self._frozen = {i for i, row in enumerate(self.rows) if row[0] is INPUT and not flags[i]}
         self._frozen.update(i for i, trainable in structure.overrides if not trainable)
         random = (i for i, row in enumerate(self.rows) if is_leaf(row) and row[0] is not INPUT)
@@ -132,7 +132,7 @@ class _Rows:
                 value = self._draw(i, sources)
             else:
                 trained = tuple(self.flags[k] for k in row[1:])
-                with self._scope(i):
+                with jax.named_scope(row_label(i)) if self._labels else nullcontext():
                     children = tuple(values[k] for k in row[1:])
                     value = evaluate(head, rule_set, trained, children, self._numbers(i, sources))
                     value = kept_apart(value) if i in self._kept_apart else value
@@ -166,14 +166,6 @@ class _Rows:
 def row_label(row: int) -> str:
     """The scope under which a row is traced; XLA keeps it with every instruction."""
     return f"mgraph.{row}"
-
-
-def _labelled(row: int) -> AbstractContextManager[Any]:
-    return jax.named_scope(row_label(row))
-
-
-def _unlabelled(row: int) -> AbstractContextManager[Any]:
-    return nullcontext()
 
 
 def _run_again_backward(

@@ -1,4 +1,5 @@
-"""The sub-commands of ``mgraph``: each module has its options, ``COMMAND``, and ``run(argv)``."""
+"""The sub-commands of ``mgraph``: each module has ``COMMAND`` and ``run(options, argv)``, whose result is the
+exit code, None for 0."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import logging
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, BinaryIO, TypeVar
 
 from mgraph import CompileStats, __version__, compile_stats
@@ -22,7 +22,6 @@ C = TypeVar("C", bound=Options)
 D = TypeVar("D", bound=Devices)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Json(Options):
     """The format of the report."""
 
@@ -31,7 +30,6 @@ class Json(Options):
     json: bool = option(False, "print JSON instead of a table", command=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Operands(Options):
     """The words of a command line that are not options or their values."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from nmt.commands.common import asks_for_help, greet
+from nmt.commands.common import greet
 from nmt.runtime.log import logging_as
 from nmt.settings import (
     Command,
@@ -19,7 +18,6 @@ from nmt.settings import (
     require_readable,
     require_writable,
 )
-from nmt.settings.config import parse
 from nmt.settings.sections import Logging
 
 logger = logging.getLogger(__name__)
@@ -35,7 +33,6 @@ MODELS = (".npz", ".bin", ".safetensors")
 FBGEMM = ("packed16", "packed8avx2", "packed8avx512")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConvertedModel(Options):
     """The model to convert, and the target format."""
 
@@ -51,7 +48,6 @@ class ConvertedModel(Options):
     encryption_key_path: str = later("")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConvertedShortlist(Options):
     """The shortlist to convert, and the output."""
 
@@ -61,7 +57,6 @@ class ConvertedShortlist(Options):
     dump_shortlist: str = option("lex.bin", "the binary file to write", short="d")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConvertOptions(ConvertedModel, ConvertedShortlist, Logging):
     """The options of ``mgraph convert``."""
 
@@ -83,11 +78,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: ConvertOptions, argv: Sequence[str]) -> None:
     """Convert what ``--from`` or ``--shortlist`` names."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     _check(options)
     with logging_as(options):
         greet(COMMAND, argv, options)
@@ -96,7 +88,6 @@ def run(argv: Sequence[str]) -> int | None:
         else:
             _convert_model(options)
         logger.info("Finished")
-    return None
 
 
 def _check(options: ConvertOptions) -> None:

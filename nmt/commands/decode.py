@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from mgraph import compile_stats
-from nmt.commands.common import asks_for_help, greet, report_programs, require_distinct, started, write
+from nmt.commands.common import greet, report_programs, require_distinct, started, write
 from nmt.runtime.log import logging_as
-from nmt.settings import DECODE, require_files, require_readable, require_writable
-from nmt.settings.config import parse
+from nmt.settings import DECODE, DecodeOptions, require_files, require_readable, require_writable
 from nmt.text.lines import open_input, open_output
 
 logger = logging.getLogger(__name__)
@@ -19,11 +18,8 @@ logger = logging.getLogger(__name__)
 COMMAND = DECODE
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: DecodeOptions, argv: Sequence[str]) -> None:
     """Translate what ``--input`` names, as marian-decoder does."""
-    if asks_for_help(DECODE, argv):
-        return None
-    options = parse(DECODE, argv)
     require_files("--models", options.models, options.vocabs)
     require_distinct("--input", options.input, options.output)
     require_readable("--input", options.input)
@@ -45,4 +41,3 @@ def run(argv: Sequence[str]) -> int | None:
             write(output, translator.format(translation))
         report_programs(programs)
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)
-    return None

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from nmt.commands.common import asks_for_help
 from nmt.settings import Command, Options, option
-from nmt.settings.config import parse
 
 
-@dataclass(frozen=True, kw_only=True)
 class DemoOptions(Options):
     """The options of ``mgraph demo``."""
 
@@ -24,11 +20,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: DemoOptions, argv: Sequence[str]) -> int | None:
     """Run the demo; the exit code is 1 if a gradient is wrong or too few translations are right."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     from nmt.numbers import demo
 
     return None if demo.run(options.sentences) else 1

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from nmt.commands.common import Operands, asks_for_help
-from nmt.settings import Command, OptionError, Options, option, require_readable
-from nmt.settings.config import parse
+from nmt.commands.common import Operands
+from nmt.settings import Command, OptionError, option, require_readable
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tolerance(Options):
-    """The tolerance of the comparison."""
+class DiffOptions(Operands):
+    """The options of ``mgraph diff``."""
 
     title = "Tolerance"
 
     rtol: float = option(1e-5, "relative tolerance: |a - b| may be atol + rtol |b|", least=0)
     atol: float = option(1e-6, "absolute tolerance", least=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiffOptions(Tolerance, Operands):
-    """The options of ``mgraph diff``."""
 
 
 COMMAND = Command(
@@ -37,11 +29,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: DiffOptions, argv: Sequence[str]) -> int | None:
     """Print the differences; the exit code is 1 if there are any."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     if len(options.operands) != 2:
         raise OptionError(f"two files are needed, got {len(options.operands)}")
     require_readable("FILE", options.operands)

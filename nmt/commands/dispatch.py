@@ -11,7 +11,9 @@ from jax.errors import JaxRuntimeError
 
 from mgraph import MGraphError, __version__
 from nmt.commands import NAMES
+from nmt.commands.common import asks_for_help
 from nmt.settings import OptionError, nearest
+from nmt.settings.config import parse
 from nmt.text.lines import silence_standard_output
 
 USAGE_ERROR = 2
@@ -34,7 +36,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         print(f"mgraph: error: {what} (commands: {', '.join(NAMES)})", file=sys.stderr)
         return USAGE_ERROR
     try:
-        return _module(name).run(words[1:]) or 0
+        module, argv = _module(name), words[1:]
+        if asks_for_help(module.COMMAND, argv):
+            return 0
+        return module.run(parse(module.COMMAND, argv), argv) or 0
     except OptionError as error:
         return _failed(name, str(error), USAGE_ERROR)
     except BrokenPipeError:

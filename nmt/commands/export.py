@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from nmt.commands.common import asks_for_help, greet
+from nmt.commands.common import greet
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, Options, option, require_folder, require_readable
-from nmt.settings.config import parse
 from nmt.settings.sections import Logging
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportedModel(Options):
     """The model to export, and how."""
 
@@ -27,7 +24,6 @@ class ExportedModel(Options):
     opset: int = option(18, "version of ONNX's operator set", least=1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportOptions(ExportedModel, Logging):
     """The options of ``mgraph export``."""
 
@@ -40,11 +36,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: ExportOptions, argv: Sequence[str]) -> None:
     """Write the files of ``--model`` into the folder ``--to``."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     require_readable("--model", [options.model])
     require_folder("--to", options.to)
     with logging_as(options):
@@ -55,4 +48,3 @@ def run(argv: Sequence[str]) -> int | None:
         check_export(options.to, options.beam_size, options.opset)
         export_model(load_model(options.model), options.to, beam=options.beam_size, opset=options.opset)
         logger.info("%s and %s written to %s", ENCODER, DECODER, options.to)
-    return None

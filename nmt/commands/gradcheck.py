@@ -6,20 +6,17 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
-from nmt.commands.common import Json, Operands, asks_for_help, greet, require_distinct
+from nmt.commands.common import Json, Operands, greet, require_distinct
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, OptionError, Options, option, require_files, require_readable
-from nmt.settings.config import parse
 from nmt.settings.sections import Devices, Logging
 from nmt.text.lines import STANDARD_OUTPUT, open_input
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckedOperators(Options):
     """The operators to check."""
 
@@ -32,7 +29,6 @@ class CheckedOperators(Options):
     quick: bool = option(False, "with --compiled: few sizes, one case of each operator")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheckedModel(Options):
     """The model to check, and the texts."""
 
@@ -49,12 +45,10 @@ class CheckedModel(Options):
     all: bool = option(False, "print all parameters, not only the ten worst")
 
 
-@dataclass(frozen=True, kw_only=True)
 class GradcheckOutput(Json, Logging):
     """The report and the log."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class GradcheckOptions(CheckedOperators, CheckedModel, GradcheckOutput, Devices, Operands):
     """The options of ``mgraph gradcheck``."""
 
@@ -74,11 +68,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
     """Print the report; the exit code is 1 if a gradient is wrong."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     of_model = bool(options.model)
     _check_combination(options, of_model)
     with logging_as(options):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from nmt.commands.common import Json, asks_for_help
+from nmt.commands.common import Json
 from nmt.settings import Command
-from nmt.settings.config import parse
 
 COMMAND = Command(
     "operators",
@@ -16,15 +15,11 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: Json, argv: Sequence[str]) -> None:
     """Print the page, or its content as JSON."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     from nmt.commands import catalogue
 
     if options.json:
         print(json.dumps(catalogue.as_json(), indent=2))
     else:
         print(catalogue.markdown(), end="")
-    return None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nmt.commands.common import Json, asks_for_help
+from nmt.commands.common import Json
 from nmt.settings import Command, OptionError, Options, option
-from nmt.settings.config import parse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from layers import Parameter
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListedModel(Options):
     """The model whose parameters to list."""
 
@@ -26,14 +23,12 @@ class ListedModel(Options):
     model: str = option("", "list those of this model: .npz, .bin or .safetensors", short="m")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ParametersOutput(Json):
     """The format of the list."""
 
     markdown: bool = option(False, 'print the page "Model parameters" instead', command=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ParametersOptions(ListedModel, ParametersOutput):
     """The options of ``mgraph parameters``."""
 
@@ -49,18 +44,15 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: ParametersOptions, argv: Sequence[str]) -> None:
     """Print the list, or the page."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     if bool(options.model) == options.markdown:
         raise OptionError("either --model or --markdown is needed")
     if options.markdown:
         from nmt.models.page import markdown
 
         print(markdown(), end="")
-        return None
+        return
     from nmt.files.loading import read_parameters
     from nmt.models.explanations import Explanations
     from nmt.models.parameters import parameters
@@ -68,7 +60,6 @@ def run(argv: Sequence[str]) -> int | None:
     model, params = read_parameters(options.model)
     rows = _rows(params, parameters(model, params), Explanations(model).conditions())
     print(json.dumps(rows, indent=2) if options.json else _table(model.type, rows))
-    return None
 
 
 def _rows(

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from mgraph import compile_stats
-from nmt.commands.common import asks_for_help, greet, report_programs, require_distinct, started, write
+from nmt.commands.common import greet, report_programs, require_distinct, started, write
 from nmt.runtime.log import logging_as
-from nmt.settings import SCORE, OptionError, require_files, require_readable, require_writable
-from nmt.settings.config import parse
+from nmt.settings import SCORE, OptionError, ScoreOptions, require_files, require_readable, require_writable
 from nmt.text.lines import open_input, open_output
 
 logger = logging.getLogger(__name__)
@@ -19,11 +18,8 @@ logger = logging.getLogger(__name__)
 COMMAND = SCORE
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: ScoreOptions, argv: Sequence[str]) -> None:
     """Score the lines of ``--train-sets``, as marian-scorer does."""
-    if asks_for_help(SCORE, argv):
-        return None
-    options = parse(SCORE, argv)
     require_files("--model", [options.model], options.vocabs)
     if not options.train_sets:
         raise OptionError("--train-sets: the sources and the target are needed, got none")
@@ -60,4 +56,3 @@ def run(argv: Sequence[str]) -> int | None:
                 write(output, total.summary(options.summary))
         report_programs(programs)
         logger.info("Total time: %.5fs wall", time.perf_counter() - began)
-    return None

@@ -7,20 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mgraph import compile_stats
-from nmt.commands.common import asks_for_help, greet, report_programs
+from nmt.commands.common import greet, report_programs
 from nmt.runtime.log import logging_as
-from nmt.settings import TRAIN
-from nmt.settings.config import parse
+from nmt.settings import TRAIN, TrainOptions
 
 COMMAND = TRAIN
 TERMINATED = 143  # a shell's exit code for a program ended by SIGTERM
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: TrainOptions, argv: Sequence[str]) -> int | None:
     """Train a new model or resume one; 143 after SIGTERM, as marian."""
-    if asks_for_help(TRAIN, argv):
-        return None
-    options = parse(TRAIN, argv)
     # Only the first of several processes logs.
     heard = replace(options, quiet=True, log="", valid_log="") if options.process_id else options
     with logging_as(heard, heard.valid_log):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from nmt.commands.common import Operands, asks_for_help, greet
+from nmt.commands.common import Operands, greet
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, Options, option, require_readable, require_writable
-from nmt.settings.config import parse
 from nmt.settings.option import again
 from nmt.settings.sections import Logging
 from nmt.settings.training import Files
@@ -17,7 +14,6 @@ from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT, open_input, open_out
 from nmt.text.vocabs.creation import check_new_vocab, create_vocab, word_vocab
 
 
-@dataclass(frozen=True, kw_only=True)
 class NewVocab(Options):
     """The vocabulary to create."""
 
@@ -27,7 +23,6 @@ class NewVocab(Options):
     output: str = option("stdout", "file to create: .yml (words) or .spm (pieces)", short="o")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pieces(Options):
     """Training of SentencePiece."""
 
@@ -40,14 +35,12 @@ class Pieces(Options):
     seed: int = option(1, "seed of the sample")
 
 
-@dataclass(frozen=True, kw_only=True)
 class VocabLog(Logging):
     """The log."""
 
     title = "Log"
 
 
-@dataclass(frozen=True, kw_only=True)
 class VocabOptions(NewVocab, Pieces, VocabLog, Operands):
     """The options of ``mgraph vocab``."""
 
@@ -68,11 +61,8 @@ COMMAND = Command(
 )
 
 
-def run(argv: Sequence[str]) -> int | None:
+def run(options: VocabOptions, argv: Sequence[str]) -> None:
     """Write the vocabulary of the given files, or of standard input."""
-    if asks_for_help(COMMAND, argv):
-        return None
-    options = parse(COMMAND, argv)
     texts = options.operands or STANDARD_INPUT[:1]
     require_readable("FILE", texts)
     if options.output not in STANDARD_OUTPUT:
@@ -90,14 +80,13 @@ def run(argv: Sequence[str]) -> int | None:
                 max_lines=options.sentencepiece_max_lines,
                 seed=options.seed,
             )
-            return None
+            return
         with open_output(options.output) as output:
             output.write(word_vocab(lines, options.max_size))
             output.flush()
-    return None
 
 
 def _lines(paths: Sequence[str]) -> Iterator[bytes]:
     for path in paths:
-        with open_input(os.fspath(path)) as stream:
+        with open_input(path) as stream:
             yield from stream

@@ -210,7 +210,7 @@ class Scorer:
         finished: InOrder[Score] = InOrder()
         rows = self._rows(texts)
         samples = (self.encoder.sentence(number, lines) for number, lines in enumerate(rows))
-        groups = Batching.from_options(self.options).maxi_batches(samples)
+        groups = Batching(self.options).maxi_batches(samples)
         for batch in chain.from_iterable(groups):
             for result in self._score_batch(batch):
                 entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""

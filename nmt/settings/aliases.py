@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
@@ -165,26 +164,22 @@ _COMET_QE = {
 }
 
 
-def _alias(option: str, value: str | bool, settings: Mapping[str, Any]) -> Alias:
-    return Alias(option, value, MappingProxyType(dict(settings)))
-
-
 OF_TRAINING = (
-    _alias("alibi", True, _ALIBI),
-    _alias("fp16-fallback-to-fp32", True, {"custom-fallbacks": (_FP32,)}),
-    _alias("fp16", True, _SCALED_FP16),
-    _alias("no-shuffle", True, {"shuffle": "none"}),
-    _alias("best-deep", True, _BEST_DEEP),
-    _alias("task", "transformer-base", _BASE),
-    _alias("task", "transformer-big", _BIG),
-    _alias("task", "transformer-base-prenorm", {**_BASE, **_PRENORM}),
-    _alias("task", "transformer-big-prenorm", {**_BIG, **_PRENORM}),
-    _alias("task", "comet-qe", _COMET_QE),
+    Alias("alibi", True, _ALIBI),
+    Alias("fp16-fallback-to-fp32", True, {"custom-fallbacks": (_FP32,)}),
+    Alias("fp16", True, _SCALED_FP16),
+    Alias("no-shuffle", True, {"shuffle": "none"}),
+    Alias("best-deep", True, _BEST_DEEP),
+    Alias("task", "transformer-base", _BASE),
+    Alias("task", "transformer-big", _BIG),
+    Alias("task", "transformer-base-prenorm", {**_BASE, **_PRENORM}),
+    Alias("task", "transformer-big-prenorm", {**_BIG, **_PRENORM}),
+    Alias("task", "comet-qe", _COMET_QE),
 )
 """The aliases of ``train``, in the order in which Marian expands them."""
 
 OF_READING = (
-    _alias("alibi", True, _ALIBI),
-    _alias("fp16", True, {"precision": ("float16",)}),
+    Alias("alibi", True, _ALIBI),
+    Alias("fp16", True, {"precision": ("float16",)}),
 )
 """The aliases of ``decode`` and ``score``."""

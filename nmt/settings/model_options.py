@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import yaml
@@ -59,43 +59,41 @@ NO_FACTORS = "factored vocabularies are not supported yet"
 NO_ULR = "universal embeddings are not supported yet"
 
 
-@dataclass(frozen=True, kw_only=True)
+def _layers(default: int, help: str, least: int = 1) -> Any:
+    return option(default, help, least=least, greatest=MOST_LAYERS)
+
+
+def _size(default: int, help: str, least: int = 1) -> Any:
+    return option(default, help, least=least, greatest=LARGEST)
+
+
 class ModelDescription(Options):
     """The options of a model in its file."""
 
     type: str = option("amun", "the model type", choices=tuple(MODEL_TYPES), open=True)
     dim_vocabs: tuple[int, ...] = option((0, 0), "the sizes of the vocabularies, the target's last")
-    dim_emb: int = option(
-        512, "features of embeddings, and of a transformer's layers", least=1, greatest=LARGEST
-    )
+    dim_emb: int = _size(512, "features of embeddings, and of a transformer's layers")
     factors_dim_emb: int = ignored(0, NO_FACTORS, "features of the embeddings of factors")
     factors_combine: str = ignored(
         "sum", NO_FACTORS, "how the embeddings of factors are combined", choices=("sum", "concat")
     )
     lemma_dependency: str = ignored("", NO_FACTORS, "how factors depend on lemmas")
     lemma_dim_emb: int = ignored(0, NO_FACTORS, "features of lemmas that predict factors")
-    dim_rnn: int = option(1024, "features of the states of recurrent cells", least=1, greatest=LARGEST)
+    dim_rnn: int = _size(1024, "features of the states of recurrent cells")
     enc_type: str = option(
         "bidirectional",
         "how a recurrent encoder reads: both ways, both and then forward, or alternating by layer",
         choices=("bidirectional", "bi-unidirectional", "alternating"),
     )
     enc_cell: str = option("gru", "the encoder's recurrent cell", choices=tuple(CELLS))
-    enc_cell_depth: int = option(
-        1, "cells one after another in each layer of a recurrent encoder", least=1, greatest=MOST_LAYERS
-    )
-    enc_depth: int = option(1, "layers of the encoder", least=1, greatest=MOST_LAYERS)
+    enc_cell_depth: int = _layers(1, "cells one after another in each layer of a recurrent encoder")
+    enc_depth: int = _layers(1, "layers of the encoder")
     dec_cell: str = option("gru", "the decoder's recurrent cell", choices=tuple(CELLS))
-    dec_cell_base_depth: int = option(
-        2,
-        "cells in the first layer of a recurrent decoder, around its attention",
-        least=1,
-        greatest=MOST_LAYERS,
+    dec_cell_base_depth: int = _layers(
+        2, "cells in the first layer of a recurrent decoder, around its attention"
     )
-    dec_cell_high_depth: int = option(
-        1, "cells in each other layer of a recurrent decoder", least=1, greatest=MOST_LAYERS
-    )
-    dec_depth: int = option(1, "layers of the decoder", least=1, greatest=MOST_LAYERS)
+    dec_cell_high_depth: int = _layers(1, "cells in each other layer of a recurrent decoder")
+    dec_depth: int = _layers(1, "layers of the decoder")
     skip: bool = option(False, "residual connections around recurrent layers, except the first")
     layer_normalization: bool = option(False, "layer normalization in recurrent models")
     right_left: bool = option(False, "generate the target from right to left")
@@ -104,30 +102,20 @@ class ModelDescription(Options):
     tied_embeddings_src: bool = option(False, "one embedding table for all sides")
     tied_embeddings_all: bool = option(False, "one embedding table for all sides and the output layer")
     output_omit_bias: bool = option(False, "the output layer has no bias")
-    transformer_heads: int = option(8, "heads of each attention", least=1, greatest=LARGEST)
+    transformer_heads: int = _size(8, "heads of each attention")
     transformer_no_projection: bool = option(False, "no projection after an attention")
     transformer_rnn_projection: bool = option(False, "a projection after a recurrent autoregression")
     transformer_pool: bool = option(False, "the first source state instead of attention")
-    transformer_dim_ffn: int = option(
-        2048, "features between the feed-forward layers", least=1, greatest=LARGEST
-    )
-    transformer_decoder_dim_ffn: int = option(
-        0, "the same in the decoder, 0 for as many", least=0, greatest=LARGEST
-    )
-    transformer_ffn_depth: int = option(
-        2, "affine layers of a feed-forward block", least=1, greatest=MOST_LAYERS
-    )
-    transformer_decoder_ffn_depth: int = option(
-        0, "the same in the decoder, 0 for as many", least=0, greatest=MOST_LAYERS
-    )
+    transformer_dim_ffn: int = _size(2048, "features between the feed-forward layers")
+    transformer_decoder_dim_ffn: int = _size(0, "the same in the decoder, 0 for as many", least=0)
+    transformer_ffn_depth: int = _layers(2, "affine layers of a feed-forward block")
+    transformer_decoder_ffn_depth: int = _layers(0, "the same in the decoder, 0 for as many", least=0)
     transformer_ffn_activation: str = option(
         "swish", "the activation between the feed-forward layers", choices=ACTIVATIONS
     )
-    transformer_dim_aan: int = option(
-        2048, "features between the affine layers of average attention", least=1, greatest=LARGEST
-    )
-    transformer_aan_depth: int = option(
-        2, "affine layers of average attention; the last may be missing", least=0, greatest=MOST_LAYERS
+    transformer_dim_aan: int = _size(2048, "features between the affine layers of average attention")
+    transformer_aan_depth: int = _layers(
+        2, "affine layers of average attention; the last may be missing", least=0
     )
     transformer_aan_activation: str = option(
         "swish", "the activation between these layers", choices=ACTIVATIONS
@@ -164,7 +152,6 @@ class ModelDescription(Options):
     bert_type_vocab_size: int = ignored(2, NO_BERT, "the number of BERT's segments")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Universal(Options):
     """Universal embeddings in a model file."""
 
@@ -173,7 +160,6 @@ class Universal(Options):
     ulr_dim_emb: int = ignored(0, NO_ULR, "features of universal embeddings")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelOptions(ModelDescription, Universal):
     """Marian's model options, as fields in snake_case.
 
@@ -239,7 +225,7 @@ def parse_model_options(text: str, path: str) -> ModelOptions:
     ``MAX_CHARACTERS``. Values are parsed by the type of their option; an option without a value has its
     default. Raises ModelFileError with path, option, what was expected and what was got.
     """
-    known: dict[str, typing.Any] = {}
+    known: dict[str, Any] = {}
     extra: dict[str, Value] = {}
     try:
         for name, node in _read_map(text).items():

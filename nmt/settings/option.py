@@ -1,9 +1,9 @@
 """Options as fields of dataclasses: one declaration for the command line, files, Python, dumps and help.
 
-A section of options is a frozen dataclass whose fields are declared with ``option``, ``ignored`` or
-``later``; the options of a command are a dataclass that inherits its sections. Names, meanings and defaults
-are Marian's. Values from all sources are parsed by the same rules. An option that is not supported yet is
-rejected unless it has its default, because Marian's dumped configurations contain every option.
+A section of options is a class whose fields are declared with ``option``, ``ignored`` or ``later``; the
+options of a command are a class that inherits its sections. Names, meanings and defaults are Marian's. Values
+from all sources are parsed by the same rules. An option that is not supported yet is rejected unless it has
+its default, because Marian's dumped configurations contain every option.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 import yaml
@@ -176,9 +176,10 @@ def again(section: type[Options], attribute: str, default: Any = MISSING, **chan
     return field(default=default, metadata={_DECLARED: replace(declared, default=default, **changes)})
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """A section of options, or all options of a command.
+    """A section of options, or all options of a command. All subclasses are made frozen dataclasses.
 
     Each option is one field, for example
     ``beam_size: int = option(12, "hypotheses kept per sentence", short="b", least=1)``.
@@ -188,6 +189,9 @@ class Options:
     """
 
     title: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
         table = options_of(type(self))
@@ -242,12 +246,11 @@ def saved_in_model(*, dumped: bool = True) -> Callable[[type[C]], type[C]]:
     free = {"least": None, "greatest": None, "choices": (), "letters": ""}
 
     def ignored_all(section: type[C]) -> type[C]:
-        types = typing.get_type_hints(section)
+        own: dict[str, Any] = {"__doc__": section.__doc__, "__annotations__": typing.get_type_hints(section)}
         for f in fields(section):
             stays = {"dumped": dumped and f.metadata[_DECLARED].dumped}
-            setattr(section, f.name, again(section, f.name, **ignoring, **free, **stays))
-            section.__annotations__[f.name] = types[f.name]
-        return dataclass(frozen=True, kw_only=True)(section)
+            own[f.name] = again(section, f.name, **ignoring, **free, **stays)
+        return type(section.__name__, (section,), own)
 
     return ignored_all
 

@@ -129,7 +129,9 @@ def dump(command: Command[Any], given: Mapping[str, Given], mode: str) -> str:
         entries = [
             _entry(option, chosen[option.name].value if option.name in chosen else option.default)
             for option in options
-            if _is_dumped(option) and (mode == "full" or option.name in chosen)
+            if option.dumped
+            and option.name not in ("config", "dump-config")
+            and (mode == "full" or option.name in chosen)
         ]
         if entries:
             parts.append("\n".join([f"# {title}", *entries]))
@@ -143,10 +145,12 @@ def training_config(options: TrainOptions) -> str:
     options: with the paths and sizes of the vocabularies. With ``relative_paths`` paths are written relative
         to the model's directory; Marian leaves them unchanged, so that they fail from other directories.
     """
+    # Marian includes --dump-config and leaves out aliases.
+    left_out = {"config", *(alias.option for alias in TRAIN.aliases)}
     named = {
         option.name: getattr(options, option.attribute)
         for option in TRAIN.options.values()
-        if _is_in_model_config(option)
+        if option.dumped and option.name not in left_out
     }
     if named["relative-paths"]:
         folder = os.path.dirname(named["model"])
@@ -178,16 +182,6 @@ def decoder_config(options: TrainOptions, model: str = "") -> str:
             "maxi-batch-sort": "src" if lines > 1 else "none",
         }.items()
     )
-
-
-def _is_dumped(option: Option) -> bool:
-    return option.dumped and option.name not in ("config", "dump-config")
-
-
-def _is_in_model_config(option: Option) -> bool:
-    """Marian includes ``--dump-config`` and leaves out aliases."""
-    stands_for_others = {alias.option for alias in TRAIN.aliases}
-    return option.dumped and option.name != "config" and option.name not in stands_for_others
 
 
 def _entry(option: Option, value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from nmt.settings.aliases import OF_READING
 from nmt.settings.config import Command, with_standard_input
@@ -27,7 +26,6 @@ NO_COMET = "models of Marian's COMET types are not supported yet"
 NO_CHARACTERS = "models of characters with convolutions are not supported yet"
 
 
-@dataclass(frozen=True, kw_only=True)
 class About(Options):
     """Information to print instead of running, and configuration files."""
 
@@ -40,7 +38,6 @@ class About(Options):
     workspace: int = ignored(2048, "JAX manages the memory", short="w", command=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Logging(Options):
     """Where the log goes."""
 
@@ -52,7 +49,6 @@ class Logging(Options):
     quiet: bool = option(False, "log nothing to stderr; errors and the log file stay", command=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class General(About, Logging):
     """General options of the commands that Marian has."""
 
@@ -72,7 +68,6 @@ class General(About, Logging):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class NewModel(ModelDescription):
     """A new model, with options that model files do not contain."""
 
@@ -116,7 +111,6 @@ class NewModel(ModelDescription):
     char_conv_filters_widths: tuple[int, ...] = ignored((1, 2, 3, 4, 5, 6, 7, 8), NO_CHARACTERS, dumped=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class NewUniversal(Universal):
     """Universal embeddings of a new model."""
 
@@ -136,7 +130,6 @@ class SavedUniversal(NewUniversal):
     """The same of universal embeddings."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class BeamOptions(Options):
     """Beam search."""
 
@@ -147,7 +140,6 @@ class BeamOptions(Options):
     allow_unk: bool = option(False, "let unknown words appear in translations")
 
 
-@dataclass(frozen=True, kw_only=True)
 class InputLength(Options):
     """The maximum length of lines."""
 
@@ -155,7 +147,6 @@ class InputLength(Options):
     max_length_crop: bool = option(False, "cut longer lines to --max-length instead")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Tsv(Options):
     """Lines with fields."""
 
@@ -163,7 +154,6 @@ class Tsv(Options):
     tsv_fields: int = option(0, "number of fields; 0: as many as the models need", least=0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Devices(Options):
     """The device, and the cache of compiled programs."""
 
@@ -181,7 +171,6 @@ class Devices(Options):
         return (self.cpu_threads, self.devices) != (Devices.cpu_threads, Devices.devices)
 
 
-@dataclass(frozen=True, kw_only=True)
 class BatchOptions(Options):
     """Batching."""
 
@@ -192,7 +181,6 @@ class BatchOptions(Options):
     data_threads: int = ignored(8, "lines are read by one thread", command=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SixteenBits(Options):
     """16-bit arithmetic."""
 
@@ -200,7 +188,6 @@ class SixteenBits(Options):
     precision: tuple[str, ...] = later(("float32",))
 
 
-@dataclass(frozen=True, kw_only=True)
 class IntegerProducts(Options):
     """Integer arithmetic."""
 
@@ -209,7 +196,6 @@ class IntegerProducts(Options):
     quantize_range: float = later(0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TranslatedTexts(Options):
     """What is translated."""
 
@@ -220,7 +206,6 @@ class TranslatedTexts(Options):
     vocabs: tuple[str, ...] = option((), "vocabularies of the sources and the target", short="v")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PrintedTranslations(Options):
     """What is printed."""
 
@@ -234,7 +219,6 @@ class PrintedTranslations(Options):
     no_spm_encode: bool = option(False, "the input is already split into SentencePiece pieces")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Searching(Options):
     """More options of the search."""
 
@@ -247,7 +231,6 @@ class Searching(Options):
     output_approx_knn: tuple[str, ...] = later((), implicit="100 1024")
 
 
-@dataclass(frozen=True, kw_only=True)
 class DecodedModels(Options):
     """Which models translate."""
 
@@ -256,24 +239,12 @@ class DecodedModels(Options):
     ignore_model_config: bool = later(False, command=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DecodedModelOptions(DecodedModels, SavedModel, SavedUniversal):
     """Model options of ``decode``."""
 
     title = "Model options"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecodeExtras(Options):
-    """The last options in Marian's order, and our own."""
-
-    encryption_key_path: str = later("")
-    marian_exact: bool = option(
-        False, "repeat Marian's differences between decoding and training", dumped=False
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class TranslatorOptions(
     TranslatedTexts,
     BeamOptions,
@@ -285,14 +256,17 @@ class TranslatorOptions(
     SixteenBits,
     Searching,
     IntegerProducts,
-    DecodeExtras,
 ):
     """How ``decode`` translates."""
 
     title = "Translator options"
 
+    encryption_key_path: str = later("")
+    marian_exact: bool = option(
+        False, "repeat Marian's differences between decoding and training", dumped=False
+    )
 
-@dataclass(frozen=True, kw_only=True)
+
 class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
     """The options of ``mgraph decode`` and of ``Translator``."""
 
@@ -306,7 +280,6 @@ class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
 DECODE = Command("decode", "translate lines of text", DecodeOptions, aliases=OF_READING)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScoredModel(Options):
     """Which model scores."""
 
@@ -314,14 +287,12 @@ class ScoredModel(Options):
     ignore_model_config: bool = later(False, command=True)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScoredModelOptions(ScoredModel, SavedModel, SavedUniversal):
     """Model options of ``score``."""
 
     title = "Model options"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScoredTexts(Options):
     """The texts to score, and the output."""
 
@@ -343,14 +314,12 @@ class ScoredTexts(Options):
     word_scores: bool = again(PrintedTranslations, "word_scores")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScorerOptions(ScoredTexts, InputLength, Tsv, Devices, BatchOptions, SixteenBits, IntegerProducts):
     """How ``score`` scores."""
 
     title = "Scorer options"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScoreOptions(General, ScoredModelOptions, ScorerOptions):
     """The options of ``mgraph score`` and of ``Scorer``."""
 

@@ -129,15 +129,9 @@ def _with_fields(options: TrainOptions) -> TrainOptions:
             places[name.replace("-", "_")] = place
     options = replace(options, **places)
     if options.tsv and not options.tsv_fields:
-        options = replace(options, tsv_fields=len(types) or _fields(options))
+        needed = MODEL_TYPES.get(options.type, 1) + 1 + len(options.extra_fields)
+        options = replace(options, tsv_fields=len(types) or needed)
     return options
-
-
-def _fields(options: TrainOptions) -> int:
-    """The number of fields per line that the model and the training options need."""
-    kind = options.type
-    sources = MODEL_TYPES.get(kind, 1)
-    return sources + 1 + len(options.extra_fields)
 
 
 TRAIN = Command(

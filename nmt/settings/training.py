@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nmt.settings.aliases import OF_TRAINING
@@ -27,7 +26,6 @@ DECAY_STRATEGIES = {"epoch": 1, "batches": 1, "stalled": 1, "epoch+batches": 2, 
 TASKS = tuple(str(alias.value) for alias in OF_TRAINING if alias.option == "task")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingGeneral(General):
     """General options of training."""
 
@@ -41,7 +39,6 @@ class TrainingGeneral(General):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelFile(Options):
     """The files of the model."""
 
@@ -50,27 +47,21 @@ class ModelFile(Options):
     ignore_model_config: bool = option(False, "use the given options, not those of the model file")
 
 
-@dataclass(frozen=True, kw_only=True)
+def _dropout(what: str) -> Any:
+    return option(0.0, f"probability that {what} dropped", least=0, below=1)
+
+
 class Dropping(Options):
     """Dropout in training."""
 
-    dropout_rnn: float = option(
-        0.0, "probability that a recurrent layer's features are dropped", least=0, below=1
-    )
-    dropout_src: float = option(0.0, "probability that a source word is dropped", least=0, below=1)
-    dropout_trg: float = option(0.0, "probability that a target word is dropped", least=0, below=1)
-    transformer_dropout: float = option(
-        0.0, "probability that a feature of a layer's output is dropped", least=0, below=1
-    )
-    transformer_dropout_attention: float = option(
-        0.0, "probability that an attention weight is dropped", least=0, below=1
-    )
-    transformer_dropout_ffn: float = option(
-        0.0, "probability that a feed-forward feature is dropped", least=0, below=1
-    )
+    dropout_rnn: float = _dropout("a recurrent layer's features are")
+    dropout_src: float = _dropout("a source word is")
+    dropout_trg: float = _dropout("a target word is")
+    transformer_dropout: float = _dropout("a feature of a layer's output is")
+    transformer_dropout_attention: float = _dropout("an attention weight is")
+    transformer_dropout_ffn: float = _dropout("a feed-forward feature is")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Costs(Options):
     """The loss, and the cost in the log."""
 
@@ -83,7 +74,6 @@ class Costs(Options):
     unlikelihood_loss: bool = option(False, "word weights say which words to make unlikely")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Files(Options):
     """Files to read, and files to keep."""
 
@@ -103,7 +93,6 @@ class Files(Options):
     no_spm_encode: bool = option(False, "the text is already split into SentencePiece pieces")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Course(Options):
     """How long to train, and how often to log and save."""
 
@@ -119,7 +108,6 @@ class Course(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Data(Options):
     """Reading of the training text."""
 
@@ -139,7 +127,6 @@ class Data(Options):
     sqlite_drop: bool = ignored(False, "shuffling needs no database")
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingDevices(Options):
     """The devices of training."""
 
@@ -150,7 +137,6 @@ class TrainingDevices(Options):
     cpu_threads: int = option(0, "use the CPU, N threads; 0: GPUs if any", implicit="1", least=0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingBatchOptions(BatchOptions):
     """Batching in training."""
 
@@ -182,7 +168,6 @@ class TrainingBatchOptions(BatchOptions):
     mini_batch_round_up: bool = option(True, "round growing batch sizes up to powers of two")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Learning(Options):
     """Updates of the parameters."""
 
@@ -228,7 +213,6 @@ class Learning(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Guidance(Options):
     """Alignments, weights and word vectors for training."""
 
@@ -243,7 +227,6 @@ class Guidance(Options):
     embedding_fix_trg: bool = option(False, "do not train the embeddings of the target")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Numerics(Options):
     """Element types, and handling of large gradients."""
 
@@ -277,14 +260,6 @@ class Numerics(Options):
     quantize_biases: bool = option(False, "round biases too")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tasks(Options):
-    """Aliases of several options."""
-
-    task: tuple[str, ...] = option((), "set the options of a model and its training", choices=TASKS)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ValidationRuns(Options):
     """What and when to validate, and early stopping."""
 
@@ -298,25 +273,6 @@ class ValidationRuns(Options):
     early_stopping_on: str = option("first", "which metrics must stall", choices=("first", "all", "any"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValidationOutput(Options):
-    """Reading of the validation set, and output."""
-
-    n_best: bool = option(False, "write lists of translations")
-    word_scores: bool = again(PrintedTranslations, "word_scores")
-    valid_mini_batch: int = option(32, "lines in a batch of validation", least=1)
-    valid_max_length: int = option(1000, "cut longer sentences to N words", least=1)
-    valid_script_path: str = option("", "a program that prints one score")
-    valid_script_args: tuple[str, ...] = option((), "its first arguments, before the file of translations")
-    valid_translation_output: str = option(
-        "", "file for the translations; may contain {E} {B} {U} {T}: epoch, batch, update, words"
-    )
-    keep_best: bool = option(False, "keep the best model of each metric")
-    valid_log: str = option("", "write the values to this file, too")
-    quiet_validation: bool = option(False, "do not log samples of translations")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Extras(Options):
     """Options that Marian does not have."""
 
@@ -334,14 +290,12 @@ class Extras(Options):
     process_id: int = option(0, "the number of this process, from 0", least=0, dumped=False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainedModelOptions(ModelFile, NewModel, Dropping):
     """The model to train."""
 
     title = "Model options"
 
 
-@dataclass(frozen=True, kw_only=True)
 class TrainingOptions(
     Costs,
     Files,
@@ -353,21 +307,33 @@ class TrainingOptions(
     Guidance,
     Numerics,
     NewUniversal,
-    Tasks,
 ):
     """Training."""
 
     title = "Training options"
 
+    task: tuple[str, ...] = option((), "set the options of a model and its training", choices=TASKS)
 
-@dataclass(frozen=True, kw_only=True)
-class Validating(ValidationRuns, BeamOptions, ValidationOutput):
+
+class Validating(ValidationRuns, BeamOptions):
     """Validation."""
 
     title = "Validation set options"
 
+    n_best: bool = option(False, "write lists of translations")
+    word_scores: bool = again(PrintedTranslations, "word_scores")
+    valid_mini_batch: int = option(32, "lines in a batch of validation", least=1)
+    valid_max_length: int = option(1000, "cut longer sentences to N words", least=1)
+    valid_script_path: str = option("", "a program that prints one score")
+    valid_script_args: tuple[str, ...] = option((), "its first arguments, before the file of translations")
+    valid_translation_output: str = option(
+        "", "file for the translations; may contain {E} {B} {U} {T}: epoch, batch, update, words"
+    )
+    keep_best: bool = option(False, "keep the best model of each metric")
+    valid_log: str = option("", "write the values to this file, too")
+    quiet_validation: bool = option(False, "do not log samples of translations")
 
-@dataclass(frozen=True, kw_only=True)
+
 class TrainOptions(TrainingGeneral, TrainedModelOptions, TrainingOptions, Validating, Extras):
     """The options of ``mgraph train`` and of ``Trainer``."""
 

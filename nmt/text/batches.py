@@ -145,33 +145,22 @@ class _Queued(int):
 class Batching:
     """Cuts sentences into batches: reads a maxi-batch ahead, sorts it by length, and cuts it.
 
-    mini_batch: sentences in a batch. mini_batch_words: if not 0, a batch is instead full as soon as its first
-        source has more words than this.
-    maxi_batch: how many mini-batches of sentences to read ahead.
-    maxi_batch_sort: ``trg`` or ``src`` to sort by the length of the target or of the first source, then of
-        the other streams, longest first (so that running out of memory shows at once); ``none`` not to sort.
+    With ``mini_batch_words`` other than 0 a batch is full as soon as its first source has more words than
+    that. ``maxi_batch_sort``: ``trg`` or ``src`` to sort by the length of the target or of the first source,
+    then of the other streams, longest first, so that running out of memory shows at once.
+
     sizes: if given (training), a batch is instead full when no more sentences fit into memory.
 
     The last batch of a maxi-batch may be smaller than the others.
     """
 
-    mini_batch: int
-    mini_batch_words: int = 0
-    maxi_batch: int = 1
-    maxi_batch_sort: str = "none"
+    options: BatchOptions
     sizes: Sizes | None = None
-
-    @classmethod
-    def from_options(cls, options: BatchOptions, sizes: Sizes | None = None) -> Batching:
-        """From Marian's options."""
-        return cls(
-            options.mini_batch, options.mini_batch_words, options.maxi_batch, options.maxi_batch_sort, sizes
-        )
 
     @property
     def capacity(self) -> int:
         """How many sentences are read ahead."""
-        return self.mini_batch * self.maxi_batch
+        return self.options.mini_batch * self.options.maxi_batch
 
     def maxi_batches(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
         """For translation and scoring: the batches of each maxi-batch of a stream of sentences.
@@ -212,26 +201,26 @@ class Batching:
         return batches
 
     def _in_order(self, sentences: list[Sentence]) -> list[Sentence]:
-        if self.maxi_batch_sort == "none":
+        if self.options.maxi_batch_sort == "none":
             return sentences
         return sorted(sentences, key=self._rank, reverse=True)
 
     def _rank(self, sentence: Sentence) -> int:
         """The larger, the earlier."""
-        if self.maxi_batch_sort == "none":
+        if self.options.maxi_batch_sort == "none":
             return sentence.line
         rank = 0
-        for words in sentence.sequences[:: 1 if self.maxi_batch_sort == "src" else -1]:
+        for words in sentence.sequences[:: 1 if self.options.maxi_batch_sort == "src" else -1]:
             rank = rank << 32 | len(words)
         return rank
 
     def _cut(self, ordered: Iterable[Sentence]) -> Iterator[list[Sentence]]:
         batch: list[Sentence] = []
-        words = 0
+        words, most_words = 0, self.options.mini_batch_words
         for sentence in ordered:
             batch.append(sentence)
             words += len(sentence.sequences[0])
-            if words > self.mini_batch_words if self.mini_batch_words else len(batch) == self.mini_batch:
+            if words > most_words if most_words else len(batch) == self.options.mini_batch:
                 yield batch
                 batch, words = [], 0
         if batch:

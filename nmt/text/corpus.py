@@ -96,31 +96,35 @@ class Corpus:
     Call ``begin_epoch`` for each epoch, then iterate. With Marian's options and seed this gives Marian's
     batches in Marian's order. A thread prepares them ahead of training.
 
-    rows: the text, in the order of an epoch. reader: turns rows into sentences.
-    batching: cuts sentences into batches. shuffle_batches: whether to shuffle the batches of a maxi-batch.
-    count_left_out: sentences that are left out take room in their maxi-batch, as in Marian with several
-        ``--data-threads``.
-    seed: for the order of rows and of batches. stopped: see ``from_options``.
+    options: of ``mgraph train``. vocabs: one for each stream, sources first.
+    seed: for the order of rows and of batches: of ``--seed``, or the one drawn for 0.
+    sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
+    stopped: once it returns True (after a signal), the batches end soon, even during a long shuffle.
 
     Attributes:
         seed_batch, seed_corpus: the states of the batch and row generators from which ``restore`` repeats
             the current epoch.
         epoch: the number of the epoch, from 1.
+
+    OptionError for options that contradict each other or the vocabularies.
     """
 
     def __init__(
         self,
-        rows: Rows,
-        reader: SentenceReader,
-        batching: Batching,
+        options: TrainOptions,
+        vocabs: Sequence[Vocab],
         *,
         seed: int,
-        shuffle_batches: bool = True,
-        count_left_out: bool = True,
+        sizes: Sizes | None = None,
         stopped: Callable[[], bool] | None = None,
     ) -> None:
-        self._rows, self._reader, self._batching = rows, reader, batching
-        self._shuffle_batches, self._count_left_out = shuffle_batches, count_left_out
+        fields = Fields.from_options(options, len(vocabs))
+        self._rows = Rows(options, fields, stopped)
+        self._reader = SentenceReader(options, vocabs, fields, seed)
+        self._batching = Batching(options, sizes)
+        self._shuffle_batches = options.shuffle != "none"
+        # As in Marian: with several threads, sentences left out take room in their maxi-batch.
+        self._count_left_out = options.data_threads > 1
         self._seed, self._stopped = seed, stopped
         self._batch_generator, self._row_generator = MersenneTwister(seed), MersenneTwister(seed)
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
@@ -130,35 +134,6 @@ class Corpus:
         self._report = EpochReport()
         self._prepared: Background[_Prepared] | None = None
         self._after_taken = self.seed_batch
-
-    @classmethod
-    def from_options(
-        cls,
-        options: TrainOptions,
-        vocabs: Sequence[Vocab],
-        *,
-        seed: int,
-        sizes: Sizes | None = None,
-        stopped: Callable[[], bool] | None = None,
-    ) -> Corpus:
-        """The corpus for the options of ``mgraph train``.
-
-        vocabs: one for each stream, sources first. seed: of ``--seed``, or the one drawn for 0.
-        sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
-        stopped: once it returns True (after a signal), the batches end soon, even during a long shuffle.
-
-        OptionError for options that contradict each other or the vocabularies.
-        """
-        fields = Fields.from_options(options, len(vocabs))
-        return cls(
-            Rows.from_options(options, fields, stopped),
-            SentenceReader.from_options(options, vocabs, fields, seed),
-            Batching.from_options(options, sizes),
-            seed=seed,
-            shuffle_batches=options.shuffle != "none",
-            count_left_out=options.data_threads > 1,
-            stopped=stopped,
-        )
 
     @property
     def paths(self) -> tuple[str, ...]:

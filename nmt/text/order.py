@@ -183,10 +183,10 @@ def _deal(rows: Iterator[Row], order: np.ndarray, stretch: int, files: Sequence[
 class Rows:
     """The rows of a corpus: one line of each file, in file order or reshuffled for each epoch.
 
-    paths: files with the same number of lines (``--train-sets``), compressed (``*.gz``) or not. ``stdin`` or
-        ``-`` is standard input; like a pipe, it is read once.
-    shuffle: whether to shuffle rows. in_memory: keep the text in memory (``--shuffle-in-ram``) instead of
-        shuffling through files in ``folder`` (``--tempdir``).
+    options: with ``--shuffle-in-ram`` the text stays in memory, else it is shuffled through files in
+        ``--tempdir``.
+    fields: with the paths of files that have the same number of lines, compressed (``*.gz``) or not.
+        ``stdin`` or ``-`` is standard input; like a pipe, it is read once. No file is opened yet.
     stopped: once it returns True, reading raises Stopped.
 
     While rows are read: CorpusError for empty files, for different numbers of lines when counted, and for a
@@ -195,40 +195,22 @@ class Rows:
     """
 
     def __init__(
-        self,
-        paths: Sequence[str],
-        *,
-        shuffle: bool,
-        in_memory: bool = False,
-        folder: str = "",
-        stopped: Callable[[], bool] | None = None,
+        self, options: TrainOptions, fields: Fields, stopped: Callable[[], bool] | None = None
     ) -> None:
-        self.paths, self.shuffled = tuple(paths), shuffle
-        self._once = any(map(is_stream, paths))
-        if shuffle and self._once:
+        self.paths, self.shuffled = fields.paths, options.shuffle == "data"
+        self._once = any(map(is_stream, self.paths))
+        if self.shuffled and self._once:
             raise OptionError(
                 "--shuffle data: standard input and pipes cannot be shuffled; add --shuffle batches or none, "
                 "or give --train-sets files"
             )
-        if shuffle and not in_memory and folder:
-            require_tempdir(folder)
-        self._in_memory, self._folder, self._stopped = in_memory, folder, stopped
+        self._in_memory, self._folder = options.shuffle_in_ram, options.tempdir
+        if self.shuffled and not self._in_memory and self._folder:
+            require_tempdir(self._folder)
+        self._stopped = stopped
         self._read_before = False
         self._kept: list[Row] | None = None
         self._stream: Iterator[Row] | None = None
-
-    @classmethod
-    def from_options(
-        cls, options: TrainOptions, fields: Fields, stopped: Callable[[], bool] | None = None
-    ) -> Rows:
-        """From the options of training. No file is opened."""
-        return cls(
-            fields.paths,
-            shuffle=options.shuffle == "data",
-            in_memory=options.shuffle_in_ram,
-            folder=options.tempdir,
-            stopped=stopped,
-        )
 
     def sample(self, size: int) -> list[Numbered]:
         """Some rows in file order: the first ``size``, or spread over the text if rows are shuffled."""

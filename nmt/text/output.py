@@ -67,18 +67,14 @@ def read_alignment(value: str) -> str | float | None:
 
 
 def alignment_field(kind: str | float, attention: Sequence[Sequence[float]]) -> str:
-    """The alignment as ``mgraph decode`` and ``mgraph score`` print it.
+    """The alignment as ``mgraph decode`` and ``mgraph score`` print it: links, ``0-0 1-1``, or ``soft`` the
+    attention of each target word to all source words, ``0.98,0.02 0.1,0.9``.
 
     kind: from ``read_alignment``. attention: ``[target word][source word]``, ``</s>`` included.
     """
     if isinstance(kind, str):
-        return soft_alignment(attention)
+        return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in attention)
     return " ".join(f"{source}-{target}" for source, target in links(attention, kind))
-
-
-def soft_alignment(attention: Sequence[Sequence[float]]) -> str:
-    """``0.98,0.02 0.1,0.9``: the attention of each target word to all source words."""
-    return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in attention)
 
 
 def links(attention: Sequence[Sequence[float]], threshold: float = 1.0) -> list[tuple[int, int]]:

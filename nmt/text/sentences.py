@@ -130,45 +130,20 @@ def _left_out(line: int, problems: list[str]) -> Sentence:
 class SentenceReader:
     """Turns rows of a corpus into sentences with alignments and weights.
 
-    encoder: for the lines. fields: the layout of the rows. sentence_weights: whether there is one weight per
-        sentence instead of one per word (``--data-weighting-type``).
-    alphas: for each stream ``alpha`` of ``Vocab.sample`` (``--sentencepiece-alphas``).
-    casing: changes the case of some lines. seed: for sampling.
+    options: of training. vocabs: one for each stream. fields: the layout of the rows. seed: for sampling
+    segmentations (``--sentencepiece-alphas``).
     """
 
-    def __init__(
-        self,
-        encoder: LineEncoder,
-        fields: Fields,
-        *,
-        sentence_weights: bool = True,
-        alphas: Sequence[float] = (),
-        casing: Casing | None = None,
-        seed: int = 0,
-    ) -> None:
-        vocabs = encoder.vocabs
+    def __init__(self, options: TrainOptions, vocabs: Sequence[Vocab], fields: Fields, seed: int) -> None:
+        alphas = options.sentencepiece_alphas
         check_alphas(alphas, len(vocabs))
         for vocab, alpha in zip(vocabs, alphas, strict=False):
             vocab.sample("", alpha, seed)  # a model that cannot sample raises here, not in the thread
-        self._encoder, self._fields, self._casing = encoder, fields, casing
-        self._sentence_weights = sentence_weights
+        self._encoder = LineEncoder(vocabs, options.max_length, options.max_length_crop, options.right_left)
+        self._fields, self._seed = fields, seed
+        self._casing = Casing(vocabs, options.all_caps_every, options.english_title_case_every)
+        self._sentence_weights = options.data_weighting_type == "sentence"
         self._alphas = (*alphas, *[0.0] * (len(vocabs) - len(alphas)))
-        self._seed = seed
-
-    @classmethod
-    def from_options(
-        cls, options: TrainOptions, vocabs: Sequence[Vocab], fields: Fields, seed: int
-    ) -> SentenceReader:
-        """From Marian's options."""
-        every, title = options.all_caps_every, options.english_title_case_every
-        return cls(
-            LineEncoder(vocabs, options.max_length, options.max_length_crop, options.right_left),
-            fields,
-            sentence_weights=options.data_weighting_type == "sentence",
-            alphas=options.sentencepiece_alphas,
-            casing=Casing(vocabs, every, title) if every or title else None,
-            seed=seed,
-        )
 
     def read(self, number: int, row: Row, epoch: int) -> Sentence:
         """The sentence of row ``number``; its problem is a ``LeftOut.reason``."""
@@ -181,7 +156,7 @@ class SentenceReader:
         fields = self._fields
         texts = tab_fields(row[0], fields.number) if fields.tsv else row
         lines: list[str | bytes] = [texts[place] for place in fields.sentences]
-        altered = self._casing is not None and self._casing.alter(number, lines)
+        altered = self._casing.alter(number, lines)
         sequences = tuple([self._words(stream, line, number, epoch) for stream, line in enumerate(lines)])
         alignment = weights = None
         if fields.alignment is not None:

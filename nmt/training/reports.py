@@ -8,8 +8,7 @@ import logging
 import math
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
-from types import TracebackType
+from contextlib import ExitStack, closing
 from typing import Any, Protocol, TextIO
 
 from nmt.runtime.log import ROOMS
@@ -42,16 +41,15 @@ class JsonLines:
         self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
-        known = {name: value if _is_known(value) else None for name, value in figures.items()}
+        known = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in figures.items()
+        }
         self._stream.write(json.dumps({"kind": kind, "update": update, **known}) + "\n")
         self._stream.flush()
 
     def close(self) -> None:
         self._stream.close()
-
-
-def _is_known(value: float | int | str) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 class TensorBoard:
@@ -139,36 +137,22 @@ def check_reports(options: Extras) -> None:
         package("tqdm", "progress")
 
 
-class Reports:
+class Reports(ExitStack):
     """All reports of the options; a context manager that closes them."""
 
     def __init__(self, options: Extras, total: int | None, done: int) -> None:
-        self._stack = ExitStack()
+        super().__init__()
         self._reports: list[UpdateReport] = []
-        try:
+        with ExitStack() as opened:  # closes the others if one cannot be opened
             if options.log_json:
-                self._open(JsonLines(options.log_json))
+                self._reports.append(opened.enter_context(closing(JsonLines(options.log_json))))
             if options.tensorboard:
-                self._open(TensorBoard(options.tensorboard))
+                self._reports.append(opened.enter_context(closing(TensorBoard(options.tensorboard))))
             if options.progress:
-                self._open(ProgressBar(total, done))
-        except BaseException:
-            self._stack.close()
-            raise
-
-    def _open(self, report: UpdateReport) -> None:
-        self._reports.append(report)
-        self._stack.callback(report.close)
+                self._reports.append(opened.enter_context(closing(ProgressBar(total, done))))
+            self.push(opened.pop_all())
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
         """Pass figures to each report."""
         for report in self._reports:
             report.add(kind, update, figures)
-
-    def __enter__(self) -> Reports:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()

@@ -1,20 +1,14 @@
-"""A training run, from the options to the last checkpoint, and the processes that share it."""
+"""A training run, from the options to the last checkpoint."""
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
-
-import jax
-import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from typing import TypeVar
 
 from nmt.settings.training import Extras, TrainOptions
 from nmt.text.corpus import Corpus
@@ -25,6 +19,7 @@ from nmt.training.checkpoints.state_files import TrainingStateError
 from nmt.training.learning.fit import fitting
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.placement import ONE_DEVICE, Placement
+from nmt.training.processes import Agreement, Processes
 from nmt.training.reports import Reports
 from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.schedule.scheduler import Scheduler
@@ -34,77 +29,6 @@ from nmt.training.update import Group, Grouping
 from nmt.training.validation import Validation
 
 logger = logging.getLogger(__name__)
-
-
-AXIS = "processes"
-LAG = 1
-"""Processes act on a request this many batches later. It was sent before the previous update, which the
-device is still computing, so reading it does not block."""
-
-
-class Processes:
-    """The processes of this run (``devices.join_processes``), by default one.
-
-    They must call its methods in the same order, because they wait for each other. All read the same files
-    and compute the same; only the first writes files, validates and logs. If one dies, the others fail.
-    """
-
-    def __init__(self) -> None:
-        self.count, self.is_first = jax.process_count(), jax.process_index() == 0
-        own = {device.process_index: device for device in reversed(jax.devices())}
-        mesh = Mesh(np.array([own[i] for i in range(self.count)]), (AXIS,))
-        self._rows = NamedSharding(mesh, PartitionSpec(AXIS))
-        self._gather = jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, PartitionSpec()))
-
-    def shared(self, value: Any = None) -> Any:
-        """The ``value`` of the first process, as JSON; all processes wait for it."""
-        if self.count == 1:
-            return value
-        data = np.frombuffer(json.dumps(value).encode(), np.uint8)
-        length = int(np.asarray(self.gathered(np.array(len(data), np.int32)))[0])
-        row = data if self.is_first else np.zeros(length, np.uint8)
-        return json.loads(np.asarray(self.gathered(row))[0].tobytes())
-
-    @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """Run the block in the first process, then in the others: for files that are created if missing."""
-        if not self.is_first:
-            self.shared()
-        yield
-        if self.is_first:
-            self.shared()
-
-    def gathered(self, row: np.ndarray) -> jax.Array:
-        """The ``row`` of each process, all of one shape, as an array. Does not wait for the others."""
-        shape = (self.count, *row.shape)
-        rows = jax.make_array_from_callback(shape, self._rows, lambda index: row[None])
-        gathered: jax.Array = self._gather(rows)
-        return gathered
-
-
-class Agreement:
-    """Whether any process wants something; all processes learn it at the same batch.
-
-    wanted: whether this process wants it.
-    """
-
-    def __init__(self, processes: Processes, wanted: Callable[[], bool]) -> None:
-        self._processes, self._wanted = processes, wanted
-        self._asked: deque[jax.Array] = deque()
-        self._agreed = False
-
-    def __call__(self) -> bool:
-        """The agreed answer; with one process its own."""
-        return self._wanted() if self._processes.count == 1 else self._agreed
-
-    def ask(self) -> None:
-        """Send the answer of this process; call it for each batch. It takes effect ``LAG`` batches later."""
-        if self._processes.count == 1:
-            return
-        self._asked.append(self._processes.gathered(np.array(self._wanted())))
-        if len(self._asked) > LAG:
-            self._agreed |= bool(np.asarray(self._asked.popleft()).any())
-
 
 N = TypeVar("N", int, float)
 
@@ -153,7 +77,7 @@ class Session:
         self.scheduler = Scheduler(options, self.state, stalled=stalled)
         sizes = fitting(self.learner, options)
         alone = stopped if self._processes.count == 1 else None
-        self.corpus = Corpus.from_options(options, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
+        self.corpus = Corpus(options, vocabs, seed=self.seed, sizes=sizes, stopped=alone)
         self._remember_corpus()
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier)
         typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, options.model)
@@ -196,7 +120,8 @@ class Session:
             restored = self._restore_corpus()
             while self._going():
                 if not restored:
-                    self._begin_epoch()
+                    self.corpus.begin_epoch()
+                    self._note_seeds()
                 restored = False
                 self._epoch(reports)
                 if self._going():
@@ -223,10 +148,6 @@ class Session:
         logger.info("[data] Restoring the corpus state to epoch %d, batch %d", state.epochs, state.batches)
         self.corpus.restore(state.seed_batch, state.seed_corpus, state.batches_epoch, epoch=state.epochs)
         return True
-
-    def _begin_epoch(self) -> None:
-        self.corpus.begin_epoch()
-        self._note_seeds()
 
     def _note_seeds(self) -> None:
         """Store the generators that reproduce the epoch that begins."""

@@ -53,7 +53,11 @@ def _check(options: TrainOptions) -> None:
         model = new_model_options(options, (1,) * streams)  # the true sizes are not known yet
         check_options(model)
         parameters(model)
-    _check_texts(options, streams)
+    require_readable("--train-sets", options.train_sets)
+    for name, path in () if options.tsv else options.extra_fields.items():
+        require_readable(f"--{name}", [path])
+    check_alphas(options.sentencepiece_alphas, streams)
+    Rows(options, Fields.from_options(options, streams))
     check_vocabs(options)
     require_readable("--pretrained-model", [options.pretrained_model])
     check_vectors(options.embedding_vectors, options.dim_emb)
@@ -61,14 +65,6 @@ def _check(options: TrainOptions) -> None:
     Scheduler(options, TrainingState(options.learn_rate))
     check_validation(options)
     check_reports(options)
-
-
-def _check_texts(options: TrainOptions, streams: int) -> None:
-    require_readable("--train-sets", options.train_sets)
-    for name, path in () if options.tsv else options.extra_fields.items():
-        require_readable(f"--{name}", [path])
-    check_alphas(options.sentencepiece_alphas, streams)
-    Rows.from_options(options, Fields.from_options(options, streams))
 
 
 def new_model(training: TrainOptions, dim_vocabs: Sequence[int], seed: int) -> Model:

@@ -103,12 +103,13 @@ class _Export:
                 raise BridgeError(f"export_onnx: two inputs or outputs are called {name!r}")
         infos = [w.value_info(name, node._first_spec()) for name, node in self.inputs.items()]
         infos += self._open_axes()
-        nodes = {row: self.tape.nodes[i] for i, row in _pairs(self.excerpt.row_of)}
+        row_of = self.excerpt.row_of
+        nodes = {row_of[i]: self.tape.nodes[i] for i in row_of}
         leaves = [self._leaf(node) for node in self.leaves]
         values = write_rows(w, self.excerpt.structure, leaves, lambda row: place(nodes[row].where))
         results = []
         for name, node in self.outputs.items():
-            value = values[self.excerpt.row_of[node.current().id]]
+            value = values[row_of[node.current().id]]
             if isinstance(value, tuple):
                 raise BridgeError(f"export_onnx: output {name!r} has several values; take one of them")
             w.alias(value, name)
@@ -149,10 +150,6 @@ class _Export:
         if isinstance(node, ParamNode):
             return self.writer.initializer(self.writer.reserve(node.name), value)
         return write_constant(self.writer, node, value)
-
-
-def _pairs(row_of: Mapping[int, int] | range) -> list[tuple[int, int]]:
-    return [(i, i) for i in row_of] if isinstance(row_of, range) else list(row_of.items())
 
 
 def _named_outputs(outputs: Any) -> dict[str, Node]:

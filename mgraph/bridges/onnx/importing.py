@@ -12,7 +12,7 @@ import numpy as np
 from ... import inits
 from ...graph import ExpressionGraph
 from ...node import Node
-from ...places import place, user_frame
+from ...places import here
 from ...types import as_type
 from ..errors import BridgeError
 from .exporting import PARAMETERS
@@ -98,8 +98,7 @@ def _given(names: list[str], inputs: tuple[Any, ...], named: Mapping[str, Any]) 
     given = {**dict(zip(names, inputs, strict=False)), **named}
     if len(inputs) > len(names) or set(given) != set(names) or len(given) != len(inputs) + len(named):
         raise BridgeError(
-            f"import_onnx: expected the inputs {names}, got {len(inputs)} and {sorted(named)} by name"
-            f"\n  at {place(user_frame())}"
+            f"import_onnx: expected the inputs {names}, got {len(inputs)} and {sorted(named)} by name{here()}"
         )
     return given
 
@@ -119,7 +118,5 @@ def _input(reader: Reader, info: Any, value: Any) -> Any:
     if (tensor.HasField("shape") and not fits) or not same:
         expected = f"{kind}{['?' if n is None else n for n in sizes]}"
         got = repr(value.spec) if isinstance(value, Node) else f"{value!r:.80}"
-        raise BridgeError(
-            f"import_onnx: input {info.name!r} is {expected}, got {got}\n  at {place(user_frame())}"
-        )
+        raise BridgeError(f"import_onnx: input {info.name!r} is {expected}, got {got}{here()}")
     return value.current() if isinstance(value, Node) else np.asarray(value, dtype)

@@ -15,25 +15,18 @@ RULES: dict[type, Rule] = {
     structure.StopGradientNodeOp: same,
     structure.ClipGradientNodeOp: same,
     functors.CallbackNodeOp: same,
+    structure.CastNodeOp: lambda w, o, x: w.cast(x, o.operator.to),
+    structure.TupleViewNodeOp: lambda w, o, xs: xs[o.operator.index],
+    structure.ChooseNodeOp: lambda w, o, *xs: xs[o.operator.index],
+    shape.ReshapeNodeOp: lambda w, o, x: w.op(
+        "Reshape", x, w.dims(o.operator.to), allowzero=int(0 in o.operator.to)
+    ),
+    shape.TransposeNodeOp: lambda w, o, x: w.op("Transpose", x, perm=list(o.operator.axes)),
+    shape.ConcatenateNodeOp: lambda w, o, *xs: w.op("Concat", *xs, axis=o.operator.axis),
 }
 """The rules by class."""
 
 # ---------------------------------------------------------------- shapes
-
-
-@rule_for(RULES, shape.ReshapeNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("Reshape", x, w.dims(o.operator.to), allowzero=int(0 in o.operator.to))
-
-
-@rule_for(RULES, shape.TransposeNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("Transpose", x, perm=list(o.operator.axes))
-
-
-@rule_for(RULES, shape.ConcatenateNodeOp)
-def _(w: Writer, o: Operation, *xs: Name) -> Name:
-    return w.op("Concat", *xs, axis=o.operator.axis)
 
 
 @rule_for(RULES, shape.SliceViewNodeOp)
@@ -103,24 +96,6 @@ def _(w: Writer, o: Operation, buffer: Name, value: Name, position: Name) -> Nam
     steps = w.op("Range", w.constant(0, np.int64), w.count(written[axis]), w.constant(1, np.int64))
     places = w.op("Expand", w.op("Reshape", w.op("Add", steps, start), along), w.dims(written))
     return w.op("ScatterElements", buffer, places, value, axis=axis)
-
-
-# ---------------------------------------------------------------- structure
-
-
-@rule_for(RULES, structure.CastNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.cast(x, o.operator.to)
-
-
-@rule_for(RULES, structure.TupleViewNodeOp)
-def _(w: Writer, o: Operation, xs: tuple[Name, ...]) -> Name:
-    return xs[o.operator.index]
-
-
-@rule_for(RULES, structure.ChooseNodeOp)
-def _(w: Writer, o: Operation, *xs: Name) -> Name:
-    return xs[o.operator.index]
 
 
 # ---------------------------------------------------------------- windows

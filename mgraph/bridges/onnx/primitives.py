@@ -8,7 +8,7 @@ import numpy as np
 
 from ...types import Type
 from ..primitive_node import PrimitiveNodeOp
-from .writer import Name, Operation, Rule, Writer
+from .writer import Name, Operation, Rule, Writer, one
 
 _ONE_TO_ONE = {
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
@@ -24,15 +24,10 @@ def primitive_rule(operator: Any) -> Rule | None:
     return PRIMITIVES.get(operator.type) if isinstance(operator, PrimitiveNodeOp) else None
 
 
-def _op(kind: str) -> Rule:
-    return lambda w, o, *xs: w.op(kind, *xs)
-
-
 def _logic(name: str) -> Rule:
     def write(w: Writer, o: Operation, *xs: Name) -> Name:
         kind = _LOGIC[name] if o.out.type is Type.bool else f"Bitwise{_LOGIC[name]}"
-        made: Name = w.op(kind, *xs)
-        return made
+        return w.op(kind, *xs)
 
     return write
 
@@ -44,8 +39,7 @@ def _param(o: Operation, name: str) -> Any:
 def _select(w: Writer, o: Operation, which: Name, *cases: Name) -> Name:
     if o.specs[0].type is not Type.bool or len(cases) != 2:
         raise o.refuse("only a choice between two is")
-    made: Name = w.op("Where", which, cases[1], cases[0])
-    return made
+    return w.op("Where", which, cases[1], cases[0])
 
 
 def _broadcast(w: Writer, o: Operation, x: Name) -> Name:
@@ -55,8 +49,7 @@ def _broadcast(w: Writer, o: Operation, x: Name) -> Name:
         sizes[at] = o.specs[0].shape[axis]
     if tuple(sizes) != o.specs[0].shape:
         x = w.op("Reshape", x, w.dims(tuple(sizes)))
-    made: Name = w.op("Expand", x, w.dims(tuple(shape)))
-    return made
+    return w.op("Expand", x, w.dims(tuple(shape)))
 
 
 def _reduction(kind: str) -> Rule:
@@ -83,21 +76,10 @@ def _best(kind: str) -> Rule:
     return write
 
 
-def _clamp(w: Writer, o: Operation, low: Name, x: Name, high: Name) -> Name:
-    made: Name = w.op("Min", w.op("Max", x, low), high)
-    return made
-
-
 def _round(w: Writer, o: Operation, x: Name) -> Name:
     if int(_param(o, "rounding_method")) != 1:
         raise o.refuse("only rounding half to even is")
-    made: Name = w.op("Round", x)
-    return made
-
-
-def _finite(w: Writer, o: Operation, x: Name) -> Name:
-    made: Name = w.op("Not", w.op("Or", w.op("IsInf", x), w.op("IsNaN", x)))
-    return made
+    return w.op("Round", x)
 
 
 def _pad(w: Writer, o: Operation, x: Name, value: Name) -> Name:
@@ -125,8 +107,7 @@ def _spread(w: Writer, x: Name, value: Name, sizes: list[int], axis: int, inner:
     apart = w.op("Pad", apart, w.ints(*pads), value)
     joined = (*sizes[:axis], sizes[axis] * (inner + 1), *sizes[after:])
     apart = w.op("Reshape", apart, w.dims(joined))
-    made: Name = w.op("Slice", apart, w.ints(0), w.ints(-inner), w.ints(axis))
-    return made
+    return w.op("Slice", apart, w.ints(0), w.ints(-inner), w.ints(axis))
 
 
 def _reversed(w: Writer, o: Operation, x: Name) -> Name:
@@ -145,14 +126,12 @@ def _gather(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
     flat = w.op("Squeeze", w.cast(indices, Type.int64), w.ints(-1))
     others = tuple(i for i in range(len(shape)) if i != axis)
     if numbers.operand_batching_dims == numbers.start_indices_batching_dims == others != ():
-        made: Name = w.op("GatherElements", x, flat, axis=axis)
-        return made
+        return w.op("GatherElements", x, flat, axis=axis)
     rest = tuple(i for i in range(len(o.out.shape)) if not axis <= i < axis + batch)
     whole = all(n == m or i == axis for i, (n, m) in enumerate(zip(sizes, shape, strict=True)))
     if not whole or rest != numbers.offset_dims or numbers.operand_batching_dims:
         raise o.refuse("only gathering of whole slices or of single elements is")
-    made = w.op("Gather", x, flat, axis=axis)
-    return made
+    return w.op("Gather", x, flat, axis=axis)
 
 
 def _sort(w: Writer, o: Operation, *xs: Name) -> tuple[Name, ...]:
@@ -160,27 +139,27 @@ def _sort(w: Writer, o: Operation, *xs: Name) -> tuple[Name, ...]:
         raise o.refuse("only the order of one array is")
     axis = _param(o, "dimension")
     size = w.size(o.specs[0].shape[axis])
-    return (w.op("TopK", xs[0], size, outputs=2, axis=axis, largest=0, sorted=1)[0],)
+    return (w.parts("TopK", 2, xs[0], size, axis=axis, largest=0, sorted=1)[0],)
 
 
 def _top_k(w: Writer, o: Operation, x: Name) -> tuple[Name, ...]:
     axis = _param(o, "axis")
-    values, places = w.op("TopK", x, w.size(_param(o, "k")), outputs=2, axis=-1 if axis is None else axis)
+    values, places = w.parts("TopK", 2, x, w.size(_param(o, "k")), axis=-1 if axis is None else axis)
     return values, w.cast(places, o.out[1].type)
 
 
 PRIMITIVES: dict[str, Rule] = {
-    **{name: _op(kind) for name, kind in _ONE_TO_ONE.items()},
+    **{name: one(kind) for name, kind in _ONE_TO_ONE.items()},
     **{name: _logic(name) for name in _LOGIC},
     "argmax": _best("ArgMax"),
     "argmin": _best("ArgMin"),
     "broadcast_in_dim": _broadcast,
-    "clamp": _clamp,
+    "clamp": lambda w, o, low, x, high: w.op("Min", w.op("Max", x, low), high),
     "erfc": lambda w, o, x: w.op("Sub", w.number(1, o.out), w.op("Erf", x)),
     "expm1": lambda w, o, x: w.op("Sub", w.op("Exp", x), w.number(1, o.out)),
     "gather": _gather,
     "integer_pow": lambda w, o, x: w.op("Pow", x, w.number(_param(o, "y"), o.out)),
-    "is_finite": _finite,
+    "is_finite": lambda w, o, x: w.op("Not", w.op("Or", w.op("IsInf", x), w.op("IsNaN", x))),
     "log1p": lambda w, o, x: w.op("Log", w.op("Add", x, w.number(1, o.out))),
     "ne": lambda w, o, a, b: w.op("Not", w.op("Equal", a, b)),
     "pad": _pad,

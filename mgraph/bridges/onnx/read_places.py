@@ -83,8 +83,7 @@ def _part(o: ReadOperation, x: Node, axis: int, begin: int, end: int, stride: in
     positions = range(x.shape[axis])[begin:end:stride]
     if stride < 0:
         index = (*[slice(None)] * axis, slice(begin, end if end >= -x.shape[axis] else None, stride))
-        made: Node = o.jax(lambda v: v[index], x)
-        return made
+        return o.jax(lambda v: v[index], x)
     if not positions:
         return SliceViewNodeOp(x, axis=axis, begin=0, end=0, stride=1)
     if len(positions) == x.shape[axis]:
@@ -113,8 +112,7 @@ def _pad(o: ReadOperation, x: Value, pads: Value, value: Value = None, axes: Val
     for axis, low, high in zip(along, amounts[: len(along)], amounts[len(along) :], strict=True):
         config[axis] = (low, high)
     fill = 0.0 if value is None else float(o.known(value, "padding").item())
-    made: Node = o.jax(lambda v: jnp.pad(v, config, constant_values=fill), node)
-    return made
+    return o.jax(lambda v: jnp.pad(v, config, constant_values=fill), node)
 
 
 def _expand(o: ReadOperation, x: Value, to: Value) -> Node:
@@ -122,8 +120,7 @@ def _expand(o: ReadOperation, x: Value, to: Value) -> Node:
     shape = np.broadcast_shapes(node.shape, tuple(o.ints(to, "shape")))
     if shape == node.shape:
         return node
-    made: Node = o.jax(lambda v: jnp.broadcast_to(v, shape), node)
-    return made
+    return o.jax(lambda v: jnp.broadcast_to(v, shape), node)
 
 
 def _gather(o: ReadOperation, x: Value, indices: Value) -> Node:

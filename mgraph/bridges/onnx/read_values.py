@@ -58,30 +58,26 @@ def _of_nodes(operator: Callable[[Any, Any], Node]) -> ReadRule:
 def _div(o: ReadOperation, a: Value, b: Value) -> Node:
     if o.node(a).value_type.is_float:
         return div(o.node(a), o.node(b))
-    quotient: Node = o.jax(lambda a, b: jax.lax.div(*jnp.broadcast_arrays(a, b)), a, b)
-    return quotient
+    return o.jax(lambda a, b: jax.lax.div(*jnp.broadcast_arrays(a, b)), a, b)
 
 
 def _pow(o: ReadOperation, x: Value, exponent: Value) -> Node:
     if isinstance(exponent, np.ndarray) and exponent.size == 1 and float(exponent.item()).is_integer():
         return power(o.node(x), float(exponent.item()))
-    made: Node = o.jax(jnp.power, x, exponent)
-    return made
+    return o.jax(jnp.power, x, exponent)
 
 
 def _clip(o: ReadOperation, x: Value, low: Value = None, high: Value = None) -> Node:
     bounds = [None if v is None else float(o.known(v, "bound").item()) for v in (low, high)]
     if bounds[0] is not None and bounds[1] is not None and -bounds[0] == bounds[1] > 0:
         return elementwise.clip(o.node(x), bounds[1])
-    made: Node = o.jax(lambda v: jnp.clip(v, *bounds), x)
-    return made
+    return o.jax(lambda v: jnp.clip(v, *bounds), x)
 
 
 def _gelu(o: ReadOperation, x: Value) -> Node:
     if o.get("approximate", "none") == "none":
         return elementwise.gelu(o.node(x))
-    made: Node = o.jax(jax.nn.gelu, x)
-    return made
+    return o.jax(jax.nn.gelu, x)
 
 
 def _cast(o: ReadOperation, x: Value) -> Node:
@@ -117,8 +113,7 @@ def _logsoftmax(o: ReadOperation, x: Value) -> Node:
     node, axis = o.node(x), o.get("axis", -1)
     if axis in (-1, len(node.shape) - 1):
         return logsoftmax(node)
-    made: Node = o.jax(lambda v: jax.nn.log_softmax(v, axis), node)
-    return made
+    return o.jax(lambda v: jax.nn.log_softmax(v, axis), node)
 
 
 def _cumsum(o: ReadOperation, x: Value, axis: Value) -> Node:
@@ -161,8 +156,7 @@ def _matmul(o: ReadOperation, a: Value, b: Value) -> Node:
         return dot(left, right)
     if len(right.shape) > 2 and len(left.shape) >= 2:
         return bdot(left, right)
-    made: Node = o.jax(jnp.matmul, left, right)
-    return made
+    return o.jax(jnp.matmul, left, right)
 
 
 def _gemm(o: ReadOperation, a: Value, b: Value, c: Value = None) -> Node:
@@ -191,8 +185,7 @@ def _conv(o: ReadOperation, x: Value, kernel: Value, bias: Value = None) -> Node
         )
         return y + bias[0].reshape(-1, *[1] * rank) if bias else y
 
-    made: Node = o.jax(convolved, x, kernel, *([] if bias is None else [bias]))
-    return made
+    return o.jax(convolved, x, kernel, *([] if bias is None else [bias]))
 
 
 def _pool(largest: bool) -> ReadRule:
@@ -212,8 +205,7 @@ def _pool(largest: bool) -> ReadRule:
                 return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, *shape)
             return jax.lax.reduce_window(x, 0.0, jax.lax.add, *shape) / math.prod(window)
 
-        made: Node = o.jax(pooled, x)
-        return made
+        return o.jax(pooled, x)
 
     return rule
 

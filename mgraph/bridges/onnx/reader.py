@@ -128,9 +128,10 @@ class ReadOperation:
         found = self.attributes.get("axes")
         return None if found is None else [int(n) for n in found]
 
-    def jax(self, function: Callable[..., Any], *values: Value) -> Any:
-        """A function of JAX on these values, as nodes."""
-        return from_jax(self.reader.graph, function, *self.nodes(values))
+    def jax(self, function: Callable[..., Any], *values: Value) -> Node:
+        """A function of JAX on these values, as a node."""
+        made: Node = from_jax(self.reader.graph, function, *self.nodes(values))
+        return made
 
     def refuse(self, reason: str) -> UnsupportedOperatorError:
         return UnsupportedOperatorError(f"import_onnx: {self.kind} ({self.title}): {reason}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from ...graph import ExpressionGraph
@@ -13,7 +12,8 @@ from ...node import Node
 from ...ops.loop import Body
 from ...ops.scan import ScanNodeOp
 from ...places import place
-from ...specs import Spec, Specs, is_wide
+from ...recording import spec_over
+from ...specs import Spec, Specs
 from ...structure import INPUT, Structure, is_leaf
 from ..errors import BridgeError, UnsupportedOperatorError
 from ..jaxpr import translated
@@ -36,8 +36,7 @@ def write_constant(w: Writer, node: Node, value: np.ndarray) -> Name:
     if not opened:
         return w.initializer(w.reserve(stem), value)
     if value.size and (value == value.flat[0]).all():
-        name: Name = w.op("Expand", w.constant(value.flat[0], value.dtype), w.dims(value.shape))
-        return name
+        return w.op("Expand", w.constant(value.flat[0], value.dtype), w.dims(value.shape))
     if any(size.factor != 1 or len(size.axes) != 1 for _, size in opened):
         raise BridgeError(
             f"export_onnx: a constant of shape {value.shape}, made at {place(node.where)}, has an axis "
@@ -68,7 +67,7 @@ def write_rows(
             )
         else:
             children = tuple(specs[k] for k in row[1:])
-            specs.append(_spec(row[0], children))
+            specs.append(spec_over(row[0], children))
             operation = Operation(row[0], children, specs[-1], where(i))
             values.append(_write(w, operation, [values[k] for k in row[1:]]))
     return values
@@ -106,15 +105,6 @@ def _write_forward(w: Writer, operation: Operation, values: Sequence[Any]) -> An
     return tuple(rows) if isinstance(operation.out, tuple) else rows[0]
 
 
-def _spec(operator: Any, children: tuple[Any, ...]) -> Specs:
-    known = operator._shapes.get(children)
-    if known is None:
-        with jax.enable_x64(any(is_wide(s) for s in children) or operator.makes_wide()):
-            known = operator.new_spec(*children)
-    found: Specs = known
-    return found
-
-
 def _write_scan(w: Writer, operation: Operation, values: Sequence[Name]) -> tuple[Name, ...]:
     """A loop, whose body sees the names outside."""
     operator = operation.operator
@@ -135,13 +125,12 @@ def _write_scan(w: Writer, operation: Operation, values: Sequence[Name]) -> tupl
         of_step = out if k < states else Spec(out.shape[1:], out.type)
         results.append(inner.value_info(name, of_step))
     count = len(body.results)
-    made = w.op(
+    return w.parts(
         "Scan",
+        states + count,
         *values[: states + sequences],
-        outputs=states + count,
         body=inner.graph(w.reserve("body"), infos, results),
         num_scan_inputs=sequences,
         scan_input_directions=[int(operator.reverse)] * sequences,
         **({"scan_output_directions": [int(operator.reverse)] * count} if count else {}),
     )
-    return made if isinstance(made, tuple) else (made,)

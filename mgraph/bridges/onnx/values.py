@@ -25,6 +25,28 @@ from ...specs import Spec
 from ...types import Type
 from .writer import Name, Operation, Rule, Writer, one, rule_for
 
+
+def _with_field(kind: str, name: str) -> Rule:
+    """An operation on a child and the number in a field."""
+    return lambda w, o, x: w.op(kind, x, w.number(getattr(o.operator, name), o.out))
+
+
+def _comparison(*kinds: str) -> Rule:
+    """The comparison ``kinds[0]``, then the other ``kinds`` applied to its result, as 1 and 0."""
+
+    def write(w: Writer, o: Operation, a: Name, b: Name) -> Name:
+        holds = w.op(kinds[0], a, b)
+        for kind in kinds[1:]:
+            holds = w.op(kind, holds)
+        return w.cast(holds, o.out.type)
+
+    return write
+
+
+def _reduction(kind: str) -> Rule:
+    return lambda w, o, x: w.op(kind, x, w.ints(o.operator.axis), keepdims=1)
+
+
 RULES: dict[type, Rule] = {
     arithmetic.PlusNodeOp: one("Add"),
     arithmetic.MinusNodeOp: one("Sub"),
@@ -33,45 +55,57 @@ RULES: dict[type, Rule] = {
     arithmetic.NegNodeOp: one("Neg"),
     arithmetic.MaximumNodeOp: one("Max"),
     arithmetic.MinimumNodeOp: one("Min"),
+    arithmetic.ScalarAddNodeOp: _with_field("Add", "c"),
+    arithmetic.ScalarMultNodeOp: _with_field("Mul", "c"),
+    comparison.LtNodeOp: _comparison("Less"),
+    comparison.GtNodeOp: _comparison("Greater"),
+    comparison.LeNodeOp: _comparison("Greater", "Not"),
+    comparison.GeNodeOp: _comparison("Less", "Not"),
+    comparison.NeNodeOp: lambda w, o, a, b: w.cast(_differ(w, a, b), o.out.type),
+    comparison.EqNodeOp: lambda w, o, a, b: w.cast(w.op("Not", _differ(w, a, b)), o.out.type),
     elementwise.SigmoidNodeOp: one("Sigmoid"),
+    elementwise.TanhNodeOp: lambda w, o, *xs: w.op("Tanh", xs[0] if len(xs) == 1 else w.op("Sum", *xs)),
     elementwise.ReLUNodeOp: one("Relu"),
+    elementwise.PReLUNodeOp: lambda w, o, x: w.op("LeakyRelu", x, alpha=o.operator.alpha),
     elementwise.LogNodeOp: one("Log"),
     elementwise.ExpNodeOp: one("Exp"),
     elementwise.SinNodeOp: one("Sin"),
     elementwise.CosNodeOp: one("Cos"),
     elementwise.TanNodeOp: one("Tan"),
     elementwise.AbsNodeOp: one("Abs"),
+    elementwise.ClipNodeOp: lambda w, o, x: w.op(
+        "Clip", x, w.number(-o.operator.c, o.out), w.number(o.operator.c, o.out)
+    ),
+    elementwise.SquareNodeOp: lambda w, o, x: w.op("Mul", x, x),
+    power.PowNodeOp: _with_field("Pow", "n"),
+    dropout.DropoutReluInplaceNodeOp: lambda w, o, x, *mask: w.op(
+        "Relu", w.op("Mul", x, *mask) if mask else x
+    ),
+    reduce.SumNodeOp: _reduction("ReduceSum"),
+    reduce.MeanNodeOp: _reduction("ReduceMean"),
+    reduce.MaxNodeOp: _reduction("ReduceMax"),
+    reduce.MinNodeOp: _reduction("ReduceMin"),
+    reduce.ProdNodeOp: _reduction("ReduceProd"),
+    reduce.LogSumExpNodeOp: _reduction("ReduceLogSumExp"),
+    reduce.MeanSqrNodeOp: lambda w, o, x: _mean_square(w, x, o.operator.axis),
+    reduce.RmsNodeOp: lambda w, o, x: w.op("Sqrt", _mean_square(w, x, o.operator.axis)),
+    reduce.ScalarProductNodeOp: lambda w, o, a, b: _reduction("ReduceSum")(w, o, w.op("Mul", a, b)),
+    softmax.SoftmaxNodeOp: lambda w, o, x: w.op("Softmax", x, axis=o.operator.axis),
     softmax.LogSoftmaxNodeOp: one("LogSoftmax", axis=-1),
+    order.TopKNodeOp: lambda w, o, x: _top(w, o, x, o.operator.k),
+    order.SortNodeOp: lambda w, o, x: _top(w, o, x, o.specs[0].shape[o.operator.axis]),
+    cells.AttentionNodeOp: lambda w, o, va, *terms: w.op("MatMul", w.op("Tanh", w.op("Add", *terms)), va),
+    cells.HighwayNodeOp: lambda w, o, y, x, t: _between(w, w.op("Sigmoid", t), y, x, o.out),
 }
 """The rules by class."""
 
 # ---------------------------------------------------------------- element by element
 
 
-@rule_for(RULES, arithmetic.ScalarAddNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("Add", x, w.number(o.operator.c, o.out))
-
-
-@rule_for(RULES, arithmetic.ScalarMultNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("Mul", x, w.number(o.operator.c, o.out))
-
-
 @rule_for(RULES, arithmetic.LogAddExpNodeOp)
 def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
     distance = w.op("Neg", w.op("Abs", w.op("Sub", a, b)))
     return w.op("Add", w.op("Max", a, b), w.op("Log", w.op("Add", w.op("Exp", distance), w.number(1, o.out))))
-
-
-@rule_for(RULES, elementwise.TanhNodeOp)
-def _(w: Writer, o: Operation, *xs: Name) -> Name:
-    return w.op("Tanh", xs[0] if len(xs) == 1 else w.op("Sum", *xs))
-
-
-@rule_for(RULES, elementwise.PReLUNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("LeakyRelu", x, alpha=o.operator.alpha)
 
 
 @rule_for(RULES, elementwise.SwishNodeOp)
@@ -92,86 +126,21 @@ def _(w: Writer, o: Operation, x: Name) -> Name:
     return w.op("Sqrt", w.op("Add", x, w.number(o.operator.eps, o.out)) if o.operator.eps else x)
 
 
-@rule_for(RULES, elementwise.SquareNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("Mul", x, x)
-
-
-@rule_for(RULES, elementwise.ClipNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("Clip", x, w.number(-o.operator.c, o.out), w.number(o.operator.c, o.out))
-
-
-@rule_for(RULES, power.PowNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("Pow", x, w.number(o.operator.n, o.out))
-
-
-def _comparison(*kinds: str) -> Rule:
-    """The comparison ``kinds[0]``, then the other ``kinds`` applied to its result, as 1 and 0."""
-
-    def write(w: Writer, o: Operation, a: Name, b: Name) -> Name:
-        holds = w.op(kinds[0], a, b)
-        for kind in kinds[1:]:
-            holds = w.op(kind, holds)
-        return w.cast(holds, o.out.type)
-
-    return write
-
-
 def _differ(w: Writer, a: Name, b: Name) -> Name:
-    name: Name = w.op("Or", w.op("Less", a, b), w.op("Greater", a, b))
-    return name
+    return w.op("Or", w.op("Less", a, b), w.op("Greater", a, b))
 
-
-RULES[comparison.LtNodeOp] = _comparison("Less")
-RULES[comparison.GtNodeOp] = _comparison("Greater")
-RULES[comparison.LeNodeOp] = _comparison("Greater", "Not")
-RULES[comparison.GeNodeOp] = _comparison("Less", "Not")
-RULES[comparison.NeNodeOp] = lambda w, o, a, b: w.cast(_differ(w, a, b), o.out.type)
-RULES[comparison.EqNodeOp] = lambda w, o, a, b: w.cast(w.op("Not", _differ(w, a, b)), o.out.type)
 
 # ---------------------------------------------------------------- along an axis
 
 
-def _reduction(kind: str) -> Rule:
-    return lambda w, o, x: w.op(kind, x, w.ints(o.operator.axis), keepdims=1)
-
-
-for _class, _kind in {
-    reduce.SumNodeOp: "ReduceSum",
-    reduce.MeanNodeOp: "ReduceMean",
-    reduce.MaxNodeOp: "ReduceMax",
-    reduce.MinNodeOp: "ReduceMin",
-    reduce.ProdNodeOp: "ReduceProd",
-    reduce.LogSumExpNodeOp: "ReduceLogSumExp",
-}.items():
-    RULES[_class] = _reduction(_kind)
-
-
 def _mean_square(w: Writer, x: Name, axis: int) -> Name:
-    name: Name = w.op("ReduceMean", w.op("Mul", x, x), w.ints(axis), keepdims=1)
-    return name
-
-
-RULES[reduce.MeanSqrNodeOp] = lambda w, o, x: _mean_square(w, x, o.operator.axis)
-RULES[reduce.RmsNodeOp] = lambda w, o, x: w.op("Sqrt", _mean_square(w, x, o.operator.axis))
-
-
-@rule_for(RULES, reduce.ScalarProductNodeOp)
-def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
-    return w.op("ReduceSum", w.op("Mul", a, b), w.ints(o.operator.axis), keepdims=1)
+    return w.op("ReduceMean", w.op("Mul", x, x), w.ints(axis), keepdims=1)
 
 
 @rule_for(RULES, cumulative.CumSumNodeOp)
 def _(w: Writer, o: Operation, x: Name) -> Name:
     flags = {"reverse": int(o.operator.reverse), "exclusive": int(o.operator.exclusive)}
     return w.op("CumSum", x, w.constant(o.operator.axis, np.int64), **flags)
-
-
-@rule_for(RULES, softmax.SoftmaxNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> Name:
-    return w.op("Softmax", x, axis=o.operator.axis)
 
 
 @rule_for(RULES, softmax.CrossEntropyNodeOp)
@@ -189,26 +158,10 @@ def _(w: Writer, o: Operation, logits: Name, labels: Name) -> Name:
     return loss if o.out.type is inner else w.cast(loss, o.out.type)
 
 
-@rule_for(RULES, order.TopKNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> tuple[Name, Name]:
-    return _top(w, o, x, o.operator.k)
-
-
-@rule_for(RULES, order.SortNodeOp)
-def _(w: Writer, o: Operation, x: Name) -> tuple[Name, Name]:
-    return _top(w, o, x, o.specs[0].shape[o.operator.axis])
-
-
 def _top(w: Writer, o: Operation, x: Name, k: int) -> tuple[Name, Name]:
-    values, places = w.op(
-        "TopK", x, w.size(k), outputs=2, axis=o.operator.axis, largest=int(o.operator.descending), sorted=1
-    )
+    largest = int(o.operator.descending)
+    values, places = w.parts("TopK", 2, x, w.size(k), axis=o.operator.axis, largest=largest, sorted=1)
     return values, w.cast(places, Type.uint32)
-
-
-@rule_for(RULES, dropout.DropoutReluInplaceNodeOp)
-def _(w: Writer, o: Operation, x: Name, *mask: Name) -> Name:
-    return w.op("Relu", w.op("Mul", x, *mask) if mask else x)
 
 
 # ---------------------------------------------------------------- normalization
@@ -240,8 +193,7 @@ def _scaled(w: Writer, o: Operation, x: Name, scales: tuple[Name, ...]) -> Name:
 def _transposed(w: Writer, x: Name, rank: int) -> Name:
     axes = list(range(rank))
     axes[-2:] = reversed(axes[-2:])
-    name: Name = w.op("Transpose", x, perm=axes)
-    return name
+    return w.op("Transpose", x, perm=axes)
 
 
 @rule_for(RULES, product.DotNodeOp, product.DotBatchedNodeOp)
@@ -275,15 +227,13 @@ def _(w: Writer, o: Operation, a: Name, b: Name, bias: Name) -> Name:
 
 
 def _blocks(w: Writer, x: Name, count: int) -> tuple[Name, ...]:
-    names: tuple[Name, ...] = w.op("Split", x, outputs=count, axis=-1, num_outputs=count)
-    return names
+    return w.parts("Split", count, x, axis=-1, num_outputs=count)
 
 
 def _between(w: Writer, share: Name, new: Name, old: Name, like: Spec) -> Name:
     """``share * new + (1 - share) * old``."""
     rest = w.op("Sub", w.number(1, like), share)
-    name: Name = w.op("Add", w.op("Mul", share, new), w.op("Mul", rest, old))
-    return name
+    return w.op("Add", w.op("Mul", share, new), w.op("Mul", rest, old))
 
 
 @rule_for(RULES, cells.GRUFastNodeOp)
@@ -310,13 +260,3 @@ def _(w: Writer, o: Operation, cell: Name, xW: Name, sU: Name, b: Name, *mask: N
 def _(w: Writer, o: Operation, cell: Name, xW: Name, sU: Name, b: Name) -> Name:
     *_, gate = _blocks(w, w.op("Sum", xW, sU, b), 4)
     return w.op("Mul", w.op("Sigmoid", gate), w.op("Tanh", cell))
-
-
-@rule_for(RULES, cells.AttentionNodeOp)
-def _(w: Writer, o: Operation, va: Name, context: Name, state: Name) -> Name:
-    return w.op("MatMul", w.op("Tanh", w.op("Add", context, state)), va)
-
-
-@rule_for(RULES, cells.HighwayNodeOp)
-def _(w: Writer, o: Operation, y: Name, x: Name, t: Name) -> Name:
-    return _between(w, w.op("Sigmoid", t), y, x, o.out)

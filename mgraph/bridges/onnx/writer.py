@@ -41,11 +41,15 @@ class Writer:
         names.add(found)
         return found
 
-    def op(self, kind: str, *inputs: Name, outputs: int = 1, **attributes: Any) -> Any:
-        """Append an operation; the name of its output, or a tuple of names."""
+    def op(self, kind: str, *inputs: Name, **attributes: Any) -> Name:
+        """Append an operation; the name of its output."""
+        return self.parts(kind, 1, *inputs, **attributes)[0]
+
+    def parts(self, kind: str, outputs: int, *inputs: Name, **attributes: Any) -> tuple[Name, ...]:
+        """Append an operation with several outputs; their names."""
         names = [self.reserve(f"{kind}_{len(self.root._names)}") for _ in range(outputs)]
         self.operations.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
-        return names[0] if outputs == 1 else tuple(names)
+        return tuple(names)
 
     def alias(self, value: Name, name: Name) -> None:
         """Give a value another name, reserved before."""
@@ -79,8 +83,7 @@ class Writer:
         return kind
 
     def cast(self, value: Name, type_: Type) -> Name:
-        name: Name = self.op("Cast", value, to=self.element_type(type_))
-        return name
+        return self.op("Cast", value, to=self.element_type(type_))
 
     # -- sizes
 

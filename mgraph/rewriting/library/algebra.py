@@ -45,14 +45,7 @@ def scalar_sums(m: Match) -> Node | None:
     return None if c is None else plus(m.x, c)
 
 
-@rule(
-    Op(ScalarMultNodeOp, X, c=1),
-    Op(ScalarAddNodeOp, X, c=0),
-    X * ONE,
-    X + ZERO,
-    X - ZERO,
-    X / ONE,
-)
+@rule(Op(ScalarMultNodeOp, X, c=1), Op(ScalarAddNodeOp, X, c=0), X * ONE, X + ZERO, X - ZERO, X / ONE)
 def neutral_numbers(m: Match) -> Node | None:
     """``x * 1``, ``x / 1``, ``x + 0`` and ``x - 0`` are ``x``, if nothing is broadcast."""
     return m.x if m.x.spec is m.root.spec else None
@@ -70,10 +63,7 @@ def double_negation(m: Match) -> Node:
     return m.x
 
 
-@rule(
-    -Op(ScalarMultNodeOp, X, c=Field("c")),
-    Op(ScalarMultNodeOp, Op(NegNodeOp, X), c=Field("c")),
-)
+@rule(-Op(ScalarMultNodeOp, X, c=Field("c")), Op(ScalarMultNodeOp, Op(NegNodeOp, X), c=Field("c")))
 def negated_products(m: Match) -> Node:
     """``-(x * 2)`` and ``(-x) * 2`` are ``x * -2``."""
     return mult(m.x, -m.c)
@@ -137,7 +127,6 @@ def sum_of(x: Node, a: float, b: float) -> float | None:
     return a + b if is_normal(x, a + b) and is_normal(x, a) and is_normal(x, b) else None
 
 
-X = Label("x")
 _RESHAPES = Repeat(Op(ReshapeNodeOp, Label("next")), "next", X)
 
 
@@ -209,9 +198,6 @@ def swaps_matrices(node: Node) -> bool:
     """Whether a transpose swaps the last two axes and no others."""
     axes = node.operator.axes
     return len(axes) >= 2 and axes == (*range(len(axes) - 2), len(axes) - 1, len(axes) - 2)
-
-
-A, B = Label("a"), Label("b")
 
 
 def transposed(x: Label) -> Op:

@@ -13,7 +13,7 @@ from ...ops.arithmetic import DivNodeOp, MinusNodeOp, MultNodeOp, ScalarMultNode
 from ...ops.elementwise import ExpNodeOp, LogNodeOp
 from ...ops.index import ColsNodeOp, GatherNodeOp, RowsNodeOp, gather
 from ...ops.reduce import LogSumExpNodeOp, MaxNodeOp, MeanNodeOp, ScalarProductNodeOp, SumNodeOp, logsumexp
-from ...ops.shape import ReshapeNodeOp, SliceViewNodeOp, TransposeNodeOp
+from ...ops.shape import ReshapeNodeOp, SliceViewNodeOp, TransposeNodeOp, reshape
 from ...ops.softmax import (
     CrossEntropyNodeOp,
     LogSoftmaxNodeOp,
@@ -71,16 +71,13 @@ def softmax_of_shifted(m: Match) -> Node:
     return softmax(m.x, axis=m.axis)
 
 
-@rule(Op(LogSoftmaxNodeOp, Op(MinusNodeOp, X, _TOP)))
+@rule(Op(LogSoftmaxNodeOp, _BELOW_TOP))
 def logsoftmax_of_shifted(m: Match) -> Node | None:
     """``logsoftmax(x - max(x))`` is ``logsoftmax(x)``, if the maximum is along the last axis."""
     return logsoftmax(m.x) if m.axis % len(m.x.shape) == len(m.x.shape) - 1 else None
 
 
-@rule(
-    X - Op(LogSumExpNodeOp, X, where=along_last),
-    Op(LogNodeOp, Op(SoftmaxNodeOp, X, where=along_last)),
-)
+@rule(X - Op(LogSumExpNodeOp, X, where=along_last), Op(LogNodeOp, Op(SoftmaxNodeOp, X, where=along_last)))
 def logsoftmax_of_parts(m: Match) -> Node:
     """``x - logsumexp(x, -1)`` and ``log(softmax(x))`` are ``logsoftmax(x)``."""
     return logsoftmax(m.x)
@@ -110,7 +107,7 @@ SOFTMAX = (
 )
 
 
-X, LABELS, Q = Label("x"), Label("labels"), Constant("q")
+LABELS, Q = Label("labels"), Constant("q")
 _LOGSOFTMAX: Pattern = Op(LogSoftmaxNodeOp, X)
 
 
@@ -146,6 +143,10 @@ class Targets(NamedTuple):
     labels: np.ndarray
     smoothing: float
 
+    def node(self, x: Node) -> Node:
+        """The labels in the graph of ``x``."""
+        return x.graph.constant(self.labels.shape, from_tensor(self.labels), "uint32")
+
 
 def targets(q: np.ndarray, rows: tuple[int, ...]) -> Targets | None:
     """The labels and ``a`` if each row of ``q``, broadcast to ``rows``, is ``(1 - a) onehot + a / V``."""
@@ -166,22 +167,17 @@ def targets(q: np.ndarray, rows: tuple[int, ...]) -> Targets | None:
 
 
 _PICKED = Label(
-    "picked",
-    Op(
-        GatherNodeOp,
-        Skip(ReshapeNodeOp, _LOGSOFTMAX, where=keeps_rows),
-        LABELS,
-        where=picks_labels,
-    ),
+    "picked", Op(GatherNodeOp, Skip(ReshapeNodeOp, _LOGSOFTMAX, where=keeps_rows), LABELS, where=picks_labels)
 )
-_DOTTED = Label(
-    "picked",
-    Or(
-        Op(SumNodeOp, Q * _LOGSOFTMAX, where=along_last),
-        Op(ScalarProductNodeOp, Q, _LOGSOFTMAX, where=sums_rows),
-        Op(ScalarProductNodeOp, _LOGSOFTMAX, Q, where=sums_rows),
-    ),
-)
+
+
+def dotted(x: Pattern) -> Pattern:
+    """The sum of each row of a constant times ``x``."""
+    return Or(
+        Op(SumNodeOp, Q * x, where=along_last),
+        Op(ScalarProductNodeOp, Q, x, where=sums_rows),
+        Op(ScalarProductNodeOp, x, Q, where=sums_rows),
+    )
 
 
 _NEXT = Label("next")
@@ -189,13 +185,11 @@ _LINEAR = Label(
     "step",
     Or(
         Op((SumNodeOp, MeanNodeOp, ReshapeNodeOp, TransposeNodeOp, ScalarMultNodeOp), _NEXT),
-        Op(MultNodeOp, _NEXT, Any()),
-        Op(DivNodeOp, _NEXT, Any()),
-        Op(ScalarProductNodeOp, _NEXT, Any()),
+        Op((MultNodeOp, DivNodeOp, ScalarProductNodeOp), _NEXT, Any()),
         Op(ScalarProductNodeOp, Any(), _NEXT),
     ),
 )
-_LIKELIHOOD = Repeat(_LINEAR, "next", Or(_PICKED, _DOTTED), least=0)
+_LIKELIHOOD = Repeat(_LINEAR, "next", Or(_PICKED, Label("picked", dotted(_LOGSOFTMAX))), least=0)
 """Log probabilities of the labels, or linear functions of them: sums, means, weights, masks."""
 
 
@@ -208,17 +202,8 @@ def loss_of(m: Match) -> Node | None:
         found = targets(m.q.array, x.shape)
         if found is None:
             return None
-        labels = x.graph.constant(found.labels.shape, from_tensor(found.labels), "uint32")
-        loss = cross_entropy(x, labels, found.smoothing)
-    loss = cast(loss, picked.value_type)
-    if loss.shape != picked.shape:
-        loss = _reshaped(loss, picked)
-    return loss
-
-
-def _reshaped(loss: Node, like: Node) -> Node:
-    made: Node = ReshapeNodeOp(loss, to=like.shape)
-    return made
+        loss = cross_entropy(x, found.node(x), found.smoothing)
+    return reshape(cast(loss, picked.value_type), picked.shape)
 
 
 def negated(m: Match) -> Node | None:
@@ -259,37 +244,22 @@ def cross_entropy_of_logsumexp(m: Match) -> Node:
     return cast(cross_entropy(m.x, m.labels), m.root.value_type)
 
 
-@rule(
-    Op(
-        LogNodeOp,
-        Or(
-            Op(SumNodeOp, Q * Op(SoftmaxNodeOp, X, where=along_last), where=along_last),
-            Op(ScalarProductNodeOp, Q, Op(SoftmaxNodeOp, X, where=along_last), where=sums_rows),
-            Op(ScalarProductNodeOp, Op(SoftmaxNodeOp, X, where=along_last), Q, where=sums_rows),
-        ),
-    )
-)
+@rule(Op(LogNodeOp, dotted(_SOFTMAX)))
 def log_of_picked_softmax(m: Match) -> Node | None:
     """``log(sum(onehot * softmax(x)))`` is ``gather(logsoftmax(x), labels)``."""
     found = targets(m.q.array, m.x.shape)
     if found is None or found.smoothing:
         return None
-    labels = m.x.graph.constant(found.labels.shape, from_tensor(found.labels), "uint32")
-    return gather(logsoftmax(m.x), -1, labels)
+    return gather(logsoftmax(m.x), -1, found.node(m.x))
 
 
 _LOSS = Op(CrossEntropyNodeOp, X, LABELS, alpha=0, to=Field("to"))
-_SPREAD = Or(
-    Op(ScalarMultNodeOp, Label("all", Op(MeanNodeOp, _LOGSOFTMAX, where=along_last)), c=Field("spread")),
-    Op(ScalarMultNodeOp, Label("all", Op(SumNodeOp, _LOGSOFTMAX, where=along_last)), c=Field("spread")),
-)
+_ALL = Label("all", Op((MeanNodeOp, SumNodeOp), _LOGSOFTMAX, where=along_last))
+_SPREAD = Op(ScalarMultNodeOp, _ALL, c=Field("spread"))
 _WEIGHTED = Op(ScalarMultNodeOp, _LOSS, c=Field("weight"))
 
 
-@rule(
-    Label("minus", _WEIGHTED - _SPREAD),
-    _WEIGHTED + _SPREAD,
-)
+@rule(Label("minus", _WEIGHTED - _SPREAD), _WEIGHTED + _SPREAD)
 def label_smoothing(m: Match) -> Node | None:
     """``(1 - a) cross_entropy(x, labels) - a mean(logsoftmax(x))`` is ``cross_entropy(x, labels, a)``."""
     spread = m.spread if "minus" in m.bindings else -m.spread

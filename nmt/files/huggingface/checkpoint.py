@@ -54,9 +54,7 @@ class Kind(Enum):
 
     def to_marian(self, array: np.ndarray) -> np.ndarray:
         """HuggingFace's ``array`` in Marian's layout."""
-        if self is Kind.VECTOR:
-            return array.reshape(1, -1)
-        return np.ascontiguousarray(array.T) if self is Kind.MATRIX else array
+        return array.reshape(1, -1) if self is Kind.VECTOR else self.to_huggingface(array)
 
 
 class Name(NamedTuple):
@@ -293,18 +291,14 @@ def _options(config: Mapping[str, Any], source: np.ndarray, target: np.ndarray, 
     if isinstance(text, str) and text:
         options = parse_model_options(text, "config.json")
         fitting = max(options.dim_vocabs) + 1 == rows[0] == rows[1]
-        if fitting and says_the_same(options, options_of(config, sizes._replace(dim_vocabs=_two(options)))):
+        own = sizes._replace(dim_vocabs=options.dim_vocabs)
+        if fitting and says_the_same(options, options_of(config, own)):
             return options
         logger.warning("config.json: %s no longer fits and is left out", MODEL_YML_KEY)
     pad, start = config.get("pad_token_id"), config.get("decoder_start_token_id")
     dropped = 1 if pad == start == rows[0] - 1 == rows[1] - 1 else 0
     options = options_of(config, sizes._replace(dim_vocabs=(rows[0] - dropped, rows[1] - dropped)))
     return parse_model_options(yaml_of(options), "config.json")
-
-
-def _two(options: ModelOptions) -> tuple[int, int]:
-    source, target = options.dim_vocabs
-    return source, target
 
 
 def _layers(options: ModelOptions) -> Iterator[Name]:

@@ -55,7 +55,7 @@ class ConversionError(MGraphError, ValueError):
 class Sizes(NamedTuple):
     """Options inferred from the arrays of a checkpoint."""
 
-    dim_vocabs: tuple[int, int]
+    dim_vocabs: tuple[int, ...]
     tied_source: bool
     """One table serves source and target."""
     tied_output: bool

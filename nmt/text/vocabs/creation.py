@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mgraph.files.items import replacing
+from nmt.settings.training import Files
 from nmt.text.lines import as_bytes
 
 from .base import EOS_WORD, UNK_WORD, VocabError
@@ -65,7 +66,7 @@ def piece_vocab(
     max_size: int = 0,
     *,
     options: str = "",
-    max_lines: int = 2_000_000,
+    max_lines: int = Files.sentencepiece_max_lines,
     seed: int = 1,
 ) -> bytes:
     """A serialized SentencePiece model with ``</s>`` as 0, ``<unk>`` as 1, learned from ``lines``.
@@ -107,7 +108,7 @@ def create_vocab(
     *,
     input_type: str = "sequence",
     options: str = "",
-    max_lines: int = 2_000_000,
+    max_lines: int = Files.sentencepiece_max_lines,
     seed: int = 1,
 ) -> None:
     """Create the vocabulary ``path`` from ``lines``: pieces if it ends in ``.spm``, else words in YAML.

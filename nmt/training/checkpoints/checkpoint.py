@@ -17,7 +17,7 @@ import numpy as np
 
 from mgraph import ModelFileError
 from mgraph.files.items import read_npz, replacing, write_npz
-from mgraph.files.parameter_files import read_items, write_items
+from mgraph.files.parameter_files import Path, read_items, write_items
 from nmt.files import load_model
 from nmt.files.saving import marian_order, model_items
 from nmt.settings.model_options import ModelOptions
@@ -80,8 +80,6 @@ def _is_finite(path: str) -> bool:
 
 OPTIMIZER, PROGRESS, CONFIG, DECODER = ".optimizer.npz", ".progress.yml", ".yml", ".decoder.yml"
 
-Path = str | os.PathLike[str]
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -117,7 +115,9 @@ def save_checkpoint(
     ``ModelFileError`` for another file name extension, ``OSError`` if a file cannot be written.
     """
     name = os.fspath(path)
-    copies = [] if final or training.overwrite else [iteration_name(name, state.batches)]
+    # A copy is always an .npz, as in Marian.
+    iteration = f"{os.path.splitext(name)[0]}.iter{state.batches}.npz"
+    copies = [] if final or training.overwrite else [iteration]
     params = learner.params if learner.average is None else learner.average
     if not may_replace(name, params, " and ".join((*copies, name))):
         return False
@@ -139,7 +139,8 @@ def save_best(
 ) -> None:
     """Write the best model so far by a metric, ``model.npz.best-KIND.npz``, and its ``.decoder.yml``
     (``--keep-best``). Atomic; arguments and errors as in ``save_checkpoint``."""
-    best = best_name(os.fspath(path), kind)
+    name = os.fspath(path)
+    best = f"{name}.best-{kind}{os.path.splitext(name)[1]}"
     if may_replace(best, params, best):
         _write_alone(best, training, options, params)
 
@@ -181,16 +182,6 @@ def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
     if training.no_optimizer_reload:
         return Checkpoint(model.options, moments.fresh(params), state)
     return Checkpoint(model.options, _read_learner(name + OPTIMIZER, params, moments, state), state)
-
-
-def iteration_name(path: str, iteration: int) -> str:
-    """The file of the model after ``iteration`` updates; always an ``.npz``, as in Marian."""
-    return f"{os.path.splitext(path)[0]}.iter{iteration}.npz"
-
-
-def best_name(path: str, kind: str) -> str:
-    """The file of the best model by the metric ``kind``."""
-    return f"{path}.best-{kind}{os.path.splitext(path)[1]}"
 
 
 def _write_alone(name: str, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any]) -> None:

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 
 from mgraph.errors import ModelFileError
 from mgraph.files.items import replacing, sync_folder
-
-Path = str | os.PathLike[str]
+from mgraph.files.parameter_files import Path
 
 GROWING, WRITTEN = ".growing", ".written"
 """Name extensions of the folder of a set while it is written, and once it is complete."""

@@ -23,10 +23,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from mgraph.errors import MGraphError
+from mgraph.files.parameter_files import Path
 
 logger = logging.getLogger(__name__)
-
-Path = str | os.PathLike[str]
 
 LOCK = ".lock"
 """The file name extension."""
@@ -64,8 +63,14 @@ class _Lock:
     def __init__(self, model: str) -> None:
         self.path = lock_path(model)
         self._file: int | None = self._acquired(model)
+        own = weakref.ref(self)  # a child may begin when the lock is gone
+
+        def leave() -> None:
+            if lock := own():
+                lock.leave()
+
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_Leaving(self))
+            os.register_at_fork(after_in_child=leave)
 
     def release(self) -> None:
         """Remove and close the file; in a child process this does nothing."""
@@ -101,18 +106,6 @@ class _Lock:
                 os.close(file)
                 raise
             os.close(file)
-
-
-class _Leaving:
-    """Makes a child process drop the lock of its parent; a weak reference, because the lock may be gone."""
-
-    def __init__(self, lock: _Lock) -> None:
-        self._lock = weakref.ref(lock)
-
-    def __call__(self) -> None:
-        lock = self._lock()
-        if lock is not None:
-            lock.leave()
 
 
 def _opened(path: str) -> int:

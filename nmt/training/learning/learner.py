@@ -231,8 +231,9 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"]):
 
     def __call__(self, total: Any, params: Tensors, scale: Any, batch: Arrays, draws: Any) -> Differentiated:
         differentiated = self.objective.differentiated(specs_of(batch))
-        found = differentiated(self.placement.whole(params), batch, draws, _factor(scale))
-        return self.placement.pinned(_added(total, found))
+        factor = 1.0 if scale is None else scale.factor
+        found = differentiated(self.placement.whole(params), batch, draws, factor)
+        return self.placement.pinned(found if total is None else jax.tree.map(jnp.add, total, found))
 
 
 @dataclass(frozen=True)
@@ -254,14 +255,6 @@ class LearnerUpdatePlan(Plan, by_key=["step", "placement"]):
 
     def __call__(self, state: DeviceState, total: Differentiated, packed: Any) -> Any:
         return self.placement.pinned(self.step(state, self.placement.pinned(total), packed))
-
-
-def _factor(scale: CostScale | None) -> Any:
-    return 1.0 if scale is None else scale.factor
-
-
-def _added(total: Differentiated | None, found: Differentiated) -> Differentiated:
-    return found if total is None else jax.tree.map(jnp.add, total, found)
 
 
 def _copied(tensors: Mapping[str, Any]) -> Tensors:

@@ -30,6 +30,7 @@ from mgraph import (
 )
 from mgraph.draws import run_key
 from nmt.models import Model, Source
+from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
 from nmt.training.update import Tensors
 
@@ -46,10 +47,10 @@ class LossOptions:
     alignment costs are combined, ``sum``, ``scaled`` or ``mean``.
     """
 
-    label_smoothing: float = 0.0
-    unlikelihood: bool = False
+    label_smoothing: float = Learning.label_smoothing
+    unlikelihood: bool = Costs.unlikelihood_loss
     alignment_weight: float | None = None
-    multi_loss_type: str = "sum"
+    multi_loss_type: str = Costs.multi_loss_type
 
 
 class Target(NamedTuple):

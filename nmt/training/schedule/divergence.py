@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mgraph.errors import MGraphError
-from nmt.settings.option import OptionError
+from nmt.settings.option import OptionError, number, options_of
+from nmt.settings.training import Numerics
 from nmt.training.schedule.state import NEVER, Progress, TrainingState, period
 
 logger = logging.getLogger(__name__)
@@ -66,14 +67,7 @@ class Divergence:
     Source: ``--throw-on-divergence slow fast tolerance throw_after``.
     """
 
-    def __init__(
-        self,
-        *,
-        slow: int = 1000,
-        fast: int = 10,
-        tolerance: float = 5.0,
-        throw_after: Progress = NEVER,
-    ) -> None:
+    def __init__(self, slow: int, fast: int, tolerance: float, throw_after: Progress) -> None:
         self._slow, self._fast, self._tolerance = slow, fast, np.float32(tolerance)
         self.throw_after = throw_after
         logger.info(
@@ -91,15 +85,19 @@ class Divergence:
 
     @classmethod
     def from_words(cls, words: Sequence[str]) -> Divergence | None:
-        """From the values of ``--throw-on-divergence``; None if empty, OptionError if one is not a number."""
+        """From the values of ``--throw-on-divergence``; None if empty, OptionError if one is not a number.
+
+        Missing values are those of the option without any.
+        """
         option = "--throw-on-divergence"
         if not words:
             return None
         if len(words) > 4:
             raise OptionError(f"{option}: expected at most four values, got {len(words)}")
+        defaults = (options_of(Numerics)["throw-on-divergence"].implicit or "").split()
+        numbers = (*words[:3], *defaults[len(words) :])
         try:
-            slow, fast = (int(word) for word in (*words[:2], *("1000", "10")[len(words) :]))
-            tolerance = float(words[2].removesuffix("f")) if len(words) > 2 else 5.0
+            slow, fast, tolerance = int(numbers[0]), int(numbers[1]), number(numbers[2])
             if slow < 0 or fast < 0 or not tolerance >= 0:
                 raise ValueError
         except ValueError:
@@ -107,7 +105,7 @@ class Divergence:
                 f"{option}: expected two numbers of updates, then standard deviations; got {' '.join(words)}"
             ) from None
         after = period(words[3], option) if len(words) > 3 else NEVER
-        return cls(slow=slow, fast=fast, tolerance=tolerance, throw_after=after)
+        return cls(slow, fast, tolerance, after)
 
     def add(self, state: TrainingState, cost: np.float32, updates: int, throw: bool) -> None:
         """Add the cost per label of an update, in nats, to the averages of ``state``.

@@ -16,7 +16,7 @@ from nmt.text.lines import STANDARD_INPUT
 from nmt.training.schedule.display import Display, DisplayRecord, LogicalEpoch, Stopping
 from nmt.training.schedule.divergence import Divergence, GradientNorms
 from nmt.training.schedule.learning_rate import LearningRate
-from nmt.training.schedule.state import NEVER, Progress, TrainingState, Unit, period, progress
+from nmt.training.schedule.state import NEVER, TrainingState, Unit, period, progress
 from nmt.training.update import UpdateResult
 
 logger = logging.getLogger(__name__)
@@ -33,29 +33,6 @@ class _Pending(NamedTuple):
     number: int
     throw: bool
     """Whether it reached the progress at which a diagnostic divergence is raised."""
-
-
-class Periods(NamedTuple):
-    """How often things are done, in updates or target words; 0 for never."""
-
-    display: Progress
-    saving: Progress
-    validating: Progress
-    replacing: Progress
-
-    @classmethod
-    def of(cls, options: TrainOptions) -> Periods:
-        """From ``disp-freq``, ``save-freq``, ``valid-freq`` and ``exponential-smoothing-replace-freq``."""
-        replacing = NEVER
-        if options.exponential_smoothing:
-            name = "--exponential-smoothing-replace-freq"
-            replacing = period(options.exponential_smoothing_replace_freq, name)
-        return cls(
-            display=period(options.disp_freq, "--disp-freq"),
-            saving=period(options.save_freq, "--save-freq"),
-            validating=period(options.valid_freq, "--valid-freq"),
-            replacing=replacing,
-        )
 
 
 class Scheduler:
@@ -94,11 +71,14 @@ class Scheduler:
         self.state = state
         self._epoch = epoch = LogicalEpoch(options.logical_epoch)
         self._learning_rate, self._display = LearningRate(options), Display(options, epoch)
-        self._stopping, self._periods, self._first = (
-            Stopping(options, epoch),
-            Periods.of(options),
-            options.disp_first,
-        )
+        self._stopping, self._first = Stopping(options, epoch), options.disp_first
+        self._display_freq = period(options.disp_freq, "--disp-freq")
+        self._save_freq = period(options.save_freq, "--save-freq")
+        self._valid_freq = period(options.valid_freq, "--valid-freq")
+        self._replace_freq = NEVER
+        if options.exponential_smoothing:
+            name = "--exponential-smoothing-replace-freq"
+            self._replace_freq = period(options.exponential_smoothing_replace_freq, name)
         self._norms = GradientNorms(options.gradient_norm_average_window)
         self._divergence = Divergence.from_words(options.throw_on_divergence)
         self._mini_batch_warmup = progress(options.mini_batch_warmup, "--mini-batch-warmup")
@@ -169,7 +149,7 @@ class Scheduler:
         self._learning_rate.after_update(state)
         throws = self._divergence is not None and state.entered_new_period_of(self._divergence.throw_after)
         self._pending.append(_Pending(result, state.batches, throws))
-        displays = state.entered_new_period_of(self._periods.display) or state.batches <= self._first
+        displays = state.entered_new_period_of(self._display_freq) or state.batches <= self._first
         if displays or self.saving or self.validating:
             self.settle()
         else:
@@ -223,17 +203,17 @@ class Scheduler:
     @property
     def saving(self) -> bool:
         """Whether a checkpoint is due after the last update."""
-        return self.state.entered_new_period_of(self._periods.saving)
+        return self.state.entered_new_period_of(self._save_freq)
 
     @property
     def validating(self) -> bool:
         """Whether validation is due after the last update."""
-        return self.state.entered_new_period_of(self._periods.validating)
+        return self.state.entered_new_period_of(self._valid_freq)
 
     @property
     def replacing_with_smoothed(self) -> bool:
         """Whether to replace the parameters by the smoothed ones after the last update."""
-        return self.state.entered_new_period_of(self._periods.replacing)
+        return self.state.entered_new_period_of(self._replace_freq)
 
     def new_stalled(self, stalled: int) -> None:
         """React to a validation that increased the number of stalled ones."""

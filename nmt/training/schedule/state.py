@@ -50,16 +50,16 @@ def progress(text: str, option: str) -> Progress:
 
     Source: Marian's values "with units", such as ``--after`` and ``--lr-warmup``.
     """
-    match = _AMOUNT.fullmatch(text.strip())
-    if match is None or text.strip().endswith("k"):
-        raise OptionError(f"{option}: {_EXPECTED}; got '{text}'")
-    digits, factor, unit = match.groups()
     try:
+        match = _AMOUNT.fullmatch(text.strip())
+        if match is None or text.strip().endswith("k"):
+            raise ValueError
+        digits, factor, unit = match.groups()
         number = _FACTORS[factor] * float(digits.replace(",", ""))
+        if number >= 2**63 or number != int(number):
+            raise ValueError
     except ValueError:
         raise OptionError(f"{option}: {_EXPECTED}; got '{text}'") from None
-    if number >= 2**63 or number != int(number):
-        raise OptionError(f"{option}: {_EXPECTED}; got '{text}'")
     return Progress(int(number), Unit(unit or "u"))
 
 
@@ -69,6 +69,10 @@ def period(text: str, option: str) -> Progress:
     if amount.unit is Unit.EPOCHS:
         raise OptionError(f"{option}: expected updates (u) or target words (t), got epochs: '{text}'")
     return amount
+
+
+_TOTALS = {Unit.LABELS: "labels_total", Unit.UPDATES: "batches", Unit.EPOCHS: "epochs"}
+"""The field of ``TrainingState`` that counts each unit; ``prev_`` before it: the count before the update."""
 
 
 @dataclass
@@ -134,24 +138,16 @@ class TrainingState:
 
     def progress_in(self, unit: Unit) -> int:
         """The total so far in a unit."""
-        return {
-            Unit.LABELS: self.labels_total,
-            Unit.UPDATES: self.batches,
-            Unit.EPOCHS: self.epochs,
-        }[unit]
+        return int(getattr(self, _TOTALS[unit]))
 
     def remember(self) -> None:
         """Store the totals for ``entered_new_period_of`` after the next update."""
-        self.prev_labels_total, self.prev_batches = self.labels_total, self.batches
-        self.prev_epochs = self.epochs
+        for total in _TOTALS.values():
+            setattr(self, f"prev_{total}", getattr(self, total))
 
     def entered_new_period_of(self, period: Progress) -> bool:
         """Whether the last update crossed a multiple of ``period``; never if that is 0."""
-        previous = {
-            Unit.LABELS: self.prev_labels_total,
-            Unit.UPDATES: self.prev_batches,
-            Unit.EPOCHS: self.prev_epochs,
-        }[period.unit]
+        previous = getattr(self, f"prev_{_TOTALS[period.unit]}")
         return bool(period.n) and self.progress_in(period.unit) // period.n != previous // period.n
 
     def clear_display(self) -> None:

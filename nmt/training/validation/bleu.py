@@ -84,16 +84,7 @@ def _ngrams(segments: Sequence[Any], n: int) -> Counter[Any]:
     return Counter(segments[first : first + n] for first in range(len(segments) - n + 1))
 
 
-_RULES = tuple(
-    (re.compile(pattern, re.ASCII), replacement)
-    for pattern, replacement in (
-        (r"<skipped>", ""),
-        (r"&quot;", '"'),
-        (r"&amp;", "&"),
-        (r"&lt;", "<"),
-        (r"&gt;", ">"),
-    )
-)
+_ENTITIES = {"<skipped>": "", "&quot;": '"', "&amp;": "&", "&lt;": "<", "&gt;": ">"}
 _WORD_RULES = tuple(
     (re.compile(pattern, re.ASCII), replacement)
     for pattern, replacement in (
@@ -134,8 +125,8 @@ _FIRST = tuple(first for first, _ in _CONTINUOUS)
 
 def tokenized(text: str) -> str:
     """Raw text tokenized by the rules of mteval-v13a, which sacreBLEU uses."""
-    for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
+    for entity, replacement in _ENTITIES.items():
+        text = text.replace(entity, replacement)
     text = f" {text} "
     for pattern, replacement in _WORD_RULES:
         text = pattern.sub(replacement, text)

@@ -9,7 +9,6 @@ from itertools import repeat
 import jax
 import numpy as np
 
-from mgraph import ArgumentError
 from nmt.models import Model
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Printing
@@ -93,26 +92,21 @@ def _check_metrics(options: TrainOptions) -> tuple[Script | None, OutputName]:
         raise OptionError("--valid-metrics: at least one metric is needed, got none")
     if len(set(kinds)) < len(kinds):
         raise OptionError(f"--valid-metrics: each metric may be given once, got {' '.join(kinds)}")
-    _require_known(kinds)
-    script = None
-    if options.valid_script_path:
-        script = Script(options.valid_script_path, options.valid_script_args)
+    for kind in kinds:
+        if kind in OTHERS:
+            raise OptionError(f"--valid-metrics: {kind} is not a metric of translation models, not supported")
+        if kind not in KINDS:
+            known = ", ".join(KINDS)
+            raise OptionError(
+                f"--valid-metrics: unknown metric {nearest(kind, KINDS, prefix='')} (metrics: {known})"
+            )
+    path, arguments = options.valid_script_path, options.valid_script_args
+    script = Script(path, arguments) if path else None
     if SCRIPT in kinds and script is None:
         raise OptionError(f"--valid-metrics: {SCRIPT} needs --valid-script-path")
     if "translation" in kinds and not options.valid_translation_output:
         require_tempdir(options.tempdir)
     return script, OutputName(options.valid_translation_output)
-
-
-def _require_known(kinds: tuple[str, ...]) -> None:
-    for kind in kinds:
-        if kind in OTHERS:
-            raise OptionError(f"--valid-metrics: {kind} is not a metric of translation models, not supported")
-        if kind not in KINDS:
-            raise OptionError(
-                f"--valid-metrics: unknown metric {nearest(kind, KINDS, prefix='')} "
-                f"(metrics: {', '.join(KINDS)})"
-            )
 
 
 class Validation:
@@ -172,15 +166,14 @@ class Validation:
         params: Tensors,
         state: TrainingState,
         save_best: Callable[[str], None],
-        save_dev: Callable[[], None] | None = None,
+        save_dev: Callable[[], None],
     ) -> int:
         """Evaluate ``params`` by every metric, log the values, and store them in ``state.validators``.
 
         params: to validate; the smoothed ones with smoothing.
         save_best: saves them as the best by the given metric; called with ``keep_best`` for each new best
             value, before ``state`` has it.
-        save_dev: saves them as ``<model>.dev.npz``; ArgumentError if ``valid-script`` needs it and it is
-            missing.
+        save_dev: saves them as ``<model>.dev.npz``, for ``valid-script``.
 
         Returns the number of stalled validations, see ``stalled``.
         """
@@ -216,12 +209,8 @@ class Validation:
         state.validators[metric.kind] = record.entry
 
     @contextmanager
-    def _evaluation(self, params: Tensors, save_dev: Callable[[], None] | None) -> Iterator[Evaluation]:
+    def _evaluation(self, params: Tensors, save_dev: Callable[[], None]) -> Iterator[Evaluation]:
         """The evaluation of ``params``, which are released afterwards because they may be large."""
-        if save_dev is None:
-            if any(isinstance(metric, ScriptMetric) for metric in self.metrics):
-                raise ArgumentError("the metric valid-script needs save_dev, which saves the model for it")
-            save_dev = _nothing
         placed = {name: jax.device_put(params[name], jax.local_devices()[0]) for name in sorted(params)}
         options = self.options
         if self._model is None:
@@ -249,7 +238,3 @@ class Validation:
             what = f"stalled {record.stalled} times (last best: {significant(record.best)})"
         epoch = self._epoch.text(state)
         valid_log.info("Ep. %s : Up. %d : %s : %s : %s", epoch, state.batches, kind, significant(value), what)
-
-
-def _nothing() -> None:
-    """Stands in for ``save_dev`` without a script."""

@@ -93,7 +93,7 @@ def test_notebooks_get_a_frame_and_a_picture() -> None:
     frame = ElementTree.fromstring(drawing.repr_html(graph).replace("&nbsp;", " "))
     assert frame.tag == "iframe" and frame.get("sandbox") == "allow-scripts"
     assert (frame.get("srcdoc") or "").startswith("<!DOCTYPE html>")
-    assert ElementTree.fromstring(drawing.repr_svg(graph)).tag == f"{SVG}svg"
+    assert ElementTree.fromstring(drawing.draw(graph)).tag == f"{SVG}svg"
     assert graph.covered == 0, "to look at a graph runs nothing"
 
 

@@ -17,7 +17,8 @@ import mgraph.gradcheck.compiled as compiled
 from mgraph import UnaryNodeOp
 from mgraph.cases import Case
 from mgraph.gradcheck import check_compiled
-from mgraph.gradcheck.numpy_witness import NoReferenceError, computed_by_numpy
+from mgraph.gradcheck.numpy_primitives import NoReferenceError
+from mgraph.gradcheck.numpy_witness import computed_by_numpy
 from mgraph.gradcheck.subjects import COMPOSITIONS, Subject
 from nmt.cli import main
 

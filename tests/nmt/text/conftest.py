@@ -25,7 +25,7 @@ def corpora(vocab: Vocab) -> Iterator[Any]:
 
     def make(streams: int = 2, seed: int = SEED, sizes: Any = None, **options: Any) -> Corpus:
         values = TRAIN.from_python(GIVEN | options)
-        made.append(Corpus.from_options(values, [vocab] * streams, seed=seed, sizes=sizes))
+        made.append(Corpus(values, [vocab] * streams, seed=seed, sizes=sizes))
         return made[-1]
 
     yield make

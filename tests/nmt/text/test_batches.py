@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.settings.sections import BatchOptions
 from nmt.text.batches import Batching, pad
 from nmt.text.sentences import Sentence
 from nmt.text.shapes import batch_bucket, bucketed, length_bucket
@@ -20,8 +21,12 @@ def samples(*lengths: int) -> list[Sentence]:
     return [Sentence(line, ([1] * length,)) for line, length in enumerate(lengths)]
 
 
+def batching(**options: Any) -> Batching:
+    return Batching(BatchOptions(**{"maxi_batch": 1, "maxi_batch_sort": "none", **options}))
+
+
 def batches(sentences: Iterable[Sentence], **options: Any) -> Iterator[list[Sentence]]:
-    return chain.from_iterable(Batching(**options).maxi_batches(sentences))
+    return chain.from_iterable(batching(**options).maxi_batches(sentences))
 
 
 def lines(found: list[list[Sentence]]) -> list[list[int]]:
@@ -86,9 +91,9 @@ def test_the_stream_that_is_sorted_by(order: str, first: int) -> None:
 
 
 def test_batches_that_were_cut_at_once_come_together() -> None:
-    found = Batching(2, maxi_batch=2, maxi_batch_sort="src").maxi_batches(samples(3, 1, 2, 5, 4))
+    found = batching(mini_batch=2, maxi_batch=2, maxi_batch_sort="src").maxi_batches(samples(3, 1, 2, 5, 4))
     assert [lines(group) for group in found] == [[[3, 0], [2, 1]], [[4]]]
-    assert not list(Batching(2).maxi_batches([]))
+    assert not list(batching(mini_batch=2).maxi_batches([]))
 
 
 def test_mini_batch_words_closes_a_batch_above_the_limit() -> None:

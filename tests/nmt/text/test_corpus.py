@@ -212,7 +212,7 @@ def test_batches_as_large_as_memory(corpora: Any) -> None:
 def test_batches_end_when_they_are_asked_to(shuffle: str, vocab: Vocab) -> None:
     stop = threading.Event()
     options = replace(DEFAULTS, shuffle=shuffle)
-    with closing(Corpus.from_options(options, [vocab] * 2, seed=SEED, stopped=stop.is_set)) as corpus:
+    with closing(Corpus(options, [vocab] * 2, seed=SEED, stopped=stop.is_set)) as corpus:
         corpus.begin_epoch()
         assert next(iter(corpus)).sentences == 8
         stop.set()
@@ -222,7 +222,7 @@ def test_batches_end_when_they_are_asked_to(shuffle: str, vocab: Vocab) -> None:
 
 def test_the_thread_ends_with_the_corpus(vocab: Vocab) -> None:
     before = threading.active_count()
-    with closing(Corpus.from_options(DEFAULTS, [vocab] * 2, seed=SEED)) as corpus:
+    with closing(Corpus(DEFAULTS, [vocab] * 2, seed=SEED)) as corpus:
         corpus.begin_epoch()
         next(iter(corpus))
         assert threading.active_count() == before + 1

@@ -173,7 +173,7 @@ def test_sampled_pieces_repeat_with_seed_epoch_and_line(tmp_path: Path) -> None:
     options = replace(DEFAULTS, train_sets=(text, text), sentencepiece_alphas=(0.1,))
 
     def corpus(seed: int = SEED) -> Corpus:
-        return Corpus.from_options(options, [vocab] * 2, seed=seed)
+        return Corpus(options, [vocab] * 2, seed=seed)
 
     with closing(corpus()) as one, closing(corpus()) as again, closing(corpus(8)) as other:
         first, second = epoch(one), epoch(one)

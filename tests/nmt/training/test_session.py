@@ -15,7 +15,7 @@ import pytest
 from nmt import Trainer
 from nmt.training.checkpoints.state_files import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
-from nmt.training.session import Agreement, Processes
+from nmt.training.processes import Agreement, Processes
 from nmt.training.update import UpdateResult
 from tests.helpers.places import DATA
 from tests.helpers.small_models import TEXT, small_trainer

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from mgraph import ArgumentError, compile_stats
+from mgraph import compile_stats
 from nmt.files.loading import read_parameters
 from nmt.runtime.log import logging_as
 from nmt.settings import OptionError, TrainOptions
@@ -70,7 +70,7 @@ def run(model: str, vocabs: Sequence[str], **options: Any) -> tuple[dict[str, fl
     assert found is not None
     state = TrainingState(eta=0.0, batches=1)
     found.register(state)
-    found.run(params, state, save_best=lambda kind: None)
+    found.run(params, state, save_best=lambda kind: None, save_dev=lambda: None)
     return found.latest, state
 
 
@@ -151,16 +151,16 @@ def test_a_second_validation_compiles_nothing_and_translates_for_all_metrics_at_
     assert found is not None
     state = TrainingState(eta=0.0)
     found.register(state)
-    assert found.run(params, state, save_best=lambda kind: None) == 0
+    assert found.run(params, state, save_best=lambda kind: None, save_dev=lambda: None) == 0
     first = dict(found.latest)
     before = compile_stats()
     worse = {name: value * np.float32(0.5) for name, value in params.items()}
     with caplog.at_level(logging.INFO, "nmt"):
-        assert found.run(worse, state, save_best=lambda kind: None) == 1
+        assert found.run(worse, state, save_best=lambda kind: None, save_dev=lambda: None) == 1
     assert (compile_stats() - before).misses == 0
     assert sum("Translating" in line for line in log_of(caplog)) == 1
     assert found.latest["ce-sum"] > first["ce-sum"] and found.latest["chrf"] < first["chrf"]
-    assert found.run(params, state, save_best=lambda kind: None) == 2
+    assert found.run(params, state, save_best=lambda kind: None, save_dev=lambda: None) == 2
     assert found.latest == first
 
 
@@ -196,7 +196,7 @@ def test_stalled_validations_are_counted_as_marian_counts(caplog: pytest.LogCapt
         for _ in range(22):
             state.epochs += 1 if state.epochs == 1 else 2
             state.batches += 2
-            stalled = found.run(params, state, save_best=best.append)
+            stalled = found.run(params, state, save_best=best.append, save_dev=lambda: None)
     assert log_of(caplog) == said
     saved = yaml.safe_load((DATA / "stalled.yml").read_text())
     assert stalled == saved["stalled"] and state.validator == saved["validator"]
@@ -257,8 +257,6 @@ def test_a_script_judges_the_model(tmp_path: Path, caplog: pytest.LogCaptureFixt
         found.run(params, state, lambda kind: None, save_dev=lambda save=save, score=score: save(score))
         assert found.latest == {"valid-script": float(score)}
         assert found.stalled(state) == stalled
-    with pytest.raises(ArgumentError, match="save_dev"):
-        found.run(params, state, lambda kind: None)
 
 
 def test_a_script_judges_translations(tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""The processes that share a training run: what they exchange, and how they agree."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+AXIS = "processes"
+LAG = 1
+"""Processes act on a request this many batches later. It was sent before the previous update, which the
+device is still computing, so reading it does not block."""
+
+
+class Processes:
+    """The processes of this run (``devices.join_processes``), by default one.
+
+    They must call its methods in the same order, because they wait for each other. All read the same files
+    and compute the same; only the first writes files, validates and logs. If one dies, the others fail.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.is_first = jax.process_count(), jax.process_index() == 0
+        own = {device.process_index: device for device in reversed(jax.devices())}
+        mesh = Mesh(np.array([own[i] for i in range(self.count)]), (AXIS,))
+        self._rows = NamedSharding(mesh, PartitionSpec(AXIS))
+        self._gather = jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+    def shared(self, value: Any = None) -> Any:
+        """The ``value`` of the first process, as JSON; all processes wait for it."""
+        if self.count == 1:
+            return value
+        data = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        length = int(np.asarray(self.gathered(np.array(len(data), np.int32)))[0])
+        row = data if self.is_first else np.zeros(length, np.uint8)
+        return json.loads(np.asarray(self.gathered(row))[0].tobytes())
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Run the block in the first process, then in the others: for files that are created if missing."""
+        if not self.is_first:
+            self.shared()
+        yield
+        if self.is_first:
+            self.shared()
+
+    def gathered(self, row: np.ndarray) -> jax.Array:
+        """The ``row`` of each process, all of one shape, as an array. Does not wait for the others."""
+        shape = (self.count, *row.shape)
+        rows = jax.make_array_from_callback(shape, self._rows, lambda index: row[None])
+        gathered: jax.Array = self._gather(rows)
+        return gathered
+
+
+class Agreement:
+    """Whether any process wants something; all processes learn it at the same batch.
+
+    wanted: whether this process wants it.
+    """
+
+    def __init__(self, processes: Processes, wanted: Callable[[], bool]) -> None:
+        self._processes, self._wanted = processes, wanted
+        self._asked: deque[jax.Array] = deque()
+        self._agreed = False
+
+    def __call__(self) -> bool:
+        """The agreed answer; with one process its own."""
+        return self._wanted() if self._processes.count == 1 else self._agreed
+
+    def ask(self) -> None:
+        """Send the answer of this process; call it for each batch. It takes effect ``LAG`` batches later."""
+        if self._processes.count == 1:
+            return
+        self._asked.append(self._processes.gathered(np.array(self._wanted())))
+        if len(self._asked) > LAG:
+            self._agreed |= bool(np.asarray(self._asked.popleft()).any())
