@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,11 +19,11 @@ from nmt.search.lane import Lane, LaneShape, Report
 from nmt.search.results import Hypothesis
 from nmt.search.schedule import (
     Found,
+    Lengths,
     Request,
     Searches,
     Size,
     Waiting,
-    choose_lengths,
     rows_of_lane,
 )
 from nmt.search.shortlist import MULTIPLE, Shortlist
@@ -116,8 +115,7 @@ class BeamSearch:
         self.searches = searches
         self._lock = threading.Lock()
         self._lanes: dict[tuple[LaneShape, bool], list[Lane]] = {}
-        self._lengths: Counter[int] = Counter()
-        self._known: set[int] = set()
+        self.lengths = Lengths()
 
     def search(
         self,
@@ -216,11 +214,8 @@ class BeamSearch:
 
     def sizes(self, requests: Sequence[Request]) -> list[Size]:
         """The lanes for sentences, the shortest first."""
-        with self._lock:
-            self._lengths.update(request.length for request in requests)
-            self._known.update(choose_lengths(self._lengths, self._known))
-            needed = {min(s for s in self._known if s >= request.length) for request in requests}
-        return [Size(length, self.capacity(length)) for length in sorted(needed)]
+        lanes = self.lengths.lanes(request.length for request in requests)
+        return [Size(length, self.capacity(length)) for length in lanes]
 
     def capacity(self, length: int) -> int:
         """The number of steps that nearly all translations of ``length`` source words need."""
@@ -278,7 +273,8 @@ class Run:
             rows=self.rows,
             entering=max(1, self.rows // ENTERING),
             beam=search.beam_size,
-            lengths=(size.length,) * search.streams,
+            sources=search.streams,
+            length=size.length,
             capacity=size.capacity,
             candidates=self.candidates,
             forced=self.forced,
@@ -309,7 +305,7 @@ class Run:
     def _entering(self, lane: Lane, size: Size) -> Iterator[list[Request]]:
         """Sentences that wait for free rows, in groups that enter together."""
         while free := lane.shape.rows - lane.living:
-            requests = self.waiting.take(size, min(free, lane.shape.entering))
+            requests = self.waiting.take(size, free, lane.shape.entering)
             if not requests:
                 return
             yield requests
@@ -323,7 +319,8 @@ class Run:
     def _arrays(self, shape: LaneShape, requests: Sequence[Request]) -> tuple[list[Source], Sentences]:
         """The arrays of sentences that enter a lane."""
         search, count = self.search, shape.entering
-        batch = pad(list(zip(*(r.sources for r in requests), strict=True)), (count, *shape.lengths))
+        door = search.lengths.door(shape.length, max(request.length for request in requests))
+        batch = pad(list(zip(*(r.sources for r in requests), strict=True)), (count, *[door] * shape.sources))
         first = batch.ids[0][:, 0]
         sentences = Sentences(
             limits=np.resize([request.limit for request in requests], count).astype(np.int32),

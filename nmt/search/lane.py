@@ -9,7 +9,7 @@ that two programs serve all sentences of a lane; nothing that a row computes dep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -33,7 +33,8 @@ class LaneShape:
     """The sizes of a lane.
 
     rows: sentences at once. entering: how many enter at once. beam: hypotheses of a sentence.
-    lengths: padded length of each source stream. capacity: the maximum number of steps of a sentence.
+    sources, length: source streams, and their padded length. capacity: the maximum number of steps of a
+    sentence.
     candidates: padded size of the shortlists; 0 without them. forced: whether first words are forced.
     attention: whether to return the first model's attention. rules: how words are chosen.
     """
@@ -41,7 +42,8 @@ class LaneShape:
     rows: int
     entering: int
     beam: int
-    lengths: tuple[int, ...]
+    sources: int
+    length: int
     capacity: int
     candidates: int
     forced: bool
@@ -52,7 +54,7 @@ class LaneShape:
         """``32 rows x 6 beams, 24 words, 56 steps``, for the log."""
         parts = [
             f"{self.rows} row{'s' * (self.rows > 1)} x {self.beam} beam{'s' * (self.beam > 1)}",
-            f"{' and '.join(map(str, self.lengths)) or 'no'} words",
+            f"{self.length} words",
             f"{self.capacity} steps",
         ]
         parts += [f"shortlists of {self.candidates}"] * bool(self.candidates)
@@ -98,7 +100,7 @@ class LaneLoop:
             model.stepper(
                 rows,
                 shape.beam,
-                shape.lengths[: model.sources],
+                (shape.length,) * model.sources,
                 shape.capacity,
                 attention=shape.attention and number == 0,
                 candidates=shape.candidates,
@@ -145,7 +147,7 @@ class LaneLoop:
                 origins=array(*every),
                 paths=floats(*every),
                 scores=floats(*every, models),
-                attention=floats(*every, shape.lengths[0]) if shape.attention else None,
+                attention=floats(*every, shape.length) if shape.attention else None,
             ),
         )
 
@@ -159,16 +161,23 @@ class LaneLoop:
     ) -> LaneState:
         """Encode sentences, and put them into ``rows`` with one empty hypothesis each.
 
-        rows int32 ``[entering]``: those past the last row of the lane are for sentences that do not exist.
+        sources: for each stream ids and mask ``[entering, door]``, where the door is a length at most that of
+        the lane. rows int32 ``[entering]``: those past the last row of the lane are for sentences that do not
+        exist.
         """
         shape, count = self.shape, self.shape.entering
+        door = sources[0].ids.shape[1]
+        steppers = self.steppers(count)
         encoded = tuple(
-            model.encoder(count, shape.lengths[: model.sources], derivatives=UNUSED)(
-                own, sources[: model.sources]
+            _padded(
+                model.encoder(count, (door,) * model.sources, derivatives=UNUSED)(
+                    own, sources[: model.sources]
+                ),
+                stepper.encoder_state,
             )
-            for model, own in zip(self.models, params, strict=True)
+            for model, own, stepper in zip(self.models, params, steppers, strict=True)
         )
-        starts = zip(self.steppers(count), params, encoded, strict=True)
+        starts = zip(steppers, params, encoded, strict=True)
         paths = jnp.where(jnp.arange(shape.beam) == 0, jnp.float32(0), jnp.float32(NONE))
         beam = Beam(
             steps=jnp.zeros(count, jnp.int32),
@@ -267,6 +276,15 @@ class LaneLoop:
         )
 
 
+def _padded(arrays: Arrays, shapes: Mapping[str, Any]) -> Arrays:
+    """``arrays`` with zeros at the end of the axes that are longer in ``shapes``."""
+
+    def padded(array: jax.Array, shape: Sequence[int]) -> jax.Array:
+        return jnp.pad(array, [(0, new - old) for old, new in zip(array.shape, shape, strict=True)])
+
+    return {name: padded(array, shapes[name].shape) for name, array in arrays.items()}
+
+
 def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: Ranking) -> Beam:
     """Remove from ``beam`` the sentences whose best hypothesis is found, after a step that ``made`` some."""
     finished = jnp.where(beam.paths == NONE, made.paths, NONE)
@@ -298,19 +316,24 @@ def rows_of(array: jax.Array, chosen: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class LanePlan(Plan, by_key=["models"]):
-    """A function of ``LaneLoop`` for models of these shapes. ranked: whether searches end early."""
+    """A function of ``LaneLoop`` for models of these shapes.
+
+    ranked: whether searches end early. door: the length of sentences that enter.
+    """
 
     name: str
     models: tuple[Model, ...]
     shape: LaneShape
     ranked: bool = False
+    door: int = 0
 
     @property
     def donated(self) -> tuple[int, ...]:
         return (1,)
 
     def __str__(self) -> str:
-        return f"beam search ({self.name}): {self.shape}"
+        entering = f", {self.shape.entering} sentences of {self.door} words" * bool(self.door)
+        return f"beam search ({self.name}): {self.shape}{entering}"
 
     def __call__(self, *arguments: Any) -> Any:
         return getattr(LaneLoop(self.models, self.shape), self.name)(*arguments)
@@ -321,7 +344,6 @@ class Lane:
 
     def __init__(self, models: tuple[Model, ...], shape: LaneShape, *, ranked: bool) -> None:
         self.shape, self._models = shape, models
-        self._enter = compiled(LanePlan("enter", models, shape))
         self._advance = compiled(LanePlan("advance", models, shape, ranked))
         empty = LaneLoop(models, shape).empty(shape.rows)
         self._state = jax.tree.map(lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype)), empty)
@@ -340,7 +362,8 @@ class Lane:
         free = np.flatnonzero(~self.taken)[:count]
         rows = np.full(self.shape.entering, self.shape.rows, np.int32)
         rows[:count] = free
-        self._state = self._enter(params, self._state, sources, sentences, rows)
+        plan = LanePlan("enter", self._models, self.shape, door=sources[0].ids.shape[1])
+        self._state = compiled(plan)(params, self._state, sources, sentences, rows)
         self.taken[free] = True
         return free
 

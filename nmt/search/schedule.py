@@ -19,15 +19,17 @@ from itertools import combinations
 from mgraph.device import platform_of
 from nmt.runtime.devices import cores
 from nmt.search.results import Hypothesis
+from nmt.text.shapes import length_bucket
 
 FIRST_LENGTHS = 24, 48
 LATER_LENGTH = 104
 """Padded source lengths of lanes: 24, 48, 104, 208, 416, ..."""
-MOST_LANES = 3
-"""Of a group of sentences, so that six programs serve it."""
-LANE = 3_000
-"""About how many words are translated in the shortest lane while the programs of a lane compile."""
+MOST_LANES, MOST_DOORS = 2, 2
+"""Lanes for a group of sentences, and lengths for encoding those of a lane: six programs serve all."""
+PROGRAM = 1_500
+"""About how many words are translated in the shortest lane while a program is read from a cache."""
 PATIENCE = 10
+"""How many times that must be saved before a program is made that only saves padding."""
 BASE = 12.5
 """The cost of a word without padding, in positions of the source that each word attends to."""
 HYPOTHESES = 64
@@ -86,35 +88,95 @@ def rows_of_lane(sentences: int, beam: int) -> int:
     return next((rows for rows in (1, FEW_ROWS) if sentences <= rows), most)
 
 
-def choose_lengths(lengths: Counter[int], known: Collection[int] = ()) -> list[int]:
+def choose_lanes(lengths: Counter[int], known: Collection[int] = ()) -> list[int]:
     """The padded lengths of the lanes for sentences of these lengths, ascending.
 
     lengths: how many sentences there are of each length. known: lengths of lanes that are compiled.
-
-    Few lanes waste positions on padding, each new one takes time to compile: the least sum of both wins. A
-    new lane that only saves padding must save more, so that calls that are like those before compile nothing.
     """
-    longest = max(lengths)
-    price = LANE if not known or max(known) < longest else LANE * PATIENCE
-    ladder = {lane_length(length) for length in lengths}
-    top = max(ladder)
-    enough = [length for length in known if length >= longest]
-    ladder |= {length for length in known if length <= top} | set(enough)
+
+    def words(length: int, padded: int) -> float:
+        return length * (BASE + padded) / (BASE + FIRST_LENGTHS[0])
+
+    return _chosen(lengths, known, {lane_length(length) for length in lengths}, words, 2 * PROGRAM)
+
+
+def choose_doors(lengths: Counter[int], lane: int, known: Collection[int] = ()) -> list[int]:
+    """The padded lengths for encoding sentences that enter a lane, ascending; the last is the lane's.
+
+    lengths, known: as for ``choose_lanes``, of this lane.
+    """
+    ladder = {min(length_bucket(length), lane) for length in lengths} | {lane}
+    return _chosen(lengths, known, ladder, lambda length, padded: padded / 2, PROGRAM, lane)
+
+
+def _chosen(
+    lengths: Counter[int],
+    known: Collection[int],
+    ladder: set[int],
+    words: Callable[[int, int], float],
+    price: float,
+    top: int = 0,
+) -> list[int]:
+    """The few lengths of ``ladder`` and ``known`` that cost least.
+
+    words: what a sentence of some length, padded to another, costs in target words. price: what the programs
+    of a new length cost. top: must be chosen.
+
+    Few lengths waste positions on padding, each new one takes time to compile: the least sum of both wins.
+    One that only saves padding must save more, so that calls like those before compile nothing.
+    """
+    longest = max(max(lengths), top)
+    if known and max(known) >= longest:
+        price *= PATIENCE
 
     def cost(chosen: Sequence[int]) -> float:
-        words = 0.0
-        for length, count in lengths.items():
-            own = next(each for each in chosen if each >= length)
-            words += count * length * (BASE + own)
-        return words / (BASE + FIRST_LENGTHS[0]) + price * len({*chosen} - {*known})
+        padded = {length: next(each for each in chosen if each >= length) for length in lengths}
+        spent = sum(count * words(length, padded[length]) for length, count in lengths.items())
+        return spent + price * len({*chosen} - {*known})
 
+    most = MOST_DOORS if top else MOST_LANES
     options = [
         list(chosen)
-        for number in range(1, MOST_LANES + 1)
-        for chosen in combinations(sorted(ladder), number)
+        for number in range(1, most + 1)
+        for chosen in combinations(sorted(ladder | {*known}), number)
         if chosen[-1] >= longest
     ]
     return min(options, key=cost)
+
+
+class Lengths:
+    """The padded lengths of lanes and of their doors, chosen for all sentences so far.
+
+    A door of a lane is a length to which sentences are padded when they are encoded.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: Counter[int] = Counter()
+        self._lanes: set[int] = set()
+        self._doors: dict[int, set[int]] = {}
+
+    def lanes(self, lengths: Iterable[int]) -> list[int]:
+        """The lanes for sentences of these lengths, ascending."""
+        now = Counter(lengths)
+        with self._lock:
+            self._seen.update(now)
+            self._lanes.update(choose_lanes(self._seen, self._lanes))
+            by_lane: dict[int, Counter[int]] = {}
+            for length, count in self._seen.items():
+                by_lane.setdefault(self._lane(length), Counter())[length] = count
+            for lane, own in by_lane.items():
+                doors = self._doors.setdefault(lane, set())
+                doors.update(choose_doors(own, lane, doors))
+            return sorted({self._lane(length) for length in now})
+
+    def door(self, lane: int, length: int) -> int:
+        """The narrowest door of a lane for sentences of at most this length."""
+        with self._lock:
+            return min((door for door in self._doors.get(lane, ()) if door >= length), default=lane)
+
+    def _lane(self, length: int) -> int:
+        return min(lane for lane in self._lanes if lane >= length)
 
 
 class Waiting:
@@ -146,10 +208,16 @@ class Waiting:
         with self._lock:
             self._searches[size] -= 1
 
-    def take(self, size: Size, rows: int) -> list[Request]:
-        """Up to ``rows`` sentences for a lane. When its own queue is empty the last ones of shorter lanes
-        come here too; if many are left there, it is better to end this lane and go there."""
+    def take(self, size: Size, rows: int, group: int) -> list[Request]:
+        """Up to ``group`` sentences for a lane with ``rows`` free rows: as many, or all that wait.
+
+        When its own queue is empty the last ones of shorter lanes come here too; if many are left there, it
+        is better to end this lane and go there.
+        """
         with self._lock:
+            if rows < min(group, len(self._queues[size])):
+                return []
+            rows = min(rows, group)
             found = _taken(self._queues[size], rows)
             others = [
                 waiting

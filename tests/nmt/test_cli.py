@@ -205,7 +205,13 @@ def test_python_gives_what_the_command_line_gives(mgraph) -> None:
     words = ["-b", "4", "-n", "0.6", "--n-best", "--word-scores"]
     translator = nmt.Translator(models=MODELS["numbers"], vocabs=[VOCAB, VOCAB], **options)
     printed = mgraph("decode", *SMALL, *words, "--quiet", stdin=source).out
-    assert "\n".join(translator.translate(source.split(b"\n")[:-1])) + "\n" == printed.decode()
+    lines = source.split(b"\n")[:-1]
+    # Line by line, as the command reads them: the sizes of products show in the last digits of scores.
+    found = map(translator.format, translator.translations(lines))
+    assert "\n".join(found) + "\n" == printed.decode()
+    assert [t.texts for t in translator.translations(lines)] == [
+        t.texts for t in translator.translate(lines, return_scores=True)
+    ]
 
 
 def test_a_second_call_reads_nothing_and_compiles_nothing(monkeypatch) -> None:

@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 
 from mgraph import callers_settings
 from nmt.search.schedule import (
-    LANE,
+    MOST_DOORS,
     MOST_LANES,
+    PROGRAM,
     Found,
+    Lengths,
     Request,
     Searches,
     Size,
     Waiting,
-    choose_lengths,
+    choose_doors,
+    choose_lanes,
     lane_length,
     rows_of_lane,
 )
@@ -56,21 +59,38 @@ def test_lanes_have_few_sizes() -> None:
     known=st.sets(st.sampled_from([24, 48, 104, 208, 416, 832])),
 )
 def test_every_sentence_has_a_lane_and_there_are_few(lengths: dict[int, int], known: set[int]) -> None:
-    chosen = choose_lengths(Counter(lengths), known)
+    chosen = choose_lanes(Counter(lengths), known)
     assert chosen == sorted(set(chosen)) and len(chosen) <= MOST_LANES
     assert chosen[-1] >= max(lengths)
-    assert choose_lengths(Counter(lengths), chosen) == chosen, "what is compiled stays good"
+    doors = choose_doors(Counter(lengths), chosen[-1])
+    assert doors[-1] == chosen[-1] and len(doors) <= MOST_DOORS
+    assert choose_lanes(Counter(lengths), chosen) == chosen, "what is compiled stays good"
 
 
 def test_a_lane_is_made_when_it_pays() -> None:
-    few, some, many = Counter({10: 5, 90: 1}), Counter({10: 150, 90: 50}), Counter({10: LANE, 90: LANE})
-    assert choose_lengths(few) == [104], "one lane serves a few lines"
-    assert choose_lengths(few, [24, 104]) == [24, 104]
-    assert choose_lengths(few, [208]) == [208], "a longer one that is compiled is good enough"
-    assert choose_lengths(many) == [24, 104]
-    assert choose_lengths(some) == [24, 104]
-    assert choose_lengths(some, [208]) == [208], "what exists serves for longer"
-    assert choose_lengths(many, [208]) == [24, 104]
+    few, some, many = (
+        Counter({10: 5, 90: 1}),
+        Counter({10: 150, 90: 50}),
+        Counter({10: 2 * PROGRAM, 90: 2 * PROGRAM}),
+    )
+    assert choose_lanes(few) == [104], "one lane serves a few lines"
+    assert choose_lanes(few, [24, 104]) == [24, 104]
+    assert choose_lanes(few, [208]) == [208], "a longer one that is compiled is good enough"
+    assert choose_lanes(many) == [24, 104]
+    assert choose_lanes(some) == [24, 104]
+    assert choose_lanes(some, [208]) == [208], "what exists serves for longer"
+    assert choose_lanes(many, [208]) == [24, 104]
+
+
+def test_doors_are_as_narrow_as_pays() -> None:
+    lengths = Lengths()
+    assert lengths.lanes([5, 6]) == [24]
+    assert [lengths.door(24, n) for n in (3, 20, 24)] == [24, 24, 24], "one serves a few lines"
+    assert lengths.lanes([10] * 20_000 + [24]) == [24]
+    assert [lengths.door(24, n) for n in (3, 12, 13, 24)] == [16, 16, 16, 24]
+    assert lengths.lanes([100]) == [104]
+    assert lengths.door(104, 3) == 104
+    assert lengths.door(416, 3) == 416, "a lane that nothing is known of has one door"
 
 
 def test_searches_take_the_longest_first_and_go_where_most_is_to_do() -> None:
@@ -79,18 +99,19 @@ def test_searches_take_the_longest_first_and_go_where_most_is_to_do() -> None:
     assert waiting.next_lane() == SHORT
     assert waiting.next_lane() == LONG, "80 words are more than half of 145"
     assert waiting.next_lane() == SHORT
-    assert [r.index for r in waiting.take(SHORT, 3)] == [9, 8, 7]
-    assert [r.index for r in waiting.take(LONG, 3)] == [10, 11], "the short ones have a lane of their own"
-    assert [r.index for r in waiting.take(LONG, 8)] == [6, 5, 4, 3, 2, 1, 0], "but the last few come here"
+    assert [r.index for r in waiting.take(SHORT, 3, 3)] == [9, 8, 7]
+    assert waiting.take(SHORT, 2, 3) == [], "the others of a group will soon have rows, too"
+    assert [r.index for r in waiting.take(LONG, 3, 3)] == [10, 11], "the short ones have a lane of their own"
+    assert [r.index for r in waiting.take(LONG, 8, 8)] == [6, 5, 4, 3, 2, 1, 0], "but the last few come here"
     assert waiting.next_lane() is None
 
 
 def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
     waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG])
-    first, second = waiting.take(SHORT, 2)
+    first, second = waiting.take(SHORT, 2, 2)
     waiting.again(first, SHORT)
     assert waiting.next_lane() == LONG
-    assert waiting.take(LONG, 9) == [first]
+    assert waiting.take(LONG, 9, 9) == [first]
     waiting.again(second, SHORT)
     assert waiting.next_lane() == Size(24, 500), "no lane has room for 500 words"
 
