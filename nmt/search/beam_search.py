@@ -15,14 +15,14 @@ import numpy as np
 from mgraph import callers_settings
 from nmt.models import Model, Source
 from nmt.search.choice import Rules, Sampling
-from nmt.search.lane import Lane, LaneShape, Report
+from nmt.search.lane import Lane, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
 from nmt.search.schedule import (
     Found,
+    LaneSize,
     Lengths,
     Request,
     Searches,
-    Size,
     Waiting,
     rows_of_lane,
 )
@@ -155,9 +155,9 @@ class BeamSearch:
         requests = self._requests(streams, prefixes, numbers)
         if not requests:
             return
-        run = Run(self, requests, prefixes is not None, attention, self.count if count is None else count)
-        searches = Searches(min(self.searches, -(-len(requests) // run.rows)), callers_settings())
-        for found in searches.run(run.turns):
+        job = Job(self, requests, prefixes is not None, attention, self.count if count is None else count)
+        searches = Searches(min(self.searches, -(-len(requests) // job.rows)), callers_settings())
+        for found in searches.run(job.turns):
             yield from found
 
     def limit(self, length: int) -> int:
@@ -212,10 +212,10 @@ class BeamSearch:
             for index, sources in enumerate(zip(*streams, strict=True))
         ]
 
-    def sizes(self, requests: Sequence[Request]) -> list[Size]:
+    def sizes(self, requests: Sequence[Request]) -> list[LaneSize]:
         """The lanes for sentences, the shortest first."""
         lanes = self.lengths.lanes(request.length for request in requests)
-        return [Size(length, self.capacity(length)) for length in lanes]
+        return [LaneSize(length, self.capacity(length)) for length in lanes]
 
     def capacity(self, length: int) -> int:
         """The number of steps that nearly all translations of ``length`` source words need."""
@@ -239,7 +239,7 @@ class BeamSearch:
         return self.ranking if count == 1 and self._bounded else None
 
 
-class Run:
+class Job:
     """The search of some sentences, by one or several searches at once.
 
     forced: whether first words are forced. attention, count: see ``BeamSearch.found``.
@@ -267,7 +267,7 @@ class Run:
             finally:
                 self.waiting.left(size)
 
-    def _shape(self, size: Size) -> LaneShape:
+    def _shape(self, size: LaneSize) -> LaneShape:
         search = self.search
         return LaneShape(
             rows=self.rows,
@@ -282,7 +282,7 @@ class Run:
             rules=search.rules,
         )
 
-    def _drained(self, lane: Lane, size: Size, ranking: Ranking | None) -> Iterator[Found]:
+    def _drained(self, lane: Lane, size: LaneSize, ranking: Ranking | None) -> Iterator[Found]:
         """Fill a lane as long as sentences wait for it, and search until it is empty."""
         held: dict[int, Request] = {}
         while True:
@@ -302,7 +302,7 @@ class Run:
                     found.append((request.index, self._hypotheses(request, row, report)))
             yield found
 
-    def _entering(self, lane: Lane, size: Size) -> Iterator[list[Request]]:
+    def _entering(self, lane: Lane, size: LaneSize) -> Iterator[list[Request]]:
         """Sentences that wait for free rows, in groups that enter together."""
         while free := lane.shape.rows - lane.living:
             requests = self.waiting.take(size, free, lane.shape.entering)
@@ -310,7 +310,7 @@ class Run:
                 return
             yield requests
 
-    def _hypotheses(self, request: Request, row: int, report: Report) -> list[Hypothesis]:
+    def _hypotheses(self, request: Request, row: int, report: LaneReport) -> list[Hypothesis]:
         search, steps = self.search, int(report.steps[row])
         trellis = jax.tree.map(lambda a: a[row, :steps], report.trellis)
         length = len(request.sources[0])

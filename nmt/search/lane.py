@@ -74,7 +74,7 @@ class LaneState:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Report:
+class LaneReport:
     """What the host reads after some steps: as in ``Beam`` and ``LaneState``."""
 
     steps: Any
@@ -209,7 +209,7 @@ class LaneLoop:
         weights: jax.Array,
         ranking: Ranking | None,
         enough: jax.Array,
-    ) -> tuple[LaneState, Report]:
+    ) -> tuple[LaneState, LaneReport]:
         """Search until at most ``enough`` rows are left with sentences that are not done.
 
         With a ``ranking`` a sentence is done once none of its living hypotheses can become the best by it.
@@ -240,7 +240,9 @@ class LaneLoop:
             return extended, trellis
 
         beam, trellis = lax.while_loop(unfinished, extend, (state.beam, state.trellis))
-        return LaneState(sentences, encoded, beam, trellis), Report(beam.steps, beam.slots, beam.cut, trellis)
+        return LaneState(sentences, encoded, beam, trellis), LaneReport(
+            beam.steps, beam.slots, beam.cut, trellis
+        )
 
     def _extended(
         self, weights: jax.Array, sentences: Sentences, beam: Beam, made: Sequence[Any]
@@ -369,7 +371,7 @@ class Lane:
 
     def advance(
         self, params: Sequence[Arrays], weights: np.ndarray, ranking: Ranking | None, enough: int
-    ) -> tuple[np.ndarray, Report]:
+    ) -> tuple[np.ndarray, LaneReport]:
         """Search until at most ``enough`` taken rows are not done; returns those that are, which are free
         again, and the report about all rows, in NumPy arrays."""
         self._state, report = self._advance(params, self._state, weights, ranking, np.int32(enough))

@@ -58,7 +58,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Size:
+class LaneSize:
     """What tells the lanes of a group of sentences apart; the least sentence that fits is the best."""
 
     length: int
@@ -182,14 +182,14 @@ class Lengths:
 class Waiting:
     """The queues of sentences that wait, shared by searches."""
 
-    def __init__(self, requests: Iterable[Request], sizes: Sequence[Size]) -> None:
+    def __init__(self, requests: Iterable[Request], sizes: Sequence[LaneSize]) -> None:
         self._lock = threading.Lock()
-        self._queues: dict[Size, deque[Request]] = {size: deque() for size in sizes}
-        self._searches: Counter[Size] = Counter()
+        self._queues: dict[LaneSize, deque[Request]] = {size: deque() for size in sizes}
+        self._searches: Counter[LaneSize] = Counter()
         for request in sorted(requests, key=lambda request: -request.length):
             self._queues[next(s for s in sizes if s.length >= request.length)].append(request)
 
-    def next_lane(self) -> Size | None:
+    def next_lane(self) -> LaneSize | None:
         """The lane where most is to do for another search; None if nothing waits."""
         with self._lock:
             work = {
@@ -203,12 +203,12 @@ class Waiting:
             self._searches[chosen] += 1
             return chosen
 
-    def left(self, size: Size) -> None:
+    def left(self, size: LaneSize) -> None:
         """A search has left a lane."""
         with self._lock:
             self._searches[size] -= 1
 
-    def take(self, size: Size, rows: int, group: int) -> list[Request]:
+    def take(self, size: LaneSize, rows: int, group: int) -> list[Request]:
         """Up to ``group`` sentences for a lane with ``rows`` free rows: as many, or all that wait.
 
         When its own queue is empty the last ones of shorter lanes come here too; if many are left there, it
@@ -229,11 +229,11 @@ class Waiting:
                     found += _taken(waiting, rows - len(found))
             return found
 
-    def again(self, request: Request, size: Size) -> None:
+    def again(self, request: Request, size: LaneSize) -> None:
         """Search a sentence once more from its start, for which its lane had no room."""
         with self._lock:
             fitting = [s for s in self._queues if s.length >= request.length and s.capacity >= request.limit]
-            chosen = min(fitting, default=Size(size.length, request.limit))
+            chosen = min(fitting, default=LaneSize(size.length, request.limit))
             self._queues.setdefault(chosen, deque()).append(request)
 
 

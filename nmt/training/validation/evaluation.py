@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from mgraph.errors import MGraphError
@@ -139,19 +140,24 @@ class Evaluation:
         return Cost(math.fsum(costs), words, len(costs))
 
     def translations(self) -> Iterator[Translation]:
-        """The translations as soon as they are done, logged in the order of the lines unless ``quiet``."""
+        """The translations in the order of the batches, logged in the order of the lines unless ``quiet``."""
         if self._translations is not None:
             yield from self._translations
             return
         if not self.quiet:
             logger.info("Translating validation set...")
         began = time.perf_counter()
+        samples = list(chain.from_iterable(self.data.batches()))
+        places = {sample.line: place for place, sample in enumerate(samples)}
         finished: InOrder[Translation] = InOrder()
+        done: InOrder[Translation] = InOrder()
         found = []
-        for translation in self.service.translate(self.data.samples):
-            found.append(translation)
-            yield translation
-            finished.add(translation.line, translation)
+        for translation in self.service.translate(samples):
+            done.add(places[translation.line], translation)
+            for following in done.take():
+                found.append(following)
+                yield following
+                finished.add(following.line, following)
             self._log(finished)
         if not self.quiet:
             logger.info("Total translation time: %.5fs", time.perf_counter() - began)

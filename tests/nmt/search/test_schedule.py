@@ -17,10 +17,10 @@ from nmt.search.schedule import (
     MOST_LANES,
     PROGRAM,
     Found,
+    LaneSize,
     Lengths,
     Request,
     Searches,
-    Size,
     Waiting,
     choose_doors,
     choose_lanes,
@@ -29,7 +29,7 @@ from nmt.search.schedule import (
 )
 
 SECONDS = 60
-SHORT, LONG = Size(24, 56), Size(48, 88)
+SHORT, LONG = LaneSize(24, 56), LaneSize(48, 88)
 
 
 def request(index: int, length: int, limit: int = 50) -> Request:
@@ -113,7 +113,7 @@ def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
     assert waiting.next_lane() == LONG
     assert waiting.take(LONG, 9, 9) == [first]
     waiting.again(second, SHORT)
-    assert waiting.next_lane() == Size(24, 500), "no lane has room for 500 words"
+    assert waiting.next_lane() == LaneSize(24, 500), "no lane has room for 500 words"
 
 
 def test_searches_run_at_once() -> None:
