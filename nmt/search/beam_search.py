@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from mgraph import callers_settings
+from mgraph.device import platform_of
 from nmt.models import Model, Source
 from nmt.search.choice import Rules, Sampling
 from nmt.search.lane import Lane, LaneReport, LaneShape
@@ -116,6 +117,7 @@ class BeamSearch:
         self._lock = threading.Lock()
         self._lanes: dict[tuple[LaneShape, bool], list[Lane]] = {}
         self.lengths = Lengths()
+        self._candidates = 0
 
     def search(
         self,
@@ -217,6 +219,16 @@ class BeamSearch:
         lanes = self.lengths.lanes(request.length for request in requests)
         return [LaneSize(length, self.capacity(length)) for length in lanes]
 
+    def most_candidates(self, requests: Sequence[Request]) -> int:
+        """The padded size of the shortlists of sentences, not below that of any before; 0 without them."""
+        if self.shortlist is None:
+            return 0
+        most = -(-self.rules.words // MULTIPLE) * MULTIPLE
+        needed = min(most, length_bucket(max(len(request.candidates or ()) for request in requests)))
+        with self._lock:
+            self._candidates = max(self._candidates, needed)
+            return self._candidates
+
     def capacity(self, length: int) -> int:
         """The number of steps that nearly all translations of ``length`` source words need."""
         return min(self.limit(length), -(-(length * 3 // 2 + MORE_STEPS) // 8) * 8)
@@ -250,11 +262,9 @@ class Job:
     ) -> None:
         self.search, self.forced, self.attention, self.count = search, forced, attention, count
         self.params = tuple(model.params for model in search.models)
-        self.rows = rows_of_lane(len(requests), search.beam_size)
-        self.candidates = 0
-        if search.shortlist is not None:
-            most = -(-search.rules.words // MULTIPLE) * MULTIPLE
-            self.candidates = min(most, length_bucket(max(len(r.candidates or ()) for r in requests)))
+        each = -(-len(requests) // search.searches)
+        self.rows = rows_of_lane(each, search.beam_size, platform_of(None))
+        self.candidates = search.most_candidates(requests)
         self.waiting = Waiting(requests, search.sizes(requests))
 
     def turns(self) -> Generator[Found]:

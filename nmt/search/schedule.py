@@ -32,10 +32,12 @@ PATIENCE = 10
 """How many times that must be saved before a program is made that only saves padding."""
 BASE = 12.5
 """The cost of a word without padding, in positions of the source that each word attends to."""
-HYPOTHESES = 64
+HYPOTHESES = {"cpu": 64}
+"""In the rows of a lane, by platform: on a CPU products of more are hardly more efficient, and rows stay idle
+at the end."""
+ELSEWHERE = 512
+FEW_ROWS = 8
 MOST_SEARCHES = 8
-MOST_ROWS, FEW_ROWS = 32, 8
-"""Products of more rows are hardly more efficient, and rows stay idle at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,10 @@ def lane_length(length: int) -> int:
     return found
 
 
-def rows_of_lane(sentences: int, beam: int) -> int:
+def rows_of_lane(sentences: int, beam: int, platform: str = "cpu") -> int:
     """How many rows a lane has if so many sentences wait: few sizes, because each has its own programs."""
-    most = max(FEW_ROWS, min(MOST_ROWS, HYPOTHESES // beam // FEW_ROWS * FEW_ROWS))
+    hypotheses = HYPOTHESES.get(platform, ELSEWHERE) // max(2, beam)
+    most = max(FEW_ROWS, hypotheses // FEW_ROWS * FEW_ROWS)
     return next((rows for rows in (1, FEW_ROWS) if sentences <= rows), most)
 
 
