@@ -35,6 +35,7 @@ import argparse
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -63,7 +64,7 @@ def options() -> argparse.ArgumentParser:
     add("--input", help="a text to translate")
     add("--shortlist", nargs="+", default=(), help="its shortlist, as for mgraph decode")
     add("--folder", type=Path, help="where models are made, and kept (a temporary folder)")
-    number = {"type": positive}
+    number: dict[str, Any] = {"type": positive}
     add("--lines", **number, nargs="+", default=[1, 100, 460, 2000], help="of jobs (1 100 460 2000)")
     add("--call-lines", **number, default=460, help="of calls and programs (%(default)s)")
     add("--latencies", **number, default=30, help="lines that are translated alone (%(default)s)")

@@ -92,7 +92,7 @@ class _Jobs:
         def run(name: str) -> float:
             if name.endswith(EMPTY):
                 shutil.rmtree(cache, ignore_errors=True)
-            paths = {"input": self._source, "output": target, "compilation_cache": cache}
+            paths: dict[str, Any] = {"input": self._source, "output": target, "compilation_cache": cache}
             command = our_command(
                 self._task, self._measuring, precision, quiet_translation=True, **options, **paths
             )

@@ -111,7 +111,7 @@ class _FirstLines:
         def run(empty: bool) -> float:
             if empty:
                 shutil.rmtree(cache, ignore_errors=True)
-            paths = {"input": self._source, "compilation_cache": cache}
+            paths: dict[str, Any] = {"input": self._source, "compilation_cache": cache}
             command = our_command(self._task, self._measuring, precision, quiet=True, **options, **paths)
             return first_line(finished(command, environment=NO_CACHE), len(self._lines))
 

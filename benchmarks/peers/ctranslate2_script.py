@@ -105,7 +105,10 @@ def serve(model: Translating) -> None:
 def main() -> None:
     given = json.loads(sys.argv[1])
     if given["action"] == "convert":
-        convert(given["model"], given["vocabs"], given["folder"], given["precision"])
+        try:
+            convert(given["model"], given["vocabs"], given["folder"], given["precision"])
+        except ValueError as error:  # the model has what CTranslate2 lacks
+            sys.exit(f"error: {' '.join(str(error).split())}")
         return
     model = Translating(given["folder"], given["precision"], given["workers"], given["threads"])
     if given["action"] == "job":
