@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import jax
 
 from benchmarks.measuring import Child, Table, finished, positive, print_machine, share_gpu
-from benchmarks.peers import ctranslate2_decoding, pymarian_training
+from benchmarks.peers import pymarian_training
+from benchmarks.peers.ctranslate2_decoding import CTranslate2
 from benchmarks.peers.programs import Programs, add_programs, find_programs
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
 from nmt.files.saving import save_model
@@ -128,24 +129,18 @@ def _ctranslate2(
 ) -> float:
     """MiB of CTranslate2, which is handed the batches one by one, to bound their lengths."""
     size = options["mini_batch"]
-    requests: list[dict[str, Any]] = [
-        {
-            "model": str(model),
-            "vocabs": options["vocabs"],
-            "folder": str(folder),
-            "workers": 1,
-            "threads": peers.threads,
-        }
-    ]
+    requests: list[dict[str, Any]] = []
     for first in range(0, len(lines), size):
         batch = lines[first : first + size]
         longest = len(batch[-1].split())
-        requests.append({"lines": batch, "batch": size, "beam": beam, "normalize": 0.0, "longest": longest})
+        details = {"lines": batch, "batch": size, "beam": beam, "normalize": 0.0, "longest": longest}
+        requests.append({"question": "decode", **details})
     path = folder / "requests.jsonl"
     path.write_text("".join(f"{json.dumps(request)}\n" for request in requests))
-    found = finished([peers.programs.ctranslate2_python, str(ctranslate2_decoding.__file__)], stdin=path)
-    shutil.rmtree(folder / ctranslate2_decoding.CONVERTED)
-    return found.peak / MIB
+    python, vocabs = peers.programs.ctranslate2_python, tuple(options["vocabs"])
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        peer = CTranslate2(python, str(model), vocabs, Path(place), "float32", 1, peers.threads)
+        return finished(peer.serving(), stdin=path).peak / MIB
 
 
 def main() -> None:

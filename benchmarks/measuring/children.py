@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .processes import ProcessError
@@ -16,13 +16,20 @@ from .processes import ProcessError
 class Child:
     """A Python module that runs in a process of its own and answers there: see ``answering``.
 
-    environment: variables besides those of this process.
+    environment: variables besides those of this process. python: the start of a command that runs the module
+    as a script, if not by this Python's ``-m``.
     """
 
-    def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        python: Sequence[str] = (sys.executable, "-m"),
+    ) -> None:
         self._module = module
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [*python, module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **(environment or {})},
@@ -36,7 +43,7 @@ class Child:
             print(json.dumps({"question": question, **details}), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
-            raise ProcessError(f"{self._module} ended when asked for '{question}'")
+            raise ProcessError(f"{self._module} ended when asked for '{question}'; what it said is above")
         found: dict[str, Any] = json.loads(answer)
         return found
 

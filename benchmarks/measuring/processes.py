@@ -13,10 +13,19 @@ from pathlib import Path
 from typing import IO
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
+MOST_LINES = 8
+"""Of what a process that failed wrote."""
 
 
 class ProcessError(Exception):
-    """A process that was to be measured failed."""
+    """A process that was to be measured failed.
+
+    ``lines`` are what it had to say about that; ``reason`` is the first of them, or else the message.
+    """
+
+    def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
+        super().__init__("\n  ".join([message, *lines]))
+        self.reason = lines[0] if lines else message
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ def finished(
     """Run a command to its end.
 
     environment: variables besides those of this process. stdin, stdout: files for it to read and write.
-    ProcessError, with the last lines that it wrote, if it fails.
+    ProcessError, with lines that it wrote, if it fails: from the first that speaks of an error, or the last.
 
     A small process in between starts it: what Linux reports as the most memory of a process counts what its
     parent had when it was started.
@@ -76,9 +85,17 @@ def finished(
                 raise
         seconds = time.perf_counter() - start
         if code:
-            last = "".join(f"\n  {line}" for _, line in lines[-8:])
-            raise ProcessError(f"{' '.join(command)} ended with {code}{last}")
+            raise ProcessError(
+                f"{' '.join(command)} ended with {code}", _telling([line for _, line in lines])
+            )
         return Finished(seconds, int(peak.read_text()), tuple(lines))
+
+
+def _telling(lines: list[str]) -> list[str]:
+    """The lines that say why a process failed: Marian's are followed by a long trace."""
+    errors = (place for place, line in enumerate(lines) if "error:" in line.lower())
+    first = next(errors, max(0, len(lines) - MOST_LINES))
+    return lines[first : first + MOST_LINES]
 
 
 def _timed(stream: IO[str] | None, start: float) -> list[tuple[float, str]]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from .processes import ProcessError
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -33,6 +35,10 @@ class Samples:
         """The ratio of this figure to another's, round by round."""
         return Samples(tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
 
+    def minus(self, other: Samples) -> Samples:
+        """The difference, round by round."""
+        return Samples(tuple(a - b for a, b in zip(self.values, other.values, strict=True)))
+
     def times(self, factor: float) -> Samples:
         """The same in another unit."""
         return Samples(tuple(factor * value for value in self.values))
@@ -43,22 +49,41 @@ class Samples:
 
 
 def alternate(
-    candidates: Mapping[str, Callable[[], Any]], rounds: int = 5, warm_up: int = 1
+    candidates: Mapping[str, Callable[[], Any]],
+    rounds: int = 5,
+    warm_up: int = 1,
+    *,
+    left_out: Callable[[str, ProcessError], None] | None = None,
 ) -> dict[str, Samples]:
     """Seconds that each candidate takes, run in turn for so many rounds.
 
     A candidate is run ``warm_up`` times before; what it returns is waited for (``jax.block_until_ready``).
     A candidate that times itself (another process, which first loads its model) returns a ``float``: its
-    own seconds.
+    own seconds. One that fails with a ``ProcessError`` is reported to ``left_out`` and is not in the result;
+    without ``left_out`` the error is raised.
     """
-    for run in candidates.values():
-        for _ in range(warm_up):
-            jax.block_until_ready(run())
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
+
+    def attempt(name: str) -> None:
+        start = time.perf_counter()
+        try:
+            result = jax.block_until_ready(candidates[name]())
+        except ProcessError as error:
+            if left_out is None:
+                raise
+            del seconds[name]
+            left_out(name, error)
+            return
+        elapsed = time.perf_counter() - start
+        seconds[name].append(result if isinstance(result, float) else elapsed)
+
+    for name in candidates:
+        for _ in range(warm_up):
+            if name in seconds:
+                attempt(name)
+    for values in seconds.values():
+        values.clear()
     for _ in range(rounds):
-        for name, run in candidates.items():
-            start = time.perf_counter()
-            result = jax.block_until_ready(run())
-            elapsed = time.perf_counter() - start
-            seconds[name].append(result if isinstance(result, float) else elapsed)
+        for name in list(seconds):
+            attempt(name)
     return {name: Samples(tuple(values)) for name, values in seconds.items()}

@@ -1,12 +1,14 @@
-"""Translation by real Marian, a peer: ``pymarian decode`` in a process of its own."""
+"""Translation by real Marian, a peer: ``pymarian decode`` in processes of its own."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measuring import ProcessError, finished
 from benchmarks.training.models import command_line
@@ -19,42 +21,46 @@ SPEED = re.compile(r"Processed \d+ batches, \d+ lines, \d+ source tokens in ([\d
 class PymarianDecoder:
     """A model as Marian decodes with it.
 
-    executable: ``pymarian``. model, vocabs: paths of the model and its vocabularies.
-    threads: ``--cpu-threads``; each translates batches of its own.
+    executable: ``pymarian``. options: of ``marian decode`` by attribute name: models, vocabularies and the
+    like, for all that is asked.
     """
 
     executable: str
-    model: str
-    vocabs: tuple[str, ...]
-    threads: int
+    options: Mapping[str, Any]
 
-    def decode(
-        self, lines: Sequence[str], batch: int, beam: int, normalize: float, *, max_length_factor: float = 3.0
-    ) -> tuple[float, list[str]]:
+    def command(self, source: Path, **options: Any) -> list[str]:
+        """The command that translates a file."""
+        given = {**self.options, "input": source, **options}
+        return [self.executable, "decode", *command_line(given)]
+
+    def decode(self, lines: Sequence[str], batch: int, **options: Any) -> tuple[float, list[str]]:
         """Seconds of translating, start-up not counted, and the translations.
 
         Batches of sentences of like length, all lines sorted at once. ProcessError if it fails.
         """
         with tempfile.TemporaryDirectory() as folder:
-            source, target = Path(folder, "source"), Path(folder, "target")
-            source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            options = {
-                "models": self.model,
-                "vocabs": self.vocabs,
-                "input": source,
-                "output": target,
-                "cpu_threads": self.threads,
-                "mini_batch": batch,
-                "maxi_batch": -(-len(lines) // batch),
-                "maxi_batch_sort": "src",
-                "max_length": 1000,
-                "max_length_factor": max_length_factor,
-                "beam_size": beam,
-                "normalize": normalize,
-                "stat_freq": "1000000u",
-            }
-            done = finished([self.executable, "decode", *command_line(options)])
+            source, target = _written(lines, folder), Path(folder, "target")
+            sorting = {"mini_batch": batch, "maxi_batch": -(-len(lines) // batch), "maxi_batch_sort": "src"}
+            given = {**sorting, "output": target, "stat_freq": "1000000u", **options}
+            done = finished(self.command(source, **given))
             speed = SPEED.search("\n".join(line for _, line in done.lines))
             if speed is None:
                 raise ProcessError(f"{self.executable} decode does not say how long it took")
             return float(speed[1]), target.read_text(encoding="utf-8").splitlines()
+
+    def latencies(self, lines: Sequence[str], **options: Any) -> list[float]:
+        """Seconds of each line by itself, with one thread, but for the first: the time between lines that it
+        prints."""
+        with tempfile.TemporaryDirectory() as folder:
+            given = {"mini_batch": 1, "maxi_batch": 1, "cpu_threads": 1, "log_level": "error", **options}
+            printed = finished(self.command(_written(lines, folder), **given))
+        times = [seconds for seconds, _ in printed.lines]
+        if len(times) != len(lines):
+            raise ProcessError(f"{self.executable} decode: expected {len(lines)} lines, got {len(times)}")
+        return [after - before for before, after in pairwise(times)]
+
+
+def _written(lines: Sequence[str], folder: str) -> Path:
+    path = Path(folder, "source")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path

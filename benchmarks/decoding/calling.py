@@ -1,0 +1,115 @@
+"""Those who translate again and again in one process, its start and its compilations over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.decoding.models import Task
+from benchmarks.decoding.rows import (
+    CTRANSLATE2,
+    MARIAN,
+    OURS,
+    Measuring,
+    attempted,
+    ctranslate2,
+    leave_out,
+    marian,
+    normalization,
+)
+from benchmarks.measuring import Child, alternate
+from benchmarks.peers.pymarian_decoding import PymarianDecoder
+from benchmarks.training.models import NO_CACHE
+
+
+class Caller(NamedTuple):
+    """Who translates. Both functions take lines and a beam; ``decode`` the size of batches in between."""
+
+    decode: Callable[[Sequence[str], int, int], tuple[float, list[str]]]
+    """Seconds, and translations."""
+    latency: Callable[[Sequence[str], int], Sequence[float]]
+    """Seconds of each line, translated by itself."""
+    slow_start: bool
+    """Whether the first call takes longer than others."""
+
+
+def callers(task: Task, measuring: Measuring, cache: Path, stack: ExitStack) -> dict[str, Caller]:
+    """By name of their rows. Their processes end with the stack; ``cache`` is for what ours compiles."""
+    found: dict[str, Caller] = {}
+    programs = measuring.programs
+    for precision in measuring.precisions:
+        found[f"{OURS} {precision}"] = _ours(task, measuring, precision, cache, stack)
+        if programs.pymarian:
+            found[f"{MARIAN} {precision}"] = _marian(marian(task, measuring, precision))
+        if programs.ctranslate2_python:
+            make = partial(_ctranslate2, task, measuring, precision, stack)
+            attempted(found, f"{CTRANSLATE2} {precision}", make)
+    return found
+
+
+def prepared(
+    found: Mapping[str, Caller], candidates: Mapping[str, Callable[[], Any]]
+) -> dict[str, Callable[[], Any]]:
+    """The candidates that work, after a first call where that takes longer than others."""
+    first = {name: run for name, run in candidates.items() if found[name].slow_start}
+    ready = alternate(first, rounds=1, warm_up=0, left_out=leave_out)
+    return {name: run for name, run in candidates.items() if name in ready or name not in first}
+
+
+def _ours(task: Task, measuring: Measuring, precision: str, cache: Path, stack: ExitStack) -> Caller:
+    options = {
+        **task.options(precision),
+        "cpu_threads": measuring.own_threads,
+        "compilation_cache": str(cache),
+    }
+    return _caller(
+        Child("benchmarks.decoding.child", json.dumps(options), environment=NO_CACHE),
+        f"{OURS} {precision}",
+        stack,
+    )
+
+
+def _ctranslate2(task: Task, measuring: Measuring, precision: str, stack: ExitStack) -> dict[str, Caller]:
+    peers = ctranslate2(task, measuring, precision)
+    return {name: _caller(peer.child(), name, stack) for name, peer in peers.items()}
+
+
+def _caller(child: Child, name: str, stack: ExitStack) -> Caller:
+    stack.callback(child.close)
+    known: set[tuple[str, int, int]] = set()
+
+    def ask(question: str, lines: Sequence[str], batch: int, beam: int) -> dict[str, Any]:
+        details = {"lines": list(lines), "batch": batch, "beam": beam, "normalize": normalization(beam)}
+        found = child.ask(question, **details)
+        if found.get("programs") and (question, batch, beam) in known:
+            print(f"{name}: in a round that counts {found['programs']} programs were compiled")
+        known.add((question, batch, beam))
+        return found
+
+    def decode(lines: Sequence[str], batch: int, beam: int) -> tuple[float, list[str]]:
+        found = ask("decode", lines, batch, beam)
+        return found["seconds"], found["lines"]
+
+    def latency(lines: Sequence[str], beam: int) -> Sequence[float]:
+        return ask("latency", lines, 1, beam)["seconds"]
+
+    return Caller(decode, latency, slow_start=True)
+
+
+def _marian(peer: PymarianDecoder) -> Caller:
+    """Marian, which starts anew for each call: it counts its seconds itself, without its start."""
+
+    def decode(lines: Sequence[str], batch: int, beam: int) -> tuple[float, list[str]]:
+        return peer.decode(
+            lines, batch, beam_size=beam, normalize=normalization(beam), quiet_translation=True
+        )
+
+    def latency(lines: Sequence[str], beam: int) -> Sequence[float]:
+        # The first, with which its memory grows, is not counted.
+        return peer.latencies([lines[0], *lines], beam_size=beam, normalize=normalization(beam))
+
+    return Caller(decode, latency, slow_start=False)
