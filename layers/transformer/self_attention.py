@@ -46,7 +46,8 @@ class SelfAttention(Layer):
         if self.raw:
             first = cast(eq(cast(now.place), 0), x.value_type)
             seen = self._extended(cache, first * queries + (1 - first) * x, now)
-        y = self.block.attention.attend(queries, seen["keys"], seen["values"], now.seen)
+        used = (now.position + 1) * x.shape[1]
+        y = self.block.attention.attend_used(queries, seen["keys"], seen["values"], now.seen, used)
         return self.block.after(y, x), cache
 
     def _extended(self, cache: Cache, words: Node, now: Now) -> Cache:

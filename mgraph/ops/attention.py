@@ -142,6 +142,75 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         return gradients
 
 
+class CachedAttentionNodeOp(DotProductAttentionNodeOp):
+    """Children: queries, keys, values, a mask, and how many places are used. Parts of the places have code of
+    their own, of which one is run."""
+
+    type = "cached_attention"
+    index_children = (4,)
+    masked = True
+    cases = (
+        Case((2, 3, 4), (2, 8, 4), (2, 8, 3), (2, 1, 8), (2,), domain=(*["real"] * 4, "index:3"), scale=0.5),
+        Case((2, 3, 4), (2, 8, 4), (2, 8, 3), (3, 1), (1,), domain=(*["real"] * 4, "index:9"), scale=0.5),
+        Case((3, 4), (5, 4), (2, 5, 3), (2, 3, 5), (), domain=(*["real"] * 4, "index:4"), scale=1.0),
+    )
+
+    def new_spec(self, *children: Spec) -> Specs:
+        *others, _ = children
+        return super().new_spec(*others)
+
+    def forward_ops(self, query: Array, keys: Array, values: Array, *others: Array) -> Array:
+        mask, used = others
+
+        def part(places: int) -> Array:
+            return self._attend(query, keys[..., :places, :], values[..., :places, :], _cut(mask, places))
+
+        return self._of_part(part, used, keys.shape[-2])
+
+    def backward_ops(
+        self, adj: Array, y: Array, query: Array, keys: Array, values: Array, *others: Array
+    ) -> Gradients:
+        mask, used = others
+
+        def part(places: int) -> tuple[Array, ...]:
+            given = adj, query, keys[..., :places, :], values[..., :places, :], _cut(mask, places)
+            by_query, by_keys, by_values = self._operand_gradients(*given)
+            (by_mask,) = self._mask_gradients(*given)
+            rest = keys.shape[-2] - places
+            low = [(0, 0)] * (by_keys.ndim - 2)
+            after, along = [*low, (0, rest), (0, 0)], [*low, (0, 0), (0, rest)]
+            return by_query, jnp.pad(by_keys, after), jnp.pad(by_values, after), jnp.pad(by_mask, along)
+
+        return *self._of_part(part, used, keys.shape[-2]), None
+
+    @staticmethod
+    def _of_part(part: Callable[[int], Any], used: Array, places: int) -> Any:
+        sizes = sorted({-(-places // share) for share in SHARES})
+        chosen = jnp.sum(jnp.max(used) > np.array(sizes[:-1], np.int32), dtype=jnp.int32)
+        return jax.lax.switch(chosen, [lambda size=size: part(size) for size in sizes])
+
+
+SHARES = 8, 4, 2, 1
+"""A cached attention reads an eighth, a quarter, a half or all of the places."""
+
+
+def _cut(mask: Array, places: int) -> Array:
+    return mask if mask.shape[-1] == 1 else mask[..., :places]
+
+
+def cached_attention(query: Node, keys: Node, values: Node, mask: Node, used: Node) -> Node:
+    """``dot_product_attention`` to the first ``used`` places of buffers that are longer.
+
+    ``used``: integers of any shape, of which the largest counts. Places after it may be read or not: the mask
+    must hide them. The fewer are used, the fewer are read.
+
+    Shape and gradient: as ``dot_product_attention``; zeros by what is not read.
+    Source: no twin in Marian.
+    """
+    depth = _split(node("cached_attention", query))[2]
+    return CachedAttentionNodeOp(query, keys, values, mask, used, scale=1 / math.sqrt(max(depth, 1)))
+
+
 def dot_product_attention(
     query: Node,
     keys: Node,
