@@ -52,7 +52,7 @@ class Encoder:
     """``encode(params, sources) -> encoder_state``; see ``Model.encode``."""
 
     def __init__(self, network: Network, batch: int, lengths: tuple[int, ...], derivatives: str) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        graph = network.blank_graph(derivatives)
         sources = _sources(graph, batch, lengths)
         encoded = network.encode(sources)
         self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
@@ -76,7 +76,7 @@ class Stepper:
         candidates: int,
         derivatives: str,
     ) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        graph = network.blank_graph(derivatives)
         encoded = network.encode(_sources(graph, batch, lengths))
         encoder_state = state_inputs(graph, "encoder", encoded)
         start = network.start(graph, encoder_state, batch, beam, max_length)
@@ -128,7 +128,7 @@ class PairScorer:
         attention: bool,
         derivatives: str,
     ) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        graph = network.blank_graph(derivatives)
         sources = _sources(graph, batch, lengths)
         ids, mask = target = sentence_inputs(graph, "target", batch, trg_length)
         decoded = network.decode(network.encode(sources), ids, attention=attention)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from layers.products import MULTIPLIER, SCALE
 from mgraph import ExpressionGraph
 from nmt.models.functions import Encoder, PairScorer, Stepper
 from nmt.models.network import Network
@@ -60,9 +61,17 @@ class Model(Network):
         """A graph with this model's parameters only."""
         graph = ExpressionGraph(inference, seed=seed)
         for name, value in self.params.items():
-            graph.param(name, value.shape).set_value(value)
+            graph.param(name, value.shape, type=value.dtype).set_value(value)
         graph.reloaded = True
         graph.model_yml = text_of(self.options)
+        return graph
+
+    def blank_graph(self, derivatives: str = "rules") -> ExpressionGraph:
+        """A graph for inference in which parameters without a value are held as this model holds them."""
+        graph = super().blank_graph(derivatives)
+        for name, value in self.params.items():
+            if value.dtype == np.int8 or name.endswith((SCALE, MULTIPLIER)):
+                graph.param(name, value.shape, type=value.dtype)
         return graph
 
     # -- pure functions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from layers import Layer
-from mgraph import ArgumentError, Node
+from mgraph import ArgumentError, ExpressionGraph, Node
 from mgraph.tape import Graph
 from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, Setup, Source, Step
 from nmt.models.types import find_type
@@ -59,6 +59,10 @@ class Network(Layer):
     def dim_vocabs(self) -> tuple[int, ...]:
         """The number of words of each source and of the target."""
         return self.options.dim_vocabs
+
+    def blank_graph(self, derivatives: str = "rules") -> ExpressionGraph:
+        """A graph for inference, without parameters."""
+        return ExpressionGraph(inference=True, derivatives=derivatives)
 
     def encode(self, sources: Sequence[Source]) -> Nodes:
         """The encoder state of sentences: all that the decoder needs once per sentence.

@@ -23,6 +23,8 @@ LEVELS = {
 """The values of ``--log-level``."""
 DUMPS = ("full", "minimal", "expand", "false")
 SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
+INTGEMM8 = ("intgemm8", "intgemm8ssse3", "intgemm8avx2", "intgemm8avx512", "intgemm8avx512vnni")
+"""Marian's values of ``gemm-type`` for products of int8; the kinds of processor make no difference here."""
 NO_COMET = "models of Marian's COMET types are not supported yet"
 NO_CHARACTERS = "models of characters with convolutions are not supported yet"
 
@@ -193,11 +195,13 @@ class BatchOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SixteenBits(Options):
-    """16-bit arithmetic."""
+class Precision(Options):
+    """The element type of products."""
 
     fp16: bool = later(False)
-    precision: tuple[str, ...] = later(("float32",))
+    precision: tuple[str, ...] = option(
+        ("float32",), "multiply in float32, or by integers: int8", choices=("float32", "int8")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +209,12 @@ class IntegerProducts(Options):
     """Integer arithmetic."""
 
     optimize: bool = later(False)
-    gemm_type: str = later("float32", short="g")
+    gemm_type: str = option(
+        "float32",
+        "intgemm8, with or without a kind of processor: as --precision int8",
+        short="g",
+        choices=("float32", *INTGEMM8),
+    )
     quantize_range: float = later(0.0)
 
 
@@ -282,7 +291,7 @@ class TranslatorOptions(
     Tsv,
     Devices,
     BatchOptions,
-    SixteenBits,
+    Precision,
     Searching,
     IntegerProducts,
     DecodeExtras,
@@ -344,7 +353,7 @@ class ScoredTexts(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScorerOptions(ScoredTexts, InputLength, Tsv, Devices, BatchOptions, SixteenBits, IntegerProducts):
+class ScorerOptions(ScoredTexts, InputLength, Tsv, Devices, BatchOptions, Precision, IntegerProducts):
     """How ``score`` scores."""
 
     title = "Scorer options"
@@ -362,3 +371,9 @@ SCORE = Command(
     aliases=OF_READING,
     complete=with_standard_input,
 )
+
+
+def products_in(options: DecodeOptions | ScoreOptions) -> str:
+    """In what models multiply: ``float32``, or ``int8`` by ``precision`` or ``gemm_type``."""
+    given = {*options.precision, options.gemm_type}
+    return "int8" if given - {"float32"} else "float32"
