@@ -16,7 +16,7 @@ from nmt.models import checking
 from nmt.models.checking import completed
 from nmt.models.model import Model
 from nmt.models.parameters import initial_values, parameters
-from nmt.models.precision import FLOAT32, INT8, check_precision, in_floats, in_int8
+from nmt.models.precision import FLOAT32, INT8, check_precision, in_floats, in_floats_of, in_int8
 from nmt.models.types import check_options, find_type
 from nmt.settings.model_options import ModelOptions, check_values, model_options
 
@@ -36,9 +36,12 @@ def load_model(
 
     The configuration comes from the file (``special:model.yml``). ``options`` replace it if the file has
     none, as old files, or with ``ignore_config`` (``--ignore-model-config``). Missing sizes are inferred from
-    the parameters. marian_exact: see ``Network``. precision: ``float32``, or ``int8``, with which products
-    are of integers: those of a quantized file, by its own activation multipliers if it has some, or those
-    that float32 is rounded to (``nmt.models.precision``). ``ModelFileError`` if the file is damaged or has no
+    the parameters. marian_exact: see ``Network``. precision: ``float32``, ``float16`` or ``bfloat16``, the
+    type of all values but losses and scores; or ``int8``, with which products are of integers: those of a
+    quantized file, by its own multipliers of activations if it has some, or those that float32 is rounded to
+    (``nmt.models.precision``).
+
+    ``ArgumentError`` for an unknown precision; ``ModelFileError`` if the file is damaged or has no
     configuration; ``ParameterError``, which lists all, for missing, unknown or wrongly shaped parameters;
     ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OSError`` if the file cannot be
     read. Every message names the file.
@@ -53,7 +56,7 @@ def load_model(
             declared = parameters(options, found)
             params = in_int8(found, declared, _of_matrices(multipliers, declared))
             return Model(options, params, marian_exact=marian_exact)
-        model = Model(options, in_floats(found), marian_exact=marian_exact)
+        model = Model(options, in_floats_of(found, precision), marian_exact=marian_exact)
         check_parameters(model)
     except MGraphError as error:
         raise type(error)(f"{name}: {error}") from None

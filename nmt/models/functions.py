@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, reshape
+from mgraph import ExpressionGraph, Node, Type, cast, cross_entropy, flatten, reshape
 from nmt.models.network import Network
 from nmt.models.parts import Source, Step
 
@@ -90,7 +90,7 @@ class Stepper:
         )
         outputs = {LOGITS: step.logits, **step.state}
         if attention:
-            outputs[ATTENTION] = step.attention
+            outputs[ATTENTION] = cast(step.attention)
         inputs = [*encoder_state.values(), *decoder_state.values(), words, position]
         self._step = _Named(graph, outputs, inputs if shortlist is None else [*inputs, shortlist])
         self._encoder_names, self._decoder_names = tuple(encoder_state), tuple(decoder_state)
@@ -135,7 +135,7 @@ class PairScorer:
         costs = reshape(cross_entropy(decoded.logits, flatten(ids)), (batch, trg_length))
         outputs = {LOG_PROBS: -costs * mask}
         if decoded.attention is not None:
-            outputs[ATTENTION] = decoded.attention
+            outputs[ATTENTION] = cast(decoded.attention)
         self._score = _Named(graph, outputs, _flat([*sources, target]))
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source], target: Source) -> Any:

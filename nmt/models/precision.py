@@ -1,4 +1,4 @@
-"""Parameters in fewer bits: matrices of int8 with scales, made once when a model is loaded."""
+"""Parameters in fewer bits: of 16 bits, or matrices of int8 with scales, made once when a model is loaded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from layers import Parameter
 from layers.products import MULTIPLIER, SCALE
-from mgraph import ArgumentError, ParameterError
+from mgraph import ArgumentError, ParameterError, Type
 from mgraph.files.intgemm import IntegerMatrix
 
 FLOAT32, INT8 = "float32", "int8"
-PRECISIONS = (FLOAT32, INT8)
+PRECISIONS = (FLOAT32, "float16", "bfloat16", INT8)
 """In what a model computes its products."""
 MOST = np.float32(127)
 
@@ -29,6 +29,12 @@ def check_precision(precision: str) -> str:
 def in_floats(params: Matrices) -> dict[str, np.ndarray]:
     """All parameters in floating point."""
     return {n: p.dequantized() if isinstance(p, IntegerMatrix) else p for n, p in params.items()}
+
+
+def in_floats_of(params: Matrices, kind: str) -> dict[str, np.ndarray]:
+    """All parameters as ``float32``, ``float16`` or ``bfloat16``."""
+    with np.errstate(over="ignore"):
+        return {n: p.astype(Type(kind).dtype, copy=False) for n, p in in_floats(params).items()}
 
 
 def in_int8(

@@ -260,6 +260,7 @@ class Scorer:
 def check_scoring(options: ScoreOptions) -> None:
     """Check the options before a device is started or the model is loaded: OptionError for invalid values,
     OSError for a file that cannot be read."""
+    products_in(options)
     require_files("--model", [options.model], options.vocabs)
     read_alignment(options.alignment)
     if options.n_best and options.tsv:

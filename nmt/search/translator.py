@@ -321,6 +321,7 @@ def check_decoding(options: DecodeOptions) -> None:
     """Check the options before a device is started or a model is loaded: OptionError for invalid values,
     OSError for a file that cannot be read."""
     require_files("--models", options.models, options.vocabs)
+    products_in(options)
     read_alignment(options.alignment)
     read_sampling(options.output_sampling)
     check_weights(options.weights, len(options.models))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nmt.settings.aliases import OF_READING
 from nmt.settings.config import Command, with_standard_input
 from nmt.settings.model_options import NO_BERT, NO_ULR, ModelDescription, Universal
-from nmt.settings.option import Options, again, ignored, later, option, saved_in_model
+from nmt.settings.option import OptionError, Options, again, ignored, later, option, saved_in_model
 
 LEVELS = {
     "trace": 5,
@@ -198,9 +198,11 @@ class BatchOptions(Options):
 class Precision(Options):
     """The element type of products."""
 
-    fp16: bool = later(False)
+    fp16: bool = option(False, "as --precision float16")
     precision: tuple[str, ...] = option(
-        ("float32",), "multiply in float32, or by integers: int8", choices=("float32", "int8")
+        ("float32",),
+        "compute in float32, float16 or bfloat16, or multiply by integers: int8",
+        choices=("float32", "float16", "bfloat16", "int8"),
     )
 
 
@@ -374,6 +376,11 @@ SCORE = Command(
 
 
 def products_in(options: DecodeOptions | ScoreOptions) -> str:
-    """In what models multiply: ``float32``, or ``int8`` by ``precision`` or ``gemm_type``."""
-    given = {*options.precision, options.gemm_type}
-    return "int8" if given - {"float32"} else "float32"
+    """In what models multiply: what ``precision`` says, or ``int8`` by ``gemm_type``. ``OptionError`` if they
+    say different things."""
+    said = "float16" if options.fp16 else next(iter(options.precision), "float32")
+    if options.gemm_type == "float32":
+        return said
+    if said not in ("float32", "int8"):
+        raise OptionError(f"--gemm-type {options.gemm_type} cannot go with --precision {said}")
+    return "int8"

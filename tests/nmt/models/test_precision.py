@@ -11,7 +11,7 @@ import pytest
 
 from layers import Embedding, Output
 from layers.products import MULTIPLIER, SCALE
-from mgraph import ArgumentError, ExpressionGraph, ParameterError, Type
+from mgraph import ArgumentError, ExpressionGraph, ModelFileError, ParameterError, Type
 from mgraph.files.intgemm import IntegerMatrix, is_quantized
 from mgraph.files.items import read_npz, write_npz
 from mgraph.files.parameter_files import read_items_and_integers
@@ -158,6 +158,25 @@ def _named(layer: Any) -> dict[str, Any]:
     return {p.name: p for p in layer.parameters()}
 
 
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("precision", "tolerance"), [("float16", 0.02), ("bfloat16", 0.1)])
+def test_16_bits_are_near_float32(name: str, precision: str, tolerance: float, tmp_path: Path) -> None:
+    path = saved(MODELS[name], tmp_path)
+    model = load_model(path, precision=precision)
+    assert {str(value.dtype) for value in model.params.values()} == {precision}
+    assert model.new_graph().default_element_type == precision
+    exact, found = scores(load_model(path)), scores(model)
+    assert found.dtype == np.float32
+    assert (found != exact).any()
+    np.testing.assert_allclose(found, exact, atol=tolerance)
+
+
+def test_a_model_of_int8_is_not_saved(tmp_path: Path) -> None:
+    model = load_model(saved(TRANSFORMER, tmp_path), precision="int8")
+    with pytest.raises(ModelFileError, match="loaded with precision int8; load it in float32"):
+        save_model(model, tmp_path / "other.npz")
+
+
 def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="expected a precision of float32, int8, got 'int4'"):
+    with pytest.raises(ArgumentError, match="expected a precision of float32, .*, int8, got 'int4'"):
         load_model(saved(TRANSFORMER, tmp_path), precision="int4")

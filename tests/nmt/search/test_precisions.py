@@ -1,4 +1,4 @@
-"""``--precision int8`` of ``decode`` and ``score``."""
+"""``--precision`` of ``decode`` and ``score``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ def translator(**options: object) -> Translator:
     return Translator(str(SHIPPED / "model.npz"), VOCABS, cpu_threads=1, **options)
 
 
-def test_translations_are_those_of_float32() -> None:
+@pytest.mark.parametrize("precision", ["int8", "float16", "bfloat16"])
+def test_translations_are_those_of_float32(precision: str) -> None:
     exact, found = (
-        translator(precision=kind, beam_size=4, mini_batch=16).translate(LINES)
-        for kind in ("float32", "int8")
+        translator(precision=kind, beam_size=4, mini_batch=16, alignment="soft").translate(LINES)
+        for kind in ("float32", precision)
     )
+    assert exact != found, "attention differs a little"
+    exact, found = ([line.partition(" |||")[0] for line in lines] for lines in (exact, found))
     assert sum(a == b for a, b in zip(found, exact, strict=True)) >= 0.9 * len(LINES)
 
 
@@ -52,11 +55,14 @@ def test_scores_are_near_those_of_float32() -> None:
         ({}, "float32"),
         ({"precision": ("float32",)}, "float32"),
         ({"precision": "int8"}, "int8"),
+        ({"precision": ["float16", "float32"]}, "float16"),
+        ({"precision": "bfloat16"}, "bfloat16"),
+        ({"fp16": True}, "float16"),
         ({"gemm_type": "intgemm8"}, "int8"),
         ({"gemm_type": "intgemm8avx512vnni", "precision": "float32"}, "int8"),
     ],
 )
-def test_either_option_asks_for_int8(command: object, given: dict[str, object], expected: str) -> None:
+def test_options_ask_for_a_precision(command: object, given: dict[str, object], expected: str) -> None:
     assert products_in(command.from_python(given)) == expected
 
 
@@ -66,6 +72,12 @@ def test_either_option_asks_for_int8(command: object, given: dict[str, object], 
 def test_other_types_are_refused(given: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="must be one of"):
         DECODE.from_python(given)
+
+
+def test_16_bits_and_integers_exclude_each_other() -> None:
+    options = DECODE.from_python({"precision": "float16", "gemm_type": "intgemm8"})
+    with pytest.raises(OptionError, match="--gemm-type intgemm8 cannot go with --precision float16"):
+        products_in(options)
 
 
 @pytest.mark.parametrize("file", ["model.npz", "model.intgemm8.bin"])
