@@ -1,7 +1,7 @@
-"""How far int8 moves the log-probabilities of words, beside Marian's own int8 of the same model.
+"""How far int8 and 16 bits move the log-probabilities of words, beside Marian's own int8 of the same model.
 
-All score the same texts: mgraph in float32 and with ``--precision int8``, from the model and from an intgemm8
-file made of it, and Marian itself from both. Each row is held against the float32 of its own program, word by
+All score the same texts: mgraph in each precision, also from an intgemm8 file made of the model, and Marian
+itself from both. Each row is held against the float32 of its own program, word by
 word: the mean and the largest change, the change of the mean, and the perplexity.
 
     python -m benchmarks.precision --model model.npz --vocabs V V --texts test.de test.en
@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         convert_model(given.model, packed, gemm_type=GEMM_TYPE)
         exact = ours(given.model, given, "float32")
         row(table, "mgraph, float32", exact, exact)
-        row(table, "mgraph, int8", ours(given.model, given, "int8"), exact)
+        for precision in ("float16", "bfloat16", "int8"):
+            row(table, f"mgraph, {precision}", ours(given.model, given, precision), exact)
         row(table, f"mgraph, float32 of {GEMM_TYPE}", ours(packed, given, "float32"), exact)
         row(table, f"mgraph, int8 of {GEMM_TYPE}", ours(packed, given, "int8"), exact)
         if program:

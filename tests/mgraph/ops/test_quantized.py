@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -226,3 +227,25 @@ def test_jax_itself_sees_a_staircase() -> None:
     graph.backward()
     # The step moves with the largest number, and nothing else does.
     assert np.count_nonzero(np.asarray(x.grad())) <= 1
+
+
+def test_training_with_rounding_beats_rounding_after_training() -> None:
+    """The float model is exact; rounded to 4 bits it is not, until it is trained with the rounding."""
+    random = np.random.default_rng(5)
+    x, first, second = (random.standard_normal(s).astype(np.float32) for s in ((256, 8), (8, 16), (16, 2)))
+    target = np.tanh(x @ first) @ second
+    graph = ExpressionGraph()
+    weights = [param(graph, w, name) for w, name in ((first, "first"), (second, "second"))]
+    hidden, output = (fake_quantize(w, 4, axis=0) for w in weights)
+    y = mgraph.dot(mgraph.tanh(mgraph.dot(constant(graph, x), hidden)), output)
+    loss = total(total(square(y - constant(graph, target)), -1), 0)
+    function = graph.function(loss)
+    descend = jax.jit(jax.value_and_grad(lambda p: function.pure(p)[0, 0]))
+    params = {"first": jnp.asarray(first), "second": jnp.asarray(second)}
+    rounded, _ = descend(params)
+    best = rounded
+    for _ in range(100):
+        value, slopes = descend(params)
+        best = min(best, value)
+        params = {name: w - 5e-6 * slopes[name] for name, w in params.items()}
+    assert best < 0.5 * rounded
