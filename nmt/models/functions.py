@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, reshape
+from mgraph import ExpressionGraph, Node, Type, cast, cross_entropy, flatten, reshape
 from nmt.models.network import Network
 from nmt.models.parts import Source, Step
 
@@ -52,7 +52,7 @@ class Encoder:
     """``encode(params, sources) -> encoder_state``; see ``Model.encode``."""
 
     def __init__(self, network: Network, batch: int, lengths: tuple[int, ...], derivatives: str) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        graph = network.blank_graph(derivatives)
         sources = _sources(graph, batch, lengths)
         encoded = network.encode(sources)
         self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
@@ -76,7 +76,7 @@ class Stepper:
         candidates: int,
         derivatives: str,
     ) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        graph = network.blank_graph(derivatives)
         encoded = network.encode(_sources(graph, batch, lengths))
         encoder_state = state_inputs(graph, "encoder", encoded)
         start = network.start(graph, encoder_state, batch, beam, max_length)
@@ -90,7 +90,7 @@ class Stepper:
         )
         outputs = {LOGITS: step.logits, **step.state}
         if attention:
-            outputs[ATTENTION] = step.attention
+            outputs[ATTENTION] = cast(step.attention)
         inputs = [*encoder_state.values(), *decoder_state.values(), words, position]
         self._step = _Named(graph, outputs, inputs if shortlist is None else [*inputs, shortlist])
         self._encoder_names, self._decoder_names = tuple(encoder_state), tuple(decoder_state)
@@ -128,14 +128,14 @@ class PairScorer:
         attention: bool,
         derivatives: str,
     ) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        graph = network.blank_graph(derivatives)
         sources = _sources(graph, batch, lengths)
         ids, mask = target = sentence_inputs(graph, "target", batch, trg_length)
         decoded = network.decode(network.encode(sources), ids, attention=attention)
         costs = reshape(cross_entropy(decoded.logits, flatten(ids)), (batch, trg_length))
         outputs = {LOG_PROBS: -costs * mask}
         if decoded.attention is not None:
-            outputs[ATTENTION] = decoded.attention
+            outputs[ATTENTION] = cast(decoded.attention)
         self._score = _Named(graph, outputs, _flat([*sources, target]))
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source], target: Source) -> Any:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from mgraph.platforms import kept_apart
 from nmt.search.trellis import FREE, NONE, Beam, Sentences
 from nmt.settings import OptionError
 
@@ -133,7 +134,8 @@ class Rules:
         """A model's scores, float32 ``[batch, beam, columns]``. A column is a word, or with shortlists a
         candidate of the sentence."""
         batch = len(sentences.limits)
-        logits = logits.astype(jnp.float32).reshape(batch, -1, logits.shape[-1])
+        # Apart from the product, which would otherwise be computed for the maximum and once more.
+        logits = kept_apart(logits.astype(jnp.float32).reshape(batch, -1, logits.shape[-1]))
         if sentences.candidates is not None:
             logits = jnp.where(_listed(sentences), logits, NONE)
         return logits if self.skip_cost else jax.nn.log_softmax(logits)
