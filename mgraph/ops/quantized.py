@@ -118,6 +118,8 @@ class AffineInt8NodeOp(NaryNodeOp):
                 f"a product needs equal inner sizes, got {x.shape[-1]} and {k} "
                 f"in {x.shape} times {values.shape}"
             )
+        if not k:
+            raise ShapeError(f"rows without elements have no largest one, got {x.shape} times {values.shape}")
         if batch and (len(x.shape) != len(values.shape) or [*x.shape[:-2]] != batch):
             raise ShapeError(f"expected equal batches of matrices, got {x.shape} and {values.shape}")
         allowed = (*batch, 1, n), (*batch, 1, 1)
@@ -151,7 +153,7 @@ class AffineInt8NodeOp(NaryNodeOp):
         dx = _matmul(a * row, wide, not self.trans_b).astype(x.dtype)
         by_scale = a * self._smooth(x, values)
         if values.ndim == 2:
-            by_scale = by_scale.reshape(-1, by_scale.shape[-1])
+            by_scale = by_scale.reshape(math.prod(by_scale.shape[:-1]), by_scale.shape[-1])
         by_scale = jnp.sum(by_scale, -2, keepdims=True).astype(scales.dtype)
         found = [dx, None, by_scale.mT if self.trans_b else by_scale]
         bias, multiplier = self._split(others)
@@ -178,8 +180,9 @@ class AffineInt8NodeOp(NaryNodeOp):
     def _product(self, integers: Array, values: Array) -> Array:
         """The sums of products, in int32. XLA is slow for a single row, and fast for two."""
         if values.ndim == 2:
-            rows = integers.reshape(-1, integers.shape[-1])
-            return self._of_rows(rows, values).reshape(*integers.shape[:-1], -1)
+            *lead, depth = integers.shape
+            sums = self._of_rows(integers.reshape(math.prod(lead), depth), values)
+            return sums.reshape(*lead, sums.shape[-1])
         return self._of_rows(integers, values)
 
     def _of_rows(self, rows: Array, values: Array) -> Array:
@@ -216,7 +219,7 @@ def _matmul(a: Array, b: Array, trans_b: bool) -> Array:
     """Rows of any rank by a matrix, or batches of both."""
     if b.ndim > 2:
         return matmul(a, b, False, trans_b)
-    y = matmul(a.reshape(-1, a.shape[-1]), b, False, trans_b)
+    y = matmul(a.reshape(math.prod(a.shape[:-1]), a.shape[-1]), b, False, trans_b)
     return y.reshape(*a.shape[:-1], y.shape[-1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,6 +60,7 @@ def test_a_batch_that_fails_ends_the_search(fake: Fake) -> None:
     def fail(line: int) -> None:
         if line == 2:
             raise RuntimeError("no memory")
+        time.sleep(0.05)  # so that the other threads do not translate everything before they are stopped
 
     fake.during = fail
     found = fake.translator.translations(fake.lines(90))
