@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
-from mgraph import ArgumentError, Node, affine, dot, inits, layer_norm
+from mgraph import ArgumentError, Node, inits, layer_norm
 from mgraph.inits import Initializer
 
 from .activations import activation as find_activation
 from .layer import Layer
+from .products import product
 
 LAYER_NORM_EPS = 1e-9
 NEMATUS_EPS = 1e-5
@@ -33,12 +34,11 @@ class Affine(Layer):
         init: Initializer | None = None,
         bias: bool = True,
     ) -> None:
-        self.weight = self.param(f"{prefix}_W{suffix}", dim_input, dim, init)
+        self.weight = self.param(f"{prefix}_W{suffix}", dim_input, dim, init, contracted=0)
         self.bias = self.param(f"{prefix}_b{suffix}", 1, dim, inits.zeros()) if bias else None
 
     def __call__(self, x: Node) -> Node:
-        weight = self.weight.on(x.graph)
-        return dot(x, weight) if self.bias is None else affine(x, weight, self.bias.on(x.graph))
+        return product(x, self.weight, self.bias)
 
 
 class Dense(Layer):
@@ -102,6 +102,6 @@ class _Term(Layer):
         graph = x.graph
         if self.shift is not None:
             return layer_norm(self.affine(x), self.gain.on(graph), self.shift.on(graph), NEMATUS_EPS)
-        product = dot(x, self.affine.weight.on(graph))
+        mapped = product(x, self.affine.weight)
         assert self.affine.bias is not None
-        return layer_norm(product, self.gain.on(graph), self.affine.bias.on(graph), LAYER_NORM_EPS)
+        return layer_norm(mapped, self.gain.on(graph), self.affine.bias.on(graph), LAYER_NORM_EPS)

@@ -11,6 +11,7 @@ from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, m
 
 from .dropping import rate
 from .layer import Layer
+from .products import table_rows
 
 
 class Embedding(Layer):
@@ -28,12 +29,12 @@ class Embedding(Layer):
     ) -> None:
         self.dropout = dropout
         init = inits.glorot_uniform(fan_out=True)
-        self.table = self.param(name, dim_vocab, dim, init, fixed=fixed)
+        self.table = self.param(name, dim_vocab, dim, init, fixed=fixed, contracted=1)
 
     def __call__(self, ids: Node, *, time_axis: int = 1) -> Node:
         """``time_axis`` is the time axis of ``ids``."""
-        table = self.table.on(ids.graph)
-        words = reshape(rows(table, flatten(ids)), (*ids.shape, table.shape[-1]))
+        found = table_rows(self.table, flatten(ids))
+        words = reshape(found, (*ids.shape, found.shape[-1]))
         return dropout(words, rate(ids.graph, self.dropout), axes=(time_axis,))
 
 

@@ -25,6 +25,9 @@ class Parameter:
     layer: str
     fixed: bool = False
     """Whether it is excluded from training."""
+    contracted: int | None = None
+    """The axis that products sum over, for a matrix that may be held as int8, with scales along the other
+    axis (``layers.products``); ``None`` for one that is always in floating point."""
 
     def on(self, graph: Graph) -> Node:
         """The parameter's node in ``graph``, created on first use."""
@@ -36,10 +39,18 @@ class Layer(ABC):  # noqa: B024
     """Base of layers: made once with names and sizes of its parameters, called with nodes of any graph."""
 
     def param(
-        self, name: str, rows: int, columns: int, init: Initializer | None = None, *, fixed: bool = False
+        self,
+        name: str,
+        rows: int,
+        columns: int,
+        init: Initializer | None = None,
+        *,
+        fixed: bool = False,
+        contracted: int | None = None,
     ) -> Parameter:
         """Declare the parameter ``name (rows, columns)``; Glorot uniform without an initializer."""
-        return Parameter(name, (rows, columns), init or inits.glorot_uniform(), type(self).__name__, fixed)
+        init, layer = init or inits.glorot_uniform(), type(self).__name__
+        return Parameter(name, (rows, columns), init, layer, fixed, contracted)
 
     def parameters(self) -> Iterator[Parameter]:
         """The parameters of this layer and its sublayers; shared ones are repeated."""

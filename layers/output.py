@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mgraph import Node, ShapeError, affine, bdot, dot, flatten, index_select, inits, reshape, transpose
+from mgraph import Node, ShapeError, affine_int8, bdot, flatten, index_select, inits, reshape, transpose
 
 from .layer import Layer, Parameter
+from .products import int8_of, product
 
 
 class Output(Layer):
@@ -30,24 +31,22 @@ class Output(Layer):
         if tied is not None:
             self.weight = tied
         elif transposed:
-            self.weight = self.param(f"{prefix}_Wt", dim_vocab, dim, inits.glorot_uniform(fan_out=True))
+            init = inits.glorot_uniform(fan_out=True)
+            self.weight = self.param(f"{prefix}_Wt", dim_vocab, dim, init, contracted=1)
         else:
-            self.weight = self.param(f"{prefix}_W", dim, dim_vocab, inits.glorot_uniform(fan_in=True))
+            init = inits.glorot_uniform(fan_in=True)
+            self.weight = self.param(f"{prefix}_W", dim, dim_vocab, init, contracted=0)
         self.bias = None if omit_bias else self.param(f"{prefix}_b", 1, dim_vocab, inits.zeros())
 
     def __call__(self, x: Node, shortlist: Node | None = None) -> Node:
         """The logits of all words, or with a ``shortlist (batch, candidates)`` of integer ids those of each
         sentence's candidates: ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``; ``ShapeError``
         for other shapes."""
-        weight = self.weight.on(x.graph)
-        bias = None if self.bias is None else self.bias.on(x.graph)
         if shortlist is not None:
-            return self._of_candidates(x, weight, bias, shortlist)
-        if bias is None:
-            return dot(x, weight, False, self.transposed)
-        return affine(x, weight, bias, False, self.transposed)
+            return self._of_candidates(x, shortlist)
+        return product(x, self.weight, self.bias, trans_b=self.transposed)
 
-    def _of_candidates(self, x: Node, weight: Node, bias: Node | None, shortlist: Node) -> Node:
+    def _of_candidates(self, x: Node, shortlist: Node) -> Node:
         if len(x.shape) != 2 or len(shortlist.shape) != 2 or x.shape[0] % max(shortlist.shape[0], 1):
             raise ShapeError(
                 "expected (batch * beam, dim) and a shortlist (batch, candidates), got"
@@ -55,12 +54,23 @@ class Output(Layer):
             )
         rows, dim = x.shape
         batch, candidates = shortlist.shape
+        of_sentences, int8 = reshape(x, (batch, rows // batch, dim)), int8_of(self.weight, x.graph)
+        if int8 is None:
+            chosen = self._chosen(self.weight.on(x.graph), shortlist)
+            logits = bdot(of_sentences, chosen, False, self.transposed)
+        else:
+            values, scales = (self._chosen(matrix, shortlist) for matrix in (int8.values, int8.scales))
+            logits = affine_int8(of_sentences, values, scales, None, int8.multiplier, self.transposed)
+        if self.bias is not None:
+            chosen = index_select(self.bias.on(x.graph), 1, flatten(shortlist))
+            logits = logits + reshape(chosen, (batch, 1, candidates))
+        return reshape(logits, (rows, candidates))
+
+    def _chosen(self, matrix: Node, shortlist: Node) -> Node:
+        """The columns, or rows if it is transposed, of the candidates of each sentence."""
         ids = flatten(shortlist)
         if self.transposed:
-            chosen = reshape(index_select(weight, 0, ids), (batch, candidates, dim))
-        else:
-            chosen = transpose(reshape(index_select(weight, 1, ids), (dim, batch, candidates)), (1, 0, 2))
-        logits = bdot(reshape(x, (batch, rows // batch, dim)), chosen, False, self.transposed)
-        if bias is not None:
-            logits = logits + reshape(index_select(bias, 1, ids), (batch, 1, candidates))
-        return reshape(logits, (rows, candidates))
+            return reshape(index_select(matrix, 0, ids), (*shortlist.shape, matrix.shape[1]))
+        return transpose(
+            reshape(index_select(matrix, 1, ids), (matrix.shape[0], *shortlist.shape)), (1, 0, 2)
+        )

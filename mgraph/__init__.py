@@ -110,6 +110,8 @@ from .ops.product import affine as affine
 from .ops.product import bdot as bdot
 from .ops.product import bdot_legacy as bdot_legacy
 from .ops.product import dot as dot
+from .ops.quantized import affine_int8 as affine_int8
+from .ops.quantized import fake_quantize as fake_quantize
 from .ops.reduce import logsumexp as logsumexp
 from .ops.reduce import max as max
 from .ops.reduce import mean as mean

@@ -14,7 +14,7 @@ import numpy as np
 from .errors import ArgumentError
 from .shape import Shape
 
-DOMAINS = ("real", "positive", "unit", "distinct", "mask", "index:n", "offsets:n")
+DOMAINS = ("real", "positive", "unit", "distinct", "mask", "int8", "index:n", "offsets:n")
 
 _INTEGERS = re.compile(r"(index|offsets):\d+")
 
@@ -34,6 +34,7 @@ class Case:
     - ``distinct``: odd multiples of 0.1, no two equal among all such children: no ties, and 0.1 away
       from zero and from every even multiple of 0.1, where a kink may be;
     - ``mask``: zeros and ones, as numbers;
+    - ``int8``: int8 from -127 to 127;
     - ``index:n``: uint32 below ``n``;
     - ``offsets:n``: non-decreasing uint32 from 0 to ``n``: where the rows of a CSR matrix begin and end.
 
@@ -65,7 +66,8 @@ class Case:
         object.__setattr__(self, "through", through)
 
     def values(self, seed: int = 0, rows: int | None = None) -> list[np.ndarray]:
-        """One array per child, the same for the same seed: float64, for indices and offsets uint32.
+        """One array per child, the same for the same seed: float64, for ``int8`` that, for indices and
+        offsets uint32.
 
         With ``rows``, that many examples along a new first axis.
         """
@@ -102,6 +104,8 @@ def _draw(random: np.random.Generator, shape: Shape, domain: str) -> np.ndarray:
         return random.integers(_bound(domain), size=shape, dtype=np.uint32)
     if domain.startswith("offsets:"):
         return _draw_offsets(random, shape, _bound(domain))
+    if domain == "int8":
+        return random.integers(-127, 127, size=shape, dtype=np.int8, endpoint=True)
     if domain == "mask":
         return random.integers(2, size=shape).astype(np.float64)
     if domain == "positive":

@@ -115,7 +115,10 @@ class Node(metaclass=NodeMeta):
     methods such a field is a traced scalar, weakly typed like a Python number, whose value is unknown; only
     the default of the field, and values that are not floats, are known there (``operands.known``)."""
     gradient_is_derivative: ClassVar[bool] = True
-    """Whether ``backward_ops`` is meant to be the derivative of ``forward_ops``."""
+    """Whether ``backward_ops`` is meant to be the derivative of ``forward_ops``, or of ``surrogate_ops``."""
+    surrogate_ops: ClassVar[Any] = None
+    """A smooth function of the same children whose derivative ``backward_ops`` is meant to be, for a forward
+    that rounds (a straight-through gradient). Only checks of gradients compute it."""
     cases: ClassVar[tuple[Case, ...]] = ()
     """Examples of its children and fields, on which ``mgraph.check_operators`` examines it."""
     fields: ClassVar[tuple[str, ...]] = ()

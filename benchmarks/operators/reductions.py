@@ -30,6 +30,17 @@ def _average(x: Any, weights: Any) -> Any:
     return jnp.sum(x * weights, 1, keepdims=True) / jnp.sum(weights, 1, keepdims=True)
 
 
+def _fake_quantized(x: Any) -> Any:
+    step = jnp.max(jnp.abs(x)) / 32767
+    return jnp.rint(x / step) * step
+
+
+def _affine_int8(x: Any, values: Any, scales: Any) -> Any:
+    step = jnp.max(jnp.abs(x), -1, keepdims=True) / 127
+    integers = jnp.rint(x / step).astype(jnp.int8)
+    return lax.dot(integers, values, preferred_element_type=jnp.int32) * step * scales
+
+
 REDUCTIONS = [
     *(
         Twin(name, _X, _last(getattr(mgraph, name)), _along(getattr(jnp, name)))
@@ -95,6 +106,14 @@ PRODUCTS = [
         "b transposed",
     ),
     Twin("dot", Case((16, 64, 256), (256, 256)), mgraph.dot, jnp.matmul, "of sentences"),
+    Twin(
+        "affine_int8",
+        Case((64, 256), (256, 1536), (1, 1536), domain=("real", "int8", "positive")),
+        mgraph.affine_int8,
+        _affine_int8,
+        gradient=False,
+    ),
+    Twin("fake_quantize", _X, lambda x: mgraph.fake_quantize(x, 16), _fake_quantized, gradient=False),
     Twin("affine", Case((16, 64, 256), (256, 1024), (1, 1024)), mgraph.affine, _dense),
     Twin("bdot", _BATCHES, mgraph.bdot, jnp.matmul),
     Twin("bdot_legacy", Case((512, 64, 32), (64, 32, 64)), mgraph.bdot_legacy, _legacy),

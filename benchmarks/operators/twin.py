@@ -41,8 +41,8 @@ class Twin(NamedTuple):
         return f"{self.name}, {self.note}" if self.note else self.name
 
     def inputs(self) -> list[jax.Array]:
-        """The values of the inputs; float32, or uint32 for indices."""
-        return [jnp.asarray(v if v.dtype == np.uint32 else v.astype(np.float32)) for v in self.case.values()]
+        """The values of the inputs; float32, int8, or uint32 for indices."""
+        return [jnp.asarray(v.astype(np.float32) if v.dtype == float else v) for v in self.case.values()]
 
 
 class Pair(NamedTuple):
@@ -72,7 +72,7 @@ def recorded(twin: Twin) -> Function:
     graph = ExpressionGraph()
     values = twin.case.values()
     leaves = [
-        graph.input(f"x{i}", v.shape, "uint32" if v.dtype == np.uint32 else "float32")
+        graph.input(f"x{i}", v.shape, "float32" if v.dtype == float else v.dtype)
         for i, v in enumerate(values)
     ]
     found = twin.ours(*leaves)

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from mgraph import GraphError, Node, ShapeError, concatenate, dropout, inits, layer_norm
+from mgraph.files.intgemm import is_quantized
 from mgraph.inits import Initializer
 from mgraph.tape import Graph
 
@@ -99,8 +100,9 @@ class Cell(Layer):
         self.state_mask.on(graph)
 
     def weight(self, name: str, rows: int, columns: int, init: Initializer | None = None) -> Parameter:
-        """The parameter ``{prefix}_{name}``."""
-        return self.param(f"{self.prefix}_{name}", rows, columns, init)
+        """The parameter ``{prefix}_{name}``; that of an input, ``W`` and a letter, may be held in int8."""
+        contracted = 0 if is_quantized(f"_{name}") else None
+        return self.param(f"{self.prefix}_{name}", rows, columns, init, contracted=contracted)
 
     def bias(self, name: str, columns: int) -> Parameter:
         """A row initialized to zeros."""

@@ -8,6 +8,7 @@ from mgraph import Node, Slice, dot, inits, layer_norm, relu, slice, tanh
 
 from ..dense import LAYER_NORM_EPS
 from ..layer import Parameter
+from ..products import product
 from .base import Cell, State, erased, normed
 
 
@@ -36,7 +37,7 @@ class ElmanCell(Cell):
         """``act`` of the sum of the terms."""
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
-        return (self.normed(dot(self.dropped_input(x), self.input_weight.on(x.graph)), self.input_gain),)
+        return (self.normed(product(self.dropped_input(x), self.input_weight), self.input_gain),)
 
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         s, *rest = state

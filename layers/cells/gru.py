@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from mgraph import Node, affine, concatenate, dot, gru_ops, inits, layer_norm
+from mgraph import Node, concatenate, gru_ops, inits, layer_norm
 from mgraph.tape import Graph
 
 from ..dense import NEMATUS_EPS
 from ..layer import Parameter
+from ..products import product, products
 from .base import Cell, State, kept, normed
 from .multiplier import Multiplier
 
@@ -43,11 +44,11 @@ class GRU(Cell):
         return self.weight(letter, rows, 2 * self.dim_state), self.weight(f"{letter}x", rows, self.dim_state)
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
-        return (normed(dot(self.dropped_input(x), _beside(self.weights, x.graph)), self.input_gain),)
+        return (normed(products(self.dropped_input(x), self.weights), self.input_gain),)
 
     def map_state(self, s: Node) -> Node:
         """``s [U Ux]`` of a state ``(batch, dim_state)``."""
-        return normed(dot(self.dropped_state(s), _beside(self.recurrent, s.graph)), self.state_gain)
+        return normed(products(self.dropped_state(s), self.recurrent), self.state_gain)
 
     def step_bias(self, graph: Graph) -> Node:
         """The bias of gates and candidate in each step, ``(1, 3 dim_state)``."""
@@ -146,14 +147,13 @@ def _normed_apart(
     """``LN(x W_i + b_i)`` for each of the weights, concatenated."""
     graph = x.graph
     if biases:
-        pairs = zip(weights, biases, strict=True)
-        products = [affine(x, weight.on(graph), bias.on(graph)) for weight, bias in pairs]
+        mapped = [product(x, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
     else:
-        products = [dot(x, weight.on(graph)) for weight in weights]
+        mapped = [product(x, weight) for weight in weights]
     return concatenate(
         [
-            layer_norm(product, gain.on(graph), bias.on(graph), NEMATUS_EPS)
-            for product, (gain, bias) in zip(products, norms, strict=True)
+            layer_norm(y, gain.on(graph), bias.on(graph), NEMATUS_EPS)
+            for y, (gain, bias) in zip(mapped, norms, strict=True)
         ],
         -1,
     )

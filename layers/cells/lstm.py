@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mgraph import Node, dot, lstm_ops_c, lstm_ops_o
 
+from ..products import product
 from .base import Cell, State, normed
 from .multiplier import Multiplier
 
@@ -33,7 +34,7 @@ class LSTM(Cell):
         self.state_gain = self.gain("gamma2", 4 * d)
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
-        return (normed(dot(self.dropped_input(x), self.input_weight.on(x.graph)), self.input_gain),)
+        return (normed(product(self.dropped_input(x), self.input_weight), self.input_gain),)
 
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
         s, cell = state

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mgraph import Node, affine
 
 from ..layer import Layer
+from ..products import product
 from .base import Cell, normed
 
 
@@ -25,7 +26,7 @@ class Multiplier(Layer):
 
     def map_input(self, x: Node) -> Node:
         """The factor of the input ``(..., dim_input)``, for all steps at once."""
-        return normed(affine(x, self.weight.on(x.graph), self.input_bias.on(x.graph)), self.input_gain)
+        return normed(product(x, self.weight, self.input_bias), self.input_gain)
 
     def __call__(self, factor: Node, s: Node) -> Node:
         """``m (batch, dim_state)`` from one step of ``map_input`` and the state."""

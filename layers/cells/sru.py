@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mgraph import Node, ShapeError, affine, dot, highway, relu, tanh
+from mgraph import Node, ShapeError, highway, relu, tanh
 
 from ..layer import Parameter
+from ..products import product
 from .base import Cell, State, erased, normed
 
 
@@ -35,7 +36,7 @@ class SSRU(Cell):
 
     def map_input(self, x: Node) -> tuple[Node, ...]:
         dropped = self.dropped_input(x)
-        candidate = normed(dot(dropped, self.candidate.on(x.graph)), self.candidate_gain)
+        candidate = normed(product(dropped, self.candidate), self.candidate_gain)
         return candidate, _gate(dropped, *self.forget)
 
     def apply_state(self, inputs: tuple[Node, ...], state: State, mask: Node | None = None) -> State:
@@ -71,5 +72,5 @@ class SRU(SSRU):
 def _gate(x: Node, weight: Parameter, bias: Parameter, gain: Parameter | None) -> Node:
     """The argument of a gate's sigmoid."""
     if gain is None:
-        return affine(x, weight.on(x.graph), bias.on(x.graph))
-    return normed(dot(x, weight.on(x.graph)), gain, bias)
+        return product(x, weight, bias)
+    return normed(product(x, weight), gain, bias)

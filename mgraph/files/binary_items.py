@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from ..errors import ModelFileError
 from ..shape import Shape
 from .archive import MAX_MEMBERS, MAX_NAME_BYTES
-from .intgemm import GEMM_TYPES, PACKINGS
+from .intgemm import GEMM_TYPES, PACKINGS, IntegerMatrix
 from .items import MAX_RANK, PADDING, is_plausible, mapped, replacing, storable
 
 VERSION, ENCRYPTED = 1, 2
@@ -54,6 +54,12 @@ def read_bin(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     opened.
     """
     return BinaryItems(mapped(path), os.fspath(path)).arrays()
+
+
+def read_bin_integers(path: str | os.PathLike[str]) -> dict[str, np.ndarray | IntegerMatrix]:
+    """The same, where matrices of 8 bits stay as they are."""
+    items = BinaryItems(mapped(path), os.fspath(path))
+    return {entry.name: items.matrix(entry) for entry in items.entries}
 
 
 def write_bin(
@@ -207,6 +213,11 @@ class BinaryItems:
         self._at = end
 
     def _array(self, entry: ItemHeader) -> np.ndarray:
+        item = self.matrix(entry)
+        return item.dequantized() if isinstance(item, IntegerMatrix) else item
+
+    def matrix(self, entry: ItemHeader) -> np.ndarray | IntegerMatrix:
+        """One item; a quantized matrix of 8 bits is not dequantized."""
         packing, dtype = PACKINGS.get(entry.code), _DTYPES.get(entry.code)
         if packing is not None:
             needed = packing.size(entry.shape)
@@ -224,7 +235,7 @@ class BinaryItems:
             # A copy is made of data that is not aligned, which old files have.
             return np.require(data.view(dtype).reshape(entry.shape), dtype.newbyteorder("="), "A")
         try:
-            return packing.dequantize(data, entry.name, entry.shape)
+            return packing.read(data, entry.name, entry.shape)
         except ModelFileError as error:
             raise self.error(f"{entry.name!r}: {error}") from None
 

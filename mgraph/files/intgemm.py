@@ -36,6 +36,27 @@ def is_quantized(name: str) -> bool:
 
 
 @dataclass(frozen=True)
+class IntegerMatrix:
+    """A matrix of integers as it is in a file: ``values / multiplier``."""
+
+    values: np.ndarray
+    multiplier: np.float32
+
+    @property
+    def shape(self) -> Shape:
+        return self.values.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.values.ndim
+
+    def dequantized(self) -> np.ndarray:
+        """The float32 matrix."""
+        with np.errstate(over="ignore"):
+            return np.divide(self.values, self.multiplier, dtype=np.float32, order="C")
+
+
+@dataclass(frozen=True)
 class Packing:
     """One way of storing a quantized matrix; ``register`` is the size in bytes, 0 for any processor."""
 
@@ -49,8 +70,9 @@ class Packing:
         """Bytes of a matrix with its multiplier."""
         return math.prod(shape) * self.width + 4
 
-    def dequantize(self, data: np.ndarray, name: str, shape: Shape) -> np.ndarray:
-        """The float32 matrix of ``shape`` in the bytes ``data``; ``ModelFileError`` if there is none."""
+    def read(self, data: np.ndarray, name: str, shape: Shape) -> np.ndarray | IntegerMatrix:
+        """The matrix of ``shape`` in the bytes ``data``: as it is if it has 8 bits, else in float32.
+        ``ModelFileError`` if there is none."""
         count = math.prod(shape)
         integers = data[: count * self.width].view(f"<i{self.width}")
         if self.keeps_embeddings and "Wemb" in name:
@@ -60,8 +82,8 @@ class Packing:
         multiplier = data[count * self.width :][:4].view("<f4")[0]
         if not multiplier > 0:
             raise ModelFileError(f"its quantization multiplier is {multiplier}, expected more than 0")
-        with np.errstate(over="ignore"):
-            return np.divide(matrix, multiplier, dtype=np.float32, order="C")
+        found = IntegerMatrix(matrix, multiplier)
+        return found if self.width == 1 else found.dequantized()
 
     def fits(self, name: str, matrix: np.ndarray) -> bool:
         """Whether Marian would quantize the parameter ``name`` and then use it rightly."""

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from ..errors import ModelFileError
 from ..types import Type, as_type
-from .binary_items import FLOAT32, read_bin, write_bin
+from .binary_items import FLOAT32, read_bin, read_bin_integers, write_bin
+from .intgemm import IntegerMatrix
 from .items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
 from .paths import path_text
 from .safetensors import read_items_of_safetensors, write_items_as_safetensors
@@ -28,6 +29,13 @@ def read_items(path: Path) -> dict[str, np.ndarray]:
     """All items of a model file, ``.npz``, ``.bin`` or ``.safetensors`` by its name; see ``read_npz``,
     ``read_bin`` and ``read_safetensors``."""
     return _by_suffix(path, _READERS)(path)
+
+
+def read_items_and_integers(path: Path) -> dict[str, np.ndarray | IntegerMatrix]:
+    """The same, with quantized matrices of 8 bits as they are in the file."""
+    if _by_suffix(path, _READERS) is read_bin:
+        return read_bin_integers(path)
+    return {**read_items(path)}
 
 
 def write_items(path: Path, items: Mapping[str, ArrayLike], *, gemm_type: str = FLOAT32) -> None:

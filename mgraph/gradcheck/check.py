@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,7 +65,8 @@ def check_gradients(
     second derivatives, the gradient under ``vmap``, ``scan`` and ``remat``, with each input frozen in turn,
     and not compiled, which of several cases is done for the first (1e-10 each). The report prints as a
     table; ``report.ok`` is the verdict. Functions that are not smooth at the given values (``relu`` at 0,
-    ties of ``max``) cannot be judged by differences there.
+    ties of ``max``) cannot be judged by differences there. Of an operator that declares ``surrogate_ops``,
+    the rule is judged with this smooth function as its forward, and the report says so.
     """
     settings = _Settings(seed, check_rule_set(rule_set), thorough)
     if isinstance(target, ExpressionGraph):
@@ -142,7 +144,10 @@ def _check_node(node: Node, settings: _Settings) -> GradientReport:
     below = [n for n in tape.nodes[: node.id + 1] if n.id in excerpt.row_of]
     by_design = sorted({n.type for n in below if not n.gradient_is_derivative})
     by_design += [f"frozen {n.type}" for n in below if n.children and tape.overrides.get(n.id) is False]
-    note = f"not derivatives by design: {', '.join(by_design)}" if by_design else ""
+    straight = sorted({n.type for n in below if n.surrogate_ops is not None})
+    notes = [f"not derivatives by design: {', '.join(by_design)}"] if by_design else []
+    notes += [f"straight through, as derivatives of surrogates: {', '.join(straight)}"] if straight else []
+    note = "; ".join(notes)
     with jax.enable_x64(True):
         leaves = [_wide(n.leaf_value()) for n in nodes]
         excerpt = replace(excerpt, structure=_widened(excerpt.structure))
@@ -165,7 +170,7 @@ def _wide(value: Any) -> np.ndarray:
 
 def _widened(structure: Structure) -> Structure:
     """The same computation in float64 throughout: random leaves are drawn in float64, and casts to floating
-    point types, also in bodies of loops, cast to float64."""
+    point types, also in bodies of loops, cast to float64. Operators with a surrogate compute it."""
     rows = (_wide_leaf(row) if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
     return replace(structure, rows=tuple(rows))
 
@@ -179,8 +184,17 @@ def _wide_leaf(row: Row) -> Row:
 
 
 def _wide_operator(operator: Any) -> Any:
+    cls: Any = type(operator)
     fields = {name: _wide_field(getattr(operator, name)) for name in operator.fields}
-    return make_operator(type(operator), fields)
+    return make_operator(_smooth(cls), fields)
+
+
+@functools.cache
+def _smooth(cls: Any) -> Any:
+    """The class of an operator, or where it has a surrogate one with this as forward and the same rule."""
+    if cls.surrogate_ops is None:
+        return cls
+    return type(cls)(cls.__name__, (cls,), {"forward_ops": cls.surrogate_ops, "__module__": __name__})
 
 
 def _wide_field(value: Any) -> Any:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -135,7 +136,13 @@ def _dot(out: Any, x: Array, y: Array, *, dimension_numbers: Any, **__: Any) -> 
     terms = math.prod(x.shape[i] for i in along_x)
     left = x.transpose(*batch_x, *free_x, *along_x).reshape(*batch, -1, terms)
     right = y.transpose(*batch_y, *along_y, *free_y).reshape(*batch, terms, -1)
-    return np.matmul(left, right).reshape(out.shape)
+    return np.matmul(left.astype(out.dtype), right.astype(out.dtype)).reshape(out.shape)
+
+
+def _round(_: Any, x: Array, *, rounding_method: Any, **__: Any) -> Array:
+    if rounding_method == jax.lax.RoundingMethod.TO_NEAREST_EVEN:
+        return np.rint(x)
+    return np.trunc(x + np.copysign(0.5, x))
 
 
 def _convolution(
@@ -334,7 +341,7 @@ OTHERS: dict[str, Primitive] = {
     "reduce_max": _reduction(np.max), "reduce_min": _reduction(np.min), "reduce_or": _reduction(np.any),
     "reduce_prod": _reduction(np.prod), "reduce_sum": _reduction(np.sum),
     "reduce_window_max": _windowed(np.max, -math.inf), "reduce_window_sum": _windowed(np.sum, 0.0),
-    "reshape": _reshape, "rev": _axes_of(np.flip, "dimensions"),
+    "reshape": _reshape, "round": _round, "rev": _axes_of(np.flip, "dimensions"),
     "scatter": _scattered(None), "scatter-add": _scattered(np.add),
     "scatter_add": _scattered(np.add), "select_n": _select, "slice": _slice, "sort": _sort, "split": _split,
     "squeeze": lambda out, x, **_: x.reshape(out.shape), "top_k": _top_k,

@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from layers import Parameter
 from mgraph import MGraphError, ModelFileError
 from mgraph.files.items import MODEL_YML
-from mgraph.files.parameter_files import read_items
+from mgraph.files.parameter_files import read_items_and_integers
 from nmt.models import checking
 from nmt.models.checking import completed
 from nmt.models.model import Model
-from nmt.models.parameters import initial_values
+from nmt.models.parameters import initial_values, parameters
+from nmt.models.precision import FLOAT32, INT8, check_precision, in_floats, in_floats_of, in_int8
 from nmt.models.types import check_options, find_type
 from nmt.settings.model_options import ModelOptions, check_values, model_options
+
+_MULTIPLIER = "_QuantMultA"
+"""End of the names of Bergamot's multipliers, by which what a matrix is multiplied with is quantized."""
 
 
 def load_model(
@@ -25,21 +30,33 @@ def load_model(
     options: ModelOptions | None = None,
     ignore_config: bool = False,
     marian_exact: bool = False,
+    precision: str = FLOAT32,
 ) -> Model:
     """Load the model in ``path``, an ``.npz`` or ``.bin`` made by Marian, or a ``.safetensors``.
 
     The configuration comes from the file (``special:model.yml``). ``options`` replace it if the file has
     none, as old files, or with ``ignore_config`` (``--ignore-model-config``). Missing sizes are inferred from
-    the parameters. marian_exact: see ``Network``. ``ModelFileError`` if the file is damaged or has no
+    the parameters. marian_exact: see ``Network``. precision: ``float32``, ``float16`` or ``bfloat16``, the
+    type of all values but losses and scores; or ``int8``, with which products are of integers: those of a
+    quantized file, by its own multipliers of activations if it has some, or those that float32 is rounded to
+    (``nmt.models.precision``).
+
+    ``ArgumentError`` for an unknown precision; ``ModelFileError`` if the file is damaged or has no
     configuration; ``ParameterError``, which lists all, for missing, unknown or wrongly shaped parameters;
     ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OSError`` if the file cannot be
     read. Every message names the file.
     """
     name = os.fspath(path)
-    options, params = read_parameters(path, options, ignore_config)
+    check_precision(precision)
+    options, found, multipliers = _read(path, options, ignore_config)
     try:
         check_options(options)
-        model = Model(options, params, marian_exact=marian_exact)
+        if precision == INT8:
+            checking.check_parameters(options, _shapes(found))
+            declared = parameters(options, found)
+            params = in_int8(found, declared, _of_matrices(multipliers, declared))
+            return Model(options, params, marian_exact=marian_exact)
+        model = Model(options, in_floats_of(found, precision), marian_exact=marian_exact)
         check_parameters(model)
     except MGraphError as error:
         raise type(error)(f"{name}: {error}") from None
@@ -51,16 +68,25 @@ def read_parameters(
 ) -> tuple[ModelOptions, dict[str, np.ndarray]]:
     """The options and the parameters, under their names in graphs, of a model file, without checking that
     they match. Arguments and errors as for ``load_model``."""
+    options, found, _ = _read(path, options, ignore_config)
+    return options, in_floats(found)
+
+
+def _read(
+    path: str | os.PathLike[str], options: ModelOptions | None, ignore_config: bool
+) -> tuple[ModelOptions, dict[str, Any], dict[str, np.ndarray]]:
+    """Options, parameters, and Bergamot's multipliers by their names in the file."""
     name = os.fspath(path)
-    items = read_items(path)
+    items = read_items_and_integers(path)
     if options is None or (MODEL_YML in items and not ignore_config):
-        options = model_options(items, name)
+        options = model_options(in_floats(items), name)
+    multipliers = in_floats({item: array for item, array in items.items() if item.endswith(_MULTIPLIER)})
     items = {item: array for item, array in items.items() if not _is_extra(item)}
     try:
         kind = find_type(options.type)
         check_values(options)
         params = _parameters(kind.names.in_graph(items, options))
-        return completed(options, _shapes(params)), params
+        return completed(options, _shapes(params)), params, multipliers
     except MGraphError as error:
         raise type(error)(f"{name}: {error}") from None
 
@@ -82,11 +108,28 @@ def _shapes(params: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _is_extra(item: str) -> bool:
     """Whether an item is not a parameter: the configuration, or Bergamot's quantization factors."""
-    return item.startswith("special:") or item.endswith("_QuantMultA")
+    return item.startswith("special:") or item.endswith(_MULTIPLIER)
 
 
-def _parameters(items: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    odd = [f"{name} {array.dtype}" for name, array in items.items() if array.dtype.kind != "f"]
+def _of_matrices(
+    multipliers: Mapping[str, np.ndarray], declared: Mapping[str, Parameter]
+) -> dict[str, np.ndarray]:
+    """Bergamot's multipliers by the names of the matrices. That of the output layer has no name where the
+    layer's table has been selected from or transposed."""
+    found = {}
+    for name, parameter in declared.items():
+        item = multipliers.get(f"{name}{_MULTIPLIER}")
+        if item is None and parameter.contracted == 1:
+            item = multipliers.get(f"none{_MULTIPLIER}")
+        if item is not None and item.size == 1 and item.reshape(()) > 0:
+            found[name] = item.astype(np.float32).reshape(1)
+    return found
+
+
+def _parameters(items: Mapping[str, Any]) -> dict[str, Any]:
+    """float32 arrays, and matrices of integers."""
+    arrays = {name: array for name, array in items.items() if isinstance(array, np.ndarray)}
+    odd = [f"{name} {array.dtype}" for name, array in arrays.items() if array.dtype.kind != "f"]
     if odd:
         raise ModelFileError(f"expected floating-point parameters, got {', '.join(odd)}")
-    return {name: array.astype(np.float32, copy=False) for name, array in items.items()}
+    return {**items, **{name: array.astype(np.float32, copy=False) for name, array in arrays.items()}}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mgraph import Type
+from mgraph import ModelFileError, Type
 from mgraph.files.binary_items import FLOAT32
 from mgraph.files.intgemm import GEMM_TYPES, PACKINGS, is_quantized
 from mgraph.files.items import MODEL_YML, with_model_yml
@@ -28,9 +28,14 @@ _EMPTY_LIST = re.compile(r":\n +\[\]$", re.MULTILINE)
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model to ``path``, an ``.npz`` or ``.bin``, whole or not at all.
 
-    Reproduces Marian's float32 ``.npz`` byte for byte. ``ModelFileError`` for another ending, ``OSError`` if
-    the file cannot be written.
+    Reproduces Marian's float32 ``.npz`` byte for byte. ``ModelFileError`` for another ending and for a model
+    that was loaded in int8, ``OSError`` if the file cannot be written.
     """
+    if any(value.dtype == np.int8 for value in model.params.values()):
+        raise ModelFileError(
+            f"{os.fspath(path)}: this model was loaded with precision int8; load it in float32 to save it "
+            "(convert_model writes int8)"
+        )
     write_items(path, model_items(model.options, model.params))
 
 

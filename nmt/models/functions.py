@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from mgraph import ExpressionGraph, Node, Type, cross_entropy, flatten, reshape
+from mgraph import ExpressionGraph, Node, Type, cast, cross_entropy, flatten, reshape
 from nmt.models.network import Network
 from nmt.models.parts import Source, Step
 
@@ -60,7 +60,7 @@ class Encoder:
     """``encode(params, sources) -> encoder_state``; see ``Model.encode``."""
 
     def __init__(self, network: Network, batch: int, lengths: tuple[int, ...], derivatives: str) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        graph = network.blank_graph(derivatives)
         sources = _sources(graph, batch, lengths)
         encoded = network.encode(sources)
         self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
@@ -91,7 +91,7 @@ class Stepper:
         self._recording = threading.RLock()
         self._network, self._sizes = network, (batch, beam)
         self._attention, self._candidates, self._by_sentence = attention, candidates, by_sentence
-        self._graph = graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        self._graph = graph = network.blank_graph(derivatives)
         encoded = network.encode(_sources(graph, batch, lengths))
         self._encoder_state = state_inputs(graph, "encoder", encoded)
         self._first = network.start(graph, self._encoder_state, batch, beam, max_length)
@@ -127,7 +127,7 @@ class Stepper:
         )
         outputs = {LOGITS: step.logits, **step.state}
         if self._attention:
-            outputs[ATTENTION] = step.attention
+            outputs[ATTENTION] = cast(step.attention)
         inputs = [*self._encoder_state.values(), *state.values(), words, position]
         return _Named(graph, outputs, inputs if listed is None else [*inputs, listed])
 
@@ -165,14 +165,14 @@ class PairScorer:
         attention: bool,
         derivatives: str,
     ) -> None:
-        graph = ExpressionGraph(inference=True, derivatives=derivatives)
+        graph = network.blank_graph(derivatives)
         sources = _sources(graph, batch, lengths)
         ids, mask = target = sentence_inputs(graph, "target", batch, trg_length)
         decoded = network.decode(network.encode(sources), ids, attention=attention)
         costs = reshape(cross_entropy(decoded.logits, flatten(ids)), (batch, trg_length))
         outputs = {LOG_PROBS: -costs * mask}
         if decoded.attention is not None:
-            outputs[ATTENTION] = decoded.attention
+            outputs[ATTENTION] = cast(decoded.attention)
         self._score = _Named(graph, outputs, _flat([*sources, target]))
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source], target: Source) -> Any:

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from mgraph import ExpressionGraph
+from layers.products import MULTIPLIER, SCALE
+from mgraph import ExpressionGraph, Type
+from mgraph.types import as_type
 from nmt.models.functions import Encoder, PairScorer, Stepper
 from nmt.models.network import Network
 from nmt.models.parts import NO_DROPOUT, Dropouts
@@ -56,13 +58,29 @@ class Model(Network):
         shapes = tuple((name, value.shape, str(value.dtype)) for name, value in self.params.items())
         return self.marian_exact, options, shapes
 
+    @property
+    def element_type(self) -> Type:
+        """That of what is not an integer: float32 or one of 16 bits."""
+        kinds = (as_type(value.dtype) for value in self.params.values())
+        return next((kind for kind in kinds if kind.is_float), Type.float32)
+
     def new_graph(self, inference: bool = True, *, seed: int = 1) -> ExpressionGraph:
         """A graph with this model's parameters only."""
         graph = ExpressionGraph(inference, seed=seed)
+        graph.set_default_element_type(self.element_type)
         for name, value in self.params.items():
-            graph.param(name, value.shape).set_value(value)
+            graph.param(name, value.shape, type=value.dtype).set_value(value)
         graph.reloaded = True
         graph.model_yml = text_of(self.options)
+        return graph
+
+    def blank_graph(self, derivatives: str = "rules") -> ExpressionGraph:
+        """A graph for inference in which parameters without a value are held as this model holds them."""
+        graph = super().blank_graph(derivatives)
+        graph.set_default_element_type(self.element_type)
+        for name, value in self.params.items():
+            if value.dtype == np.int8 or name.endswith((SCALE, MULTIPLIER)):
+                graph.param(name, value.shape, type=value.dtype)
         return graph
 
     # -- pure functions

@@ -8,12 +8,14 @@ Source: Marian, ``models/amun.h``, ``models/nematus.h``, ``models/transformer_ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from nmt.settings.model_options import ModelOptions
 
-Arrays = Mapping[str, np.ndarray]
+Arrays = Mapping[str, Any]
+"""Arrays, or what has the same ``shape`` and ``ndim``, by name."""
 
 MARK = "decoder_c_tt"
 NOT_PARAMETERS = (MARK, "uidx", "history_errs")
@@ -28,11 +30,11 @@ _INPUTS = ("prev", "lstm", "ctx")
 class FileNames:
     """The names of a model type's parameters in files: by default those in graphs."""
 
-    def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
+    def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, Any]:
         """The parameters among the items of a file, under their names in graphs."""
         return dict(items)
 
-    def in_file(self, params: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
+    def in_file(self, params: Arrays, options: ModelOptions) -> dict[str, Any]:
         """The inverse: parameters, sorted by their names in graphs, as items in file order."""
         return dict(params)
 
@@ -50,7 +52,7 @@ class OldNames(FileNames):
     def __init__(self, table: Callable[[ModelOptions], dict[str, str]]) -> None:
         self.table = table
 
-    def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
+    def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, Any]:
         if MARK not in items:
             return dict(items)
         names = self.table(options)
@@ -60,7 +62,7 @@ class OldNames(FileNames):
             if name not in NOT_PARAMETERS
         }
 
-    def in_file(self, params: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
+    def in_file(self, params: Arrays, options: ModelOptions) -> dict[str, Any]:
         names = {graph: file for file, graph in self.table(options).items()}
         items = {names.get(name, name): array for name, array in params.items()}
         return items | {MARK: np.zeros((1, 0), np.float32)}
@@ -129,14 +131,14 @@ _Names = Iterator[tuple[str, str]]
 class NewNames(FileNames):
     """Names by C++ expressions; rows have one axis in files, except in the output layer."""
 
-    def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
+    def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, Any]:
         names = dict(_names(options))
         return {
             names.get(name, name): array.reshape(1, -1) if name in names and array.ndim == 1 else array
             for name, array in items.items()
         }
 
-    def in_file(self, params: Arrays, options: ModelOptions) -> dict[str, np.ndarray]:
+    def in_file(self, params: Arrays, options: ModelOptions) -> dict[str, Any]:
         names = {graph: file for file, graph in _names(options)}
         items = {
             names.get(name, name): array.reshape(-1) if _is_row(name, names, array) else array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from layers import Layer
-from mgraph import ArgumentError, Node
+from mgraph import ArgumentError, ExpressionGraph, Node, cast
 from mgraph.tape import Graph
 from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, Setup, Source, Step
 from nmt.models.types import find_type
@@ -61,6 +61,10 @@ class Network(Layer):
         """The number of words of each source and of the target."""
         return self.options.dim_vocabs
 
+    def blank_graph(self, derivatives: str = "rules") -> ExpressionGraph:
+        """A graph for inference, without parameters."""
+        return ExpressionGraph(inference=True, derivatives=derivatives)
+
     def encode(self, sources: Sequence[Source]) -> Nodes:
         """The encoder state of sentences: all that the decoder needs once per sentence.
 
@@ -70,8 +74,7 @@ class Network(Layer):
             raise ArgumentError(
                 f"a model of type {self.type} reads {self.sources} sources, got {len(sources)}"
             )
-        parts = zip(self._encoders, sources, strict=True)
-        return self._decoder.prepare([encoder.encode(source) for encoder, source in parts])
+        return self._decoder.prepare([self.context(source, i) for i, source in enumerate(sources)])
 
     def context(self, source: Source, stream: int = 0) -> Encoded:
         """Encode the sentences of source ``stream``, from 0; ``ArgumentError`` if it does not exist."""
@@ -79,7 +82,8 @@ class Network(Layer):
             raise ArgumentError(
                 f"source {stream} does not exist: a model of type {self.type} has {self.sources}"
             )
-        return self._encoders[stream].encode(source)
+        mask = cast(source.mask, source.mask.graph.default_element_type)
+        return self._encoders[stream].encode(Source(source.ids, mask))
 
     def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
         """The decoder state before the first of at most ``max_length`` steps, for ``beam`` hypotheses of each

@@ -14,7 +14,7 @@ from mgraph import Plan, compiled
 from nmt.files import load_model
 from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
-from nmt.settings import SCORE, OptionError, ScoreOptions, require_files, require_readable
+from nmt.settings import SCORE, OptionError, ScoreOptions, products_in, require_files, require_readable
 from nmt.settings.config import takes
 from nmt.text.batches import Batching, pad
 from nmt.text.output import (
@@ -189,7 +189,7 @@ class Scorer:
         compilation_cache.use(options.compilation_cache)
         if options.chooses_device:
             devices.start(options.cpu_threads, options.devices)
-        self.model = load_model(options.model)
+        self.model = load_model(options.model, precision=products_in(options))
         self.streams = self.model.sources + 1
         if options.tsv and options.tsv_fields not in (0, self.streams):
             raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options.tsv_fields}")
@@ -260,6 +260,7 @@ class Scorer:
 def check_scoring(options: ScoreOptions) -> None:
     """Check the options before a device is started or the model is loaded: OptionError for invalid values,
     OSError for a file that cannot be read."""
+    products_in(options)
     require_files("--model", [options.model], options.vocabs)
     read_alignment(options.alignment)
     if options.n_best and options.tsv:

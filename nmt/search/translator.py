@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from mgraph import ExpressionGraph, Plan, Type, compiled
+from mgraph import Plan, Type, compiled
 from mgraph.device import check_process
 from nmt.files import load_model
 from nmt.files.directories import read_directory
@@ -24,7 +24,7 @@ from nmt.search.results import Printing, Translation
 from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
-from nmt.settings import DECODE, DecodeOptions, OptionError, require_files, require_readable
+from nmt.settings import DECODE, DecodeOptions, OptionError, products_in, require_files, require_readable
 from nmt.settings.config import takes
 from nmt.text.batches import pad
 from nmt.text.lines import read_lines
@@ -56,7 +56,7 @@ class EncodingPlan(Plan, by_key=["model"]):
         return f"encoding of {self.rows} sentences of {self.length} words"
 
     def __call__(self, params: dict[str, jax.Array], ids: np.ndarray, mask: np.ndarray) -> jax.Array:
-        graph, shape = ExpressionGraph(inference=True), (self.rows, self.length)
+        graph, shape = self.model.blank_graph(), (self.rows, self.length)
         source = Source(graph.input("ids", shape, Type.int32), graph.input("mask", shape, Type.float32))
         context = self.model.context(source, self.stream).context
         (found,) = graph.function([context], list(source), derivatives="jax").pure(params, [ids, mask])
@@ -117,7 +117,11 @@ class Translator:
         compilation_cache.use(options.compilation_cache)
         if options.chooses_device:
             devices.start(options.cpu_threads, options.devices)
-        self.models = [load_model(path, marian_exact=options.marian_exact) for path in options.models]
+        precision = products_in(options)
+        self.models = [
+            load_model(path, marian_exact=options.marian_exact, precision=precision)
+            for path in options.models
+        ]
         dims = _dims(self.models)
         *self.source_vocabs, self.target_vocab = load_vocabs(
             options.vocabs,
@@ -299,6 +303,7 @@ def check_decoding(options: DecodeOptions) -> None:
     """Check the options before a device is started or a model is loaded: OptionError for invalid values,
     OSError for a file that cannot be read."""
     require_files("--models", options.models, options.vocabs)
+    products_in(options)
     read_alignment(options.alignment)
     read_sampling(options.output_sampling)
     check_weights(options.weights, len(options.models))

@@ -20,5 +20,6 @@ from nmt.settings.sections import DECODE as DECODE
 from nmt.settings.sections import SCORE as SCORE
 from nmt.settings.sections import DecodeOptions as DecodeOptions
 from nmt.settings.sections import ScoreOptions as ScoreOptions
+from nmt.settings.sections import products_in as products_in
 from nmt.settings.train import TRAIN as TRAIN
 from nmt.settings.training import TrainOptions as TrainOptions

@@ -7,7 +7,7 @@ import logging
 from nmt.settings.aliases import OF_READING
 from nmt.settings.config import Command, with_standard_input
 from nmt.settings.model_options import NO_BERT, NO_ULR, ModelDescription, Universal
-from nmt.settings.option import Options, again, ignored, later, option, saved_in_model
+from nmt.settings.option import OptionError, Options, again, ignored, later, option, saved_in_model
 
 LEVELS = {
     "trace": 5,
@@ -22,6 +22,8 @@ LEVELS = {
 """The values of ``--log-level``."""
 DUMPS = ("full", "minimal", "expand", "false")
 SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
+INTGEMM8 = ("intgemm8", "intgemm8ssse3", "intgemm8avx2", "intgemm8avx512", "intgemm8avx512vnni")
+"""Marian's values of ``gemm-type`` for products of int8; the kinds of processor make no difference here."""
 NO_COMET = "models of Marian's COMET types are not supported yet"
 NO_CHARACTERS = "models of characters with convolutions are not supported yet"
 
@@ -181,18 +183,27 @@ class BatchOptions(Options):
     data_threads: int = ignored(8, "lines are read by one thread", command=True)
 
 
-class SixteenBits(Options):
-    """16-bit arithmetic."""
+class Precision(Options):
+    """The element type of products."""
 
-    fp16: bool = later(False)
-    precision: tuple[str, ...] = later(("float32",))
+    fp16: bool = option(False, "as --precision float16")
+    precision: tuple[str, ...] = option(
+        ("float32",),
+        "compute in float32, float16 or bfloat16, or multiply by integers: int8",
+        choices=("float32", "float16", "bfloat16", "int8"),
+    )
 
 
 class IntegerProducts(Options):
     """Integer arithmetic."""
 
     optimize: bool = later(False)
-    gemm_type: str = later("float32", short="g")
+    gemm_type: str = option(
+        "float32",
+        "intgemm8, with or without a kind of processor: as --precision int8",
+        short="g",
+        choices=("float32", *INTGEMM8),
+    )
     quantize_range: float = later(0.0)
 
 
@@ -253,7 +264,7 @@ class TranslatorOptions(
     Tsv,
     Devices,
     BatchOptions,
-    SixteenBits,
+    Precision,
     Searching,
     IntegerProducts,
 ):
@@ -314,7 +325,7 @@ class ScoredTexts(Options):
     word_scores: bool = again(PrintedTranslations, "word_scores")
 
 
-class ScorerOptions(ScoredTexts, InputLength, Tsv, Devices, BatchOptions, SixteenBits, IntegerProducts):
+class ScorerOptions(ScoredTexts, InputLength, Tsv, Devices, BatchOptions, Precision, IntegerProducts):
     """How ``score`` scores."""
 
     title = "Scorer options"
@@ -331,3 +342,14 @@ SCORE = Command(
     aliases=OF_READING,
     complete=with_standard_input,
 )
+
+
+def products_in(options: DecodeOptions | ScoreOptions) -> str:
+    """In what models multiply: what ``precision`` says, or ``int8`` by ``gemm_type``. ``OptionError`` if they
+    say different things."""
+    said = "float16" if options.fp16 else next(iter(options.precision), "float32")
+    if options.gemm_type == "float32":
+        return said
+    if said not in ("float32", "int8"):
+        raise OptionError(f"--gemm-type {options.gemm_type} cannot go with --precision {said}")
+    return "int8"

@@ -31,7 +31,7 @@ from tests.helpers.places import DATA
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 
-REFUSED = {"CSRDotNodeOp", "UnlikelihoodNodeOp"}
+REFUSED = {"AffineInt8NodeOp", "CSRDotNodeOp", "UnlikelihoodNodeOp"}
 """Operators of mgraph that cannot be written."""
 OPERATORS = {cls.__name__: cls for cls in own_operators() if cls.cases}
 
@@ -94,7 +94,7 @@ def test_an_operator_there_and_back(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5)
         value_again, slopes_again = value_and_slopes(back, again)
         np.testing.assert_allclose(value_again, value, rtol=1e-6, atol=1e-7)
-        if top.trainable and cls.gradient_is_derivative:
+        if top.trainable and cls.gradient_is_derivative and cls.surrogate_ops is None:
             for key, slope in slopes.items():
                 np.testing.assert_allclose(slopes_again[key], slope, rtol=1e-6, atol=1e-7)
 

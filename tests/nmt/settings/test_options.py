@@ -115,7 +115,7 @@ def test_lists_grow_when_repeated() -> None:
         ("--output-approx-knn", "--output-approx-knn is Marian's, and not supported yet"),
         ("--output-approx-knn 10 100 -b 2", "--output-approx-knn is Marian's, and not supported yet"),
         ("-m -b 2", "expected at least one argument"),
-        ("--fp16", "--fp16 is Marian's, and not supported yet"),
+        ("--optimize", "--optimize is Marian's, and not supported yet"),
         ("-c no-such.yml", "cannot read configuration file no-such.yml: No such file"),
     ],
 )
@@ -264,8 +264,8 @@ def test_python_arguments_follow_the_same_rules() -> None:
         DECODE.from_python({"beam": 3})
     with pytest.raises(OptionError, match="--beam-size must be at least 1"):
         DECODE.from_python({"beam_size": 0})
-    with pytest.raises(OptionError, match="--fp16 is Marian's"):
-        DECODE.from_python({"fp16": True})
+    with pytest.raises(OptionError, match="--optimize is Marian's"):
+        DECODE.from_python({"optimize": True})
 
 
 @pytest.mark.parametrize("command", [DECODE, SCORE])

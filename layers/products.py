@@ -1,0 +1,67 @@
+"""Products with weights, and rows of tables, held in floating point or in int8.
+
+A graph that declares a parameter as int8 has it in place of the floating point matrix, with more parameters
+beside it: ``{name}:scale``, one number for each column or, in tables, for each row; and perhaps
+``{name}:multiplier``, one number by which what the matrix is multiplied with is quantized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mgraph import Node, Type, affine, affine_int8, cast, concatenate, dot, rows
+from mgraph.tape import Graph
+
+from .layer import Parameter
+
+SCALE, MULTIPLIER = ":scale", ":multiplier"
+"""Ends of the names of what belongs to a matrix of int8."""
+
+
+class Int8(NamedTuple):
+    """The nodes of a matrix of int8."""
+
+    values: Node
+    scales: Node
+    multiplier: Node | None
+
+
+def int8_of(weight: Parameter, graph: Graph) -> Int8 | None:
+    """The matrix of int8 that stands for a weight in this graph; ``None`` if it is in floating point."""
+    values = weight.on(graph)
+    if values.value_type is not Type.int8:
+        return None
+    shape = tuple(1 if axis == weight.contracted else int(n) for axis, n in enumerate(weight.shape))
+    return Int8(values, graph.param(weight.name + SCALE, shape), graph.get(weight.name + MULTIPLIER))
+
+
+def product(x: Node, weight: Parameter, bias: Parameter | None = None, *, trans_b: bool = False) -> Node:
+    """``x W + b`` of rows ``x (..., k)``, ``W (k, n)`` and ``b (1, n)``; by integers if ``W`` is int8.
+
+    ``trans_b`` is for a ``W`` of shape ``(n, k)``.
+    """
+    int8 = int8_of(weight, x.graph)
+    if int8 is not None:
+        shift = None if bias is None else bias.on(x.graph)
+        return affine_int8(x, int8.values, int8.scales, shift, int8.multiplier, trans_b)
+    matrix = weight.on(x.graph)
+    if bias is None:
+        return dot(x, matrix, False, trans_b)
+    return affine(x, matrix, bias.on(x.graph), False, trans_b)
+
+
+def products(x: Node, weights: Sequence[Parameter]) -> Node:
+    """``x [W1 W2 ...]``: one product with all matrices beside each other, or one for each of int8."""
+    if int8_of(weights[0], x.graph) is not None:
+        return concatenate([product(x, weight) for weight in weights], -1)
+    return dot(x, concatenate([weight.on(x.graph) for weight in weights], -1))
+
+
+def table_rows(table: Parameter, ids: Node) -> Node:
+    """The rows ``(n, dim)`` of a table at ``ids (n,)``."""
+    int8 = int8_of(table, ids.graph)
+    if int8 is None:
+        return rows(table.on(ids.graph), ids)
+    scales = rows(int8.scales, ids)
+    return cast(rows(int8.values, ids), scales.value_type) * scales
