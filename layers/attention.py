@@ -11,7 +11,6 @@ from mgraph import (
     Node,
     ShapeError,
     bdot,
-    cached_attention,
     dot_product_attention,
     dropout,
     reshape,
@@ -100,11 +99,6 @@ class MultiHeadAttention(Layer):
         query = split_heads(self.query(x), self.heads)
         dropped = rate(x.graph, self.dropout)
         return self._joined(dot_product_attention(query, keys, values, mask, dropped))
-
-    def attend_used(self, x: Node, keys: Node, values: Node, mask: Node, used: Node) -> Node:
-        """The same for buffers of which only ``used`` places are used, as for ``cached_attention``."""
-        query = split_heads(self.query(x), self.heads)
-        return self._joined(cached_attention(query, keys, values, mask, used))
 
     def weights(self, x: Node, keys: Node, mask: Node) -> Node:
         """The weights ``(batch, heads, time, places)`` of projected and split ``keys``, before dropout."""

@@ -46,8 +46,7 @@ class SelfAttention(Layer):
         if self.raw:
             first = cast(eq(cast(now.place), 0), x.value_type)
             seen = self._extended(cache, first * queries + (1 - first) * x, now)
-        used = (now.position + 1) * x.shape[1]
-        y = self.block.attention.attend_used(queries, seen["keys"], seen["values"], now.seen, used)
+        y = self.block.attention.attend(queries, seen["keys"], seen["values"], now.seen)
         return self.block.after(y, x), cache
 
     def _extended(self, cache: Cache, words: Node, now: Now) -> Cache:

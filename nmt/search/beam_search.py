@@ -35,7 +35,7 @@ from nmt.text.batches import pad, table
 from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
-MORE_STEPS = 8
+MORE_STEPS = 16
 ENTERING = 4  # a lane's rows by the sentences that enter at once
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
@@ -231,7 +231,7 @@ class BeamSearch:
 
     def capacity(self, length: int) -> int:
         """The number of steps that nearly all translations of ``length`` source words need."""
-        return min(self.limit(length), -(-(length * 5 // 4 + MORE_STEPS) // 8) * 8)
+        return min(self.limit(length), -(-(length * 3 // 2 + MORE_STEPS) // 8) * 8)
 
     @contextmanager
     def lane(self, shape: LaneShape, ranked: bool) -> Iterator[Lane]:
