@@ -22,8 +22,10 @@ class Now:
     position: Node
     """Integer ``(batch,)`` or ``()``: how many words the hypotheses of each sentence, or of all, have."""
     seen: Node | None = None
-    """A ``log_mask (batch, 1, beam, places)``: which of its sentence's previous words each hypothesis
-    continues, this one included; the place of a word is ``position * beam + place in the beam``."""
+    """A ``log_mask (batch, 1, beam, places)``: which of its sentence's words each hypothesis continues, the
+    last one included."""
+    places: Node | None = None
+    """Integers ``(batch, 1, beam, 1)``: where the last words are kept."""
 
     @property
     def place(self) -> Node:
@@ -41,9 +43,9 @@ class Autoregression(Protocol):
         not causal by themselves."""
         ...
 
-    def start(self, graph: Graph, batch: int, beam: int, max_length: int) -> Cache:
-        """The cache of ``beam`` hypotheses of each sentence before the first of at most ``max_length``
-        steps."""
+    def start(self, graph: Graph, batch: int, beam: int, places: int) -> Cache:
+        """The cache of ``beam`` hypotheses of each sentence before the first step, with so many ``places``
+        for the words of a sentence."""
         ...
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:

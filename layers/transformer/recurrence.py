@@ -37,7 +37,7 @@ class Recurrence(Block):
         sequence = transpose(self.before(x), (1, 0, 2))
         return self._framed(transpose(self.rnn(sequence).output, (1, 0, 2)), x)
 
-    def start(self, graph: Graph, batch: int, beam: int, max_length: int) -> Cache:
+    def start(self, graph: Graph, batch: int, beam: int, places: int) -> Cache:
         return {f"state{i}": node for i, node in enumerate(self.cell.start(graph, batch * beam))}
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:

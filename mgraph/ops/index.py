@@ -199,6 +199,7 @@ class ScatterNodeOp(PlacesNodeOp):
         Case((3, 4), (1, 4), (1, 4), domain=("real", "index:3", "real"), axis=0),
         Case((2, 3, 4), (2, 1, 4), (4,), domain=("real", "index:3", "real"), axis=1),
         Case((2, 3, 4), (1, 1, 1), (2, 3, 1), domain=("real", "index:4", "real"), axis=2),
+        Case((2, 3, 5, 2), (2, 1, 1, 1), (3, 1, 2), domain=("real", "index:5", "real"), axis=2),
     )
 
     def check_types(self, x: Spec, indices: Spec, *others: Spec) -> None:
@@ -210,7 +211,20 @@ class ScatterNodeOp(PlacesNodeOp):
             raise ShapeError(f"a source of {source.shape} does not fit indices that write {picked}")
 
     def forward_ops(self, x: Array, indices: Array, source: Array) -> Array:
-        return x.at[self.places(x, indices)].set(source)
+        shape = self.picked(x.shape, indices.shape)
+        whole = [i for i, n in enumerate(indices.shape) if i != self.axis and n == 1]
+        chosen = [i for i in range(x.ndim) if i not in whole]
+        # What is the same along an axis moves in one piece: a cache of keys gets whole rows.
+        places = places_along(indices.squeeze(whole), chosen.index(self.axis))
+        into: list[Any] = [slice(None)] * x.ndim
+        for i, positions in zip(chosen, places, strict=True):
+            into[i] = positions
+        moved = jnp.broadcast_to(source, shape).transpose(*chosen, *whole)
+        # Indices with an axis between them come first in NumPy's order, others where they stand.
+        together = chosen == [*range(chosen[0], chosen[0] + len(chosen))]
+        if together:
+            moved = jnp.moveaxis(moved, range(len(chosen)), chosen)
+        return x.at[tuple(into)].set(moved)
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array, source: Array) -> Gradients:
         places = self.places(x, indices)
@@ -242,47 +256,36 @@ class InsertNodeOp(NaryNodeOp):
     cases = (
         Case((2, 5, 3), (2, 2, 3), (1,), domain=("real", "real", "index:4"), axis=1),
         Case((5,), (2,), (), domain=("real", "real", "index:5"), axis=0),
-        Case((3, 2, 5), (3, 2, 2), (3,), domain=("real", "real", "index:4"), axis=2),
     )
 
     def check_types(self, buffer: Spec, value: Spec, position: Spec) -> None:
         super().check_types(buffer, value, position)
-        by_row = self.axis > 0 and position.shape == buffer.shape[:1]
-        if position.shape not in ((), (1,)) and not by_row:
-            rows = f", or {buffer.shape[:1]} for one for each row" if self.axis else ""
-            raise ShapeError(f"expected one position, of shape (1,) or (){rows}; got {position.shape}")
+        if position.shape not in ((), (1,)):
+            raise ShapeError(f"expected one position, of shape (1,) or (), got {position.shape}")
         sizes = [n for i, n in enumerate(buffer.shape) if i != self.axis]
         fits = len(value.shape) == len(buffer.shape) and value.shape[self.axis] <= buffer.shape[self.axis]
         if not fits or sizes != [n for i, n in enumerate(value.shape) if i != self.axis]:
             raise ShapeError(f"a value of {value.shape} does not fit a buffer of {buffer.shape}")
 
     def forward_ops(self, buffer: Array, value: Array, position: Array) -> Array:
-        if position.size == 1:
-            return jax.lax.dynamic_update_slice_in_dim(buffer, value, position.reshape(()), self.axis)
-        return jax.vmap(self._written)(buffer, value, position)
+        return jax.lax.dynamic_update_slice(buffer, value, self._start(buffer, position))
 
     def backward_ops(self, adj: Array, val: Array, buffer: Array, value: Array, position: Array) -> Gradients:
-        kept = self.forward_ops(adj, jnp.zeros_like(value), position)
-        size = value.shape[self.axis]
-        if position.size == 1:
-            cut = jax.lax.dynamic_slice_in_dim(adj, position.reshape(()), size, self.axis)
-        else:
-            cut = jax.vmap(lambda row, at: jax.lax.dynamic_slice_in_dim(row, at, size, self.axis - 1))(
-                adj, position
-            )
-        return kept, cut, None
+        start = self._start(buffer, position)
+        kept = jax.lax.dynamic_update_slice(adj, jnp.zeros_like(value), start)
+        return kept, jax.lax.dynamic_slice(adj, start, value.shape), None
 
-    def _written(self, row: Array, value: Array, position: Array) -> Array:
-        return jax.lax.dynamic_update_slice_in_dim(row, value, position, self.axis - 1)
+    def _start(self, buffer: Array, position: Array) -> list[Any]:
+        zero = jnp.zeros((), position.dtype)
+        return [position.reshape(()) if i == self.axis else zero for i in range(buffer.ndim)]
 
 
 def insert(buffer: Node, value: Node, position: Node, axis: int) -> Node:
     """``buffer`` with ``value`` written over it from ``position`` on along ``axis``.
 
-    ``value`` has ``buffer``'s shape, except that it may be shorter along ``axis``. ``position`` is an integer
-    node of shape (1,) or (), so that one program serves every step of a key/value cache, or for an ``axis``
-    after the first it has the shape (rows,) with a position for each entry of axis 0. A position too close to
-    the end is clamped so that the value fits. ``ShapeError`` if the shapes do not fit.
+    ``value`` has ``buffer``'s shape, except that it may be shorter along ``axis``; ``position`` is an integer
+    node of shape (1,) or (), so that one program serves every step of a key/value cache. A position too close
+    to the end is clamped so that the value fits. ``ShapeError`` if the shapes do not fit.
 
     Shape: that of ``buffer``.
     Gradient: by ``buffer``: ``adj``, 0 where overwritten. By ``value``: ``adj`` cut out.

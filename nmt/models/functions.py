@@ -18,7 +18,7 @@ from nmt.models.network import Network
 from nmt.models.parts import Source, Step
 
 Arrays = dict[str, Any]
-LOGITS, ATTENTION, LOG_PROBS = ":logits", ":attention", ":log_probs"
+LOGITS, ATTENTION, FULL, LOG_PROBS = ":logits", ":attention", ":full", ":log_probs"
 """Names of outputs, distinct from those of states."""
 
 
@@ -82,7 +82,7 @@ class Stepper:
         batch: int,
         beam: int,
         lengths: tuple[int, ...],
-        max_length: int,
+        places: int,
         attention: bool,
         candidates: int,
         by_sentence: bool,
@@ -94,7 +94,7 @@ class Stepper:
         self._graph = graph = network.blank_graph(derivatives)
         encoded = network.encode(_sources(graph, batch, lengths))
         self._encoder_state = state_inputs(graph, "encoder", encoded)
-        self._first = network.start(graph, self._encoder_state, batch, beam, max_length)
+        self._first = network.start(graph, self._encoder_state, batch, beam, places)
 
     @property
     def encoder_state(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -128,6 +128,8 @@ class Stepper:
         outputs = {LOGITS: step.logits, **step.state}
         if self._attention:
             outputs[ATTENTION] = cast(step.attention)
+        if step.full is not None:
+            outputs[FULL] = step.full
         inputs = [*self._encoder_state.values(), *state.values(), words, position]
         return _Named(graph, outputs, inputs if listed is None else [*inputs, listed])
 
@@ -150,7 +152,7 @@ class Stepper:
         state = [decoder_state[name] for name in self._first]
         chosen = () if shortlist is None else (shortlist,)
         after = self._step(params, *before, *state, words, position, *chosen)
-        return Step(after.pop(LOGITS), after, after.pop(ATTENTION, None))
+        return Step(after.pop(LOGITS), after, after.pop(ATTENTION, None), after.pop(FULL, None))
 
 
 class PairScorer:

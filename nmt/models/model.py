@@ -95,17 +95,17 @@ class Model(Network):
         batch: int,
         beam: int,
         lengths: tuple[int, ...],
-        max_length: int,
+        places: int,
         *,
         attention: bool = False,
         candidates: int = 0,
         by_sentence: bool = False,
         derivatives: str = "rules",
     ) -> Stepper:
-        """``start`` and ``step`` for sentences padded to ``lengths``, up to ``max_length`` steps, and
-        shortlists of ``candidates`` words (0 without). by_sentence: whether every sentence has a position of
-        its own."""
-        key = (batch, beam, lengths, max_length, attention, candidates, by_sentence, derivatives)
+        """``start`` and ``step`` for sentences padded to ``lengths``, with ``places`` for the target words
+        of each (see ``start``), and shortlists of ``candidates`` words (0 without). by_sentence: whether
+        every sentence has a position of its own."""
+        key = (batch, beam, lengths, places, attention, candidates, by_sentence, derivatives)
         return self._recorded(("stepper", *key), lambda: Stepper(self, *key))
 
     def scorer(

@@ -85,10 +85,10 @@ class Network(Layer):
         mask = cast(source.mask, source.mask.graph.default_element_type)
         return self._encoders[stream].encode(Source(source.ids, mask))
 
-    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
-        """The decoder state before the first of at most ``max_length`` steps, for ``beam`` hypotheses of each
-        of ``batch`` sentences."""
-        return self._decoder.start(graph, encoder_state, batch, beam, max_length)
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
+        """The decoder state before the first step, for ``beam`` hypotheses of each of ``batch`` sentences,
+        with ``places`` for the words of a sentence: ``beam`` times the steps always suffice."""
+        return self._decoder.start(graph, encoder_state, batch, beam, places)
 
     def step(
         self,

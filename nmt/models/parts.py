@@ -87,6 +87,8 @@ class Step(NamedTuple):
     """The decoder state after the step, by name."""
     attention: Any = None
     """Attention to the words of the first source, ``(batch * beam, length)``, if requested."""
+    full: Any = None
+    """``(batch,)``, 1 for sentences that had too few places for their words, else 0; None if all had."""
 
 
 class Decoded(NamedTuple):
@@ -179,7 +181,7 @@ class DecoderPart(ModelPart):
         """The encoder state: all that the decoder needs once per sentence."""
 
     @abstractmethod
-    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
         """The decoder state before the first step."""
 
     @abstractmethod

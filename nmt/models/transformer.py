@@ -280,13 +280,13 @@ class TransformerDecoder(DecoderPart):
                 state |= {f"{block.prefix}:{part}": node for part, node in prepared.items()}
         return state
 
-    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, max_length: int) -> Nodes:
+    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
         state = {}
         for depth, layer in enumerate(self.layers, 1):
-            for part, node in layer.autoregression.start(graph, batch, beam, max_length).items():
+            for part, node in layer.autoregression.start(graph, batch, beam, places).items():
                 state[f"l{depth}:{part}"] = node
         if self.remembers:
-            state[ANCESTORS] = no_ancestors(graph, batch, beam, max_length)
+            state[ANCESTORS] = no_ancestors(graph, batch, beam, places)
         return state
 
     def step(
@@ -304,9 +304,10 @@ class TransformerDecoder(DecoderPart):
         embedded = self.previous(words, position)
         embedded = reshape(embedded, (rows // beam, beam, self.options.dim_emb))
         after: Nodes = {}
-        now = Now(position)
+        now, full = Now(position), None
         if self.remembers:
-            after[ANCESTORS], now = with_ancestors(decoder_state[ANCESTORS], position, beam)
+            before = decoder_state[ANCESTORS]
+            after[ANCESTORS], now, full = with_ancestors(before, position, beam, embedded.value_type)
         embedded = self.stack.positions.at(embedded, now.place)
         x = self.stack.bottom(embedded)
         aligned = self._attention_depth() if attention else None
@@ -322,7 +323,7 @@ class TransformerDecoder(DecoderPart):
         if attention:
             alignment = self._attention(weights)
             alignment = reshape(alignment, (rows, alignment.shape[-1]))
-        return Step(self.output(x, shortlist), after, alignment)
+        return Step(self.output(x, shortlist), after, alignment, full)
 
     def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
         length = target_ids.shape[1]

@@ -217,7 +217,7 @@ class BeamSearch:
     def sizes(self, requests: Sequence[Request]) -> list[LaneSize]:
         """The lanes for sentences, the shortest first."""
         lanes = self.lengths.lanes(request.length for request in requests)
-        return [LaneSize(length, self.capacity(length)) for length in lanes]
+        return [self.size(length) for length in lanes]
 
     def most_candidates(self, requests: Sequence[Request]) -> int:
         """The padded size of the shortlists of sentences, not below that of any before; 0 without them."""
@@ -229,9 +229,11 @@ class BeamSearch:
             self._candidates = max(self._candidates, needed)
             return self._candidates
 
-    def capacity(self, length: int) -> int:
-        """The number of steps that nearly all translations of ``length`` source words need."""
-        return min(self.limit(length), -(-(length * 3 // 2 + MORE_STEPS) // 8) * 8)
+    def size(self, length: int) -> LaneSize:
+        """The lane for sources of ``length`` words, with room for nearly all of their translations."""
+        capacity = min(self.limit(length), -(-(length * 5 // 4 + MORE_STEPS) // 8) * 8)
+        places = capacity if self.beam_size == 1 else capacity * 3 // 2 + self.beam_size
+        return LaneSize(length, capacity, min(places, capacity * self.beam_size))
 
     @contextmanager
     def lane(self, shape: LaneShape, ranked: bool) -> Iterator[Lane]:
@@ -265,7 +267,7 @@ class Job:
         each = -(-len(requests) // search.searches)
         self.rows = rows_of_lane(each, search.beam_size, platform_of(None))
         self.candidates = search.most_candidates(requests)
-        self.waiting = Waiting(requests, search.sizes(requests))
+        self.waiting = Waiting(requests, search.sizes(requests), search.beam_size)
 
     def turns(self) -> Generator[Found]:
         """One search: what it finds, turn by turn, until nothing waits."""
@@ -286,6 +288,7 @@ class Job:
             sources=search.streams,
             length=size.length,
             capacity=size.capacity,
+            places=size.places,
             candidates=self.candidates,
             forced=self.forced,
             attention=self.attention,

@@ -34,7 +34,7 @@ class LaneShape:
 
     rows: sentences at once. entering: how many enter at once. beam: hypotheses of a sentence.
     sources, length: source streams, and their padded length. capacity: the maximum number of steps of a
-    sentence.
+    sentence. places: for the words of its hypotheses, if models keep them.
     candidates: padded size of the shortlists; 0 without them. forced: whether first words are forced.
     attention: whether to return the first model's attention. rules: how words are chosen.
     """
@@ -45,6 +45,7 @@ class LaneShape:
     sources: int
     length: int
     capacity: int
+    places: int
     candidates: int
     forced: bool
     attention: bool
@@ -101,7 +102,7 @@ class LaneLoop:
                 rows,
                 shape.beam,
                 (shape.length,) * model.sources,
-                shape.capacity,
+                shape.places,
                 attention=shape.attention and number == 0,
                 candidates=shape.candidates,
                 by_sentence=True,
@@ -224,15 +225,19 @@ class LaneLoop:
 
         def extend(carry: tuple[Beam, Trellis]) -> tuple[Beam, Trellis]:
             beam, trellis = carry
+            positions = jnp.where(beam.slots > 0, beam.steps, 0)  # what is done keeps no words
             parts = zip(steppers, params, encoded, beam.decoders, strict=True)
             made = [
-                stepper.step(own, source, state, beam.words.reshape(-1), beam.steps, sentences.candidates)
+                stepper.step(own, source, state, beam.words.reshape(-1), positions, sentences.candidates)
                 for stepper, own, source, state in parts
             ]
             extended, column = self._extended(weights, sentences, beam, made)
             if ranking is not None:
                 extended = _without_hopeless(extended, column, sentences, ranking)
-            full = (extended.steps >= shape.capacity) & (extended.slots > 0)
+            full = extended.steps >= shape.capacity
+            for step in made:
+                full |= False if step.full is None else step.full > 0
+            full &= extended.slots > 0
             extended = replace(extended, slots=jnp.where(full, 0, extended.slots), cut=extended.cut | full)
             # A row that is done has nothing more to write: past the end of an array it is dropped.
             at = jnp.where(beam.slots > 0, beam.steps, shape.capacity)
@@ -267,7 +272,7 @@ class LaneLoop:
         # A forced word leaves one hypothesis, but the beam stays as wide for the next steps.
         left = beam.slots - jnp.sum(ended & (paths != NONE), axis=1, dtype=jnp.int32)
         slots = jnp.where(jnp.any(living != NONE, axis=1), left, 0)
-        decoders = reordered(tuple(step.state for step in made), origins, living != NONE)
+        decoders = reordered(tuple(step.state for step in made), origins)
         attention = None
         if self.shape.attention:
             chosen = (rows * width + origins).reshape(-1)
@@ -295,19 +300,16 @@ def _without_hopeless(beam: Beam, made: Trellis, sentences: Sentences, ranking: 
     return replace(beam, best=best, slots=jnp.where(best >= bound, 0, beam.slots))
 
 
-def reordered(states: T, origins: jax.Array, living: jax.Array) -> T:
-    """``states`` after hypotheses have changed places: each living hypothesis has its origin's.
+def reordered(states: T, origins: jax.Array) -> T:
+    """``states`` after hypotheses have changed places: each has its origin's.
 
     Arrays ``[batch * beam, ...]`` are reordered; arrays ``[batch, ...]`` are what hypotheses share, and stay.
-    origins int32 ``[batch, beam]``: the beam place that a hypothesis extends. living bool ``[batch, beam]``:
-    the states of other hypotheses are arbitrary.
+    origins int32 ``[batch, beam]``: the beam place that a hypothesis extends.
     """
     batch, beam = origins.shape
     if beam == 1:
         return states
-    places = jnp.arange(beam, dtype=jnp.int32)
-    chosen = jnp.where(living, origins, places)
-    rows = (jnp.arange(batch, dtype=jnp.int32)[:, None] * beam + chosen).reshape(-1)
+    rows = (jnp.arange(batch, dtype=jnp.int32)[:, None] * beam + origins).reshape(-1)
     return jax.tree.map(lambda a: rows_of(a, rows) if len(a) == batch * beam else a, states)
 
 

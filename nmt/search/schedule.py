@@ -13,7 +13,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import combinations
 
 from mgraph.device import platform_of
@@ -67,6 +67,13 @@ class LaneSize:
     """Of sources."""
     capacity: int
     """In steps."""
+    places: int
+    """For words of all hypotheses of a sentence."""
+
+    def holds(self, other: LaneSize) -> bool:
+        """Whether sentences of another lane fit."""
+        mine, others = astuple(self), astuple(other)
+        return all(size <= own for own, size in zip(mine, others, strict=True))
 
 
 Found = list[tuple[int, list[Hypothesis]]]
@@ -185,7 +192,8 @@ class Lengths:
 class Waiting:
     """The queues of sentences that wait, shared by searches."""
 
-    def __init__(self, requests: Iterable[Request], sizes: Sequence[LaneSize]) -> None:
+    def __init__(self, requests: Iterable[Request], sizes: Sequence[LaneSize], beam: int) -> None:
+        self._beam = beam
         self._lock = threading.Lock()
         self._queues: dict[LaneSize, deque[Request]] = {size: deque() for size in sizes}
         self._searches: Counter[LaneSize] = Counter()
@@ -223,9 +231,7 @@ class Waiting:
             rows = min(rows, group)
             found = _taken(self._queues[size], rows)
             others = [
-                waiting
-                for other, waiting in self._queues.items()
-                if other.length <= size.length and other.capacity <= size.capacity and other != size
+                waiting for other, waiting in self._queues.items() if size.holds(other) and other != size
             ]
             if sum(map(len, others)) <= rows:
                 for waiting in others:
@@ -235,8 +241,9 @@ class Waiting:
     def again(self, request: Request, size: LaneSize) -> None:
         """Search a sentence once more from its start, for which its lane had no room."""
         with self._lock:
-            fitting = [s for s in self._queues if s.length >= request.length and s.capacity >= request.limit]
-            chosen = min(fitting, default=LaneSize(size.length, request.limit))
+            enough = LaneSize(size.length, request.limit, request.limit * self._beam)
+            fitting = [s for s in self._queues if s.holds(enough)]
+            chosen = min(fitting, default=enough)
             self._queues.setdefault(chosen, deque()).append(request)
 
 
