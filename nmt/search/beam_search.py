@@ -158,7 +158,7 @@ class BeamSearch:
         if not requests:
             return
         job = Job(self, requests, prefixes is not None, attention, self.count if count is None else count)
-        searches = Searches(min(self.searches, -(-len(requests) // job.rows)), callers_settings())
+        searches = Searches(job.searches, callers_settings())
         for found in searches.run(job.turns):
             yield from found
 
@@ -232,8 +232,12 @@ class BeamSearch:
     def size(self, length: int) -> LaneSize:
         """The lane for sources of ``length`` words, with room for nearly all of their translations."""
         capacity = min(self.limit(length), -(-(length * 5 // 4 + MORE_STEPS) // 8) * 8)
-        places = capacity if self.beam_size == 1 else capacity * 3 // 2 + self.beam_size
+        places = capacity if self.beam_size == 1 else capacity * 2
         return LaneSize(length, capacity, min(places, capacity * self.beam_size))
+
+    def rows(self, sentences: int) -> int:
+        """The rows of lanes for which so many sentences wait."""
+        return rows_of_lane(-(-sentences // self.searches), self.beam_size, platform_of(None))
 
     @contextmanager
     def lane(self, shape: LaneShape, ranked: bool) -> Iterator[Lane]:
@@ -264,10 +268,11 @@ class Job:
     ) -> None:
         self.search, self.forced, self.attention, self.count = search, forced, attention, count
         self.params = tuple(model.params for model in search.models)
-        each = -(-len(requests) // search.searches)
-        self.rows = rows_of_lane(each, search.beam_size, platform_of(None))
         self.candidates = search.most_candidates(requests)
         self.waiting = Waiting(requests, search.sizes(requests), search.beam_size)
+        self.rows = {size: search.rows(waiting) for size, waiting in self.waiting.counts().items()}
+        turns = sum(-(-waiting // self.rows[size]) for size, waiting in self.waiting.counts().items())
+        self.searches = min(search.searches, turns)
 
     def turns(self) -> Generator[Found]:
         """One search: what it finds, turn by turn, until nothing waits."""
@@ -281,9 +286,10 @@ class Job:
 
     def _shape(self, size: LaneSize) -> LaneShape:
         search = self.search
+        rows = self.rows.get(size, search.rows(1))
         return LaneShape(
-            rows=self.rows,
-            entering=max(1, self.rows // ENTERING),
+            rows=rows,
+            entering=max(1, rows // ENTERING),
             beam=search.beam_size,
             sources=search.streams,
             length=size.length,

@@ -159,8 +159,8 @@ class Rules:
         extended = jnp.where(self._suppressed(sentences, columns) & free, LOWEST, extended)
         extended = jnp.where(open_ & (paths != NONE), extended, NONE)
         if count == 1:
-            column = jnp.argmax(extended[:, 0], axis=-1, keepdims=True).astype(jnp.int32)
-            return column, jnp.zeros_like(column), jnp.take_along_axis(extended[:, 0], column, axis=-1)
+            column, best = first_best(extended[:, 0])
+            return column, jnp.zeros_like(column), best
         best, places = best_candidates(extended.reshape(batch, -1), count)
         return places % columns, places // columns, best
 
@@ -205,6 +205,17 @@ class Rules:
         if sentences.candidates is None:
             return noise
         return jnp.take_along_axis(noise, sentences.candidates[:, None, :], axis=-1)
+
+
+def first_best(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The first index of the highest score of each row, int32 ``[rows, 1]``, and that score.
+
+    As ``argmax``, which XLA's CPU compiler does not vectorize: two plain reductions take a tenth of its time.
+    """
+    columns = scores.shape[-1]
+    best = jnp.max(scores, axis=-1, keepdims=True)
+    numbers = jnp.where(scores == best, jnp.arange(columns, dtype=jnp.int32), columns - 1)
+    return jnp.min(numbers, axis=-1, keepdims=True), best
 
 
 def best_candidates(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

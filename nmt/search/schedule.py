@@ -92,10 +92,10 @@ def lane_length(length: int) -> int:
 
 
 def rows_of_lane(sentences: int, beam: int, platform: str = "cpu") -> int:
-    """How many rows a lane has if so many sentences wait: few sizes, because each has its own programs."""
-    hypotheses = HYPOTHESES.get(platform, ELSEWHERE) // max(2, beam)
-    most = max(FEW_ROWS, hypotheses // FEW_ROWS * FEW_ROWS)
-    return next((rows for rows in (1, FEW_ROWS) if sentences <= rows), most)
+    """How many rows a lane has if so many sentences wait for it: few sizes, because each has its own
+    programs."""
+    most = max(FEW_ROWS, HYPOTHESES.get(platform, ELSEWHERE) // beam)
+    return next((rows for rows in (1, FEW_ROWS, most // 2) if sentences <= rows), most)
 
 
 def choose_lanes(lengths: Counter[int], known: Collection[int] = ()) -> list[int]:
@@ -199,6 +199,11 @@ class Waiting:
         self._searches: Counter[LaneSize] = Counter()
         for request in sorted(requests, key=lambda request: -request.length):
             self._queues[next(s for s in sizes if s.length >= request.length)].append(request)
+
+    def counts(self) -> dict[LaneSize, int]:
+        """How many sentences wait for each lane."""
+        with self._lock:
+            return {size: len(waiting) for size, waiting in self._queues.items()}
 
     def next_lane(self) -> LaneSize | None:
         """The lane where most is to do for another search; None if nothing waits."""
