@@ -23,6 +23,8 @@ class SelfAttention(Layer):
     ``DecoderLayerSelfAttention``.
     """
 
+    caches = "keys", "values"
+
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
         self.config = config
         self.block = AttentionBlock(f"{prefix}_self", config, depth)
@@ -35,7 +37,7 @@ class SelfAttention(Layer):
         heads, dim = self.config.heads, self.config.dim
         # A sum of small constants, so that no program holds a big one.
         buffer = graph.zeros((batch, 1, places, 1)) + graph.zeros((1, heads, 1, dim // heads))
-        return {"keys": buffer, "values": buffer}
+        return dict.fromkeys(self.caches, buffer)
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:
         if now.seen is None or now.places is None:

@@ -63,6 +63,8 @@ class Encoder:
         graph = network.blank_graph(derivatives)
         sources = _sources(graph, batch, lengths)
         encoded = network.encode(sources)
+        self.state = _specs(encoded)
+        """Shapes and element types of the encoder state."""
         self._encode = _Named(graph, encoded, _flat(sources)) if encoded else None
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source]) -> Arrays:

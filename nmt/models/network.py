@@ -85,6 +85,11 @@ class Network(Layer):
         mask = cast(source.mask, source.mask.graph.default_element_type)
         return self._encoders[stream].encode(Source(source.ids, mask))
 
+    @property
+    def caches(self) -> frozenset[str]:
+        """What of a decoder state steps at position 0 ignore."""
+        return self._decoder.caches
+
     def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
         """The decoder state before the first step, for ``beam`` hypotheses of each of ``batch`` sentences,
         with ``places`` for the words of a sentence: ``beam`` times the steps always suffice."""

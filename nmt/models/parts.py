@@ -176,6 +176,11 @@ class DecoderPart(ModelPart):
         """Whether attention to a source is available."""
         return self.stream > 0
 
+    @property
+    def caches(self) -> frozenset[str]:
+        """What of a decoder state steps at position 0 ignore."""
+        return frozenset()
+
     @abstractmethod
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         """The encoder state: all that the decoder needs once per sentence."""

@@ -22,7 +22,7 @@ from layers import (
     UnsupportedOptionError,
     log_mask,
 )
-from layers.transformer import Now, no_ancestors, with_ancestors
+from layers.transformer import Now, SelfAttention, no_ancestors, with_ancestors
 from mgraph import ArgumentError, Node, inits, le, narrow, reshape, shift
 from mgraph.tape import Graph
 from nmt.models.parts import (
@@ -279,6 +279,15 @@ class TransformerDecoder(DecoderPart):
                 prepared = block.prepare(context)
                 state |= {f"{block.prefix}:{part}": node for part, node in prepared.items()}
         return state
+
+    @property
+    def caches(self) -> frozenset[str]:
+        if not self.remembers:
+            return frozenset()
+        parts = (
+            f"l{depth}:{part}" for depth in range(1, len(self.layers) + 1) for part in SelfAttention.caches
+        )
+        return frozenset([ANCESTORS, *parts])
 
     def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
         state = {}

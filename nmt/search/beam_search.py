@@ -16,7 +16,7 @@ from mgraph import callers_settings
 from mgraph.device import platform_of
 from nmt.models import Model, Source
 from nmt.search.choice import Rules, Sampling
-from nmt.search.lane import Lane, LaneReport, LaneShape
+from nmt.search.lane import CUT, Lane, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
 from nmt.search.schedule import (
     Found,
@@ -36,7 +36,7 @@ from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
 MORE_STEPS = 16
-ENTERING = 4  # a lane's rows by the sentences that enter at once
+WAITING, ENTERING = 2, 8  # a lane's rows by the sentences that wait, and by those that enter at once
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
 SEEDS = 1 << 32
@@ -289,6 +289,7 @@ class Job:
         rows = self.rows.get(size, search.rows(1))
         return LaneShape(
             rows=rows,
+            waiting=max(1, rows // WAITING),
             entering=max(1, rows // ENTERING),
             beam=search.beam_size,
             sources=search.streams,
@@ -302,42 +303,38 @@ class Job:
         )
 
     def _drained(self, lane: Lane, size: LaneSize, ranking: Ranking | None) -> Iterator[Found]:
-        """Fill a lane as long as sentences wait for it, and search until it is empty."""
+        """Search what waits for a lane, until it is empty."""
         held: dict[int, Request] = {}
         while True:
-            for requests in self._entering(lane, size):
-                rows = lane.enter(self.params, *self._arrays(lane.shape, requests), len(requests))
-                held |= dict(zip(rows.tolist(), requests, strict=True))
+            shape, weights = lane.shape, self.search.weights
+            own = sum(size.length // 2 < request.length for request in held.values())
+            requests = self.waiting.take(size, shape.waiting, full=2 * own > shape.rows)
+            if requests:
+                desks = lane.wait(self.params, *self._arrays(shape, requests), len(requests))
+                held |= dict(zip(desks.tolist(), requests, strict=True))
             if not held:
                 return
-            enough = max(0, lane.living - lane.shape.entering)
-            done, report = lane.advance(self.params, self.search.weights, ranking, enough)
+            living = min(shape.rows, len(held))
+            enough = living if requests else max(0, living - shape.entering)
+            done, report = lane.advance(self.params, weights, ranking, enough)
             found: Found = []
-            for row in done.tolist():
-                request = held.pop(row)
-                if report.cut[row]:
+            for desk in done.tolist():
+                request = held.pop(desk)
+                if report.outcomes[desk] == CUT:
                     self.waiting.again(request, size)
                 else:
-                    found.append((request.index, self._hypotheses(request, row, report)))
+                    found.append((request.index, self._hypotheses(request, desk, report)))
             yield found
 
-    def _entering(self, lane: Lane, size: LaneSize) -> Iterator[list[Request]]:
-        """Sentences that wait for free rows, in groups that enter together."""
-        while free := lane.shape.rows - lane.living:
-            requests = self.waiting.take(size, free, lane.shape.entering)
-            if not requests:
-                return
-            yield requests
-
-    def _hypotheses(self, request: Request, row: int, report: LaneReport) -> list[Hypothesis]:
-        search, steps = self.search, int(report.steps[row])
-        trellis = jax.tree.map(lambda a: a[row, :steps], report.trellis)
+    def _hypotheses(self, request: Request, desk: int, report: LaneReport) -> list[Hypothesis]:
+        search, steps = self.search, int(report.outcomes[desk])
+        trellis = jax.tree.map(lambda a: a[desk, :steps], report.trellis)
         length = len(request.sources[0])
         return best_hypotheses(trellis, request.limit, length, search.ranking, search.rules.eos, self.count)
 
     def _arrays(self, shape: LaneShape, requests: Sequence[Request]) -> tuple[list[Source], Sentences]:
-        """The arrays of sentences that enter a lane."""
-        search, count = self.search, shape.entering
+        """The arrays of sentences that wait for a lane."""
+        search, count = self.search, shape.waiting
         door = search.lengths.door(shape.length, max(request.length for request in requests))
         batch = pad(list(zip(*(r.sources for r in requests), strict=True)), (count, *[door] * shape.sources))
         first = batch.ids[0][:, 0]

@@ -3,8 +3,8 @@
 Each row holds one sentence, searched as Marian searches it alone (``--mini-batch 1``): its beam has
 ``slots`` hypotheses, loses one with each ``</s>``, and stops at the sentence's length limit. If only the best
 hypothesis is wanted, a sentence is done once no living hypothesis can become the best. Rows have positions of
-their own: when some are done, the loop ends, and sentences that wait take their rows. Sizes never change, so
-that two programs serve all sentences of a lane; nothing that a row computes depends on the others.
+their own: when some are done, sentences that wait take them, inside the loop. Sizes never change, so that few
+programs serve all sentences of a lane; nothing that a row computes depends on the others.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 T = TypeVar("T")
 UNUSED = "jax"
 """The kind of derivatives for functions that are never differentiated: the fastest to trace."""
+CUT = -1
+"""The outcome of a sentence for which its lane has no room."""
 
 
 @dataclass(frozen=True)
 class LaneShape:
     """The sizes of a lane.
 
-    rows: sentences at once. entering: how many enter at once. beam: hypotheses of a sentence.
-    sources, length: source streams, and their padded length. capacity: the maximum number of steps of a
-    sentence. places: for the words of its hypotheses, if models keep them.
-    candidates: padded size of the shortlists; 0 without them. forced: whether first words are forced.
-    attention: whether to return the first model's attention. rules: how words are chosen.
+    rows: sentences that are searched at once. waiting: how many wait, encoded, for rows. entering: how many
+    enter at once. beam: hypotheses of a sentence. sources, length: source streams, and their padded length.
+    capacity: the maximum number of steps of a sentence. places: for the words of its hypotheses, if models
+    keep them. candidates: padded size of the shortlists; 0 without them. forced: whether first words are
+    forced. attention: whether to return the first model's attention. rules: how words are chosen.
     """
 
     rows: int
+    waiting: int
     entering: int
     beam: int
     sources: int
@@ -50,6 +53,11 @@ class LaneShape:
     forced: bool
     attention: bool
     rules: Rules
+
+    @property
+    def desks(self) -> int:
+        """How many sentences may be known to the lane at once: a sentence keeps its trellis at its desk."""
+        return self.rows + self.waiting
 
     def __str__(self) -> str:
         """``32 rows x 6 beams, 24 words, 56 steps``, for the log."""
@@ -65,8 +73,12 @@ class LaneShape:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LaneState:
-    """The arrays of a lane; axis 0 is the row, or ``row * beam + place in the beam``."""
+    """The arrays of a lane; axis 0 is the row, or ``row * beam + place in the beam``.
 
+    desks int32 ``[rows]``: of the sentences, past the last one for rows without. trellis: by desk.
+    """
+
+    desks: Any
     sentences: Sentences
     encoded: tuple[Arrays, ...]
     beam: Beam
@@ -75,12 +87,27 @@ class LaneState:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class LaneReport:
-    """What the host reads after some steps: as in ``Beam`` and ``LaneState``."""
+class Arrivals:
+    """Sentences that wait for rows, the first ``count`` of these.
 
-    steps: Any
-    slots: Any
-    cut: Any
+    desks int32 ``[waiting]``: for each. encoded: the encoder states of all models.
+    """
+
+    count: Any
+    desks: Any
+    sentences: Sentences
+    encoded: tuple[Arrays, ...]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LaneReport:
+    """What the host reads after some steps; axis 0 is the desk.
+
+    outcomes int32: how many steps a sentence took that is done, ``CUT``, or 0.
+    """
+
+    outcomes: Any
     trellis: Trellis
 
 
@@ -111,36 +138,36 @@ class LaneLoop:
             for number, model in enumerate(self.models)
         ]
 
-    def empty(self, rows: int) -> LaneState:
-        """Rows without sentences: all arrays are zeros. Shapes only."""
+    def empty(self) -> LaneState:
+        """Rows and desks without sentences: all arrays are zeros. Shapes only."""
         shape, models = self.shape, len(self.models)
+        steppers, beam, rows = self.steppers(shape.rows), shape.beam, shape.rows
 
         def array(*sizes: int, kind: Any = jnp.int32) -> Any:
-            return jax.ShapeDtypeStruct((rows, *sizes), kind)
+            return jax.ShapeDtypeStruct(sizes, kind)
 
         def floats(*sizes: int) -> Any:
             return array(*sizes, kind=jnp.float32)
 
-        steppers, beam, every = self.steppers(rows), shape.beam, (shape.capacity, shape.beam)
-        listed = shape.candidates > 0
+        listed, every = shape.candidates > 0, (shape.desks, shape.capacity, beam)
         return LaneState(
+            array(rows),
             Sentences(
-                limits=array(),
-                empty=array(kind=jnp.bool_),
-                prefixes=array(shape.capacity) if shape.forced else None,
-                candidates=array(shape.candidates) if listed else None,
-                counts=array() if listed else None,
-                keys=array(2, kind=jnp.uint32) if shape.rules.sampling else None,
+                limits=array(rows),
+                empty=array(rows, kind=jnp.bool_),
+                prefixes=array(rows, shape.capacity) if shape.forced else None,
+                candidates=array(rows, shape.candidates) if listed else None,
+                counts=array(rows) if listed else None,
+                keys=array(rows, 2, kind=jnp.uint32) if shape.rules.sampling else None,
             ),
             tuple(stepper.encoder_state for stepper in steppers),
             Beam(
-                steps=array(),
-                slots=array(),
-                cut=array(kind=jnp.bool_),
-                best=floats(),
-                words=array(beam),
-                paths=floats(beam),
-                scores=floats(beam, models),
+                steps=array(rows),
+                slots=array(rows),
+                best=floats(rows),
+                words=array(rows, beam),
+                paths=floats(rows, beam),
+                scores=floats(rows, beam, models),
                 decoders=tuple(stepper.decoder_state for stepper in steppers),
             ),
             Trellis(
@@ -152,43 +179,77 @@ class LaneLoop:
             ),
         )
 
-    def enter(
+    def advance(
         self,
         params: Sequence[Arrays],
         state: LaneState,
-        sources: Sequence[Source],
-        sentences: Sentences,
-        rows: jax.Array,
-    ) -> LaneState:
-        """Encode sentences, and put them into ``rows`` with one empty hypothesis each.
+        waiting: Arrivals,
+        weights: jax.Array,
+        ranking: Ranking | None,
+        enough: jax.Array,
+    ) -> tuple[LaneState, LaneReport]:
+        """Search until nothing waits, and at most ``enough`` rows are left with sentences that are not done.
 
-        sources: for each stream ids and mask ``[entering, door]``, where the door is a length at most that of
-        the lane. rows int32 ``[entering]``: those past the last row of the lane are for sentences that do not
-        exist.
+        With a ``ranking`` a sentence is done once none of its living hypotheses can become the best by it.
         """
+        shape = self.shape
+        steppers = self.steppers(shape.rows)
+        outcomes = jnp.zeros(shape.desks, jnp.int32)
+
+        def living(state: LaneState) -> jax.Array:
+            return jnp.sum(state.beam.slots > 0, dtype=jnp.int32)
+
+        def left(entered: jax.Array) -> jax.Array:
+            return waiting.count - entered
+
+        def unfinished(carry: tuple[jax.Array, LaneState, jax.Array]) -> jax.Array:
+            entered, state, _ = carry
+            return (left(entered) > 0) | (living(state) > enough)
+
+        def turn(carry: tuple[jax.Array, LaneState, jax.Array]) -> tuple[jax.Array, LaneState, jax.Array]:
+            entered, state, outcomes = carry
+            entered, state = self._entered(params, entered, state, waiting)
+            more = jnp.minimum(left(entered), shape.entering)
+            until = jnp.where(more > 0, shape.rows - more, enough)
+
+            def busy(carry: tuple[LaneState, jax.Array]) -> jax.Array:
+                return living(carry[0]) > until
+
+            def step(carry: tuple[LaneState, jax.Array]) -> tuple[LaneState, jax.Array]:
+                return self._stepped(params, steppers, *carry, weights, ranking)
+
+            return entered, *lax.while_loop(busy, step, (state, outcomes))
+
+        _, state, outcomes = lax.while_loop(unfinished, turn, (jnp.int32(0), state, outcomes))
+        return state, LaneReport(outcomes, state.trellis)
+
+    def _entered(
+        self, params: Sequence[Arrays], entered: jax.Array, state: LaneState, waiting: Arrivals
+    ) -> tuple[jax.Array, LaneState]:
+        """Put sentences that wait into free rows, with one empty hypothesis each."""
         shape, count = self.shape, self.shape.entering
-        door = sources[0].ids.shape[1]
-        steppers = self.steppers(count)
-        encoded = tuple(
-            _padded(
-                model.encoder(count, (door,) * model.sources, derivatives=UNUSED)(
-                    own, sources[: model.sources]
-                ),
-                stepper.encoder_state,
-            )
-            for model, own, stepper in zip(self.models, params, steppers, strict=True)
+        free = state.beam.slots == 0
+        _, rows = lax.top_k(free.astype(jnp.float32), count)
+        numbers = jnp.arange(count, dtype=jnp.int32)
+        some = jnp.minimum(waiting.count - entered, jnp.sum(free, dtype=jnp.int32))
+        rows = jnp.where(numbers < some, rows, shape.rows)  # past the last one nothing is written
+        chosen = jnp.minimum(entered + numbers, shape.waiting - 1)
+        sentences, encoded, desks = jax.tree.map(
+            lambda a: rows_of(a, chosen), (waiting.sentences, waiting.encoded, waiting.desks)
         )
-        starts = zip(steppers, params, encoded, strict=True)
+        parts = zip(self.models, self.steppers(count), params, encoded, strict=True)
         paths = jnp.where(jnp.arange(shape.beam) == 0, jnp.float32(0), jnp.float32(NONE))
         beam = Beam(
             steps=jnp.zeros(count, jnp.int32),
             slots=jnp.full(count, shape.beam, jnp.int32),
-            cut=jnp.zeros(count, bool),
             best=jnp.full(count, NONE, jnp.float32),
             words=jnp.zeros((count, shape.beam), jnp.int32),
             paths=jnp.broadcast_to(paths, (count, shape.beam)),
             scores=jnp.zeros((count, shape.beam, len(self.models)), jnp.float32),
-            decoders=tuple(stepper.start(own, source) for stepper, own, source in starts),
+            decoders=tuple(
+                {k: v for k, v in stepper.start(own, source).items() if k not in model.caches}
+                for model, stepper, own, source in parts
+            ),
         )
 
         def put(before: jax.Array, new: jax.Array) -> jax.Array:
@@ -196,58 +257,53 @@ class LaneLoop:
             new = new.reshape(count, -1, *new.shape[1:])
             return by_row.at[rows].set(new, mode="drop").reshape(before.shape)
 
-        return LaneState(
-            jax.tree.map(put, state.sentences, sentences),
-            jax.tree.map(put, state.encoded, encoded),
-            jax.tree.map(put, state.beam, beam),
-            state.trellis,
+        known = state.beam.decoders
+        starting = tuple({k: all[k] for k in new} for all, new in zip(known, beam.decoders, strict=True))
+        changed = jax.tree.map(
+            put,
+            (state.desks, state.sentences, state.encoded, replace(state.beam, decoders=starting)),
+            (desks, sentences, encoded, beam),
         )
+        desks, sentences, encoded, beam = changed
+        decoders = tuple({**all, **new} for all, new in zip(known, beam.decoders, strict=True))
+        beam = replace(beam, decoders=decoders)
+        return entered + jnp.minimum(some, count), LaneState(desks, sentences, encoded, beam, state.trellis)
 
-    def advance(
+    def _stepped(
         self,
         params: Sequence[Arrays],
+        steppers: Sequence[Any],
         state: LaneState,
+        outcomes: jax.Array,
         weights: jax.Array,
         ranking: Ranking | None,
-        enough: jax.Array,
-    ) -> tuple[LaneState, LaneReport]:
-        """Search until at most ``enough`` rows are left with sentences that are not done.
-
-        With a ``ranking`` a sentence is done once none of its living hypotheses can become the best by it.
-        """
-        shape, sentences, encoded = self.shape, state.sentences, state.encoded
-        steppers = self.steppers(shape.rows)
-        rows = jnp.arange(shape.rows)
-
-        def unfinished(carry: tuple[Beam, Trellis]) -> jax.Array:
-            beam, _ = carry
-            return jnp.sum(beam.slots > 0) > enough
-
-        def extend(carry: tuple[Beam, Trellis]) -> tuple[Beam, Trellis]:
-            beam, trellis = carry
-            positions = jnp.where(beam.slots > 0, beam.steps, 0)  # what is done keeps no words
-            parts = zip(steppers, params, encoded, beam.decoders, strict=True)
-            made = [
-                stepper.step(own, source, state, beam.words.reshape(-1), positions, sentences.candidates)
-                for stepper, own, source, state in parts
-            ]
-            extended, column = self._extended(weights, sentences, beam, made)
-            if ranking is not None:
-                extended = _without_hopeless(extended, column, sentences, ranking)
-            full = extended.steps >= shape.capacity
-            for step in made:
-                full |= False if step.full is None else step.full > 0
-            full &= extended.slots > 0
-            extended = replace(extended, slots=jnp.where(full, 0, extended.slots), cut=extended.cut | full)
-            # A row that is done has nothing more to write: past the end of an array it is dropped.
-            at = jnp.where(beam.slots > 0, beam.steps, shape.capacity)
-            trellis = jax.tree.map(lambda all, new: all.at[rows, at].set(new, mode="drop"), trellis, column)
-            return extended, trellis
-
-        beam, trellis = lax.while_loop(unfinished, extend, (state.beam, state.trellis))
-        return LaneState(sentences, encoded, beam, trellis), LaneReport(
-            beam.steps, beam.slots, beam.cut, trellis
+    ) -> tuple[LaneState, jax.Array]:
+        """One step of all rows."""
+        shape, sentences, beam = self.shape, state.sentences, state.beam
+        before = beam.slots > 0
+        positions = jnp.where(before, beam.steps, 0)  # what is done keeps no words
+        parts = zip(steppers, params, state.encoded, beam.decoders, strict=True)
+        made = [
+            stepper.step(own, source, decoder, beam.words.reshape(-1), positions, sentences.candidates)
+            for stepper, own, source, decoder in parts
+        ]
+        extended, column = self._extended(weights, sentences, beam, made)
+        if ranking is not None:
+            extended = _without_hopeless(extended, column, sentences, ranking)
+        full = extended.steps >= shape.capacity
+        for step in made:
+            full |= False if step.full is None else step.full > 0
+        full &= extended.slots > 0
+        extended = replace(extended, slots=jnp.where(full, 0, extended.slots))
+        # Past the end of an array nothing is written.
+        desks = jnp.where(before, state.desks, shape.desks)
+        trellis = jax.tree.map(
+            lambda all, new: all.at[desks, positions].set(new, mode="drop"), state.trellis, column
         )
+        done = jnp.where(extended.slots == 0, desks, shape.desks)
+        outcome = jnp.where(full, jnp.int32(CUT), extended.steps)
+        outcomes = outcomes.at[done].set(outcome, mode="drop")
+        return LaneState(desks, sentences, state.encoded, extended, trellis), outcomes
 
     def _extended(
         self, weights: jax.Array, sentences: Sentences, beam: Beam, made: Sequence[Any]
@@ -278,12 +334,32 @@ class LaneLoop:
             chosen = (rows * width + origins).reshape(-1)
             attention = rows_of(made[0].attention, chosen).reshape(*words.shape, -1)
         return (
-            Beam(steps, slots, beam.cut, beam.best, words, living, total, decoders),
+            Beam(steps, slots, beam.best, words, living, total, decoders),
             Trellis(words, origins, paths, total, attention),
         )
 
 
-def _padded(arrays: Arrays, shapes: Mapping[str, Any]) -> Arrays:
+def encode(
+    models: Sequence[Model], params: Sequence[Arrays], sources: Sequence[Source], length: int
+) -> tuple[Arrays, ...]:
+    """The encoder states of sentences, for a lane of sources of ``length`` words.
+
+    sources: for each stream ids and mask ``[sentences, door]``, where the door is at most that length.
+    """
+    count, door = sources[0].ids.shape
+    found = []
+    for model, own in zip(models, params, strict=True):
+        encoder = model.encoder(count, (door,) * model.sources, derivatives=UNUSED)
+        arrays = encoder(own, sources[: model.sources])
+        if door < length:
+            arrays = _padded(
+                arrays, model.encoder(count, (length,) * model.sources, derivatives=UNUSED).state
+            )
+        found.append(arrays)
+    return tuple(found)
+
+
+def _padded(arrays: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
     """``arrays`` with zeros at the end of the axes that are longer in ``shapes``."""
 
     def padded(array: jax.Array, shape: Sequence[int]) -> jax.Array:
@@ -320,64 +396,76 @@ def rows_of(array: jax.Array, chosen: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class LanePlan(Plan, by_key=["models"]):
-    """A function of ``LaneLoop`` for models of these shapes.
+    """``LaneLoop.advance`` for models of these shapes.
 
-    ranked: whether searches end early. door: the length of sentences that enter.
+    ranked: whether searches end early.
     """
 
-    name: str
     models: tuple[Model, ...]
     shape: LaneShape
-    ranked: bool = False
-    door: int = 0
+    ranked: bool
 
     @property
     def donated(self) -> tuple[int, ...]:
         return (1,)
 
     def __str__(self) -> str:
-        entering = f", {self.shape.entering} sentences of {self.door} words" * bool(self.door)
-        return f"beam search ({self.name}): {self.shape}{entering}"
+        return f"beam search: {self.shape}"
 
     def __call__(self, *arguments: Any) -> Any:
-        return getattr(LaneLoop(self.models, self.shape), self.name)(*arguments)
+        return LaneLoop(self.models, self.shape).advance(*arguments)
+
+
+@dataclass(frozen=True)
+class EncodePlan(Plan, by_key=["models"]):
+    """``encode`` for ``count`` sentences padded to the length ``door``."""
+
+    models: tuple[Model, ...]
+    count: int
+    door: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"encoding: {self.count} sentences of {self.door} words, for {self.length}"
+
+    def __call__(self, params: Sequence[Arrays], sources: Sequence[Source]) -> Any:
+        return encode(self.models, params, sources, self.length)
 
 
 class Lane:
-    """The rows of a lane on the device, and which of them are taken."""
+    """The rows of a lane on the device, and which of its desks are taken."""
 
     def __init__(self, models: tuple[Model, ...], shape: LaneShape, *, ranked: bool) -> None:
         self.shape, self._models = shape, models
-        self._advance = compiled(LanePlan("advance", models, shape, ranked))
-        empty = LaneLoop(models, shape).empty(shape.rows)
+        self._advance = compiled(LanePlan(models, shape, ranked))
+        empty = LaneLoop(models, shape).empty()
         self._state = jax.tree.map(lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype)), empty)
-        self.taken = np.zeros(shape.rows, bool)
+        self._waiting: Arrivals | None = None
+        self.taken = np.zeros(shape.desks, bool)
 
-    @property
-    def living(self) -> int:
-        """How many rows are taken."""
-        return int(self.taken.sum())
-
-    def enter(
+    def wait(
         self, params: Sequence[Arrays], sources: Sequence[Source], sentences: Sentences, count: int
     ) -> np.ndarray:
-        """Put the first ``count`` of the sentences, arrays of ``entering`` rows, into free rows; returns
-        those."""
+        """Encode the first ``count`` of the sentences, arrays of ``waiting`` rows, and let them wait at free
+        desks; returns those."""
+        plan = EncodePlan(self._models, self.shape.waiting, sources[0].ids.shape[1], self.shape.length)
+        encoded = compiled(plan)(params, sources)
         free = np.flatnonzero(~self.taken)[:count]
-        rows = np.full(self.shape.entering, self.shape.rows, np.int32)
-        rows[:count] = free
-        plan = LanePlan("enter", self._models, self.shape, door=sources[0].ids.shape[1])
-        self._state = compiled(plan)(params, self._state, sources, sentences, rows)
+        desks = np.resize(free, self.shape.waiting).astype(np.int32)
+        self._waiting = Arrivals(np.int32(count), desks, sentences, encoded)
         self.taken[free] = True
         return free
 
     def advance(
         self, params: Sequence[Arrays], weights: np.ndarray, ranking: Ranking | None, enough: int
     ) -> tuple[np.ndarray, LaneReport]:
-        """Search until at most ``enough`` taken rows are not done; returns those that are, which are free
-        again, and the report about all rows, in NumPy arrays."""
-        self._state, report = self._advance(params, self._state, weights, ranking, np.int32(enough))
+        """Search until nothing waits, and at most ``enough`` sentences are not done; returns the desks of
+        those that are, which are free again, and the report about all, in NumPy arrays."""
+        assert self._waiting is not None
+        given = self._state, self._waiting, weights, ranking, np.int32(enough)
+        self._waiting = replace(self._waiting, count=np.int32(0))
+        self._state, report = self._advance(params, *given)
         report = jax.device_get(report)
-        done = np.flatnonzero(self.taken & (report.slots == 0))
+        done = np.flatnonzero(report.outcomes)
         self.taken[done] = False
         return done, report

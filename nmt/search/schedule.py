@@ -206,17 +206,14 @@ class Waiting:
             return {size: len(waiting) for size, waiting in self._queues.items()}
 
     def next_lane(self) -> LaneSize | None:
-        """The lane where most is to do for another search; None if nothing waits."""
+        """The lane for another search, None if nothing waits: the longest, so that what is left at the end is
+        short; one with few sentences has enough with one search."""
         with self._lock:
-            work = {
-                size: sum(request.length for request in waiting) / (1 + self._searches[size])
-                for size, waiting in self._queues.items()
-                if waiting
-            }
-            if not work:
-                return None
-            chosen = max(work, key=lambda size: work[size])
-            self._searches[chosen] += 1
+            waiting = [size for size in sorted(self._queues, reverse=True) if self._queues[size]]
+            worth = (s for s in waiting if not self._searches[s] or len(self._queues[s]) > FEW_ROWS)
+            chosen = next(worth, waiting[-1] if waiting else None)
+            if chosen is not None:
+                self._searches[chosen] += 1
             return chosen
 
     def left(self, size: LaneSize) -> None:
@@ -224,23 +221,23 @@ class Waiting:
         with self._lock:
             self._searches[size] -= 1
 
-    def take(self, size: LaneSize, rows: int, group: int) -> list[Request]:
-        """Up to ``group`` sentences for a lane with ``rows`` free rows: as many, or all that wait.
+    def take(self, size: LaneSize, most: int, *, full: bool = False) -> list[Request]:
+        """Up to ``most`` sentences for a lane; of the last ones only a fair share of each search there.
 
-        When its own queue is empty the last ones of shorter lanes come here too; if many are left there, it
-        is better to end this lane and go there.
+        When its own queue is empty, sentences of shorter lanes come here too: the longest if the lane is
+        ``full`` of its own, which would otherwise leave it one by one, or else the last ones; if many are
+        left there, it is better to end this lane and go there.
         """
         with self._lock:
-            if rows < min(group, len(self._queues[size])):
-                return []
-            rows = min(rows, group)
-            found = _taken(self._queues[size], rows)
+            own = self._queues[size]
+            found = _taken(own, min(most, -(-len(own) // max(1, self._searches[size]))))
             others = [
                 waiting for other, waiting in self._queues.items() if size.holds(other) and other != size
             ]
-            if sum(map(len, others)) <= rows:
-                for waiting in others:
-                    found += _taken(waiting, rows - len(found))
+            room = most - len(found)
+            if not own and (full or sum(map(len, others)) <= room):
+                for waiting in reversed(others):
+                    found += _taken(waiting, most - len(found))
             return found
 
     def again(self, request: Request, size: LaneSize) -> None:

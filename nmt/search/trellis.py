@@ -46,7 +46,6 @@ class Beam:
 
     steps int32 ``[batch]``: the number of words of each sentence's living hypotheses.
     slots int32 ``[batch]``: how many hypotheses of each sentence may live; 0 when it is done.
-    cut bool ``[batch]``: the row has no room for the words that the sentence would still need.
     best float32 ``[batch]``: the best score of the finished hypotheses, if the search may end early.
     words int32, paths float32 ``[batch, beam]``: last word and path score of each hypothesis.
     scores float32 ``[batch, beam, model]``: its unweighted log-probability under each model.
@@ -55,7 +54,6 @@ class Beam:
 
     steps: Any
     slots: Any
-    cut: Any
     best: Any
     words: Any
     paths: Any

@@ -114,7 +114,7 @@ def test_a_decoder_step_by_step_is_the_decoder_over_the_sequence(preprocess: str
     ancestors = no_ancestors(graph, batch, beam, places)
     for t in range(length):
         position = graph.constant((), inits.from_value(t), "int32")
-        ancestors, now, full = with_ancestors(ancestors, position, beam, mgraph.Type.float32)
+        ancestors, now, _full = with_ancestors(ancestors, position, beam, mgraph.Type.float32)
         y, cache = layer.step(constant(graph, x[:, :, t]), cache, now, attended)
         steps.append(y)
     random_params(graph)
