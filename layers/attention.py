@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 
@@ -11,6 +12,7 @@ from mgraph import (
     Node,
     ShapeError,
     bdot,
+    cached_attention,
     dot_product_attention,
     dropout,
     reshape,
@@ -99,6 +101,16 @@ class MultiHeadAttention(Layer):
         query = split_heads(self.query(x), self.heads)
         dropped = rate(x.graph, self.dropout)
         return self._joined(dot_product_attention(query, keys, values, mask, dropped))
+
+    def attend_parts(
+        self, x: Node, used: Node, keys: Sequence[Node], values: Sequence[Node], masks: Sequence[Node]
+    ) -> Node:
+        """``attend`` to keys and values in parts, each with its mask, up to the place ``used``; without
+        dropout. See ``cached_attention``."""
+        if len(keys) == 1:
+            return self.attend(x, keys[0], values[0], masks[0])
+        query = split_heads(self.query(x), self.heads)
+        return self._joined(cached_attention(query, used, keys, values, masks))
 
     def weights(self, x: Node, keys: Node, mask: Node) -> Node:
         """The weights ``(batch, heads, time, places)`` of projected and split ``keys``, before dropout."""

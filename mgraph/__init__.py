@@ -46,6 +46,7 @@ from .ops.arithmetic import logaddexp as logaddexp
 from .ops.arithmetic import maximum as maximum
 from .ops.arithmetic import minimum as minimum
 from .ops.arithmetic import plus as plus
+from .ops.attention import cached_attention as cached_attention
 from .ops.attention import dot_product_attention as dot_product_attention
 from .ops.cells import att_ops as att_ops
 from .ops.cells import gru_ops as gru_ops

@@ -21,4 +21,5 @@ from .layers import EncoderLayer as EncoderLayer
 from .recurrence import Recurrence as Recurrence
 from .self_attention import SelfAttention as SelfAttention
 from .self_attention import no_ancestors as no_ancestors
+from .self_attention import places_of as places_of
 from .self_attention import with_ancestors as with_ancestors

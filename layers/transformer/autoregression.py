@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,11 +22,12 @@ class Now:
 
     position: Node
     """Integer ``(batch,)`` or ``()``: how many words the hypotheses of each sentence, or of all, have."""
-    seen: Node | None = None
-    """A ``log_mask (batch, 1, beam, places)``: which of its sentence's words each hypothesis continues, the
-    last one included."""
     places: Node | None = None
     """Integers ``(batch, 1, beam, 1)``: where the last words are kept."""
+    parts: tuple[tuple[Node, Node], ...] = ()
+    """For each part of the places, the same from its first one on, past its end if they are elsewhere, and a
+    ``log_mask (batch, 1, beam, places of the part)``: which of its sentence's words each hypothesis
+    continues, the last one included."""
 
     @property
     def place(self) -> Node:
@@ -43,9 +45,9 @@ class Autoregression(Protocol):
         not causal by themselves."""
         ...
 
-    def start(self, graph: Graph, batch: int, beam: int, places: int) -> Cache:
-        """The cache of ``beam`` hypotheses of each sentence before the first step, with so many ``places``
-        for the words of a sentence."""
+    def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:
+        """The cache of ``beam`` hypotheses of each sentence before the first step, with parts of so many
+        ``places`` for the words of a sentence."""
         ...
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:

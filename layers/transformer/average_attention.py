@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from mgraph import Node, Type, cast, cumsum, inits, reshape, sigmoid
@@ -49,7 +50,7 @@ class AverageAttention(Block):
         counts = x.graph.constant((length, 1), inits.range(1, length + 1))
         return self._applied(cumsum(x, 1) / counts, x)
 
-    def start(self, graph: Graph, batch: int, beam: int, places: int) -> Cache:
+    def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:
         return {"mean": graph.zeros((batch * beam, self.dim))}
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:

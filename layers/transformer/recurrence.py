@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mgraph import Node, reshape, transpose
 from mgraph.tape import Graph
 
@@ -37,7 +39,7 @@ class Recurrence(Block):
         sequence = transpose(self.before(x), (1, 0, 2))
         return self._framed(transpose(self.rnn(sequence).output, (1, 0, 2)), x)
 
-    def start(self, graph: Graph, batch: int, beam: int, places: int) -> Cache:
+    def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:
         return {f"state{i}": node for i, node in enumerate(self.cell.start(graph, batch * beam))}
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:

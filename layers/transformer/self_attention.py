@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from mgraph import ArgumentError, Node, Type, cast, dot, eq, gt, inits, le, max, min, reshape, scatter, sum
+from collections.abc import Sequence
+
+from mgraph import (
+    ArgumentError,
+    Node,
+    Type,
+    cast,
+    dot,
+    eq,
+    ge,
+    gt,
+    inits,
+    le,
+    lt,
+    narrow,
+    reshape,
+    scatter,
+)
+from mgraph import max as max_of
+from mgraph import min as min_of
+from mgraph import sum as sum_of
 from mgraph.tape import Graph
 
 from ..attention import log_mask
@@ -23,8 +43,6 @@ class SelfAttention(Layer):
     ``DecoderLayerSelfAttention``.
     """
 
-    caches = "keys", "values"
-
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None:
         self.config = config
         self.block = AttentionBlock(f"{prefix}_self", config, depth)
@@ -33,64 +51,85 @@ class SelfAttention(Layer):
     def __call__(self, x: Node, mask: Node) -> Node:
         return self.block.self_attend(x, mask)
 
-    def start(self, graph: Graph, batch: int, beam: int, places: int) -> Cache:
+    def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:
         heads, dim = self.config.heads, self.config.dim
-        # A sum of small constants, so that no program holds a big one.
-        buffer = graph.zeros((batch, 1, places, 1)) + graph.zeros((1, heads, 1, dim // heads))
-        return dict.fromkeys(self.caches, buffer)
+        cache: Cache = {}
+        for part, count in enumerate(places):
+            # A sum of small constants, so that no program holds a big one.
+            buffer = graph.zeros((batch, 1, count, 1)) + graph.zeros((1, heads, 1, dim // heads))
+            cache |= {f"keys{part or ''}": buffer, f"values{part or ''}": buffer}
+        return cache
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:
-        if now.seen is None or now.places is None:
-            raise ArgumentError("a step of self-attention needs the words that hypotheses continue: Now.seen")
+        if now.places is None:
+            raise ArgumentError("a step of self-attention needs Now.places and Now.parts for its words")
         queries = self.block.before(x)
-        cache = self._extended(cache, x if self.raw else queries, now.places)
+        cache = self._extended(cache, x if self.raw else queries, now)
         seen = cache
         if self.raw:
             first = cast(eq(cast(now.place), 0), x.value_type)
-            seen = self._extended(cache, first * queries + (1 - first) * x, now.places)
-        y = self.block.attention.attend(queries, seen["keys"], seen["values"], now.seen)
+            seen = self._extended(cache, first * queries + (1 - first) * x, now)
+        kept = list(seen.values())
+        masks = [mask for _, mask in now.parts]
+        y = self.block.attention.attend_parts(queries, now.places, kept[::2], kept[1::2], masks)
         return self.block.after(y, x), cache
 
-    def _extended(self, cache: Cache, words: Node, places: Node) -> Cache:
+    def _extended(self, cache: Cache, words: Node, now: Now) -> Cache:
         """A cache with the keys and values of ``words (batch, beam, dim)``."""
-        attention = self.block.attention
+        new = self.block.attention.keys(words), self.block.attention.values(words)
+        kept = list(cache.items())
         return {
-            "keys": scatter(cache["keys"], 2, places, attention.keys(words)),
-            "values": scatter(cache["values"], 2, places, attention.values(words)),
+            name: scatter(before, 2, places, node)
+            for (places, _), pair in zip(now.parts, zip(kept[::2], kept[1::2], strict=True), strict=True)
+            for (name, before), node in zip(pair, new, strict=True)
         }
 
 
-def no_ancestors(graph: Graph, batch: int, beam: int, places: int) -> Node:
+def places_of(cache: Cache) -> list[int]:
+    """How many places each part of a cache has."""
+    return [keys.shape[2] for keys in list(cache.values())[::2]]
+
+
+def no_ancestors(graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Node:
     """Which of its sentence's words each hypothesis continues: none before the first step.
 
-    ``(batch * beam, places)``, 1 at the places of the words that a hypothesis continues, 0 elsewhere. Keys
-    and values stay where they were written: when a beam is reordered only this record is, which is small.
+    ``(batch * beam, all places)``, 1 at the places of the words that a hypothesis continues, 0 elsewhere.
+    Keys and values stay where they were written: when a beam is reordered only this record is, which is
+    small.
     """
-    none: Node = graph.zeros((batch * beam, places), Type.float32)  # 16 bits cannot number all places
+    # In float32, because 16 bits cannot number all places.
+    none: Node = graph.zeros((batch * beam, sum(places)), Type.float32)
     return none
 
 
-def with_ancestors(ancestors: Node, position: Node, beam: int, kind: Type) -> tuple[Node, Now, Node]:
+def with_ancestors(
+    ancestors: Node, position: Node, beam: int, parts: Sequence[int], kind: Type
+) -> tuple[Node, Now, Node]:
     """The record after the step at ``position``, in which each hypothesis continues itself, the step, and
     ``(batch,)``, for each sentence whether it had too few places.
 
     The last words take the first places that no hypothesis continues: a beam has mostly one past, so that few
-    more places than steps are needed; ``beam`` times the steps always suffice. kind: of ``Now.seen``.
+    more places than steps are needed; ``beam`` times the steps always suffice. parts: of how many places.
+    kind: of masks.
     """
     rows, places = ancestors.shape
     batch, graph = rows // beam, ancestors.graph
     started = cast(gt(cast(Now(position).place), 0))
     before = reshape(ancestors, (batch, beam, places)) * started
-    free = 1 - max(before, 1)
+    free = 1 - max_of(before, 1)
     numbers = graph.constant((places,), inits.range(0, places), Type.float32)
     up_to = le(reshape(numbers, (places, 1)), numbers)
-    count = dot(free, up_to)
     wanted = graph.constant((beam, 1), inits.range(1, beam + 1), Type.float32)
-    itself = eq(count, wanted) * free
-    found = sum(itself, -1)
-    place = sum(itself * numbers, -1) + (1 - found) * places
-    places_now = cast(reshape(place, (batch, 1, beam, 1)), Type.int32)
+    itself = eq(dot(free, up_to), wanted) * free
+    found = reshape(sum_of(itself, -1), (batch, 1, beam, 1))
+    place = reshape(sum_of(itself * numbers, -1), found.shape) + (1 - found) * places
     after = before + itself
     seen = log_mask(cast(reshape(after, (batch, 1, beam, places)), kind))
-    full = 1 - reshape(min(found, 1), (batch,))
-    return reshape(after, (rows, places)), Now(position, seen, places_now), full
+    here, start = [], 0
+    for size in parts:
+        inside = ge(place, start) * lt(place, start + size)
+        local = inside * (place - start) + (1 - inside) * size
+        here.append((cast(local, Type.int32), narrow(seen, -1, start, size)))
+        start += size
+    full = 1 - reshape(min_of(found, 2), (batch,))
+    return reshape(after, (rows, places)), Now(position, cast(place, Type.int32), tuple(here)), full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,9 @@ from ..specs import Spec, Specs, spec_of
 from .dropout import mask_for
 from .operands import FloatNodeOp, Gradients, accumulable, is_number, node, refusal
 from .product import matmul, matmul_of_columns
-from .reduce import divisor, exponentials
+from .reduce import divisor, exponentials, largest
+
+T = TypeVar("T")
 
 
 class DotProductAttentionNodeOp(FloatNodeOp):
@@ -140,6 +142,124 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         _, pull = jax.vjp(lambda *operands: self._flash(*operands, *mask), query, keys, values)
         gradients: tuple[Array, ...] = pull(adj)
         return gradients
+
+
+def _domain(used: str, parts: int) -> tuple[str, ...]:
+    return ("real", used, *["real"] * (3 * parts))
+
+
+class CachedAttentionNodeOp(DotProductAttentionNodeOp):
+    """Children: queries, the places in use, then the keys, values and masks of all parts."""
+
+    type = "cached_attention"
+    index_children = (1,)
+    stored_by_loops = False
+    masked = True
+    parts: int
+    cases = (
+        Case(
+            (2, 3, 4), (2,), (2, 5, 4), (2, 5, 3), (2, 1, 5), domain=_domain("index:5", 1), parts=1, scale=1.0
+        ),
+        Case(
+            *((3, 4), (1,), (5, 4), (6, 4), (5, 3), (6, 3), (5,), (1,)),
+            domain=_domain("index:5", 2),
+            parts=2,
+            scale=1.0,
+        ),
+        Case(
+            *((2, 3, 4), (2, 3), (2, 1, 4), (6, 4), (2, 1, 3), (6, 3), (2, 3, 1), (2, 3, 6)),
+            domain=_domain("index:7", 2),
+            parts=2,
+            scale=1.0,
+        ),
+        Case(
+            *((2, 2, 3, 4), (), (2, 2, 2, 4), (2, 2, 3, 4), (2, 2, 4, 4), (2, 2, 2, 4), (2, 2, 3, 4)),
+            *((2, 2, 4, 4), (2, 1, 3, 2), (2, 1, 3, 3), (2, 1, 3, 4)),
+            domain=_domain("index:9", 3),
+            parts=3,
+            scale=0.5,
+        ),
+    )
+
+    def new_spec(self, query: Spec, used: Spec, *others: Spec) -> Specs:
+        every = [super(CachedAttentionNodeOp, self).new_spec(query, *part) for part in self._by_part(others)]
+        if len(set(every)) > 1:
+            raise ShapeError(f"expected parts with values of one depth, got {every}")
+        return every[0]
+
+    def forward_ops(self, query: Array, used: Array, *others: Array) -> Array:
+        (first, *more), start = self._by_part(others), 0
+        found = self._attended(query, *first)
+        for (keys, values, mask), before in zip(more, self._by_part(others), strict=False):
+            start += before[0].shape[-2]
+            found = jax.lax.cond(
+                jnp.max(used) >= start,
+                lambda found, *part: _together(found, self._attended(*part)),
+                lambda found, *_: found,
+                *(found, query, keys, values, mask),
+            )
+        _, total, y = found
+        return (y / total).astype(query.dtype)
+
+    def backward_ops(self, adj: Array, y: Array, query: Array, used: Array, *others: Array) -> Gradients:
+        parts, ends = self._by_part(others), [0]
+        masks = []
+        for keys, _, mask in parts:
+            hidden = jnp.where(jnp.max(used) >= ends[-1], 0, -jnp.inf).astype(mask.dtype)
+            masks.append(jnp.broadcast_to(mask + hidden, (*mask.shape[:-1], keys.shape[-2])))
+            ends.append(ends[-1] + keys.shape[-2])
+        keys, values = (jnp.concatenate([part[i] for part in parts], -2) for i in (0, 1))
+        given = adj, query, keys, values, jnp.concatenate(masks, -1)
+        by_query, by_keys, by_values = self._operand_gradients(*given)
+        (by_mask,) = self._mask_gradients(*given)
+        cuts = ends[1:-1]
+        return (
+            by_query,
+            None,
+            *(part for by in (by_keys, by_values) for part in jnp.split(by, cuts, -2)),
+            *jnp.split(by_mask, cuts, -1),
+        )
+
+    def _by_part(self, others: Sequence[T]) -> list[tuple[T, ...]]:
+        """Keys, values and mask of each part."""
+        return [tuple(others[i :: self.parts]) for i in range(self.parts)]
+
+    def _attended(self, query: Array, keys: Array, values: Array, mask: Array) -> tuple[Array, Array, Array]:
+        """The maximum of the scores, the sum of their powers, and that of the values, weighted by them."""
+        scores = matmul(query, keys, False, True) * self.scale + accumulable(mask)
+        top = largest(scores, -1)
+        _, powers, total = exponentials(scores, -1)
+        return top, total, accumulable(matmul(powers.astype(query.dtype), values, False, False))
+
+
+def _together(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+    (top, *sums), (other_top, *others) = one, other
+    highest = jnp.maximum(top, other_top)
+    mine, its = jnp.exp(top - highest), jnp.exp(other_top - highest)
+    return highest, *(mine * a + its * b for a, b in zip(sums, others, strict=True))
+
+
+def cached_attention(
+    query: Node, used: Node, keys: Sequence[Node], values: Sequence[Node], masks: Sequence[Node]
+) -> Node:
+    """``dot_product_attention`` to keys and values that are kept in parts, of which the last may be unused.
+
+    With ``n_i`` places in part i, place p of all is place ``p - (n_1 + ... + n_(i-1))`` of part i. ``used``:
+    integers of any shape, the largest of which is the last place in use. Later parts are not read: like
+    masked places they do not count. ``masks``: added to the scores, one for each part. ``ArgumentError``
+    unless there are as many of each; ``ShapeError`` if depths, sizes or batches do not fit.
+
+    Shape: (..., m, k), any, and for part i (..., n_i, k), (..., n_i, v) and (..., m, n_i) to (..., m, v); the
+    axes before them broadcast.
+    Gradient: as ``dot_product_attention`` to all parts at once; 0 by those that are not read.
+    Source: no twin in Marian, whose caches grow by a step at a time.
+    """
+    if not keys or len({len(keys), len(values), len(masks)}) > 1:
+        counts = f"{len(keys)} keys, {len(values)} values and {len(masks)} masks"
+        raise ArgumentError(f"cached_attention expects keys, values and a mask for each part, got {counts}")
+    depth = _split(node("cached_attention", query))[2]
+    scale = 1 / math.sqrt(max(depth, 1))
+    return CachedAttentionNodeOp(query, used, *keys, *values, *masks, parts=len(keys), scale=scale)
 
 
 def dot_product_attention(

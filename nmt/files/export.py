@@ -54,7 +54,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
         for name, length in zip(names, lengths, strict=True)
     ]
     encoded = model.encode(sentences)
-    start = model.start(graph, encoded, axes[BATCH], beam, axes[STEPS] * beam)
+    start = model.start(graph, encoded, axes[BATCH], beam, [axes[STEPS] * beam])
     needed = axes if _has(start, axes[STEPS]) else {k: v for k, v in axes.items() if k != STEPS}
     outputs = {**_prefixed("encoder", encoded), **_prefixed("decoder", start)}
     inputs = [node for sentence in sentences for node in sentence]

@@ -84,7 +84,7 @@ class Stepper:
         batch: int,
         beam: int,
         lengths: tuple[int, ...],
-        places: int,
+        places: tuple[int, ...],
         attention: bool,
         candidates: int,
         by_sentence: bool,

@@ -95,7 +95,7 @@ class Model(Network):
         batch: int,
         beam: int,
         lengths: tuple[int, ...],
-        places: int,
+        places: tuple[int, ...],
         *,
         attention: bool = False,
         candidates: int = 0,

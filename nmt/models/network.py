@@ -86,13 +86,16 @@ class Network(Layer):
         return self._encoders[stream].encode(Source(source.ids, mask))
 
     @property
-    def caches(self) -> frozenset[str]:
-        """What of a decoder state steps at position 0 ignore."""
-        return self._decoder.caches
+    def starts_blank(self) -> bool:
+        """Whether steps at position 0 ignore the decoder state before them."""
+        return self._decoder.starts_blank
 
-    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
+    def start(
+        self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: Sequence[int]
+    ) -> Nodes:
         """The decoder state before the first step, for ``beam`` hypotheses of each of ``batch`` sentences,
-        with ``places`` for the words of a sentence: ``beam`` times the steps always suffice."""
+        with parts of so many ``places`` for the words of a sentence: ``beam`` times the steps always
+        suffice."""
         return self._decoder.start(graph, encoder_state, batch, beam, places)
 
     def step(

@@ -177,16 +177,18 @@ class DecoderPart(ModelPart):
         return self.stream > 0
 
     @property
-    def caches(self) -> frozenset[str]:
-        """What of a decoder state steps at position 0 ignore."""
-        return frozenset()
+    def starts_blank(self) -> bool:
+        """Whether steps at position 0 ignore the decoder state before them."""
+        return False
 
     @abstractmethod
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         """The encoder state: all that the decoder needs once per sentence."""
 
     @abstractmethod
-    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
+    def start(
+        self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: Sequence[int]
+    ) -> Nodes:
         """The decoder state before the first step."""
 
     @abstractmethod

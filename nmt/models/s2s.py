@@ -147,7 +147,9 @@ class S2SDecoder(DecoderPart):
             state["start"] = self.first_state(*means)
         return state
 
-    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
+    def start(
+        self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: Sequence[int]
+    ) -> Nodes:
         dim = self.options.dim_rnn
         rows = repeat(reshape(self._first(graph, encoder_state, batch), (batch, 1, dim)), beam, 1)
         first = reshape(rows, (batch * beam, dim))

@@ -22,7 +22,7 @@ from layers import (
     UnsupportedOptionError,
     log_mask,
 )
-from layers.transformer import Now, SelfAttention, no_ancestors, with_ancestors
+from layers.transformer import Now, no_ancestors, places_of, with_ancestors
 from mgraph import ArgumentError, Node, inits, le, narrow, reshape, shift
 from mgraph.tape import Graph
 from nmt.models.parts import (
@@ -281,15 +281,12 @@ class TransformerDecoder(DecoderPart):
         return state
 
     @property
-    def caches(self) -> frozenset[str]:
-        if not self.remembers:
-            return frozenset()
-        parts = (
-            f"l{depth}:{part}" for depth in range(1, len(self.layers) + 1) for part in SelfAttention.caches
-        )
-        return frozenset([ANCESTORS, *parts])
+    def starts_blank(self) -> bool:
+        return self.remembers
 
-    def start(self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: int) -> Nodes:
+    def start(
+        self, graph: Graph, encoder_state: Nodes, batch: int, beam: int, places: Sequence[int]
+    ) -> Nodes:
         state = {}
         for depth, layer in enumerate(self.layers, 1):
             for part, node in layer.autoregression.start(graph, batch, beam, places).items():
@@ -315,8 +312,9 @@ class TransformerDecoder(DecoderPart):
         after: Nodes = {}
         now, full = Now(position), None
         if self.remembers:
-            before = decoder_state[ANCESTORS]
-            after[ANCESTORS], now, full = with_ancestors(before, position, beam, embedded.value_type)
+            before, kind = decoder_state[ANCESTORS], embedded.value_type
+            parts = places_of(_under("l1", decoder_state))
+            after[ANCESTORS], now, full = with_ancestors(before, position, beam, parts, kind)
         embedded = self.stack.positions.at(embedded, now.place)
         x = self.stack.bottom(embedded)
         aligned = self._attention_depth() if attention else None

@@ -26,6 +26,7 @@ from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 T = TypeVar("T")
 UNUSED = "jax"
 """The kind of derivatives for functions that are never differentiated: the fastest to trace."""
+PART = 16
 CUT = -1
 """The outcome of a sentence for which its lane has no room."""
 
@@ -53,6 +54,12 @@ class LaneShape:
     forced: bool
     attention: bool
     rules: Rules
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """``places`` in parts: the last one is not read while all words have places before it."""
+        first = -(-self.places // (3 * PART)) * PART
+        return (first, self.places - first) if self.places > 2 * PART else (self.places,)
 
     @property
     def desks(self) -> int:
@@ -129,7 +136,7 @@ class LaneLoop:
                 rows,
                 shape.beam,
                 (shape.length,) * model.sources,
-                shape.places,
+                shape.parts,
                 attention=shape.attention and number == 0,
                 candidates=shape.candidates,
                 by_sentence=True,
@@ -247,7 +254,7 @@ class LaneLoop:
             paths=jnp.broadcast_to(paths, (count, shape.beam)),
             scores=jnp.zeros((count, shape.beam, len(self.models)), jnp.float32),
             decoders=tuple(
-                {k: v for k, v in stepper.start(own, source).items() if k not in model.caches}
+                {} if model.starts_blank else stepper.start(own, source)
                 for model, stepper, own, source in parts
             ),
         )

@@ -216,6 +216,24 @@ def _(w: Writer, o: Operation, query: Name, keys: Name, values: Name, *masks: Na
     return w.op("MatMul", weights, values)
 
 
+@rule_for(RULES, attention.CachedAttentionNodeOp)
+def _(w: Writer, o: Operation, query: Name, used: Name, *others: Name) -> Name:
+    count, specs, joined = o.operator.parts, o.specs[2:], []
+    last = w.op("ReduceMax", w.cast(used, Type.int64), keepdims=0)
+    for part in range(count):
+        start = sum(spec.shape[-2] for spec in specs[:part])
+        mask, (*outer, _) = others[2 * count + part], specs[2 * count + part].shape
+        seen = w.op("GreaterOrEqual", last, w.constant(start, np.int64))
+        mask = w.op("Where", seen, mask, w.number(-np.inf, o.out))
+        joined.append(w.op("Expand", mask, w.dims((*outer, specs[part].shape[-2]))))
+    keys = w.op("Concat", *others[:count], axis=len(specs[0].shape) - 2)
+    values = w.op("Concat", *others[count : 2 * count], axis=len(specs[count].shape) - 2)
+    mask = w.op("Concat", *joined, axis=len(specs[-1].shape) - 1)
+    scores = w.op("MatMul", query, _transposed(w, keys, len(specs[0].shape)))
+    scores = w.op("Add", w.op("Mul", scores, w.number(o.operator.scale, o.out)), mask)
+    return w.op("MatMul", w.op("Softmax", scores, axis=-1), values)
+
+
 @rule_for(RULES, product.AffineNodeOp)
 def _(w: Writer, o: Operation, a: Name, b: Name, bias: Name) -> Name:
     y = RULES[product.DotNodeOp](w, o, a, b)
