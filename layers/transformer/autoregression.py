@@ -22,10 +22,11 @@ class Now:
 
     position: Node
     """Integer ``(batch,)`` or ``()``: how many words the hypotheses of each sentence, or of all, have."""
-    places: Node | None = None
-    """Integers ``(batch, 1, beam, 1)``: where the last words are kept."""
+    used: Node | None = None
+    """Integers, of which the largest is the last place of a word that a hypothesis continues."""
     parts: tuple[tuple[Node, Node], ...] = ()
-    """For each part of the places, the same from its first one on, past its end if they are elsewhere, and a
+    """For each part of the places integers ``(batch, 1, beam, 1)``, where in it the last words of hypotheses
+    are kept, past its end if elsewhere, and a
     ``log_mask (batch, 1, beam, places of the part)``: which of its sentence's words each hypothesis
     continues, the last one included."""
 

@@ -61,8 +61,8 @@ class SelfAttention(Layer):
         return cache
 
     def step(self, x: Node, cache: Cache, now: Now) -> tuple[Node, Cache]:
-        if now.places is None:
-            raise ArgumentError("a step of self-attention needs Now.places and Now.parts for its words")
+        if now.used is None:
+            raise ArgumentError("a step of self-attention needs Now.used and Now.parts for its words")
         queries = self.block.before(x)
         cache = self._extended(cache, x if self.raw else queries, now)
         seen = cache
@@ -71,7 +71,7 @@ class SelfAttention(Layer):
             seen = self._extended(cache, first * queries + (1 - first) * x, now)
         kept = list(seen.values())
         masks = [mask for _, mask in now.parts]
-        y = self.block.attention.attend_parts(queries, now.places, kept[::2], kept[1::2], masks)
+        y = self.block.attention.attend_parts(queries, now.used, kept[::2], kept[1::2], masks)
         return self.block.after(y, x), cache
 
     def _extended(self, cache: Cache, words: Node, now: Now) -> Cache:
@@ -131,5 +131,6 @@ def with_ancestors(
         local = inside * (place - start) + (1 - inside) * size
         here.append((cast(local, Type.int32), narrow(seen, -1, start, size)))
         start += size
+    used = cast(max_of(after * numbers, -1), Type.int32)
     full = 1 - reshape(min_of(found, 2), (batch,))
-    return reshape(after, (rows, places)), Now(position, cast(place, Type.int32), tuple(here)), full
+    return reshape(after, (rows, places)), Now(position, used, tuple(here)), full
