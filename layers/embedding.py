@@ -107,7 +107,7 @@ class TrainedPositionEmbedding(Positions):
 
     def at(self, x: Node, position: Node) -> Node:
         places = flatten(minimum(position, int(self.table.shape[0]) - 1))
-        return x + reshape(rows(self.table.on(x.graph), places), (*places.shape, 1, x.shape[-1]))
+        return x + reshape(rows(self.table.on(x.graph), places), (*position.shape[:-1], x.shape[-1]))
 
 
 class NoPositionEmbedding(Positions):

@@ -161,13 +161,13 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
             (2, 3, 4), (2,), (2, 5, 4), (2, 5, 3), (2, 1, 5), domain=_domain("index:5", 1), parts=1, scale=1.0
         ),
         Case(
-            *((3, 4), (1,), (5, 4), (6, 4), (5, 3), (6, 3), (5,), (1,)),
+            *((3, 4), (1,), (5, 4), (6, 4), (5, 3), (6, 3), (5,), (6,)),
             domain=_domain("index:5", 2),
             parts=2,
             scale=1.0,
         ),
         Case(
-            *((2, 3, 4), (2, 3), (2, 1, 4), (6, 4), (2, 1, 3), (6, 3), (2, 3, 1), (2, 3, 6)),
+            *((2, 3, 4), (2, 3), (2, 1, 4), (2, 6, 4), (2, 1, 3), (2, 6, 3), (2, 3, 1), (2, 3, 6)),
             domain=_domain("index:7", 2),
             parts=2,
             scale=1.0,
@@ -182,9 +182,11 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
     )
 
     def new_spec(self, query: Spec, used: Spec, *others: Spec) -> Specs:
-        every = [super(CachedAttentionNodeOp, self).new_spec(query, *part) for part in self._by_part(others)]
-        if len(set(every)) > 1:
-            raise ShapeError(f"expected parts with values of one depth, got {every}")
+        parts = self._by_part(others)
+        every = [super(CachedAttentionNodeOp, self).new_spec(query, *part) for part in parts]
+        fixed = {(k.shape[:-2], v.shape[:-2], v.shape[-1], mask.shape[:-1]) for k, v, mask in parts}
+        if len(fixed) > 1:
+            raise ShapeError(f"expected parts that differ in the number of places, got {parts}")
         return every[0]
 
     def forward_ops(self, query: Array, used: Array, *others: Array) -> Array:
@@ -247,7 +249,8 @@ def cached_attention(
     With ``n_i`` places in part i, place p of all is place ``p - (n_1 + ... + n_(i-1))`` of part i. ``used``:
     integers of any shape, the largest of which is the last place in use. Later parts are not read: like
     masked places they do not count. ``masks``: added to the scores, one for each part. ``ArgumentError``
-    unless there are as many of each; ``ShapeError`` if depths, sizes or batches do not fit.
+    unless there are as many of each; ``ShapeError`` if shapes do not fit, or if parts differ in more than the
+    number of places.
 
     Shape: (..., m, k), any, and for part i (..., n_i, k), (..., n_i, v) and (..., m, n_i) to (..., m, v); the
     axes before them broadcast.

@@ -18,7 +18,7 @@ from nmt.models import Model, Source
 from nmt.models.functions import sentence_inputs, state_inputs
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
-BATCH, STEPS = "batch", "steps"
+BATCH, PLACES = "batch", "places"
 
 
 def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1, opset: int = 18) -> None:
@@ -27,15 +27,15 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     encoder: maps ``source_ids`` int32 and ``source_mask`` float32, both (batch, length), the mask 1 at words
     with ``</s>``, to ``encoder.*``, the encoder state, and ``decoder.*``, the decoder state before the first
     step. A second source is ``source2_ids`` and ``source2_mask``, with its own length; a language model takes
-    ``batch`` instead, an int64 scalar. Transformers also take ``steps``, an int64 scalar, the maximum number
-    of steps, which is the size of the caches by the beam.
+    ``batch`` instead, an int64 scalar. Transformers also take ``places``, an int64 scalar: for how many words
+    of the hypotheses of a sentence there is room, which is enough for ``places / beam`` steps.
 
     decoder: maps ``encoder.*``, ``decoder.*``, ``words`` int32 (batch * beam), the last words, and
     ``position`` int32 (), the number of the step from 0, to ``logits`` (batch * beam, vocabulary), not
-    normalized, and ``next.*``, the decoder state after the step. At position 0 words are ignored. If the
-    beam is not 1, transformers also take ``steps``, and models without sources ``batch``.
+    normalized, and ``next.*``, the decoder state after the step. At position 0 words are ignored. Without
+    sources it also takes ``batch`` if the beam is not 1.
 
-    Batch, lengths and steps are dynamic, up to the recorded size of about 2,000 words, because positions are
+    Batch, lengths and places are dynamic, up to the recorded size of about 2,000 words, because positions are
     looked up in a table. ``beam`` is fixed; hypotheses of a sentence are adjacent. When they change places,
     the states with batch * beam rows follow them; those with batch rows (keys and values of all hypotheses of
     a sentence) stay: ``decoder.ancestors`` tells which of them a hypothesis sees. ``ArgumentError`` for a
@@ -46,7 +46,7 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
     names = _source_names(model.sources)
     sizes = {n for value in model.params.values() for n in value.shape} | {beam}
     lengths = [f"{name}_length" for name in names]
-    open_axes = [BATCH, *lengths, STEPS]
+    open_axes = [BATCH, *lengths, PLACES]
     axes = dict(zip(open_axes, distinct_primes(len(open_axes), sizes), strict=True))
     graph = model.new_graph()
     sentences = [
@@ -54,8 +54,8 @@ def export_model(model: Model, folder: str | os.PathLike[str], *, beam: int = 1,
         for name, length in zip(names, lengths, strict=True)
     ]
     encoded = model.encode(sentences)
-    start = model.start(graph, encoded, axes[BATCH], beam, [axes[STEPS] * beam])
-    needed = axes if _has(start, axes[STEPS]) else {k: v for k, v in axes.items() if k != STEPS}
+    start = model.start(graph, encoded, axes[BATCH], beam, [axes[PLACES]])
+    needed = axes if _has(start, axes[PLACES]) else {k: v for k, v in axes.items() if k != PLACES}
     outputs = {**_prefixed("encoder", encoded), **_prefixed("decoder", start)}
     inputs = [node for sentence in sentences for node in sentence]
     with _new_folder(path):
@@ -115,7 +115,7 @@ def _prefixed(prefix: str, nodes: Mapping[str, Node]) -> dict[str, Node]:
 
 
 def _has(nodes: Mapping[str, Node], size: int) -> bool:
-    return any(n % size == 0 for node in nodes.values() for n in node.shape)
+    return any(size in node.shape for node in nodes.values())
 
 
 class OnnxModel:
@@ -134,7 +134,7 @@ class OnnxModel:
         self.sources = sum(name.endswith("_ids") for name in self._taken)
         """The number of source streams."""
 
-    def encode(self, sources: Sequence[Source], steps: int, *, batch: int = 1) -> dict[str, np.ndarray]:
+    def encode(self, sources: Sequence[Source], places: int, *, batch: int = 1) -> dict[str, np.ndarray]:
         """The encoder state and the first decoder state, by output name.
 
         ``sources`` are the ids and mask of each source stream; without sources ``batch`` is the number of
@@ -142,11 +142,11 @@ class OnnxModel:
         """
         if len(sources) != self.sources:
             raise ArgumentError(f"the exported model has {self.sources} sources, got {len(sources)}")
-        inputs = {BATCH: np.array(batch, np.int64), STEPS: np.array(steps, np.int64)}
+        inputs = {BATCH: np.array(batch, np.int64), PLACES: np.array(places, np.int64)}
         for name, (ids, mask) in zip(_source_names(self.sources), sources, strict=True):
             inputs |= {f"{name}_ids": ids, f"{name}_mask": mask}
         found = _run(self.encoder, {name: inputs[name] for name in self._taken})
-        return {**found, **{name: inputs[name] for name in (BATCH, STEPS) if name in self._needed}}
+        return {**found, BATCH: inputs[BATCH]} if BATCH in self._needed else found
 
     def step(self, state: Mapping[str, Any], words: np.ndarray, position: int) -> dict[str, np.ndarray]:
         """``logits`` and the decoder state for the next step, under the names of the decoder's inputs."""

@@ -97,6 +97,8 @@ class Stepper:
         encoded = network.encode(_sources(graph, batch, lengths))
         self._encoder_state = state_inputs(graph, "encoder", encoded)
         self._first = network.start(graph, self._encoder_state, batch, beam, places)
+        if attention:
+            _ = self._step  # recorded at once, because a model may have none
 
     @property
     def encoder_state(self) -> dict[str, jax.ShapeDtypeStruct]:

@@ -47,6 +47,7 @@ class ToyModel:
 
     rows = 257
     sources = 1
+    starts_blank = False
 
     def __init__(self, seed: int, dim: int, eos: float = 0.0) -> None:
         table = np.random.default_rng(seed).normal(size=(self.rows, dim)).astype(np.float32) * 2
@@ -64,16 +65,17 @@ class ToyModel:
             code = jnp.sum((ids + 1) * mask.astype(jnp.int32) * (2 * jnp.arange(length) + 1), 1)
             return {"code": code.astype(jnp.int32)}
 
+        encode.state = {"code": spec(batch)}
         return encode
 
     def stepper(
-        self, batch, beam, lengths, max_length, attention=False, candidates=0, *, by_sentence, derivatives
+        self, batch, beam, lengths, places, attention=False, candidates=0, *, by_sentence, derivatives
     ):
-        hypotheses = batch * beam
+        hypotheses, most = batch * beam, sum(places)
         assert by_sentence
 
         def start(params, encoded):
-            prefix = jnp.zeros((hypotheses, max_length), jnp.int32)
+            prefix = jnp.zeros((hypotheses, most), jnp.int32)
             return {"prefix": prefix, "running": jnp.repeat(encoded["code"], beam)}
 
         def step(params, encoded, state, words, position, shortlist=None):
@@ -81,7 +83,7 @@ class ToyModel:
             words = jnp.where(position == 0, 0, words + 1)
             prefix = state["prefix"].at[jnp.arange(hypotheses), position].set(words)
             running = (state["running"] * 5 + words) % 1009
-            weights = 2 * jnp.arange(max_length) + 3
+            weights = 2 * jnp.arange(most) + 3
             code = jnp.sum(prefix * weights, 1) + running + jnp.repeat(encoded["code"], beam)
             logits = params["table"][code % self.rows]
             if shortlist is not None:
@@ -92,7 +94,7 @@ class ToyModel:
             start=start,
             step=step,
             encoder_state={"code": spec(batch)},
-            decoder_state={"prefix": spec(hypotheses, max_length), "running": spec(hypotheses)},
+            decoder_state={"prefix": spec(hypotheses, most), "running": spec(hypotheses)},
         )
 
     def next_log_probs(self, source: list[int], prefix: list[int]) -> np.ndarray:

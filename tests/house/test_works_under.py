@@ -291,7 +291,7 @@ def test_forward_mode_through_rules_is_what_jax_refuses(kind: str) -> None:
 def test_all_functions_of_a_model_meet_our_rules() -> None:
     model, ids = small_model(), jnp.ones((BATCH, 3), jnp.int32)
     sources = [Source(ids, jnp.ones(ids.shape, jnp.float32))]
-    encoder, stepper = model.encoder(BATCH, (3,)), model.stepper(BATCH, 1, (3,), 2)
+    encoder, stepper = model.encoder(BATCH, (3,)), model.stepper(BATCH, 1, (3,), (2,))
     encoded = encoder(model.params, sources)
 
     def first_step(params: Params) -> Any:

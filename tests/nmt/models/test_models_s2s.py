@@ -181,13 +181,15 @@ def test_steps_give_the_attention_and_the_shortlist_of_the_whole_model() -> None
     words = rng.integers(2, model.dim_vocabs[-1], (batch * beam, time)).astype(np.int32)
     size = model.dim_vocabs[-1]
     shortlist = rng.permuted(np.tile(np.arange(size, dtype=np.int32), (batch, 1)), axis=1)
-    stepper = model.stepper(batch, beam, lengths, time, attention=True, candidates=size)
+    stepper = model.stepper(batch, beam, lengths, (time,), attention=True, candidates=size)
     encoded = jax.jit(model.encoder(batch, lengths))(model.params, sources)
     state = stepper.start(model.params, encoded)
     step = jax.jit(stepper.step)
     attentions, logits = [], []
     for t in range(time):
-        found, state, attention = step(model.params, encoded, state, words[:, t - 1], np.int32(t), shortlist)
+        found, state, attention, _ = step(
+            model.params, encoded, state, words[:, t - 1], np.int32(t), shortlist
+        )
         attentions.append(attention)
         place = shortlist.repeat(beam, 0) == words[:, t : t + 1]
         logits.append(np.asarray(jax.nn.log_softmax(found))[place])
@@ -217,7 +219,7 @@ def test_attention_is_computed_where_it_is_asked_for_only() -> None:
 def test_a_language_model_starts_from_zeros_and_has_no_attention() -> None:
     model = load_model(DATA / "lm.npz")
     assert model.sources == 0
-    stepper = model.stepper(2, 3, (), 4)
+    stepper = model.stepper(2, 3, (), (4,))
     encoded = model.encoder(2, ())(model.params, [])
     assert encoded == {}
     start = stepper.start(model.params, encoded)
@@ -226,7 +228,7 @@ def test_a_language_model_starts_from_zeros_and_has_no_attention() -> None:
     )
     assert not any(np.any(value) for value in start.values())
     with pytest.raises(mgraph.ArgumentError, match="of type lm reads no source, so it has no attention"):
-        model.stepper(2, 3, (), 4, attention=True)
+        model.stepper(2, 3, (), (4,), attention=True)
 
 
 # ---------------------------------------------------------------- dropout and gradients

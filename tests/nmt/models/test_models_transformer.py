@@ -169,13 +169,13 @@ def stepped(model: Model, sources: list[Source], words: np.ndarray, attention: b
     batch, beam = len(sources[0].ids), len(words) // len(sources[0].ids)
     lengths = tuple(source.ids.shape[1] for source in sources)
     encoded = jax.jit(model.encoder(batch, lengths))(model.params, sources)
-    stepper = model.stepper(batch, beam, lengths, words.shape[1] + 1, attention=attention)
+    stepper = model.stepper(batch, beam, lengths, (3, beam * words.shape[1]), attention=attention)
     step = jax.jit(stepper.step)
     state = stepper.start(model.params, encoded)
     previous, logits, weights, shapes = np.full(len(words), 5, np.int32), [], [], []
     for time in range(words.shape[1]):
         shapes.append({name: value.shape for name, value in state.items()})
-        now, state, attended = step(model.params, encoded, state, previous, np.int32(time))
+        now, state, attended, _ = step(model.params, encoded, state, previous, np.int32(time))
         logits.append(now)
         weights.append(attended)
         previous = words[:, time]
@@ -212,7 +212,7 @@ def one_step(graph: ExpressionGraph, model: Model, shortlist: mgraph.Node | None
     source = drawn(0, [4, 2], 11)
     ids, words = (constant(graph, value) for value in (source.ids, np.array([3, 4, 5, 6], np.int32)))
     encoded = model.encode([Source(ids, constant(graph, source.mask))])
-    state = model.start(graph, encoded, 2, 2, 3)
+    state = model.start(graph, encoded, 2, 2, [6])
     position = constant(graph, np.array(1, np.int32))
     return model.step(encoded, state, words, position, 2, shortlist=shortlist).logits
 

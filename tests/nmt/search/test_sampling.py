@@ -25,15 +25,20 @@ class OneDistribution:
     """A model that gives the same distribution at every step."""
 
     key = "one distribution"
+    starts_blank = True
     sources = 1
     dim_vocabs = (10, len(PROBS))
     params = {"log_probs": jnp.log(jnp.asarray(PROBS, jnp.float32))}  # noqa: RUF012 (nothing changes it)
 
     def encoder(self, batch, lengths, *, derivatives):
-        return lambda params, sources: {"ids": sources[0][0]}
+        def encode(params, sources):
+            return {"ids": sources[0][0]}
+
+        encode.state = {"ids": spec(batch, *lengths)}
+        return encode
 
     def stepper(
-        self, batch, beam, lengths, max_length, attention=False, candidates=0, *, by_sentence, derivatives
+        self, batch, beam, lengths, places, attention=False, candidates=0, *, by_sentence, derivatives
     ):
         def step(params, encoded, state, words, position, shortlist=None):
             logits = jnp.broadcast_to(params["log_probs"], (batch, beam, len(PROBS)))

@@ -29,7 +29,7 @@ from nmt.search.schedule import (
 )
 
 SECONDS = 60
-SHORT, LONG = LaneSize(24, 56), LaneSize(48, 88)
+SHORT, LONG = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
 
 
 def request(index: int, length: int, limit: int = 50) -> Request:
@@ -51,7 +51,7 @@ def test_lanes_double() -> None:
 
 def test_lanes_have_few_sizes() -> None:
     sizes = {beam: {rows_of_lane(n, beam) for n in range(1, 200)} for beam in (1, 4, 6, 12)}
-    assert sizes == {1: {1, 8, 32}, 4: {1, 8, 16}, 6: {1, 8}, 12: {1, 8}}
+    assert sizes == {1: {1, 8, 32, 64}, 4: {1, 8, 16}, 6: {1, 8, 10}, 12: {1, 8}}
 
 
 @given(
@@ -93,27 +93,31 @@ def test_doors_are_as_narrow_as_pays() -> None:
     assert lengths.door(416, 3) == 416, "a lane that nothing is known of has one door"
 
 
-def test_searches_take_the_longest_first_and_go_where_most_is_to_do() -> None:
-    short, long = [request(i, 10 + i) for i in range(10)], [request(10, 40), request(11, 40)]
-    waiting = Waiting([*short, *long], [SHORT, LONG])
+def test_searches_take_the_longest_first_and_go_on_to_the_shorter() -> None:
+    short = [request(i, 5 + i) for i in range(20)]
+    long = [request(20, 40), request(21, 41)]
+    waiting = Waiting([*short, *long], [SHORT, LONG], beam=2)
+    assert waiting.counts() == {SHORT: 20, LONG: 2}
+    assert waiting.next_lane() == LONG
+    assert waiting.next_lane() == SHORT, "two sentences need no second search"
+    assert [r.index for r in waiting.take(SHORT, 3)] == [19, 18, 17]
+    assert [r.index for r in waiting.take(LONG, 3)] == [21, 20], "the short ones have a lane of their own"
+    assert waiting.take(LONG, 3) == []
+    assert [r.index for r in waiting.take(LONG, 2, full=True)] == [16, 15], "which is not worth waiting for"
     assert waiting.next_lane() == SHORT
-    assert waiting.next_lane() == LONG, "80 words are more than half of 145"
-    assert waiting.next_lane() == SHORT
-    assert [r.index for r in waiting.take(SHORT, 3, 3)] == [9, 8, 7]
-    assert waiting.take(SHORT, 2, 3) == [], "the others of a group will soon have rows, too"
-    assert [r.index for r in waiting.take(LONG, 3, 3)] == [10, 11], "the short ones have a lane of their own"
-    assert [r.index for r in waiting.take(LONG, 8, 8)] == [6, 5, 4, 3, 2, 1, 0], "but the last few come here"
+    assert len(waiting.take(SHORT, 99)) == 8, "half of them are left for the other search"
+    assert [r.index for r in waiting.take(LONG, 9)] == [6, 5, 4, 3, 2, 1, 0], "the last few come here"
     assert waiting.next_lane() is None
 
 
 def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
-    waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG])
-    first, second = waiting.take(SHORT, 2, 2)
+    waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG], beam=2)
+    first, second = waiting.take(SHORT, 2)
     waiting.again(first, SHORT)
     assert waiting.next_lane() == LONG
-    assert waiting.take(LONG, 9, 9) == [first]
+    assert waiting.take(LONG, 9) == [first]
     waiting.again(second, SHORT)
-    assert waiting.next_lane() == LaneSize(24, 500), "no lane has room for 500 words"
+    assert waiting.next_lane() == LaneSize(24, 500, 1000), "no lane has room for 500 words"
 
 
 def test_searches_run_at_once() -> None:
