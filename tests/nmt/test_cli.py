@@ -296,7 +296,7 @@ def test_training_says_what_was_compiled_too(mgraph, monkeypatch, tmp_path: Path
 def test_programs_are_named_for_people(mgraph) -> None:
     mgraph_ops.clear_programs()
     said = mgraph("decode", *SMALL, "-b", "3", "--log-level", "debug", stdin=b"six\n").err
-    assert re.search(r"\] beam search \(advance\): 1 row x 3 beams, 24 words, \d+ steps: traced in ", said)
+    assert re.search(r"\] beam search: 1 row x 3 beams, 24 words, \d+ steps: traced in ", said)
     assert "LaneShape(" not in said
 
 
