@@ -89,6 +89,14 @@ def _attention(query: Any, keys: Any, values: Any) -> Any:
     return jax.nn.dot_product_attention(*by_place, implementation="xla").swapaxes(1, 2)
 
 
+def _cached(query: Any, used: Any, *kept: Any) -> Any:
+    """All places are in use."""
+    keys, values = (jnp.concatenate(kept[i : i + 2], 2) for i in (0, 2))
+    bias = jnp.concatenate(kept[4:], 3)
+    by_place = (x.swapaxes(1, 2) for x in (query, keys, values))
+    return jax.nn.dot_product_attention(*by_place, bias=bias, implementation="xla").swapaxes(1, 2)
+
+
 def _csr(values: Any, indices: Any, offsets: Any) -> Any:
     return sparse.BCSR((values, indices.astype(jnp.int32), offsets.astype(jnp.int32)), shape=(1024, 4000))
 
@@ -122,6 +130,16 @@ PRODUCTS = [
         Case((16, 8, 32, 32), (16, 8, 32, 32), (16, 8, 32, 32)),
         mgraph.dot_product_attention,
         _attention,
+    ),
+    Twin(
+        "cached_attention",
+        Case(
+            *((16, 8, 4, 32), (999,), *[(16, 8, 32, 32), (16, 8, 64, 32)] * 2),
+            *((16, 1, 4, 32), (16, 1, 4, 64)),
+            domain=("real", "index:96", *["real"] * 6),
+        ),
+        lambda q, used, *kept: mgraph.cached_attention(q, used, kept[:2], kept[2:4], kept[4:]),
+        _cached,
     ),
     Twin(
         "affine_with_relu_dropout",
