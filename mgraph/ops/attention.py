@@ -195,7 +195,7 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
         for (keys, values, mask), before in zip(more, self._by_part(others), strict=False):
             start += before[0].shape[-2]
             found = jax.lax.cond(
-                jnp.max(used) >= start,
+                jnp.max(used, initial=0) >= start,
                 lambda found, *part: _together(found, self._attended(*part)),
                 lambda found, *_: found,
                 *(found, query, keys, values, mask),
@@ -207,7 +207,7 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
         parts, ends = self._by_part(others), [0]
         masks = []
         for keys, _, mask in parts:
-            hidden = jnp.where(jnp.max(used) >= ends[-1], 0, -jnp.inf).astype(mask.dtype)
+            hidden = jnp.where(jnp.max(used, initial=0) >= ends[-1], 0, -jnp.inf).astype(mask.dtype)
             masks.append(jnp.broadcast_to(mask + hidden, (*mask.shape[:-1], keys.shape[-2])))
             ends.append(ends[-1] + keys.shape[-2])
         keys, values = (jnp.concatenate([part[i] for part in parts], -2) for i in (0, 1))
