@@ -15,7 +15,9 @@ from mgraph import (
     cached_attention,
     dot_product_attention,
     dropout,
+    flatten,
     reshape,
+    rows,
     softmax,
     transpose,
 )
@@ -48,6 +50,18 @@ def join_heads(x: Node) -> Node:
     """``(batch, heads, time, dim / heads)`` as ``(batch, time, dim)``."""
     batch, heads, time, depth = x.shape
     return reshape(transpose(x, (0, 2, 1, 3)), (batch, time, heads * depth))
+
+
+def laid_out(x: Node, places: Node | None) -> Node:
+    """``x (bins, width, dim)``, sentences without padding between them, as ``(batch, length, dim)``.
+
+    places: integers ``(batch, length)``, the place ``bin * width + column`` of each word of a sentence, of
+    any where it has none. None if ``x`` is laid out already.
+    """
+    if places is None:
+        return x
+    words = reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
+    return reshape(rows(words, flatten(places)), (*places.shape, x.shape[2]))
 
 
 class MultiHeadAttention(Layer):
@@ -88,13 +102,15 @@ class MultiHeadAttention(Layer):
         """
         return self.attend(x, self.keys(keys), self.values(values), mask)
 
-    def keys(self, x: Node) -> Node:
-        """``x Wk + bk`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
-        return split_heads(self.key(x), self.heads)
+    def keys(self, x: Node, places: Node | None = None) -> Node:
+        """``x Wk + bk`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``, or of
+        packed sentences, see ``laid_out``."""
+        return split_heads(laid_out(self.key(x), places), self.heads)
 
-    def values(self, x: Node) -> Node:
-        """``x Wv + bv`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
-        return split_heads(self.value(x), self.heads)
+    def values(self, x: Node, places: Node | None = None) -> Node:
+        """``x Wv + bv`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``, or of
+        packed sentences, see ``laid_out``."""
+        return split_heads(laid_out(self.value(x), places), self.heads)
 
     def attend(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
         """The same for ``keys`` and ``values`` that are already projected and split."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from mgraph import Node, narrow
 
 from ..activations import ACTIVATIONS, Activation
-from ..attention import MultiHeadAttention
+from ..attention import MultiHeadAttention, laid_out
 from ..choices import choose
 from ..dense import Affine
 from ..dropping import drop_features
@@ -62,8 +62,9 @@ class CrossBlock(Protocol):
 
     prefix: str
 
-    def prepare(self, context: Node) -> dict[str, Node]:
-        """Prepare an encoder's output ``(batch, source, dim)``, once per sentence."""
+    def prepare(self, context: Node, places: Node | None = None) -> dict[str, Node]:
+        """Prepare an encoder's output ``(batch, source, dim)``, or packed with these ``places``, see
+        ``laid_out``, once per sentence."""
         ...
 
     def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
@@ -92,9 +93,10 @@ class AttentionBlock(Block):
             init=config.init(depth),
         )
 
-    def prepare(self, context: Node) -> dict[str, Node]:
+    def prepare(self, context: Node, places: Node | None = None) -> dict[str, Node]:
         """Keys and values of an encoder's output."""
-        return {"keys": self.attention.keys(context), "values": self.attention.values(context)}
+        attention = self.attention
+        return {"keys": attention.keys(context, places), "values": attention.values(context, places)}
 
     def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
         """``x (batch, time, dim)`` attends to a context; the result, and if requested the weights
@@ -125,9 +127,10 @@ class PoolingBlock(Layer):
         self.output = Affine(prefix, dim, dim, "o", init=init) if config.projection else None
         self.after = PostProcess(f"{prefix}_Wo", dim, config.postprocess, init=init)
 
-    def prepare(self, context: Node) -> dict[str, Node]:
+    def prepare(self, context: Node, places: Node | None = None) -> dict[str, Node]:
         """The projected first state ``(batch, 1, dim)``."""
-        first = narrow(context, 1, 0, 1)
+        first = laid_out(context, None if places is None else narrow(places, 1, 0, 1))
+        first = narrow(first, 1, 0, 1)
         return {"pooled": first if self.output is None else self.output(first)}
 
     def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:

@@ -15,9 +15,10 @@ import jax
 
 from mgraph import ExpressionGraph, Node, Type, cast, cross_entropy, flatten, reshape
 from nmt.models.network import Network
-from nmt.models.parts import Source, Step
+from nmt.models.parts import PackedSource, Source, Step
 
 Arrays = dict[str, Any]
+Shape = tuple[int, ...]
 LOGITS, ATTENTION, FULL, LOG_PROBS = ":logits", ":attention", ":full", ":log_probs"
 """Names of outputs, distinct from those of states."""
 
@@ -70,6 +71,31 @@ class Encoder:
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source]) -> Arrays:
         """``sources``: for each stream ``ids`` int32 and ``mask`` float32, both ``(batch, length)``."""
         return {} if self._encode is None else self._encode(params, *_flat(sources))
+
+
+class PackedEncoder:
+    """``encode(params, sources) -> encoder_state`` for packed sources: in ``bins`` of ``width`` words,
+    laid out as ``batch`` sentences of ``lengths``."""
+
+    def __init__(
+        self, network: Network, batch: int, lengths: tuple[int, ...], bins: int, width: int, derivatives: str
+    ) -> None:
+        graph = network.blank_graph(derivatives)
+        sources = [_packed(graph, f"source{i}", (bins, width), (batch, n)) for i, n in enumerate(lengths)]
+        self._encode = _Named(graph, network.encode(sources), _flat(sources))
+
+    def __call__(self, params: Mapping[str, Any], sources: Sequence[PackedSource]) -> Arrays:
+        """``sources``: one for each stream; all int32 but the float32 masks."""
+        return self._encode(params, *_flat(sources))
+
+
+def _packed(graph: ExpressionGraph, name: str, packed: Shape, laid_out: Shape) -> PackedSource:
+    shapes = PackedSource(packed, packed, packed, laid_out, laid_out)
+    ids, sentences, positions, places, mask = (
+        graph.input(f"{name}_{part}", shape, Type.float32 if part == "mask" else Type.int32)
+        for part, shape in shapes._asdict().items()
+    )
+    return PackedSource(ids, sentences, positions, places, mask)
 
 
 class Stepper:

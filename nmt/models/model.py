@@ -13,7 +13,7 @@ import numpy as np
 from layers.products import MULTIPLIER, SCALE
 from mgraph import ExpressionGraph, Type
 from mgraph.types import as_type
-from nmt.models.functions import Encoder, PairScorer, Stepper
+from nmt.models.functions import Encoder, PackedEncoder, PairScorer, Stepper
 from nmt.models.network import Network
 from nmt.models.parts import NO_DROPOUT, Dropouts
 from nmt.settings.model_options import ModelOptions, text_of
@@ -89,6 +89,13 @@ class Model(Network):
         """``encode`` for sentences padded to ``lengths``, one length per source stream."""
         key = (batch, lengths, derivatives)
         return self._recorded(("encoder", *key), lambda: Encoder(self, *key))
+
+    def packed_encoder(
+        self, batch: int, lengths: tuple[int, ...], bins: int, width: int, *, derivatives: str = "rules"
+    ) -> PackedEncoder:
+        """``encode`` for packed sources: see ``PackedEncoder``."""
+        key = (batch, lengths, bins, width, derivatives)
+        return self._recorded(("packed_encoder", *key), lambda: PackedEncoder(self, *key))
 
     def stepper(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from layers import Layer
 from mgraph import ArgumentError, ExpressionGraph, Node, cast
 from mgraph.tape import Graph
-from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, Setup, Source, Step
+from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, PackedSource, Setup, Source, Step
 from nmt.models.types import find_type
 from nmt.settings.model_options import ModelOptions
 
@@ -65,10 +65,11 @@ class Network(Layer):
         """A graph for inference, without parameters."""
         return ExpressionGraph(inference=True, derivatives=derivatives)
 
-    def encode(self, sources: Sequence[Source]) -> Nodes:
+    def encode(self, sources: Sequence[Source | PackedSource]) -> Nodes:
         """The encoder state of sentences: all that the decoder needs once per sentence.
 
-        ``sources``: one for each source stream, of any lengths. ``ArgumentError`` for a wrong number.
+        ``sources``: one for each source stream, of any lengths. ``ArgumentError`` for a wrong number, and for
+        packed ones unless ``packs``.
         """
         if len(sources) != self.sources:
             raise ArgumentError(
@@ -76,13 +77,20 @@ class Network(Layer):
             )
         return self._decoder.prepare([self.context(source, i) for i, source in enumerate(sources)])
 
-    def context(self, source: Source, stream: int = 0) -> Encoded:
+    @property
+    def packs(self) -> bool:
+        """Whether sources may be packed."""
+        return self._decoder.packs and all(encoder.packs for encoder in self._encoders)
+
+    def context(self, source: Source | PackedSource, stream: int = 0) -> Encoded:
         """Encode the sentences of source ``stream``, from 0; ``ArgumentError`` if it does not exist."""
         if not 0 <= stream < self.sources:
             raise ArgumentError(
                 f"source {stream} does not exist: a model of type {self.type} has {self.sources}"
             )
         mask = cast(source.mask, source.mask.graph.default_element_type)
+        if isinstance(source, PackedSource):
+            return self._encoders[stream].encode_packed(source._replace(mask=mask))
         return self._encoders[stream].encode(Source(source.ids, mask))
 
     @property

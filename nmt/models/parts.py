@@ -69,13 +69,31 @@ class Source(NamedTuple):
     """``(batch, length)``: 1 at words, 0 at padding."""
 
 
+class PackedSource(NamedTuple):
+    """Sentences of one source stream without padding between them, in bins of equal width, as nodes or
+    arrays: encoders multiply no padding."""
+
+    ids: Any
+    """Integers, ``(bins, width)``: word ids of one sentence after the other."""
+    sentences: Any
+    """Integers, ``(bins, width)``: which sentence each word belongs to."""
+    positions: Any
+    """Integers, ``(bins, width)``: the position of each word in its sentence, from 0."""
+    places: Any
+    """Integers, ``(batch, length)``: the place ``bin * width + column`` of each word; any at padding."""
+    mask: Any
+    """``(batch, length)``: 1 at words, 0 at padding."""
+
+
 class Encoded(NamedTuple):
     """The result of an encoder."""
 
     context: Node
-    """``(batch, length, dim)``."""
+    """``(batch, length, dim)``, or ``(bins, width, dim)`` of packed sentences."""
     mask: Node
     """``(batch, length)``, of the source."""
+    places: Node | None = None
+    """``(batch, length)``, of packed sentences: as in ``PackedSource``."""
 
 
 class Step(NamedTuple):
@@ -142,9 +160,18 @@ class EncoderPart(ModelPart):
     def dim_context(self) -> int:
         """The number of features of a word's context."""
 
+    @property
+    def packs(self) -> bool:
+        """Whether sources may be packed."""
+        return False
+
     @abstractmethod
     def encode(self, source: Source) -> Encoded:
         """The context of each word; rows do not depend on padding or other sentences."""
+
+    def encode_packed(self, source: PackedSource) -> Encoded:
+        """The same for packed sentences, if ``packs``."""
+        raise ArgumentError(f"encoders of type {self.options.type} take no packed sentences")
 
     @property
     def word_dropout(self) -> float:
@@ -179,6 +206,11 @@ class DecoderPart(ModelPart):
     @property
     def starts_blank(self) -> bool:
         """Whether steps at position 0 ignore the decoder state before them."""
+        return False
+
+    @property
+    def packs(self) -> bool:
+        """Whether encoders may give packed contexts."""
         return False
 
     @abstractmethod

@@ -136,7 +136,7 @@ class S2SDecoder(DecoderPart):
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         state: Nodes = {}
         means = []
-        for suffix, attention, (context, mask) in zip(_SUFFIXES, self.attentions, encoded, strict=False):
+        for suffix, attention, (context, mask, _) in zip(_SUFFIXES, self.attentions, encoded, strict=False):
             batch, length, dim = context.shape
             state[f"mask{suffix}"] = mask
             state[f"context{suffix}"] = context

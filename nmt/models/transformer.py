@@ -23,7 +23,7 @@ from layers import (
     log_mask,
 )
 from layers.transformer import Now, no_ancestors, places_of, with_ancestors
-from mgraph import ArgumentError, Node, inits, le, narrow, reshape, shift
+from mgraph import ArgumentError, Node, cast, eq, inits, le, narrow, reshape, shift
 from mgraph.tape import Graph
 from nmt.models.parts import (
     TRAINING,
@@ -33,6 +33,7 @@ from nmt.models.parts import (
     EncoderPart,
     ModelPart,
     Nodes,
+    PackedSource,
     Setup,
     Source,
     Step,
@@ -231,14 +232,31 @@ class TransformerEncoder(EncoderPart):
     def dim_context(self) -> int:
         return self.options.dim_emb
 
+    @property
+    def packs(self) -> bool:
+        return True
+
     def encode(self, source: Source) -> Encoded:
         batch, length = source.ids.shape
         embedded = self.stack.positions(self.embedding(source.ids))
         mask = log_mask(reshape(source.mask, (batch, 1, 1, length)))
+        return Encoded(self._context(embedded, mask), source.mask)
+
+    def encode_packed(self, source: PackedSource) -> Encoded:
+        bins, width = source.ids.shape
+        embedded = self.embedding(source.ids)
+        words = reshape(embedded, (bins * width, 1, embedded.shape[-1]))
+        placed = self.stack.positions.at(words, reshape(source.positions, (bins * width, 1, 1)))
+        sentences = cast(source.sentences)
+        together = eq(reshape(sentences, (bins, 1, width, 1)), reshape(sentences, (bins, 1, 1, width)))
+        mask = log_mask(cast(together, embedded.value_type))
+        return Encoded(self._context(reshape(placed, embedded.shape), mask), source.mask, source.places)
+
+    def _context(self, embedded: Node, mask: Node) -> Node:
         x = self.stack.bottom(embedded)
         for layer in self.layers:
             x = layer(x, mask)
-        return Encoded(self.stack.top(x, embedded), source.mask)
+        return self.stack.top(x, embedded)
 
 
 class TransformerDecoder(DecoderPart):
@@ -272,11 +290,15 @@ class TransformerDecoder(DecoderPart):
     def attends(self) -> bool:
         return self.stream > 0 and not self.pooled
 
+    @property
+    def packs(self) -> bool:
+        return True
+
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
-        state = {f"mask{i}": mask for i, (_, mask) in enumerate(encoded)}
+        state = {f"mask{i}": source.mask for i, source in enumerate(encoded)}
         for layer in dict.fromkeys(self.layers):
-            for block, (context, _) in zip(layer.cross, encoded, strict=True):
-                prepared = block.prepare(context)
+            for block, source in zip(layer.cross, encoded, strict=True):
+                prepared = block.prepare(source.context, source.places)
                 state |= {f"{block.prefix}:{part}": node for part, node in prepared.items()}
         return state
 

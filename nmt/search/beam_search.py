@@ -8,13 +8,14 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
 
 from mgraph import callers_settings
 from mgraph.device import platform_of
-from nmt.models import Model, Source
+from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules, Sampling
 from nmt.search.lane import CUT, Lane, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
@@ -32,10 +33,12 @@ from nmt.search.trellis import FREE, Ranking, Sentences, best_hypotheses
 from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
 from nmt.text.batches import pad, table
+from nmt.text.packing import Bins
 from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
 
 MORE_STEPS = 16
+BIN, PACKED = 128, 16  # words of a bin, and in all bins by the sentences that wait: at least so many
 WAITING, ENTERING = 2, 8  # a lane's rows by the sentences that wait, and by those that enter at once
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
@@ -308,9 +311,12 @@ class Job:
         while True:
             shape, weights = lane.shape, self.search.weights
             own = sum(size.length // 2 < request.length for request in held.values())
-            requests = self.waiting.take(size, shape.waiting, full=2 * own > shape.rows)
+            bins = self._bins(shape)
+            fits = (lambda _: True) if bins is None else partial(_packed, bins)
+            requests = self.waiting.take(size, shape.waiting, fits, full=2 * own > shape.rows)
             if requests:
-                desks = lane.wait(self.params, *self._arrays(shape, requests), len(requests))
+                arrays = self._sources(shape, requests, bins), self._sentences(shape, requests)
+                desks = lane.wait(self.params, *arrays, len(requests))
                 held |= dict(zip(desks.tolist(), requests, strict=True))
             if not held:
                 return
@@ -332,15 +338,35 @@ class Job:
         length = len(request.sources[0])
         return best_hypotheses(trellis, request.limit, length, search.ranking, search.rules.eos, self.count)
 
-    def _arrays(self, shape: LaneShape, requests: Sequence[Request]) -> tuple[list[Source], Sentences]:
-        """The arrays of sentences that wait for a lane."""
+    def _bins(self, shape: LaneShape) -> list[Bins] | None:
+        """For each stream bins for sentences that wait for a lane, if models take packed ones."""
+        if not shape.sources or not all(model.packs for model in self.search.models):
+            return None
+        width = shape.length if shape.waiting == 1 else max(BIN, 2 * shape.length)
+        count = max(1, shape.waiting * max(PACKED, shape.length // 4) // width)
+        return [Bins(count, width) for _ in range(shape.sources)]
+
+    def _sources(
+        self, shape: LaneShape, requests: Sequence[Request], bins: list[Bins] | None
+    ) -> list[Source] | list[PackedSource]:
+        """The sources of sentences that wait for a lane."""
+        streams = list(zip(*(request.sources for request in requests), strict=True))
+        if bins is not None:
+            sizes = shape.waiting, shape.length
+            return [
+                PackedSource(*own.filled(stream, sizes)) for own, stream in zip(bins, streams, strict=True)
+            ]
+        door = self.search.lengths.door(shape.length, max(request.length for request in requests))
+        batch = pad(streams, (shape.waiting, *[door] * shape.sources))
+        return list(map(Source, batch.ids, batch.masks))
+
+    def _sentences(self, shape: LaneShape, requests: Sequence[Request]) -> Sentences:
+        """What a lane knows of sentences that wait for it."""
         search, count = self.search, shape.waiting
-        door = search.lengths.door(shape.length, max(request.length for request in requests))
-        batch = pad(list(zip(*(r.sources for r in requests), strict=True)), (count, *[door] * shape.sources))
-        first = batch.ids[0][:, 0]
+        first = np.array([request.sources[0][0] for request in requests])
         sentences = Sentences(
             limits=np.resize([request.limit for request in requests], count).astype(np.int32),
-            empty=first == search.source_vocab.eos_id,
+            empty=np.resize(first == search.source_vocab.eos_id, count),
         )
         if shape.forced:
             rows = [(request.prefix or [])[: shape.capacity] for request in requests]
@@ -354,7 +380,17 @@ class Job:
             own = np.resize([request.number for request in requests], count)
             keys = np.stack([np.full_like(own, search.seed), own], axis=1)
             sentences = replace(sentences, keys=keys.astype(np.uint32))
-        return list(map(Source, batch.ids, batch.masks)), sentences
+        return sentences
+
+
+def _packed(bins: Sequence[Bins], request: Request) -> bool:
+    """Put a sentence into bins, if it fits."""
+    lengths = list(map(len, request.sources))
+    if any(own.find(length) is None for own, length in zip(bins, lengths, strict=True)):
+        return False
+    for own, length in zip(bins, lengths, strict=True):
+        own.add(length)
+    return True
 
 
 def check_weights(weights: Sequence[float], models: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from mgraph import Plan, compiled
-from nmt.models import Model, Source
+from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules
 from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 
@@ -347,21 +347,30 @@ class LaneLoop:
 
 
 def encode(
-    models: Sequence[Model], params: Sequence[Arrays], sources: Sequence[Source], length: int
+    models: Sequence[Model],
+    params: Sequence[Arrays],
+    sources: Sequence[Source] | Sequence[PackedSource],
+    length: int,
 ) -> tuple[Arrays, ...]:
     """The encoder states of sentences, for a lane of sources of ``length`` words.
 
-    sources: for each stream ids and mask ``[sentences, door]``, where the door is at most that length.
+    sources: for each stream packed sentences, or ids and mask ``[sentences, door]``, where the door is at
+    most that length.
     """
-    count, door = sources[0].ids.shape
+    count, door = sources[0].mask.shape
     found = []
     for model, own in zip(models, params, strict=True):
-        encoder = model.encoder(count, (door,) * model.sources, derivatives=UNUSED)
-        arrays = encoder(own, sources[: model.sources])
+        lengths = (length,) * model.sources
+        packed = [source for source in sources if isinstance(source, PackedSource)]
+        if packed:
+            encoder = model.packed_encoder(count, lengths, *packed[0].ids.shape, derivatives=UNUSED)
+            found.append(encoder(own, packed[: model.sources]))
+            continue
+        padded = model.encoder(count, (door,) * model.sources, derivatives=UNUSED)
+        plain = [source for source in sources if isinstance(source, Source)]
+        arrays = padded(own, plain[: model.sources])
         if door < length:
-            arrays = _padded(
-                arrays, model.encoder(count, (length,) * model.sources, derivatives=UNUSED).state
-            )
+            arrays = _padded(arrays, model.encoder(count, lengths, derivatives=UNUSED).state)
         found.append(arrays)
     return tuple(found)
 
@@ -425,17 +434,18 @@ class LanePlan(Plan, by_key=["models"]):
 
 @dataclass(frozen=True)
 class EncodePlan(Plan, by_key=["models"]):
-    """``encode`` for ``count`` sentences padded to the length ``door``."""
+    """``encode`` for ``count`` sentences; ``shape``: of the ids, in bins or padded to one length."""
 
     models: tuple[Model, ...]
     count: int
-    door: int
     length: int
+    shape: tuple[int, int]
 
     def __str__(self) -> str:
-        return f"encoding: {self.count} sentences of {self.door} words, for {self.length}"
+        """``encoding: 32 sentences of 48 words in 4 x 128``, for the log."""
+        return f"encoding: {self.count} sentences of {self.length} words in {self.shape[0]} x {self.shape[1]}"
 
-    def __call__(self, params: Sequence[Arrays], sources: Sequence[Source]) -> Any:
+    def __call__(self, params: Sequence[Arrays], sources: Any) -> Any:
         return encode(self.models, params, sources, self.length)
 
 
@@ -451,11 +461,15 @@ class Lane:
         self.taken = np.zeros(shape.desks, bool)
 
     def wait(
-        self, params: Sequence[Arrays], sources: Sequence[Source], sentences: Sentences, count: int
+        self,
+        params: Sequence[Arrays],
+        sources: Sequence[Source] | Sequence[PackedSource],
+        sentences: Sentences,
+        count: int,
     ) -> np.ndarray:
         """Encode the first ``count`` of the sentences, arrays of ``waiting`` rows, and let them wait at free
         desks; returns those."""
-        plan = EncodePlan(self._models, self.shape.waiting, sources[0].ids.shape[1], self.shape.length)
+        plan = EncodePlan(self._models, self.shape.waiting, self.shape.length, sources[0].ids.shape)
         encoded = compiled(plan)(params, sources)
         free = np.flatnonzero(~self.taken)[:count]
         desks = np.resize(free, self.shape.waiting).astype(np.int32)

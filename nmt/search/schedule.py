@@ -221,8 +221,16 @@ class Waiting:
         with self._lock:
             self._searches[size] -= 1
 
-    def take(self, size: LaneSize, most: int, *, full: bool = False) -> list[Request]:
-        """Up to ``most`` sentences for a lane; of the last ones only a fair share of each search there.
+    def take(
+        self,
+        size: LaneSize,
+        most: int,
+        fits: Callable[[Request], bool] = lambda _: True,
+        *,
+        full: bool = False,
+    ) -> list[Request]:
+        """Up to ``most`` sentences for a lane, while they fit; of the last ones only a fair share of each
+        search there.
 
         When its own queue is empty, sentences of shorter lanes come here too: the longest if the lane is
         ``full`` of its own, which would otherwise leave it one by one, or else the last ones; if many are
@@ -230,14 +238,13 @@ class Waiting:
         """
         with self._lock:
             own = self._queues[size]
-            found = _taken(own, min(most, -(-len(own) // max(1, self._searches[size]))))
+            found = _taken(own, min(most, -(-len(own) // max(1, self._searches[size]))), fits)
             others = [
                 waiting for other, waiting in self._queues.items() if size.holds(other) and other != size
             ]
-            room = most - len(found)
-            if not own and (full or sum(map(len, others)) <= room):
+            if not own and (full or sum(map(len, others)) <= most - len(found)):
                 for waiting in reversed(others):
-                    found += _taken(waiting, most - len(found))
+                    found += _taken(waiting, most - len(found), fits)
             return found
 
     def again(self, request: Request, size: LaneSize) -> None:
@@ -256,8 +263,11 @@ def searches_at_once(cpu_threads: int = 0) -> int:
     return min(cpu_threads or cores(), MOST_SEARCHES)
 
 
-def _taken(waiting: deque[Request], most: int) -> list[Request]:
-    return [waiting.popleft() for _ in range(min(most, len(waiting)))]
+def _taken(waiting: deque[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
+    found: list[Request] = []
+    while waiting and len(found) < most and fits(waiting[0]):
+        found.append(waiting.popleft())
+    return found
 
 
 @dataclass

@@ -1,0 +1,88 @@
+"""Packing sentences into bins, and encoders that read packed ones."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mgraph import ArgumentError
+from nmt.files import create_model
+from nmt.models import PackedSource, Source
+from nmt.settings.model_options import ModelOptions
+from nmt.text.batches import pad
+from nmt.text.packing import Bins
+
+
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=20),
+    count=st.integers(1, 4),
+    width=st.integers(12, 30),
+)
+def test_every_word_has_a_place_of_its_own(lengths: list[int], count: int, width: int) -> None:
+    bins, sentences = Bins(count, width), []
+    for number, length in enumerate(lengths):
+        if bins.find(length) is None:
+            assert all(free < length for free in bins._free)
+            break
+        bins.add(length)
+        sentences.append([100 * number + word for word in range(length)])
+    packed = bins.filled(sentences, (len(sentences) + 2, 12))
+    assert packed.ids.shape == packed.positions.shape == packed.sentences.shape == (count, width)
+    flat = packed.ids.reshape(-1)
+    for number, sentence in enumerate(sentences):
+        inside = packed.mask[number] == 1
+        places = packed.places[number][inside]
+        assert flat[places].tolist() == sentence
+        assert packed.positions.reshape(-1)[places].tolist() == [*range(len(sentence))]
+        assert np.flatnonzero(packed.sentences == number).tolist() == places.tolist()
+        assert len(set(places // width)) == 1, "in one bin"
+    np.testing.assert_array_equal(packed.mask[-1], packed.mask[0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"transformer_pool": True},
+        {
+            "type": "transformer-new",
+            "transformer_train_position_embeddings": True,
+        },
+        {"type": "multi-transformer", "dim_vocabs": (11, 12, 13)},
+    ],
+)
+def test_packed_sentences_are_encoded_as_padded_ones(options: dict[str, object]) -> None:
+    given = {"type": "transformer", "dim_vocabs": (11, 13), "dim_emb": 8, "transformer_heads": 2} | options
+    model = create_model(ModelOptions(**given))  # type: ignore[arg-type]
+    random = np.random.default_rng(0)
+    streams = [
+        [random.integers(2, size, n).tolist() for n in random.permutation([7, 3, 5, 1])]
+        for size in model.dim_vocabs[:-1]
+    ]
+    packed = []
+    for stream in streams:
+        bins = Bins(2, 10)
+        for sentence in stream:
+            bins.add(len(sentence))
+        packed.append(PackedSource(*bins.filled(stream, (5, 8))))
+    lengths = (8,) * model.sources
+    batch = pad(streams, (5, *lengths))
+    expected = jax.jit(model.encoder(5, lengths))(model.params, list(map(Source, batch.ids, batch.masks)))
+    found = jax.jit(model.packed_encoder(5, lengths, 2, 10))(model.params, packed)
+    assert found.keys() == expected.keys() and model.packs
+    for name, array in expected.items():
+        inside = np.ones(array.shape[:1], bool)
+        if name.endswith((":keys", ":values")):
+            stream = int(name.split("_enc2")[0] != name)
+            inside = np.broadcast_to(batch.masks[stream][:, None, :, None] == 1, array.shape)
+        np.testing.assert_allclose(found[name][inside], array[inside], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_other_encoders_take_no_packed_sentences() -> None:
+    model = create_model(ModelOptions(type="s2s", dim_vocabs=(7, 9), dim_emb=3, dim_rnn=4))
+    assert not model.packs
+    with pytest.raises(ArgumentError, match="type s2s take no packed sentences"):
+        model.packed_encoder(1, (4,), 1, 8)
