@@ -206,12 +206,13 @@ class Waiting:
             return {size: len(waiting) for size, waiting in self._queues.items()}
 
     def next_lane(self) -> LaneSize | None:
-        """The lane for another search, None if nothing waits: the longest, so that what is left at the end is
-        short; one with few sentences has enough with one search."""
+        """The lane for another search, None if nothing waits: one with few searches, so that programs of
+        several lanes are compiled at once, and of those the longest, so that what is left at the end is
+        short. One with few sentences has enough with one search."""
         with self._lock:
             waiting = [size for size in sorted(self._queues, reverse=True) if self._queues[size]]
-            worth = (s for s in waiting if not self._searches[s] or len(self._queues[s]) > FEW_ROWS)
-            chosen = next(worth, waiting[-1] if waiting else None)
+            worth = [s for s in waiting if not self._searches[s] or len(self._queues[s]) > FEW_ROWS]
+            chosen = min(worth or waiting, key=lambda size: self._searches[size], default=None)
             if chosen is not None:
                 self._searches[chosen] += 1
             return chosen
