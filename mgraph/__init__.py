@@ -6,16 +6,13 @@ hand-written gradients. See ``ExpressionGraph`` to start.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from . import drawing as drawing
 from . import expression as expression
 from . import functional as functional
 from . import inits as inits
-from .bridges import BridgeError as BridgeError
-from .bridges import UnsupportedOperatorError as UnsupportedOperatorError
-from .bridges import UnsupportedPrimitiveError as UnsupportedPrimitiveError
-from .bridges import export_onnx as export_onnx
-from .bridges import from_jax as from_jax
-from .bridges import import_onnx as import_onnx
 from .errors import ArgumentError as ArgumentError
 from .errors import DeviceError as DeviceError
 from .errors import ElementTypeError as ElementTypeError
@@ -30,11 +27,6 @@ from .files.dumps import DumpDiff as DumpDiff
 from .files.dumps import NodeDifference as NodeDifference
 from .files.dumps import diff as diff
 from .function import Function as Function
-from .gradcheck import GradientReport as GradientReport
-from .gradcheck import OperatorReport as OperatorReport
-from .gradcheck import check_compiled as check_compiled
-from .gradcheck import check_gradients as check_gradients
-from .gradcheck import check_operators as check_operators
 from .graph import ExpressionGraph as ExpressionGraph
 from .leaves import ConstantNode as ConstantNode
 from .leaves import Parameters as Parameters
@@ -155,10 +147,6 @@ from .ops.structure import constant_like as constant_like
 from .ops.structure import debug as debug
 from .ops.structure import get as get
 from .ops.structure import stop_gradient as stop_gradient
-from .optimizers import Adagrad as Adagrad
-from .optimizers import Adam as Adam
-from .optimizers import Optimizer as Optimizer
-from .optimizers import Sgd as Sgd
 from .rules import derivative as derivative
 from .running.programs import Compiled as Compiled
 from .running.programs import CompileStats as CompileStats
@@ -168,7 +156,56 @@ from .running.programs import clear_programs as clear_programs
 from .running.programs import compile_stats as compile_stats
 from .running.programs import compiled as compiled
 from .running.programs import set_program_capacity as set_program_capacity
+from .running.stored import register_arrays as register_arrays
+from .running.stored import register_tuple as register_tuple
 from .shape import Slice as Slice
 from .types import Type as Type
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .bridges import BridgeError as BridgeError
+    from .bridges import UnsupportedOperatorError as UnsupportedOperatorError
+    from .bridges import UnsupportedPrimitiveError as UnsupportedPrimitiveError
+    from .bridges import export_onnx as export_onnx
+    from .bridges import from_jax as from_jax
+    from .bridges import import_onnx as import_onnx
+    from .gradcheck import GradientReport as GradientReport
+    from .gradcheck import OperatorReport as OperatorReport
+    from .gradcheck import check_compiled as check_compiled
+    from .gradcheck import check_gradients as check_gradients
+    from .gradcheck import check_operators as check_operators
+    from .optimizers import Adagrad as Adagrad
+    from .optimizers import Adam as Adam
+    from .optimizers import Optimizer as Optimizer
+    from .optimizers import Sgd as Sgd
+
+_HOMES = {
+    "BridgeError": "bridges",
+    "UnsupportedOperatorError": "bridges",
+    "UnsupportedPrimitiveError": "bridges",
+    "export_onnx": "bridges",
+    "from_jax": "bridges",
+    "import_onnx": "bridges",
+    "GradientReport": "gradcheck",
+    "OperatorReport": "gradcheck",
+    "check_compiled": "gradcheck",
+    "check_gradients": "gradcheck",
+    "check_operators": "gradcheck",
+    "Adagrad": "optimizers",
+    "Adam": "optimizers",
+    "Optimizer": "optimizers",
+    "Sgd": "optimizers",
+}
+"""Where public names are that many programs do not need: they are loaded when first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mgraph' has no attribute '{name}'")
+    found = globals()[name] = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmt.cli import main
+from nmt.cli import process
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(process())

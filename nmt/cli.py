@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -17,6 +18,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _loaded()(argv)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def process() -> int:
+    """``main`` for a process that ends with it: the collector need not look at all that it leaves."""
+    try:
+        return main()
+    finally:
+        gc.freeze()
 
 
 def _loaded() -> Callable[[Sequence[str] | None], int]:

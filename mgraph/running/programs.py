@@ -26,6 +26,7 @@ from jax.extend.core import get_opaque_trace_state
 from ..device import check_process, platform_of
 from ..errors import ArgumentError
 from ..platforms import Options, as_wished
+from . import stored
 from .memory import MemoryUse
 
 log = logging.getLogger("mgraph.programs")
@@ -148,25 +149,45 @@ class Plan:
     fields, which are hashable. A program outlives its plan: what it is not to keep alive, such as a model,
     has a ``key`` of its own, and the class says so, ``class MyPlan(Plan, by_key=["model"])``; such a field
     may be a tuple of these. A field that follows from the others is left out with ``field(compare=False)``.
+
+    A plan that knows its ``inputs`` is traced once for all processes, if JAX has a compilation cache: it is
+    stored there (``mgraph.running.stored``) if its key is made of plain values. ``code=["nmt"]`` names the
+    packages, besides mgraph, on whose source files it depends.
     """
 
     _by_key: ClassVar[frozenset[str]] = frozenset()
+    _code: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, by_key: Iterable[str] = ()) -> None:
+    def __init_subclass__(cls, by_key: Iterable[str] = (), code: Iterable[str] = ()) -> None:
         super().__init_subclass__()
         cls._by_key |= frozenset(by_key)
+        cls._code += tuple(code)
 
     @cached_property
     def key(self) -> Hashable:
         """What tells this plan from others."""
+        return PlanKey(self._parts)
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
         cls: Any = type(self)
         values = [(name, getattr(self, name)) for name in _names(cls)]
-        return PlanKey((cls, *(_key(value) if name in self._by_key else value for name, value in values)))
+        return cls, *(_key(value) if name in self._by_key else value for name, value in values)
 
     @property
     def donated(self) -> tuple[int, ...]:
         """Numbers of the arguments whose buffers the program may write its results to."""
         return ()
+
+    def inputs(self) -> tuple[Any, ...] | None:
+        """The shapes and types of the arguments, for a plan to be stored; None for one that is not."""
+        return None
+
+    def stored(self) -> jax.export.Exported | None:
+        """The traced program, if it is stored."""
+        if type(self).inputs is Plan.inputs:
+            return None
+        return stored.find(self._parts, self._code, self, self.inputs)
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError
@@ -179,7 +200,7 @@ def _names(plan: Any) -> tuple[str, ...]:
 
 
 def _key(value: Any) -> Hashable:
-    return tuple(map(_key, value)) if isinstance(value, tuple) else value.key
+    return tuple(map(_key, value)) if isinstance(value, tuple) else (type(value), value.key)
 
 
 class Program:
@@ -241,8 +262,10 @@ class Program:
 
     def _jit(self, options: Options) -> Any:
         def traced(*args: Any) -> Any:
-            assert _THREAD.function is not None
-            return _THREAD.function(*args)
+            function = _THREAD.function
+            assert function is not None
+            known = function.stored() if isinstance(function, Plan) else None
+            return function(*args) if known is None else known.call(*args)
 
         return jax.jit(traced, donate_argnums=self._donated, compiler_options=options or None)
 
@@ -344,6 +367,18 @@ class Compiled(NamedTuple):
 
     def __call__(self, *args: Any) -> Any:
         return self.program.run(self.plan, *args)
+
+    def inputs(self) -> tuple[Any, ...]:
+        """The shapes and types of the arguments of a plan that knows them; nothing is recorded or traced for
+        one that is stored."""
+        known = self.plan.stored()
+        if known is not None:
+            specs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in known.in_avals]
+            return tuple(jax.tree.unflatten(known.in_tree, specs)[0])
+        found = self.plan.inputs()
+        if found is None:
+            raise ArgumentError(f"{self.plan} does not know its inputs")
+        return found
 
     def analysed(self, *args: Any) -> Any:
         """What XLA has made of the plan for such arguments; nothing is run."""

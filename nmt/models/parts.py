@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from layers import Embedding, Layer, Output
-from mgraph import ArgumentError, Node, cast, gt, repeat, reshape
+from mgraph import ArgumentError, Node, cast, gt, register_tuple, repeat, reshape
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.training import Dropping
@@ -60,6 +60,7 @@ TRAINING: Mapping[str, Any] = {
 """Options that Marian reads but does not save in its models, with its defaults."""
 
 
+@register_tuple
 class Source(NamedTuple):
     """Sentences of one source stream, as nodes or arrays."""
 
@@ -69,6 +70,7 @@ class Source(NamedTuple):
     """``(batch, length)``: 1 at words, 0 at padding."""
 
 
+@register_tuple
 class PackedSource(NamedTuple):
     """Sentences of one source stream without padding between them, in bins of equal width, as nodes or
     arrays: encoders multiply no padding."""

@@ -1,8 +1,8 @@
 """The compilation cache: a folder of compiled programs for later processes.
 
-JAX stores them under keys of the whole program, the versions of JAX and XLA, and the compiler's options. Each
-kind of processor has its own folder, because machines may share a home directory. A folder set with
-``JAX_COMPILATION_CACHE_DIR`` takes precedence.
+JAX stores them under keys of the whole program, the versions of JAX and XLA, and the compiler's options; the
+engine adds traced programs (``mgraph.running.stored``). Each kind of processor has its own folder, because
+machines may share a home directory. A folder set with ``JAX_COMPILATION_CACHE_DIR`` takes precedence.
 
 Cached programs are executed unchecked. So folders are private to the user, and a folder that others could
 write to is not used: the job then only takes longer, because it compiles.
@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import jax
+
+from mgraph.running import stored
 
 logger = logging.getLogger(__name__)
 
@@ -136,10 +138,13 @@ def _is_of_one(state: os.stat_result) -> bool:
 
 
 def prune(folder: Path, most: int) -> None:
-    """Delete the least recently used programs of a cache until at most ``most`` bytes are left. Other files,
-    and programs that cannot be deleted, stay. Other processes may use the cache at the same time."""
+    """Delete the least recently used programs of a cache, compiled and traced ones, until at most ``most``
+    bytes are left. Other files, and programs that cannot be deleted, stay. Other processes may use the cache
+    at the same time."""
     found = []
-    for path in folder.glob(f"{platform.machine()}-*/*{PROGRAM}"):
+    own = f"{platform.machine()}-*"
+    traced = folder.glob(f"{own}/{stored.FOLDER}/*{stored.ENDING}")
+    for path in (*folder.glob(f"{own}/*{PROGRAM}"), *traced):
         with suppress(OSError):
             state = path.stat()
             found.append((max(state.st_atime, state.st_mtime), path, state.st_size))

@@ -342,8 +342,8 @@ class Job:
         """For each stream bins for sentences that wait for a lane, if models take packed ones."""
         if not shape.sources or not all(model.packs for model in self.search.models):
             return None
-        width = shape.length if shape.waiting == 1 else max(BIN, 2 * shape.length)
-        count = max(1, shape.waiting * max(PACKED, shape.length // 4) // width)
+        width = shape.length if shape.waiting == 1 else max(BIN, shape.length)
+        count = -(-shape.waiting * PACKED // width)
         return [Bins(count, width) for _ in range(shape.sources)]
 
     def _sources(

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mgraph import Plan, compiled
+from mgraph import Plan, compiled, register_arrays
 from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules
 from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
@@ -77,7 +77,7 @@ class LaneShape:
         return ", ".join(parts + ["first words"] * self.forced + ["attention"] * self.attention)
 
 
-@jax.tree_util.register_dataclass
+@register_arrays
 @dataclass(frozen=True)
 class LaneState:
     """The arrays of a lane; axis 0 is the row, or ``row * beam + place in the beam``.
@@ -92,7 +92,7 @@ class LaneState:
     trellis: Trellis
 
 
-@jax.tree_util.register_dataclass
+@register_arrays
 @dataclass(frozen=True)
 class Arrivals:
     """Sentences that wait for rows, the first ``count`` of these.
@@ -106,7 +106,7 @@ class Arrivals:
     encoded: tuple[Arrays, ...]
 
 
-@jax.tree_util.register_dataclass
+@register_arrays
 @dataclass(frozen=True)
 class LaneReport:
     """What the host reads after some steps; axis 0 is the desk.
@@ -116,6 +116,15 @@ class LaneReport:
 
     outcomes: Any
     trellis: Trellis
+
+
+def params_of(models: Sequence[Model]) -> tuple[dict[str, jax.ShapeDtypeStruct], ...]:
+    """The shapes and types of the parameters of models."""
+    return tuple({name: _spec(*a.shape, kind=a.dtype) for name, a in m.params.items()} for m in models)
+
+
+def _spec(*shape: int, kind: Any = np.int32) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, kind)
 
 
 class LaneLoop:
@@ -149,41 +158,51 @@ class LaneLoop:
         """Rows and desks without sentences: all arrays are zeros. Shapes only."""
         shape, models = self.shape, len(self.models)
         steppers, beam, rows = self.steppers(shape.rows), shape.beam, shape.rows
-
-        def array(*sizes: int, kind: Any = jnp.int32) -> Any:
-            return jax.ShapeDtypeStruct(sizes, kind)
-
-        def floats(*sizes: int) -> Any:
-            return array(*sizes, kind=jnp.float32)
-
-        listed, every = shape.candidates > 0, (shape.desks, shape.capacity, beam)
+        every = shape.desks, shape.capacity, beam
         return LaneState(
-            array(rows),
-            Sentences(
-                limits=array(rows),
-                empty=array(rows, kind=jnp.bool_),
-                prefixes=array(rows, shape.capacity) if shape.forced else None,
-                candidates=array(rows, shape.candidates) if listed else None,
-                counts=array(rows) if listed else None,
-                keys=array(rows, 2, kind=jnp.uint32) if shape.rules.sampling else None,
-            ),
+            _spec(rows),
+            self._sentences(rows),
             tuple(stepper.encoder_state for stepper in steppers),
             Beam(
-                steps=array(rows),
-                slots=array(rows),
-                best=floats(rows),
-                words=array(rows, beam),
-                paths=floats(rows, beam),
-                scores=floats(rows, beam, models),
+                steps=_spec(rows),
+                slots=_spec(rows),
+                best=_spec(rows, kind=np.float32),
+                words=_spec(rows, beam),
+                paths=_spec(rows, beam, kind=np.float32),
+                scores=_spec(rows, beam, models, kind=np.float32),
                 decoders=tuple(stepper.decoder_state for stepper in steppers),
             ),
             Trellis(
-                words=array(*every),
-                origins=array(*every),
-                paths=floats(*every),
-                scores=floats(*every, models),
-                attention=floats(*every, shape.length) if shape.attention else None,
+                words=_spec(*every),
+                origins=_spec(*every),
+                paths=_spec(*every, kind=np.float32),
+                scores=_spec(*every, models, kind=np.float32),
+                attention=_spec(*every, shape.length, kind=np.float32) if shape.attention else None,
             ),
+        )
+
+    def arrivals(self) -> Arrivals:
+        """Sentences that wait. Shapes only."""
+        shape, waiting = self.shape, self.shape.waiting
+
+        def of_those(array: Any) -> jax.ShapeDtypeStruct:
+            first, *others = array.shape
+            return _spec(first // shape.rows * waiting, *others, kind=array.dtype)
+
+        encoded = tuple(stepper.encoder_state for stepper in self.steppers(shape.rows))
+        sentences = self._sentences(waiting)
+        return Arrivals(_spec(), _spec(waiting), sentences, jax.tree.map(of_those, encoded))
+
+    def _sentences(self, count: int) -> Sentences:
+        """What is known of so many sentences. Shapes only."""
+        shape, listed = self.shape, self.shape.candidates > 0
+        return Sentences(
+            limits=_spec(count),
+            empty=_spec(count, kind=np.bool_),
+            prefixes=_spec(count, shape.capacity) if shape.forced else None,
+            candidates=_spec(count, shape.candidates) if listed else None,
+            counts=_spec(count) if listed else None,
+            keys=_spec(count, 2, kind=np.uint32) if shape.rules.sampling else None,
         )
 
     def advance(
@@ -411,7 +430,7 @@ def rows_of(array: jax.Array, chosen: jax.Array) -> jax.Array:
 
 
 @dataclass(frozen=True)
-class LanePlan(Plan, by_key=["models"]):
+class LanePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
     """``LaneLoop.advance`` for models of these shapes.
 
     ranked: whether searches end early.
@@ -428,22 +447,40 @@ class LanePlan(Plan, by_key=["models"]):
     def __str__(self) -> str:
         return f"beam search: {self.shape}"
 
+    def inputs(self) -> tuple[Any, ...]:
+        loop, number = LaneLoop(self.models, self.shape), _spec(kind=np.float32)
+        ranking = Ranking(number, number) if self.ranked else None
+        weights = _spec(len(self.models), kind=np.float32)
+        return params_of(self.models), loop.empty(), loop.arrivals(), weights, ranking, _spec()
+
     def __call__(self, *arguments: Any) -> Any:
         return LaneLoop(self.models, self.shape).advance(*arguments)
 
 
 @dataclass(frozen=True)
-class EncodePlan(Plan, by_key=["models"]):
-    """``encode`` for ``count`` sentences; ``shape``: of the ids, in bins or padded to one length."""
+class EncodePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
+    """``encode`` for ``count`` sentences of ``sources`` streams, ``packed`` or padded to one length.
+
+    shape: of the ids.
+    """
 
     models: tuple[Model, ...]
     count: int
+    sources: int
     length: int
     shape: tuple[int, int]
+    packed: bool
 
     def __str__(self) -> str:
         """``encoding: 32 sentences of 48 words in 4 x 128``, for the log."""
         return f"encoding: {self.count} sentences of {self.length} words in {self.shape[0]} x {self.shape[1]}"
+
+    def inputs(self) -> tuple[Any, ...]:
+        ids, laid_out = _spec(*self.shape), (self.count, self.length)
+        source: Any = Source(ids, _spec(*self.shape, kind=np.float32))
+        if self.packed:
+            source = PackedSource(ids, ids, ids, _spec(*laid_out), _spec(*laid_out, kind=np.float32))
+        return params_of(self.models), [source] * self.sources
 
     def __call__(self, params: Sequence[Arrays], sources: Any) -> Any:
         return encode(self.models, params, sources, self.length)
@@ -455,8 +492,11 @@ class Lane:
     def __init__(self, models: tuple[Model, ...], shape: LaneShape, *, ranked: bool) -> None:
         self.shape, self._models = shape, models
         self._advance = compiled(LanePlan(models, shape, ranked))
-        empty = LaneLoop(models, shape).empty()
-        self._state = jax.tree.map(lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype)), empty)
+        device, *_ = next(iter(models[0].params.values())).devices()
+        # Put on a device by name, as what stored programs return is: otherwise JAX compiles for both.
+        self._state = jax.tree.map(
+            lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype), device), self._advance.inputs()[1]
+        )
         self._waiting: Arrivals | None = None
         self.taken = np.zeros(shape.desks, bool)
 
@@ -469,7 +509,9 @@ class Lane:
     ) -> np.ndarray:
         """Encode the first ``count`` of the sentences, arrays of ``waiting`` rows, and let them wait at free
         desks; returns those."""
-        plan = EncodePlan(self._models, self.shape.waiting, self.shape.length, sources[0].ids.shape)
+        first, shape = sources[0], self.shape
+        packed = isinstance(first, PackedSource)
+        plan = EncodePlan(self._models, shape.waiting, len(sources), shape.length, first.ids.shape, packed)
         encoded = compiled(plan)(params, sources)
         free = np.flatnonzero(~self.taken)[:count]
         desks = np.resize(free, self.shape.waiting).astype(np.int32)

@@ -7,10 +7,11 @@ queues, because the small products of a step keep one core busy, not several.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import queue
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
@@ -26,15 +27,16 @@ LATER_LENGTH = 104
 """Padded source lengths of lanes: 24, 48, 104, 208, 416, ..."""
 MOST_LANES, MOST_DOORS = 2, 2
 """Lanes for a group of sentences, and lengths for encoding those of a lane: six programs serve all."""
-PROGRAM = 1_500
-"""About how many words are translated in the shortest lane while a program is read from a cache."""
+PROGRAM = 3_000
+"""About how many words are translated in the shortest lane instead of making a program: 1,000 if it is read
+from a cache, 10,000 if it is compiled."""
 PATIENCE = 10
 """How many times that must be saved before a program is made that only saves padding."""
-BASE = 12.5
+BASE = 100
 """The cost of a word without padding, in positions of the source that each word attends to."""
-HYPOTHESES = {"cpu": 64}
-"""In the rows of a lane, by platform: on a CPU products of more are hardly more efficient, and rows stay idle
-at the end."""
+ROWS, HYPOTHESES = {"cpu": 64}, {"cpu": 128}
+"""The most in a lane, by platform: on a CPU products of more are hardly more efficient, and rows stay idle at
+the end."""
 ELSEWHERE = 512
 FEW_ROWS = 8
 MOST_SEARCHES = 8
@@ -94,7 +96,8 @@ def lane_length(length: int) -> int:
 def rows_of_lane(sentences: int, beam: int, platform: str = "cpu") -> int:
     """How many rows a lane has if so many sentences wait for it: few sizes, because each has its own
     programs."""
-    most = max(FEW_ROWS, HYPOTHESES.get(platform, ELSEWHERE) // beam)
+    most = min(ROWS.get(platform, ELSEWHERE), HYPOTHESES.get(platform, ELSEWHERE) // beam)
+    most = max(FEW_ROWS, most)
     return next((rows for rows in (1, FEW_ROWS, most // 2) if sentences <= rows), most)
 
 
@@ -195,9 +198,9 @@ class Waiting:
     def __init__(self, requests: Iterable[Request], sizes: Sequence[LaneSize], beam: int) -> None:
         self._beam = beam
         self._lock = threading.Lock()
-        self._queues: dict[LaneSize, deque[Request]] = {size: deque() for size in sizes}
+        self._queues: dict[LaneSize, list[Request]] = {size: [] for size in sizes}
         self._searches: Counter[LaneSize] = Counter()
-        for request in sorted(requests, key=lambda request: -request.length):
+        for request in sorted(requests, key=_descending):
             self._queues[next(s for s in sizes if s.length >= request.length)].append(request)
 
     def counts(self) -> dict[LaneSize, int]:
@@ -230,8 +233,8 @@ class Waiting:
         *,
         full: bool = False,
     ) -> list[Request]:
-        """Up to ``most`` sentences for a lane, while they fit; of the last ones only a fair share of each
-        search there.
+        """Up to ``most`` sentences for a lane that fit, the longest first; of the last ones only a fair share
+        of each search there.
 
         When its own queue is empty, sentences of shorter lanes come here too: the longest if the lane is
         ``full`` of its own, which would otherwise leave it one by one, or else the last ones; if many are
@@ -254,7 +257,7 @@ class Waiting:
             enough = LaneSize(size.length, request.limit, request.limit * self._beam)
             fitting = [s for s in self._queues if s.holds(enough)]
             chosen = min(fitting, default=enough)
-            self._queues.setdefault(chosen, deque()).append(request)
+            bisect.insort(self._queues.setdefault(chosen, []), request, key=_descending)
 
 
 def searches_at_once(cpu_threads: int = 0) -> int:
@@ -264,11 +267,20 @@ def searches_at_once(cpu_threads: int = 0) -> int:
     return min(cpu_threads or cores(), MOST_SEARCHES)
 
 
-def _taken(waiting: deque[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
+def _taken(waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
+    """Remove up to ``most`` sentences from a queue: the longest that fits, as often as there is one."""
     found: list[Request] = []
-    while waiting and len(found) < most and fits(waiting[0]):
-        found.append(waiting.popleft())
+    next_one = 0
+    while next_one < len(waiting) and len(found) < most:
+        if fits(waiting[next_one]):
+            found.append(waiting.pop(next_one))
+        else:  # nor do others of this length
+            next_one = bisect.bisect(waiting, _descending(waiting[next_one]), lo=next_one, key=_descending)
     return found
+
+
+def _descending(request: Request) -> int:
+    return -request.length
 
 
 @dataclass

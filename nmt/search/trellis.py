@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from mgraph import register_arrays
 from nmt.search.results import Hypothesis
 
 Arrays = Mapping[str, jax.Array]
@@ -18,7 +19,7 @@ FREE = -1
 SLACK = 1e-4  # float32 powers differ in the last digits
 
 
-@jax.tree_util.register_dataclass
+@register_arrays
 @dataclass(frozen=True)
 class Sentences:
     """What a search knows of the sentences in its rows; unused features are None.
@@ -39,7 +40,7 @@ class Sentences:
     keys: Any = None
 
 
-@jax.tree_util.register_dataclass
+@register_arrays
 @dataclass(frozen=True)
 class Beam:
     """The state of the search between two steps.
@@ -61,7 +62,7 @@ class Beam:
     decoders: tuple[Arrays, ...]
 
 
-@jax.tree_util.register_dataclass
+@register_arrays
 @dataclass(frozen=True)
 class Trellis:
     """Every hypothesis that was ever in a beam, step by step; of one sentence without the axis ``batch``.
@@ -80,7 +81,7 @@ class Trellis:
     attention: Any = None
 
 
-@jax.tree_util.register_dataclass
+@register_arrays
 @dataclass(frozen=True)
 class Ranking:
     """How finished hypotheses are compared.

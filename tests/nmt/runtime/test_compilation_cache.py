@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import pytest
 
+from mgraph.running import stored
 from nmt.runtime import compilation_cache
 from nmt.runtime.compilation_cache import VARIABLE, default_folder, processor, prune
 from tests.helpers.fresh import python
@@ -120,17 +121,18 @@ def test_the_shortest_time_of_the_user_stays(settings, monkeypatch, tmp_path: Pa
     assert [name for name, _ in settings] == [SETTINGS[0]]
 
 
-def test_what_was_unused_longest_goes_first(tmp_path: Path) -> None:
-    folder = tmp_path / processor()
-    folder.mkdir()
+@pytest.mark.parametrize(("inside", "ending"), [("", "-cache"), (stored.FOLDER, stored.ENDING)])
+def test_what_was_unused_longest_goes_first(inside: str, ending: str, tmp_path: Path) -> None:
+    folder = tmp_path / processor() / inside
+    folder.mkdir(parents=True)
     for age, name in enumerate(("new", "read", "old", "oldest")):
-        path = folder / f"{name}-cache"
+        path = folder / f"{name}{ending}"
         path.write_bytes(bytes(100))
         os.utime(path, (1e9 - age if name != "read" else 2e9, 1e9 - age))
     prune(tmp_path, 400)
     assert len([*folder.iterdir()]) == 4
     prune(tmp_path, 250)
-    assert {path.name for path in folder.iterdir()} == {"new-cache", "read-cache"}
+    assert {path.name for path in folder.iterdir()} == {f"new{ending}", f"read{ending}"}
 
 
 def test_what_is_no_program_is_never_deleted(tmp_path: Path) -> None:

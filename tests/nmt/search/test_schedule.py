@@ -27,6 +27,7 @@ from nmt.search.schedule import (
     lane_length,
     rows_of_lane,
 )
+from nmt.text.packing import Bins
 
 SECONDS = 60
 SHORT, LONG = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
@@ -51,7 +52,7 @@ def test_lanes_double() -> None:
 
 def test_lanes_have_few_sizes() -> None:
     sizes = {beam: {rows_of_lane(n, beam) for n in range(1, 200)} for beam in (1, 4, 6, 12)}
-    assert sizes == {1: {1, 8, 32, 64}, 4: {1, 8, 16}, 6: {1, 8, 10}, 12: {1, 8}}
+    assert sizes == {1: {1, 8, 32, 64}, 4: {1, 8, 16, 32}, 6: {1, 8, 10, 21}, 12: {1, 8, 10}}
 
 
 @given(
@@ -70,8 +71,8 @@ def test_every_sentence_has_a_lane_and_there_are_few(lengths: dict[int, int], kn
 def test_a_lane_is_made_when_it_pays() -> None:
     few, some, many = (
         Counter({10: 5, 90: 1}),
-        Counter({10: 150, 90: 50}),
-        Counter({10: 2 * PROGRAM, 90: 2 * PROGRAM}),
+        Counter({10: PROGRAM // 3, 90: 50}),
+        Counter({10: 5 * PROGRAM, 90: 5 * PROGRAM}),
     )
     assert choose_lanes(few) == [104], "one lane serves a few lines"
     assert choose_lanes(few, [24, 104]) == [24, 104]
@@ -108,6 +109,21 @@ def test_searches_take_the_longest_first_and_go_on_to_the_shorter() -> None:
     assert len(waiting.take(SHORT, 99)) == 8, "half of them are left for the other search"
     assert [r.index for r in waiting.take(LONG, 9)] == [6, 5, 4, 3, 2, 1, 0], "the last few come here"
     assert waiting.next_lane() is None
+
+
+def test_the_longest_that_fits_is_taken_next() -> None:
+    waiting = Waiting([request(i, n) for i, n in enumerate([9, 7, 7, 6, 4, 3])], [SHORT], beam=2)
+    for expected, tries in (([9], 5), ([7, 3], 5), ([7], 3), ([6, 4], 2), ([], 0)):
+        bins, tried = Bins(1, 10), []
+
+        def fits(request: Request, bins: Bins = bins, tried: list[int] = tried) -> bool:
+            tried.append(request.length)
+            if found := bins.find(request.length) is not None:
+                bins.add(request.length)
+            return found
+
+        assert [r.length for r in waiting.take(SHORT, 3, fits)] == expected
+        assert len(tried) == tries, "not the other one of 7 words"
 
 
 def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:

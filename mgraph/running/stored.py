@@ -1,0 +1,170 @@
+"""Traced programs in a folder, so that a later process need not trace them.
+
+JAX's compilation cache saves a later process XLA's work, but its keys are made from traced programs, and
+tracing may take longer than all the rest. Beside that cache, this keeps the traced programs themselves, as
+StableHLO (``jax.export``), under names that are known without tracing: made from the plan's key, the source
+files that it depends on, the versions of JAX, and the settings of JAX that tracing depends on.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import importlib.util
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.export
+import numpy as np
+from jaxlib.version import __version__ as _JAXLIB
+
+from ..device import platform_of
+
+log = logging.getLogger("mgraph.programs")
+T = TypeVar("T")
+
+FOLDER, ENDING = "traced", ".stablehlo"
+_DIGEST = hashlib.sha256
+_PACKAGE = __name__.partition(".")[0]
+_SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_debug_nans",
+    "jax_debug_infs",
+)
+
+
+def register_arrays(cls: type[T]) -> type[T]:
+    """Make a dataclass of arrays a pytree, and one that stored programs may take and return."""
+    jax.tree_util.register_dataclass(cls)
+    jax.export.register_pytree_node_serialization(
+        cls,
+        serialized_name=f"{cls.__module__}.{cls.__qualname__}",
+        serialize_auxdata=lambda _: b"",
+        deserialize_auxdata=lambda _: (),
+    )
+    return cls
+
+
+def register_tuple(cls: type[T]) -> type[T]:
+    """Let stored programs take and return a ``NamedTuple``."""
+    named: Any = cls
+    jax.export.register_namedtuple_serialization(
+        named, serialized_name=f"{cls.__module__}.{cls.__qualname__}"
+    )
+    return cls
+
+
+def folder() -> Path | None:
+    """The folder of traced programs, beside those that JAX has compiled; None without one."""
+    found = jax.config.jax_compilation_cache_dir if jax.config.jax_enable_compilation_cache else None
+    return Path(found) / FOLDER if found and os.path.isdir(found) else None
+
+
+def find(
+    key: Sequence[Any], code: Sequence[str], function: Callable[..., Any], inputs: Callable[[], Any]
+) -> jax.export.Exported | None:
+    """The traced program of ``key``: read from the folder, or else traced and written there.
+
+    key: says what is computed, in plain values, enumerations and dataclasses of these. code: the packages on
+    whose source files it depends, besides mgraph. function, inputs: what is computed, of arrays with these
+    shapes and types.
+
+    None if there is no folder, for a key of other values, and for a function that cannot be written.
+    """
+    where = folder()
+    if where is None:
+        return None
+    try:
+        name = _name(key, (_PACKAGE, *code))
+    except TypeError as error:
+        log.debug("not stored: %s", error)
+        return None
+    path = where / f"{name}{ENDING}"
+    if (known := _read(path)) is not None:
+        return jax.export.deserialize(bytearray(known))
+    try:
+        exported = jax.export.export(jax.jit(lambda *args: function(*args)))(*inputs())
+        data = exported.serialize()
+    except (ValueError, NotImplementedError) as error:
+        log.debug("not stored: %s", str(error).partition("\n")[0])
+        return None
+    _write(path, data)
+    return exported
+
+
+def _read(path: Path) -> bytes | None:
+    """What was written to a file; None if it is not there, or damaged."""
+    with suppress(OSError):
+        whole = path.read_bytes()
+        data = whole[_DIGEST().digest_size :]
+        return data if whole == _DIGEST(data).digest() + data else None
+    return None
+
+
+def _write(path: Path, data: bytes | bytearray) -> None:
+    """Write a file in one piece, after its digest, if the folder can be written."""
+    with suppress(OSError):
+        path.parent.mkdir(0o700, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(_DIGEST(data).digest() + data)
+        os.replace(file.name, path)
+
+
+def _name(key: Sequence[Any], packages: Sequence[str]) -> str:
+    settings = [getattr(jax.config, name) for name in _SETTINGS]
+    parts = (jax.__version__, _JAXLIB, platform_of(None), *settings, *map(_code, packages), *key)
+    return _DIGEST("\n".join(_texts(parts, packages)).encode()).hexdigest()[:40]
+
+
+def _texts(value: Any, packages: Sequence[str]) -> Iterator[str]:
+    """Text that equal values share, in any process; ``TypeError`` for what cannot be told by its values."""
+    if value is None or isinstance(value, bool | int | float | str | np.generic | np.dtype):
+        yield f"{type(value).__name__} {value!r}"
+        return
+    if isinstance(value, tuple):
+        yield f"tuple {len(value)}"
+        for part in value:
+            yield from _texts(part, packages)
+        return
+    kind = value if isinstance(value, type) else type(value)
+    if kind.__module__.partition(".")[0] not in packages:
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not of {', '.join(packages)}")
+    yield f"{kind.__module__}.{kind.__qualname__}"
+    if value is kind:
+        return
+    if isinstance(value, enum.Enum):
+        yield value.name
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _texts(getattr(value, field.name), packages)
+    else:
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} is not a dataclass")
+
+
+@cache
+def _code(package: str) -> str:
+    """What changes with the source files of a package: their names, sizes and times."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise TypeError(f"the source files of {package} are not known")
+    files = [Path(spec.origin)] if spec.origin else []
+    for location in spec.submodule_search_locations or ():
+        files += Path(location).rglob("*.py")
+    states = []
+    for path in sorted({*files}):
+        state = path.stat()
+        states.append(f"{path} {state.st_size} {state.st_mtime_ns}")
+    return _DIGEST("\n".join(states).encode()).hexdigest()
