@@ -40,6 +40,7 @@ from .layer import Parameter as Parameter
 from .norm import LayerNorm as LayerNorm
 from .norm import NormConfig as NormConfig
 from .norm import RMSNorm as RMSNorm
+from .output import Columns as Columns
 from .output import Output as Output
 from .processing import PostProcess as PostProcess
 from .processing import PreProcess as PreProcess

@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
-from mgraph import Node, ShapeError, affine_int8, bdot, flatten, index_select, inits, reshape, transpose
+from typing import NamedTuple
+
+from mgraph import (
+    Node,
+    ShapeError,
+    affine,
+    affine_int8,
+    bdot,
+    dot,
+    flatten,
+    gather,
+    index_select,
+    inits,
+    reshape,
+    transpose,
+)
+from mgraph.tape import Graph
 
 from .layer import Layer, Parameter
-from .products import int8_of, product
+from .products import SCALE, int8_of, product
+
+LISTED = ":listed"
+"""The end of the names of what stands for the parameters if only some words are listed."""
+
+
+class Columns(NamedTuple):
+    """Shortlists of sentences among ``listed`` words that are listed for all of them.
+
+    A graph in which fewer words are listed than there are needs ``Output.of_listed`` as parameters.
+    """
+
+    columns: Node
+    """Integers, ``(batch, candidates)``: the places of each sentence's candidates among those words."""
+    listed: int
 
 
 class Output(Layer):
@@ -27,7 +57,7 @@ class Output(Layer):
         omit_bias: bool = False,
         transposed: bool = True,
     ) -> None:
-        self.transposed = transposed or tied is not None
+        self.transposed, self.dim_vocab = transposed or tied is not None, dim_vocab
         if tied is not None:
             self.weight = tied
         elif transposed:
@@ -38,20 +68,64 @@ class Output(Layer):
             self.weight = self.param(f"{prefix}_W", dim, dim_vocab, init, contracted=0)
         self.bias = None if omit_bias else self.param(f"{prefix}_b", 1, dim_vocab, inits.zeros())
 
-    def __call__(self, x: Node, shortlist: Node | None = None) -> Node:
-        """The logits of all words, or with a ``shortlist (batch, candidates)`` of integer ids those of each
-        sentence's candidates: ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``; ``ShapeError``
-        for other shapes."""
-        if shortlist is not None:
-            return self._of_candidates(x, shortlist)
-        return product(x, self.weight, self.bias, trans_b=self.transposed)
+    def __call__(self, x: Node, shortlist: Node | Columns | None = None) -> Node:
+        """The logits of all words, or with a shortlist those of each sentence's candidates:
+        ``(batch * beam, candidates)`` for ``x (batch * beam, dim)``; ``ShapeError`` for other shapes.
 
-    def _of_candidates(self, x: Node, shortlist: Node) -> Node:
-        if len(x.shape) != 2 or len(shortlist.shape) != 2 or x.shape[0] % max(shortlist.shape[0], 1):
+        A ``shortlist (batch, candidates)`` of integer ids is good for few sentences: each has its own
+        product. ``Columns`` are good for many: one product with all listed words serves them all.
+        """
+        if shortlist is None:
+            return product(x, self.weight, self.bias, trans_b=self.transposed)
+        candidates = shortlist.columns if isinstance(shortlist, Columns) else shortlist
+        if len(x.shape) != 2 or len(candidates.shape) != 2 or x.shape[0] % max(candidates.shape[0], 1):
             raise ShapeError(
                 "expected (batch * beam, dim) and a shortlist (batch, candidates), got"
-                f" {x.shape} and {shortlist.shape}"
+                f" {x.shape} and {candidates.shape}"
             )
+        if isinstance(shortlist, Columns):
+            return self._in_columns(x, shortlist)
+        return self._of_candidates(x, shortlist)
+
+    def of_listed(self, ids: Node) -> dict[str, Node]:
+        """What stands for the parameters where only the words ``ids (listed,)`` are listed, by name."""
+        graph, axis = ids.graph, 0 if self.transposed else 1
+        int8 = int8_of(self.weight, graph)
+        found = {self.weight.name: self.weight.on(graph) if int8 is None else int8.values}
+        if int8 is not None:
+            found[self.weight.name + SCALE] = int8.scales
+        found = {name + LISTED: index_select(node, axis, ids) for name, node in found.items()}
+        if self.bias is not None:
+            found[self.bias.name + LISTED] = index_select(self.bias.on(graph), 1, ids)
+        return found
+
+    def _in_columns(self, x: Node, shortlist: Columns) -> Node:
+        rows, (batch, candidates) = x.shape[0], shortlist.columns.shape
+        logits = reshape(self._of_all_listed(x, shortlist.listed), (batch, rows // batch, shortlist.listed))
+        columns = reshape(shortlist.columns, (batch, 1, candidates))
+        return reshape(gather(logits, 2, columns), (rows, candidates))
+
+    def _of_all_listed(self, x: Node, listed: int) -> Node:
+        """The logits of the listed words, ``(batch * beam, listed)``."""
+        if listed == self.dim_vocab:
+            return self(x)
+        graph, dim = x.graph, x.shape[1]
+        int8 = int8_of(self.weight, graph)
+        weight = self.weight.on(graph) if int8 is None else int8.values
+        matrix = self._listed(graph, weight, (listed, dim) if self.transposed else (dim, listed))
+        bias = None if self.bias is None else self._listed(graph, self.bias.on(graph), (1, listed))
+        if int8 is not None:
+            scales = self._listed(graph, int8.scales, (listed, 1) if self.transposed else (1, listed))
+            return affine_int8(x, matrix, scales, bias, int8.multiplier, self.transposed)
+        if bias is None:
+            return dot(x, matrix, False, self.transposed)
+        return affine(x, matrix, bias, False, self.transposed)
+
+    def _listed(self, graph: Graph, whole: Node, shape: tuple[int, int]) -> Node:
+        node: Node = graph.param(whole.name + LISTED, shape, type=whole.value_type)
+        return node
+
+    def _of_candidates(self, x: Node, shortlist: Node) -> Node:
         rows, dim = x.shape
         batch, candidates = shortlist.shape
         of_sentences, int8 = reshape(x, (batch, rows // batch, dim)), int8_of(self.weight, x.graph)

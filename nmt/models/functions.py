@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 
+from layers import Columns
 from mgraph import ExpressionGraph, Node, Type, cast, cross_entropy, flatten, reshape
 from nmt.models.network import Network
 from nmt.models.parts import PackedSource, Source, Step
@@ -98,10 +99,23 @@ def _packed(graph: ExpressionGraph, name: str, packed: Shape, laid_out: Shape) -
     return PackedSource(ids, sentences, positions, places, mask)
 
 
+class Listing:
+    """``of_listed(params, ids) -> params``: what steps need in addition if only so many words are listed."""
+
+    def __init__(self, network: Network, listed: int, derivatives: str) -> None:
+        graph = network.blank_graph(derivatives)
+        ids = graph.input("listed", (listed,), Type.int32)
+        self._chosen = _Named(graph, network.of_listed(ids), [ids])
+
+    def __call__(self, params: Mapping[str, Any], ids: Any) -> Arrays:
+        return self._chosen(params, ids)
+
+
 class Stepper:
     """The decoder, step by step; see ``Model.start`` and ``Model.step``. Each is recorded when first used.
 
-    by_sentence: whether every sentence has a position of its own.
+    by_sentence: whether every sentence has a position of its own. listed: if not 0, how many words are listed
+    for all sentences, and shortlists are ``Columns`` among these.
     """
 
     def __init__(
@@ -114,11 +128,13 @@ class Stepper:
         attention: bool,
         candidates: int,
         by_sentence: bool,
+        listed: int,
         derivatives: str,
     ) -> None:
         self._recording = threading.RLock()
         self._network, self._sizes = network, (batch, beam)
-        self._attention, self._candidates, self._by_sentence = attention, candidates, by_sentence
+        self._attention, self._by_sentence = attention, by_sentence
+        self._candidates, self._listed = candidates, listed
         self._graph = graph = network.blank_graph(derivatives)
         encoded = network.encode(_sources(graph, batch, lengths))
         self._encoder_state = state_inputs(graph, "encoder", encoded)
@@ -152,8 +168,9 @@ class Stepper:
         words = graph.input("words", (batch * beam,), Type.int32)
         position = graph.input("position", (batch,) if self._by_sentence else (), Type.int32)
         listed = graph.input("shortlist", (batch, self._candidates), Type.int32) if self._candidates else None
+        shortlist = Columns(listed, self._listed) if listed is not None and self._listed else listed
         step = self._network.step(
-            self._encoder_state, state, words, position, beam, shortlist=listed, attention=self._attention
+            self._encoder_state, state, words, position, beam, shortlist=shortlist, attention=self._attention
         )
         outputs = {LOGITS: step.logits, **step.state}
         if self._attention:
@@ -177,7 +194,7 @@ class Stepper:
         shortlist: Any = None,
     ) -> Step:
         """``words (batch * beam,)``, ``position ()``, or ``(batch,)`` by sentence, and
-        ``shortlist (batch, candidates)`` are int32."""
+        ``shortlist (batch, candidates)``, of ids or of columns, are int32."""
         before = [encoder_state[name] for name in self._encoder_state]
         state = [decoder_state[name] for name in self._first]
         chosen = () if shortlist is None else (shortlist,)

@@ -13,7 +13,7 @@ import numpy as np
 from layers.products import MULTIPLIER, SCALE
 from mgraph import ExpressionGraph, Type
 from mgraph.types import as_type
-from nmt.models.functions import Encoder, PackedEncoder, PairScorer, Stepper
+from nmt.models.functions import Encoder, Listing, PackedEncoder, PairScorer, Stepper
 from nmt.models.network import Network
 from nmt.models.parts import NO_DROPOUT, Dropouts
 from nmt.settings.model_options import ModelOptions, text_of
@@ -107,13 +107,19 @@ class Model(Network):
         attention: bool = False,
         candidates: int = 0,
         by_sentence: bool = False,
+        listed: int = 0,
         derivatives: str = "rules",
     ) -> Stepper:
         """``start`` and ``step`` for sentences padded to ``lengths``, with ``places`` for the target words
         of each (see ``start``), and shortlists of ``candidates`` words (0 without). by_sentence: whether
-        every sentence has a position of its own."""
-        key = (batch, beam, lengths, places, attention, candidates, by_sentence, derivatives)
+        every sentence has a position of its own. listed: see ``Stepper``."""
+        key = (batch, beam, lengths, places, attention, candidates, by_sentence, listed, derivatives)
         return self._recorded(("stepper", *key), lambda: Stepper(self, *key))
+
+    def listing(self, listed: int, *, derivatives: str = "rules") -> Listing:
+        """What steps need in addition if so many words are listed."""
+        key = (listed, derivatives)
+        return self._recorded(("listing", *key), lambda: Listing(self, *key))
 
     def scorer(
         self,

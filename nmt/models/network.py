@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from layers import Layer
+from layers import Columns, Layer
 from mgraph import ArgumentError, ExpressionGraph, Node, cast
 from mgraph.tape import Graph
 from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, PackedSource, Setup, Source, Step
@@ -114,7 +114,7 @@ class Network(Layer):
         position: Node,
         beam: int,
         *,
-        shortlist: Node | None = None,
+        shortlist: Node | Columns | None = None,
         attention: bool = False,
     ) -> Step:
         """One step: logits ``(batch * beam, vocabulary)`` of the next word, and the next state.
@@ -122,11 +122,16 @@ class Network(Layer):
         ``words (batch * beam,)`` are the ids of the previous words; ``position`` is an integer from 0 for
         all sentences, ``()``, or for each, ``(batch,)``. At position 0 ``words`` are ignored: the first input
         is a zero vector. With a
-        ``shortlist (batch, candidates)`` of ids only the candidates' logits are computed.
+        ``shortlist (batch, candidates)`` of ids only the candidates' logits are computed; see
+        ``layers.Output`` for ``Columns``.
         """
         return self._decoder.step(
             encoder_state, decoder_state, words, position, beam, shortlist=shortlist, attention=attention
         )
+
+    def of_listed(self, ids: Node) -> Nodes:
+        """What steps need in place of parameters if only the words ``ids (listed,)`` may be chosen."""
+        return self._decoder.output.of_listed(ids)
 
     def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool = False) -> Decoded:
         """Logits of every target word, given the words before it.

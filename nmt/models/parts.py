@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from layers import Embedding, Layer, Output
+from layers import Columns, Embedding, Layer, Output
 from mgraph import ArgumentError, Node, cast, gt, register_tuple, repeat, reshape
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
@@ -234,7 +234,7 @@ class DecoderPart(ModelPart):
         position: Node,
         beam: int,
         *,
-        shortlist: Node | None,
+        shortlist: Node | Columns | None,
         attention: bool,
     ) -> Step:
         """One step."""

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from layers import RNN, Cell, Dense, GlobalAttention, StackedCell, UnsupportedOptionError, choose, find_cell
+from layers import (
+    RNN,
+    Cell,
+    Columns,
+    Dense,
+    GlobalAttention,
+    StackedCell,
+    UnsupportedOptionError,
+    choose,
+    find_cell,
+)
 from layers.cells import State
 from mgraph import ArgumentError, Node, concatenate, repeat, reshape, shift, transpose, weighted_average
 from mgraph.tape import Graph
@@ -163,7 +173,7 @@ class S2SDecoder(DecoderPart):
         position: Node,
         beam: int,
         *,
-        shortlist: Node | None,
+        shortlist: Node | Columns | None,
         attention: bool,
     ) -> Step:
         embedded = self.previous(words, position)

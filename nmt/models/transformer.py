@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from layers import (
+    Columns,
     Context,
     DecoderLayer,
     EncoderLayer,
@@ -325,7 +326,7 @@ class TransformerDecoder(DecoderPart):
         position: Node,
         beam: int,
         *,
-        shortlist: Node | None,
+        shortlist: Node | Columns | None,
         attention: bool,
     ) -> Step:
         (rows,) = words.shape

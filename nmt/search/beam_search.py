@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,7 @@ from nmt.search.schedule import (
     Waiting,
     rows_of_lane,
 )
-from nmt.search.shortlist import MULTIPLE, Shortlist
+from nmt.search.shortlist import MULTIPLE, Listed, Shortlist
 from nmt.search.trellis import FREE, Ranking, Sentences, best_hypotheses
 from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
@@ -40,6 +40,7 @@ from nmt.text.vocabs.base import Vocab
 MORE_STEPS = 16
 BIN, PACKED = 128, 16  # words of a bin, and in all bins by the sentences that wait: at least so many
 WAITING, ENTERING = 2, 8  # a lane's rows by the sentences that wait, and by those that enter at once
+MOST_LISTED = 0.7  # of the vocabulary: for more its own matrix is multiplied
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
 SEEDS = 1 << 32
@@ -121,6 +122,7 @@ class BeamSearch:
         self._lanes: dict[tuple[LaneShape, bool], list[Lane]] = {}
         self.lengths = Lengths()
         self._candidates = 0
+        self._listed: dict[int, int] = {}
 
     def search(
         self,
@@ -211,7 +213,7 @@ class BeamSearch:
                 sources,
                 self.limit(len(sources[0])),
                 None if prefixes is None else prefixes[index],
-                None if self.shortlist is None else self.shortlist.candidates(sources[0]).tolist(),
+                None if self.shortlist is None else self.shortlist.candidates(sources[0]),
                 index if numbers is None else numbers[index],
             )
             for index, sources in enumerate(zip(*streams, strict=True))
@@ -222,15 +224,31 @@ class BeamSearch:
         lanes = self.lengths.lanes(request.length for request in requests)
         return [self.size(length) for length in lanes]
 
-    def most_candidates(self, requests: Sequence[Request]) -> int:
+    def candidates(self, requests: Sequence[Request]) -> int:
         """The padded size of the shortlists of sentences, not below that of any before; 0 without them."""
-        if self.shortlist is None:
+        found = [request.candidates for request in requests if request.candidates is not None]
+        if not found:
             return 0
         most = -(-self.rules.words // MULTIPLE) * MULTIPLE
-        needed = min(most, length_bucket(max(len(request.candidates or ()) for request in requests)))
+        needed = min(most, length_bucket(max(map(len, found))))
         with self._lock:
             self._candidates = max(self._candidates, needed)
             return self._candidates
+
+    def listed(self, requests: Sequence[Request], rows: int) -> int:
+        """How many words are in any shortlist of those sentences that a lane with so many rows knows, at
+        most, and not less than for any before; all words if it would be most of them."""
+        words = self.rules.words
+        union = Listed(words, words)
+        longest = sorted(requests, key=lambda request: -request.length)
+        for request in longest[: rows + max(1, rows // WAITING)]:
+            if request.candidates is not None:
+                union.add(request.candidates)
+        needed = max(length_bucket(len(union)), self._candidates + 1)
+        with self._lock:
+            known = self._listed.get(rows, 0)
+            self._listed[rows] = max(known, needed if needed < MOST_LISTED * words else words)
+            return self._listed[rows]
 
     def size(self, length: int) -> LaneSize:
         """The lane for sources of ``length`` words, with room for nearly all of their translations."""
@@ -271,11 +289,15 @@ class Job:
     ) -> None:
         self.search, self.forced, self.attention, self.count = search, forced, attention, count
         self.params = tuple(model.params for model in search.models)
-        self.candidates = search.most_candidates(requests)
+        self.candidates = search.candidates(requests)
         self.waiting = Waiting(requests, search.sizes(requests), search.beam_size)
         self.rows = {size: search.rows(waiting) for size, waiting in self.waiting.counts().items()}
         turns = sum(-(-waiting // self.rows[size]) for size, waiting in self.waiting.counts().items())
         self.searches = min(search.searches, turns)
+        self.listed = {
+            rows: search.listed(requests, rows) if self.candidates else 0
+            for rows in {search.rows(1), *self.rows.values()}
+        }
 
     def turns(self) -> Generator[Found]:
         """One search: what it finds, turn by turn, until nothing waits."""
@@ -300,6 +322,7 @@ class Job:
             capacity=size.capacity,
             places=size.places,
             candidates=self.candidates,
+            listed=self.listed[rows],
             forced=self.forced,
             attention=self.attention,
             rules=search.rules,
@@ -311,8 +334,8 @@ class Job:
         while True:
             shape, weights = lane.shape, self.search.weights
             own = sum(size.length // 2 < request.length for request in held.values())
-            bins = self._bins(shape)
-            fits = (lambda _: True) if bins is None else partial(_packed, bins)
+            bins, listed = self._bins(shape), self._listed(shape, held.values())
+            fits = partial(_put, bins or (), listed)
             requests = self.waiting.take(size, shape.waiting, fits, full=2 * own > shape.rows)
             if requests:
                 arrays = self._sources(shape, requests, bins), self._sentences(shape, requests)
@@ -346,6 +369,16 @@ class Job:
         count = -(-shape.waiting * PACKED // width)
         return [Bins(count, width) for _ in range(shape.sources)]
 
+    def _listed(self, shape: LaneShape, held: Iterable[Request]) -> Listed | None:
+        """The words that are listed for the sentences in a lane, with shortlists."""
+        if not shape.listed:
+            return None
+        found = Listed(self.search.rules.words, shape.listed)
+        for request in held:
+            if request.candidates is not None:
+                found.add(request.candidates)
+        return found
+
     def _sources(
         self, shape: LaneShape, requests: Sequence[Request], bins: list[Bins] | None
     ) -> list[Source] | list[PackedSource]:
@@ -373,7 +406,7 @@ class Job:
             forced, _ = table(rows, (count, shape.capacity), FREE)
             sentences = replace(sentences, prefixes=np.where(forced == search.rules.eos, FREE, forced))
         if shape.candidates:
-            lists = [request.candidates or [] for request in requests]
+            lists = [request.candidates for request in requests if request.candidates is not None]
             candidates, inside = table(lists, (count, shape.candidates))
             sentences = replace(sentences, candidates=candidates, counts=inside.sum(1, dtype=np.int32))
         if search.rules.sampling is not None:
@@ -383,12 +416,14 @@ class Job:
         return sentences
 
 
-def _packed(bins: Sequence[Bins], request: Request) -> bool:
-    """Put a sentence into bins, if it fits."""
+def _put(bins: Sequence[Bins], listed: Listed | None, request: Request) -> bool:
+    """Put a sentence into bins, if there are any, and its candidates among those listed, if both fit."""
     lengths = list(map(len, request.sources))
-    if any(own.find(length) is None for own, length in zip(bins, lengths, strict=True)):
+    if any(own.find(length) is None for own, length in zip(bins, lengths, strict=False)):
         return False
-    for own, length in zip(bins, lengths, strict=True):
+    if listed is not None and request.candidates is not None and not listed.add(request.candidates):
+        return False
+    for own, length in zip(bins, lengths, strict=False):
         own.add(length)
     return True
 

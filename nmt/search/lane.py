@@ -38,7 +38,8 @@ class LaneShape:
     rows: sentences that are searched at once. waiting: how many wait, encoded, for rows. entering: how many
     enter at once. beam: hypotheses of a sentence. sources, length: source streams, and their padded length.
     capacity: the maximum number of steps of a sentence. places: for the words of its hypotheses, if models
-    keep them. candidates: padded size of the shortlists; 0 without them. forced: whether first words are
+    keep them. candidates: padded size of the shortlists; 0 without them. listed: how many words are in any of
+    them, at most. forced: whether first words are
     forced. attention: whether to return the first model's attention. rules: how words are chosen.
     """
 
@@ -51,6 +52,7 @@ class LaneShape:
     capacity: int
     places: int
     candidates: int
+    listed: int
     forced: bool
     attention: bool
     rules: Rules
@@ -98,12 +100,16 @@ class Arrivals:
     """Sentences that wait for rows, the first ``count`` of these.
 
     desks int32 ``[waiting]``: for each. encoded: the encoder states of all models.
+    With shortlists: listed int32 ``[listed]``, the words in those of all sentences, in rows too; columns
+    int32 ``[desks, candidates]``, the places of each sentence's candidates among them.
     """
 
     count: Any
     desks: Any
     sentences: Sentences
     encoded: tuple[Arrays, ...]
+    listed: Any = None
+    columns: Any = None
 
 
 @register_arrays
@@ -149,6 +155,7 @@ class LaneLoop:
                 attention=shape.attention and number == 0,
                 candidates=shape.candidates,
                 by_sentence=True,
+                listed=shape.listed,
                 derivatives=UNUSED,
             )
             for number, model in enumerate(self.models)
@@ -190,8 +197,12 @@ class LaneLoop:
             return _spec(first // shape.rows * waiting, *others, kind=array.dtype)
 
         encoded = tuple(stepper.encoder_state for stepper in self.steppers(shape.rows))
-        sentences = self._sentences(waiting)
-        return Arrivals(_spec(), _spec(waiting), sentences, jax.tree.map(of_those, encoded))
+        arrivals = Arrivals(
+            _spec(), _spec(waiting), self._sentences(waiting), jax.tree.map(of_those, encoded)
+        )
+        if not shape.candidates:
+            return arrivals
+        return replace(arrivals, listed=_spec(shape.listed), columns=_spec(shape.desks, shape.candidates))
 
     def _sentences(self, count: int) -> Sentences:
         """What is known of so many sentences. Shapes only."""
@@ -221,6 +232,7 @@ class LaneLoop:
         shape = self.shape
         steppers = self.steppers(shape.rows)
         outcomes = jnp.zeros(shape.desks, jnp.int32)
+        parameters = [self._with_listed(*each, waiting) for each in zip(self.models, params, strict=True)]
 
         def living(state: LaneState) -> jax.Array:
             return jnp.sum(state.beam.slots > 0, dtype=jnp.int32)
@@ -242,12 +254,18 @@ class LaneLoop:
                 return living(carry[0]) > until
 
             def step(carry: tuple[LaneState, jax.Array]) -> tuple[LaneState, jax.Array]:
-                return self._stepped(params, steppers, *carry, weights, ranking)
+                return self._stepped(parameters, steppers, *carry, waiting.columns, weights, ranking)
 
             return entered, *lax.while_loop(busy, step, (state, outcomes))
 
         _, state, outcomes = lax.while_loop(unfinished, turn, (jnp.int32(0), state, outcomes))
         return state, LaneReport(outcomes, state.trellis)
+
+    def _with_listed(self, model: Model, params: Arrays, waiting: Arrivals) -> Arrays:
+        """The parameters of a model, with those of the listed words."""
+        if self.shape.listed in (0, model.dim_vocabs[-1]):
+            return params
+        return {**params, **model.listing(self.shape.listed, derivatives=UNUSED)(params, waiting.listed)}
 
     def _entered(
         self, params: Sequence[Arrays], entered: jax.Array, state: LaneState, waiting: Arrivals
@@ -301,6 +319,7 @@ class LaneLoop:
         steppers: Sequence[Any],
         state: LaneState,
         outcomes: jax.Array,
+        columns: jax.Array | None,
         weights: jax.Array,
         ranking: Ranking | None,
     ) -> tuple[LaneState, jax.Array]:
@@ -308,9 +327,11 @@ class LaneLoop:
         shape, sentences, beam = self.shape, state.sentences, state.beam
         before = beam.slots > 0
         positions = jnp.where(before, beam.steps, 0)  # what is done keeps no words
+        if columns is not None:
+            columns = rows_of(columns, jnp.minimum(state.desks, shape.desks - 1))
         parts = zip(steppers, params, state.encoded, beam.decoders, strict=True)
         made = [
-            stepper.step(own, source, decoder, beam.words.reshape(-1), positions, sentences.candidates)
+            stepper.step(own, source, decoder, beam.words.reshape(-1), positions, columns)
             for stepper, own, source, decoder in parts
         ]
         extended, column = self._extended(weights, sentences, beam, made)
@@ -499,6 +520,7 @@ class Lane:
         )
         self._waiting: Arrivals | None = None
         self.taken = np.zeros(shape.desks, bool)
+        self._candidates = np.zeros((shape.desks, shape.candidates), np.int32)
 
     def wait(
         self,
@@ -517,7 +539,22 @@ class Lane:
         desks = np.resize(free, self.shape.waiting).astype(np.int32)
         self._waiting = Arrivals(np.int32(count), desks, sentences, encoded)
         self.taken[free] = True
+        if shape.candidates:
+            self._candidates[free] = sentences.candidates[:count]
+            listed, columns = self._listed()
+            self._waiting = replace(self._waiting, listed=listed, columns=columns)
         return free
+
+    def _listed(self) -> tuple[np.ndarray, np.ndarray]:
+        """The words in any shortlist of those who wait or are in rows, and where each candidate is there."""
+        size = self.shape.rules.words
+        if self.shape.listed == size:
+            return np.arange(size, dtype=np.int32), self._candidates.copy()
+        places = np.zeros(size, np.int32)
+        places[self._candidates[self.taken]] = 1
+        words = np.flatnonzero(places).astype(np.int32)
+        places[words] = np.arange(len(words))
+        return np.resize(words, self.shape.listed), places[self._candidates]
 
     def advance(
         self, params: Sequence[Arrays], weights: np.ndarray, ranking: Ranking | None, enough: int

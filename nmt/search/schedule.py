@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from itertools import combinations
 
+import numpy as np
+
 from mgraph.device import platform_of
 from nmt.runtime.devices import cores
 from nmt.search.results import Hypothesis
@@ -52,7 +54,8 @@ class Request:
     limit: int
     """The maximum number of target words."""
     prefix: Sequence[int] | None = None
-    candidates: Sequence[int] | None = None
+    candidates: np.ndarray | None = None
+    """The shortlist, int32, ascending."""
     number: int = 0
     """Determines, with the seed, the noise of sampling."""
 

@@ -88,6 +88,28 @@ class Shortlist:
         return np.flatnonzero(chosen).astype(np.int32)
 
 
+class Listed:
+    """The words in any of some shortlists, at most ``most`` of a vocabulary of ``size``.
+
+    Word 0, with which shortlists are padded, is always one.
+    """
+
+    def __init__(self, size: int, most: int) -> None:
+        self._inside, self._most = np.zeros(size, bool), most
+        self._inside[0] = True
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._inside))
+
+    def add(self, candidates: np.ndarray) -> bool:
+        """Add a shortlist, if there is room for its words."""
+        new = candidates[~self._inside[candidates]]
+        if len(self) + len(new) > self._most:
+            return False
+        self._inside[new] = True
+        return True
+
+
 def load_shortlist(
     values: Sequence[str], source_vocab: Vocab, target_vocab: Vocab, *, size: int, shared: bool
 ) -> Shortlist:

@@ -95,7 +95,7 @@ def pad(
 
 
 def table(
-    sequences: Sequence[Sequence[int]], shape: tuple[int, int], filling: int = 0
+    sequences: Sequence[Sequence[int] | np.ndarray], shape: tuple[int, int], filling: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """``sequences`` padded with ``filling`` to int32 ``shape``, and a bool mask of the real numbers.
 

@@ -68,8 +68,21 @@ class ToyModel:
         encode.state = {"code": spec(batch)}
         return encode
 
+    def listing(self, listed, *, derivatives):
+        return lambda params, ids: {"table:listed": params["table"][:, ids]}
+
     def stepper(
-        self, batch, beam, lengths, places, attention=False, candidates=0, *, by_sentence, derivatives
+        self,
+        batch,
+        beam,
+        lengths,
+        places,
+        attention=False,
+        candidates=0,
+        *,
+        by_sentence,
+        listed,
+        derivatives,
     ):
         hypotheses, most = batch * beam, sum(places)
         assert by_sentence
@@ -85,7 +98,7 @@ class ToyModel:
             running = (state["running"] * 5 + words) % 1009
             weights = 2 * jnp.arange(most) + 3
             code = jnp.sum(prefix * weights, 1) + running + jnp.repeat(encoded["code"], beam)
-            logits = params["table"][code % self.rows]
+            logits = params.get("table:listed", params["table"])[code % self.rows]
             if shortlist is not None:
                 logits = jnp.take_along_axis(logits, jnp.repeat(shortlist, beam, axis=0), axis=1)
             return Step(logits, {"prefix": prefix, "running": running})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import layers
-from mgraph import ExpressionGraph, inits
+from mgraph import ExpressionGraph, Node, inits
 from tests.helpers.formulas import close, draws, normed, random_params
 from tests.helpers.leaves import constant
 
@@ -94,22 +94,44 @@ def test_output_tied_plain_and_of_old_files() -> None:
     close(old, x @ p["old_W"] + p["old_b"])
 
 
+def output_of(kind: str) -> layers.Output:
+    """The logits of 7 words, of 4 numbers."""
+    table = layers.Embedding("Wemb", 7, 4).table if kind == "tied" else None
+    return layers.Output("o", 4, 7, tied=table, omit_bias=kind == "bare", transposed=kind != "old")
+
+
+def integers(graph: ExpressionGraph, array: np.ndarray) -> Node:
+    return graph.constant(array.shape, inits.from_tensor(array), "int32")
+
+
 @pytest.mark.parametrize("kind", ["plain", "tied", "old", "bare"])
 def test_logits_of_a_shortlist_are_those_of_its_words(kind: str) -> None:
     graph = ExpressionGraph(inference=True)
     x = constant(graph, draw(6, 4))
     ids = np.array([[0, 1, 5, 3, 6], [2, 1, 0, 4, 4]], np.int32)
-    output = layers.Output(
-        "o",
-        4,
-        7,
-        tied=layers.Embedding("Wemb", 7, 4).table if kind == "tied" else None,
-        omit_bias=kind == "bare",
-        transposed=kind != "old",
-    )
+    output = output_of(kind)
     whole = output(x)
-    chosen = output(x, graph.constant(ids.shape, inits.from_tensor(ids), "int32"))
+    chosen = output(x, integers(graph, ids))
     random_params(graph)
     graph.forward()
     expected = np.asarray(whole.val()).reshape(2, 3, 7)
     close(chosen, np.take_along_axis(expected, ids[:, None, :], -1).reshape(6, 5))
+
+
+@pytest.mark.parametrize("kind", ["plain", "tied", "old", "bare"])
+@pytest.mark.parametrize("listed", [[0, 2, 3, 5, 6], [*range(7)]], ids=["some", "all"])
+def test_logits_in_columns_are_those_of_the_listed_words(kind: str, listed: list[int]) -> None:
+    x, columns = draw(6, 4), np.array([[0, 1, 4], [3, 1, 0]], np.int32)
+    output, graph, other = output_of(kind), ExpressionGraph(inference=True), ExpressionGraph(inference=True)
+    whole = output(constant(graph, x))
+    rows = output.of_listed(integers(graph, np.array(listed, np.int32)))
+    random_params(graph)
+    graph.forward()
+    chosen = output(constant(other, x), layers.Columns(integers(other, columns), len(listed)))
+    for name in other.params():
+        node, known = other.get(name), rows.get(name, graph.get(name))
+        assert node is not None and known is not None
+        node.set_value(known.val())
+    other.forward()
+    expected = np.asarray(whole.val()).reshape(2, 3, 7)[:, :, listed]
+    close(chosen, np.take_along_axis(expected, columns[:, None, :], -1).reshape(6, 3))

@@ -9,12 +9,13 @@ import jax
 import numpy as np
 import pytest
 
-from layers import Embedding, Output
+from layers import Columns, Embedding, Output
 from layers.products import MULTIPLIER, SCALE
 from mgraph import ArgumentError, ExpressionGraph, ModelFileError, ParameterError, Type
 from mgraph.files.intgemm import IntegerMatrix, is_quantized
 from mgraph.files.items import read_npz, write_npz
 from mgraph.files.parameter_files import read_items_and_integers
+from mgraph.types import as_type
 from nmt.files.loading import create_model, load_model
 from nmt.files.saving import convert_model, save_model
 from nmt.models.model import Model
@@ -152,6 +153,16 @@ def test_a_shortlist_selects_from_int8(tied: bool) -> None:
     whole, short = (np.asarray(y) for y in function(values, chosen))
     for row in range(4):
         np.testing.assert_allclose(short[row], whole[row, chosen[row // 2]], rtol=1e-6)
+    listed = np.int32([0, 2, 3, 5, 8])
+    words = graph.input("listed", (5,), Type.int32)
+    rows = layer.of_listed(words)
+    found = dict(zip(rows, graph.function(list(rows.values()), [words])(listed), strict=True))
+    function = graph.function([layer(x, Columns(ids, 5))], [x, ids])
+    for name, value in found.items():
+        assert graph.get(name).value_type is as_type(value.dtype)
+        graph.get(name).set_value(value)
+    [in_columns] = function(values, np.searchsorted(listed, chosen).astype(np.int32))
+    np.testing.assert_allclose(in_columns, short, rtol=1e-6)
 
 
 def _named(layer: Any) -> dict[str, Any]:

@@ -38,11 +38,25 @@ class OneDistribution:
         encode.state = {"ids": spec(batch, *lengths)}
         return encode
 
+    def listing(self, listed, *, derivatives):
+        return lambda params, ids: {"log_probs:listed": params["log_probs"][ids]}
+
     def stepper(
-        self, batch, beam, lengths, places, attention=False, candidates=0, *, by_sentence, derivatives
+        self,
+        batch,
+        beam,
+        lengths,
+        places,
+        attention=False,
+        candidates=0,
+        *,
+        by_sentence,
+        listed,
+        derivatives,
     ):
         def step(params, encoded, state, words, position, shortlist=None):
-            logits = jnp.broadcast_to(params["log_probs"], (batch, beam, len(PROBS)))
+            logits = params.get("log_probs:listed", params["log_probs"])
+            logits = jnp.broadcast_to(logits, (batch, beam, len(logits)))
             if shortlist is not None:
                 logits = jnp.take_along_axis(logits, shortlist[:, None, :], axis=-1)
             return Step(logits.reshape(batch * beam, -1), state)

@@ -83,6 +83,19 @@ def test_only_what_is_listed_is_found(seed, sources, first, n_best):
         assert_same(hypotheses, plain_search([model], [1.0], source, listed=listed, **options))
 
 
+def test_sentences_wait_for_room_among_the_listed_words() -> None:
+    """Each has candidates of its own: a lane lists less than all of them."""
+    lexicon = Lexicon(np.arange(301), np.arange(300, dtype=np.int32), 5, 1)
+    shortlist, model = Shortlist(lexicon, 300), ToyModel(1, 300)
+    sources = [[*range(n, n + 3 + n % 5), EOS] for n in range(20, 90, 2)]
+    search = beam_search([model], shortlist=shortlist, beam_size=2, max_length_factor=1.0)
+    search.listed = lambda requests, rows: 25
+    for source, [found] in zip(sources, search.search(sources), strict=True):
+        listed = shortlist.candidates(source)
+        options = {"beam_size": 2, "listed": listed, "max_length_factor": 1.0}
+        assert_same([found], plain_search([model], [1.0], source, **options))
+
+
 @given(
     seed=st.integers(0, 10_000),
     source=sentences,

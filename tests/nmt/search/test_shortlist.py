@@ -11,6 +11,7 @@ from nmt.search import shortlist
 from nmt.search.shortlist import (
     HEADER,
     Lexicon,
+    Listed,
     Shortlist,
     ShortlistError,
     load_shortlist,
@@ -37,6 +38,15 @@ class Numbers:
 
     def __getitem__(self, word: bytes) -> int:
         return int(word) if word.isdigit() and int(word) < self.size else 1
+
+
+def test_shortlists_are_listed_together_while_there_is_room() -> None:
+    listed = Listed(10, 5)
+    assert len(listed) == 1, "word 0 fills shortlists up"
+    assert listed.add(np.array([2, 3, 4])) and len(listed) == 4
+    assert not listed.add(np.array([4, 5, 6])) and len(listed) == 4, "nothing is added of what has no room"
+    assert listed.add(np.array([0, 4, 9])) and len(listed) == 5
+    assert listed.add(np.array([2, 9])) and not listed.add(np.array([1]))
 
 
 def lexicon_of(text: str, *limits: float, **options: bool) -> Lexicon:
