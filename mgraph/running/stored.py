@@ -82,10 +82,11 @@ def find(
     whose source files it depends, besides mgraph. function, inputs: what is computed, of arrays with these
     shapes and types.
 
-    None if there is no folder, for a key of other values, and for a function that cannot be written.
+    None if there is no folder, for a key of other values, for a function that cannot be written, and under a
+    default device of another platform than JAX's default.
     """
     where = folder()
-    if where is None:
+    if where is None or platform_of(None) != jax.default_backend():  # programs are made for the latter
         return None
     try:
         name = _name(key, (_PACKAGE, *code))
