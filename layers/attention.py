@@ -102,15 +102,13 @@ class MultiHeadAttention(Layer):
         """
         return self.attend(x, self.keys(keys), self.values(values), mask)
 
-    def keys(self, x: Node, places: Node | None = None) -> Node:
-        """``x Wk + bk`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``, or of
-        packed sentences, see ``laid_out``."""
-        return split_heads(laid_out(self.key(x), places), self.heads)
+    def keys(self, x: Node) -> Node:
+        """``x Wk + bk`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
+        return split_heads(self.key(x), self.heads)
 
-    def values(self, x: Node, places: Node | None = None) -> Node:
-        """``x Wv + bv`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``, or of
-        packed sentences, see ``laid_out``."""
-        return split_heads(laid_out(self.value(x), places), self.heads)
+    def values(self, x: Node) -> Node:
+        """``x Wv + bv`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
+        return split_heads(self.value(x), self.heads)
 
     def attend(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
         """The same for ``keys`` and ``values`` that are already projected and split."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from mgraph import Node, narrow
 
 from ..activations import ACTIVATIONS, Activation
-from ..attention import MultiHeadAttention, laid_out
+from ..attention import MultiHeadAttention, laid_out, split_heads
 from ..choices import choose
 from ..dense import Affine
 from ..dropping import drop_features
@@ -62,10 +62,18 @@ class CrossBlock(Protocol):
 
     prefix: str
 
-    def prepare(self, context: Node, places: Node | None = None) -> dict[str, Node]:
-        """Prepare an encoder's output ``(batch, source, dim)``, or packed with these ``places``, see
-        ``laid_out``, once per sentence."""
+    def project(self, context: Node) -> dict[str, Node]:
+        """What the block needs of an encoder's output ``(batch, source, dim)``, or of packed sentences,
+        ``(bins, width, dim)``: once for each word."""
         ...
+
+    def arrange(self, projected: Mapping[str, Node], places: Node | None = None) -> dict[str, Node]:
+        """What the block attends to: what was projected, of packed sentences laid out (``laid_out``)."""
+        ...
+
+    def prepare(self, context: Node) -> dict[str, Node]:
+        """Project and arrange an encoder's output ``(batch, source, dim)``."""
+        return self.arrange(self.project(context))
 
     def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
         """The block's result for ``x (batch, time, dim)``, and its weights ``(batch, heads, time, source)``
@@ -73,7 +81,7 @@ class CrossBlock(Protocol):
         ...
 
 
-class AttentionBlock(Block):
+class AttentionBlock(Block, CrossBlock):
     """``after(attention(before(x), keys, values), x)``: multi-head attention in its frame.
 
     ``x`` is ``(batch, time, dim)``. Parameters: those of ``MultiHeadAttention`` under ``prefix``, the frame's
@@ -93,10 +101,14 @@ class AttentionBlock(Block):
             init=config.init(depth),
         )
 
-    def prepare(self, context: Node, places: Node | None = None) -> dict[str, Node]:
-        """Keys and values of an encoder's output."""
-        attention = self.attention
-        return {"keys": attention.keys(context, places), "values": attention.values(context, places)}
+    def project(self, context: Node) -> dict[str, Node]:
+        """Keys and values of an encoder's output, not split into heads."""
+        return {"keys": self.attention.key(context), "values": self.attention.value(context)}
+
+    def arrange(self, projected: Mapping[str, Node], places: Node | None = None) -> dict[str, Node]:
+        """Keys and values by sentence and head."""
+        heads = self.attention.heads
+        return {part: split_heads(laid_out(node, places), heads) for part, node in projected.items()}
 
     def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
         """``x (batch, time, dim)`` attends to a context; the result, and if requested the weights
@@ -113,7 +125,7 @@ class AttentionBlock(Block):
         return self.after(self.attention(y, y, y, mask), x)
 
 
-class PoolingBlock(Layer):
+class PoolingBlock(Layer, CrossBlock):
     """``after(v Wo + bo, x)`` with ``v`` the encoder's first state, instead of cross-attention.
 
     There is no pre-processing, and ``d`` after it drops nothing. Parameters: ``{prefix}_Wo (dim, dim)``,
@@ -127,9 +139,13 @@ class PoolingBlock(Layer):
         self.output = Affine(prefix, dim, dim, "o", init=init) if config.projection else None
         self.after = PostProcess(f"{prefix}_Wo", dim, config.postprocess, init=init)
 
-    def prepare(self, context: Node, places: Node | None = None) -> dict[str, Node]:
+    def project(self, context: Node) -> dict[str, Node]:
+        """All states."""
+        return {"pooled": context}
+
+    def arrange(self, projected: Mapping[str, Node], places: Node | None = None) -> dict[str, Node]:
         """The projected first state ``(batch, 1, dim)``."""
-        first = laid_out(context, None if places is None else narrow(places, 1, 0, 1))
+        first = laid_out(projected["pooled"], None if places is None else narrow(places, 1, 0, 1))
         first = narrow(first, 1, 0, 1)
         return {"pooled": first if self.output is None else self.output(first)}
 

@@ -75,19 +75,52 @@ class Encoder:
 
 
 class PackedEncoder:
-    """``encode(params, sources) -> encoder_state`` for packed sources: in ``bins`` of ``width`` words,
-    laid out as ``batch`` sentences of ``lengths``."""
+    """Encodes packed sources, in ``bins`` of ``width`` words, of up to ``batch`` sentences of ``lengths``;
+    see ``Network.project``. ``arranged`` gives the encoder state of ``some`` of them."""
 
     def __init__(
-        self, network: Network, batch: int, lengths: tuple[int, ...], bins: int, width: int, derivatives: str
+        self,
+        network: Network,
+        batch: int,
+        some: int,
+        lengths: tuple[int, ...],
+        bins: int,
+        width: int,
+        derivatives: str,
     ) -> None:
         graph = network.blank_graph(derivatives)
         sources = [_packed(graph, f"source{i}", (bins, width), (batch, n)) for i, n in enumerate(lengths)]
-        self._encode = _Named(graph, network.encode(sources), _flat(sources))
+        projected = network.project(sources)
+        self.projected = _specs(projected)
+        """Shapes and element types of what is projected."""
+        self._project = _Named(graph, projected, _flat(sources))
+        given: dict[str, Node] = {
+            name: graph.input(
+                f"some.{name}",
+                (some, *node.shape[1:]) if by_sentence(name) else node.shape,
+                node.value_type,
+            )
+            for name, node in projected.items()
+        }
+        self._arrange = _Named(graph, network.arrange(given), list(given.values()))
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[PackedSource]) -> Arrays:
         """``sources``: one for each stream; all int32 but the float32 masks."""
-        return self._encode(params, *_flat(sources))
+        return self._project(params, *_flat(sources))
+
+    def arranged(self, params: Mapping[str, Any], projected: Mapping[str, Any], chosen: Any) -> Arrays:
+        """The encoder state of the ``chosen`` sentences, int32 ``(some,)``."""
+
+        def given(name: str) -> Any:
+            array = projected[name]
+            return array.at[chosen].get(mode="promise_in_bounds") if by_sentence(name) else array
+
+        return self._arrange(params, *map(given, self.projected))
+
+
+def by_sentence(name: str) -> bool:
+    """Whether what ``Network.project`` gives under a name is of sentences, not of words."""
+    return name.startswith(("mask", "places"))
 
 
 def _packed(graph: ExpressionGraph, name: str, packed: Shape, laid_out: Shape) -> PackedSource:

@@ -91,10 +91,17 @@ class Model(Network):
         return self._recorded(("encoder", *key), lambda: Encoder(self, *key))
 
     def packed_encoder(
-        self, batch: int, lengths: tuple[int, ...], bins: int, width: int, *, derivatives: str = "rules"
+        self,
+        batch: int,
+        some: int,
+        lengths: tuple[int, ...],
+        bins: int,
+        width: int,
+        *,
+        derivatives: str = "rules",
     ) -> PackedEncoder:
-        """``encode`` for packed sources: see ``PackedEncoder``."""
-        key = (batch, lengths, bins, width, derivatives)
+        """The encoder of packed sources: see ``PackedEncoder``."""
+        key = (batch, some, lengths, bins, width, derivatives)
         return self._recorded(("packed_encoder", *key), lambda: PackedEncoder(self, *key))
 
     def stepper(

@@ -77,6 +77,17 @@ class Network(Layer):
             )
         return self._decoder.prepare([self.context(source, i) for i, source in enumerate(sources)])
 
+    def project(self, sources: Sequence[PackedSource]) -> Nodes:
+        """What the decoder needs of packed sentences, by name: of each sentence its ``mask0`` and
+        ``places0``, for further sources ``mask1`` ..., and the rest of each word ``(bins, width)``.
+        ``ArgumentError`` unless ``packs``."""
+        return self._decoder.project([self.context(source, i) for i, source in enumerate(sources)])
+
+    def arrange(self, projected: Nodes) -> Nodes:
+        """The encoder state of packed sentences, or of those whose rows of ``mask0`` and ``places0`` are
+        there."""
+        return self._decoder.arrange(projected)
+
     @property
     def packs(self) -> bool:
         """Whether sources may be packed."""

@@ -210,6 +210,14 @@ class DecoderPart(ModelPart):
         """Whether steps at position 0 ignore the decoder state before them."""
         return False
 
+    def project(self, encoded: Sequence[Encoded]) -> Nodes:
+        """What the decoder needs once per word of packed sentences, if ``packs``."""
+        raise ArgumentError(f"decoders of type {self.options.type} take no packed sentences")
+
+    def arrange(self, projected: Nodes) -> Nodes:
+        """The encoder state of packed sentences, or of some of them."""
+        raise ArgumentError(f"decoders of type {self.options.type} take no packed sentences")
+
     @property
     def packs(self) -> bool:
         """Whether encoders may give packed contexts."""

@@ -296,11 +296,23 @@ class TransformerDecoder(DecoderPart):
         return True
 
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
+        return self.arrange(self.project(encoded))
+
+    def project(self, encoded: Sequence[Encoded]) -> Nodes:
         state = {f"mask{i}": source.mask for i, source in enumerate(encoded)}
+        state |= {f"places{i}": s.places for i, s in enumerate(encoded) if s.places is not None}
         for layer in dict.fromkeys(self.layers):
             for block, source in zip(layer.cross, encoded, strict=True):
-                prepared = block.prepare(source.context, source.places)
-                state |= {f"{block.prefix}:{part}": node for part, node in prepared.items()}
+                parts = block.project(source.context)
+                state |= {f"{block.prefix}:{part}": node for part, node in parts.items()}
+        return state
+
+    def arrange(self, projected: Nodes) -> Nodes:
+        state = {name: node for name, node in projected.items() if name.startswith("mask")}
+        for layer in dict.fromkeys(self.layers):
+            for i, block in enumerate(layer.cross):
+                parts = block.arrange(_under(block.prefix, projected), projected.get(f"places{i}"))
+                state |= {f"{block.prefix}:{part}": node for part, node in parts.items()}
         return state
 
     @property

@@ -256,6 +256,13 @@ class BeamSearch:
         places = capacity if self.beam_size == 1 else capacity * 2
         return LaneSize(length, capacity, min(places, capacity * self.beam_size))
 
+    def bins(self, waiting: int, length: int) -> tuple[int, int] | None:
+        """How many bins of how many words hold so many sentences that wait, if models take packed ones."""
+        if not all(model.packs for model in self.models):
+            return None
+        width = length if waiting == 1 else max(BIN, length)
+        return -(-waiting * PACKED // width), width
+
     def rows(self, sentences: int) -> int:
         """The rows of lanes for which so many sentences wait."""
         return rows_of_lane(-(-sentences // self.searches), self.beam_size, platform_of(None))
@@ -312,15 +319,17 @@ class Job:
     def _shape(self, size: LaneSize) -> LaneShape:
         search = self.search
         rows = self.rows.get(size, search.rows(1))
+        waiting = max(1, rows // WAITING)
         return LaneShape(
             rows=rows,
-            waiting=max(1, rows // WAITING),
+            waiting=waiting,
             entering=max(1, rows // ENTERING),
             beam=search.beam_size,
             sources=search.streams,
             length=size.length,
             capacity=size.capacity,
             places=size.places,
+            bins=search.bins(waiting, size.length),
             candidates=self.candidates,
             listed=self.listed[rows],
             forced=self.forced,
@@ -334,8 +343,9 @@ class Job:
         while True:
             shape, weights = lane.shape, self.search.weights
             own = sum(size.length // 2 < request.length for request in held.values())
-            bins, listed = self._bins(shape), self._listed(shape, held.values())
-            fits = partial(_put, bins or (), listed)
+            bins = [Bins(*shape.bins) for _ in range(shape.sources)] if shape.bins else []
+            listed = self._listed(shape, held.values())
+            fits = partial(_put, bins, listed)
             requests = self.waiting.take(size, shape.waiting, fits, full=2 * own > shape.rows)
             if requests:
                 arrays = self._sources(shape, requests, bins), self._sentences(shape, requests)
@@ -361,14 +371,6 @@ class Job:
         length = len(request.sources[0])
         return best_hypotheses(trellis, request.limit, length, search.ranking, search.rules.eos, self.count)
 
-    def _bins(self, shape: LaneShape) -> list[Bins] | None:
-        """For each stream bins for sentences that wait for a lane, if models take packed ones."""
-        if not shape.sources or not all(model.packs for model in self.search.models):
-            return None
-        width = shape.length if shape.waiting == 1 else max(BIN, shape.length)
-        count = -(-shape.waiting * PACKED // width)
-        return [Bins(count, width) for _ in range(shape.sources)]
-
     def _listed(self, shape: LaneShape, held: Iterable[Request]) -> Listed | None:
         """The words that are listed for the sentences in a lane, with shortlists."""
         if not shape.listed:
@@ -380,11 +382,11 @@ class Job:
         return found
 
     def _sources(
-        self, shape: LaneShape, requests: Sequence[Request], bins: list[Bins] | None
+        self, shape: LaneShape, requests: Sequence[Request], bins: list[Bins]
     ) -> list[Source] | list[PackedSource]:
         """The sources of sentences that wait for a lane."""
         streams = list(zip(*(request.sources for request in requests), strict=True))
-        if bins is not None:
+        if bins:
             sizes = shape.waiting, shape.length
             return [
                 PackedSource(*own.filled(stream, sizes)) for own, stream in zip(bins, streams, strict=True)

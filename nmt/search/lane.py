@@ -20,6 +20,7 @@ from jax import lax
 
 from mgraph import Plan, compiled, register_arrays
 from nmt.models import Model, PackedSource, Source
+from nmt.models.functions import PackedEncoder
 from nmt.search.choice import Rules
 from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 
@@ -38,8 +39,9 @@ class LaneShape:
     rows: sentences that are searched at once. waiting: how many wait, encoded, for rows. entering: how many
     enter at once. beam: hypotheses of a sentence. sources, length: source streams, and their padded length.
     capacity: the maximum number of steps of a sentence. places: for the words of its hypotheses, if models
-    keep them. candidates: padded size of the shortlists; 0 without them. listed: how many words are in any of
-    them, at most. forced: whether first words are
+    keep them. bins: in how many bins of how many words those who wait are packed; None if each is padded.
+    candidates: padded size of the shortlists; 0 without them. listed: how many words are in any of them, at
+    most. forced: whether first words are
     forced. attention: whether to return the first model's attention. rules: how words are chosen.
     """
 
@@ -51,6 +53,7 @@ class LaneShape:
     length: int
     capacity: int
     places: int
+    bins: tuple[int, int] | None
     candidates: int
     listed: int
     forced: bool
@@ -99,7 +102,8 @@ class LaneState:
 class Arrivals:
     """Sentences that wait for rows, the first ``count`` of these.
 
-    desks int32 ``[waiting]``: for each. encoded: the encoder states of all models.
+    desks int32 ``[waiting]``: for each. encoded: the encoder states of all models, or for packed sentences
+    what these are arranged from (``Model.packed_encoder``).
     With shortlists: listed int32 ``[listed]``, the words in those of all sentences, in rows too; columns
     int32 ``[desks, candidates]``, the places of each sentence's candidates among them.
     """
@@ -196,13 +200,21 @@ class LaneLoop:
             first, *others = array.shape
             return _spec(first // shape.rows * waiting, *others, kind=array.dtype)
 
-        encoded = tuple(stepper.encoder_state for stepper in self.steppers(shape.rows))
-        arrivals = Arrivals(
-            _spec(), _spec(waiting), self._sentences(waiting), jax.tree.map(of_those, encoded)
-        )
+        if shape.bins:
+            encoded: Any = tuple(encoder.projected for encoder in self.packed_encoders())
+        else:
+            known = tuple(stepper.encoder_state for stepper in self.steppers(shape.rows))
+            encoded = jax.tree.map(of_those, known)
+        arrivals = Arrivals(_spec(), _spec(waiting), self._sentences(waiting), encoded)
         if not shape.candidates:
             return arrivals
         return replace(arrivals, listed=_spec(shape.listed), columns=_spec(shape.desks, shape.candidates))
+
+    def packed_encoders(self) -> list[PackedEncoder]:
+        """The encoders of packed sentences, of all models."""
+        shape = self.shape
+        assert shape.bins is not None
+        return packed_encoders(self.models, shape.waiting, shape.entering, shape.length, shape.bins)
 
     def _sentences(self, count: int) -> Sentences:
         """What is known of so many sentences. Shapes only."""
@@ -278,9 +290,8 @@ class LaneLoop:
         some = jnp.minimum(waiting.count - entered, jnp.sum(free, dtype=jnp.int32))
         rows = jnp.where(numbers < some, rows, shape.rows)  # past the last one nothing is written
         chosen = jnp.minimum(entered + numbers, shape.waiting - 1)
-        sentences, encoded, desks = jax.tree.map(
-            lambda a: rows_of(a, chosen), (waiting.sentences, waiting.encoded, waiting.desks)
-        )
+        sentences, desks = jax.tree.map(lambda a: rows_of(a, chosen), (waiting.sentences, waiting.desks))
+        encoded = self._encoded(params, waiting, chosen)
         parts = zip(self.models, self.steppers(count), params, encoded, strict=True)
         paths = jnp.where(jnp.arange(shape.beam) == 0, jnp.float32(0), jnp.float32(NONE))
         beam = Beam(
@@ -312,6 +323,14 @@ class LaneLoop:
         decoders = tuple({**all, **new} for all, new in zip(known, beam.decoders, strict=True))
         beam = replace(beam, decoders=decoders)
         return entered + jnp.minimum(some, count), LaneState(desks, sentences, encoded, beam, state.trellis)
+
+    def _encoded(self, params: Sequence[Arrays], waiting: Arrivals, chosen: jax.Array) -> tuple[Arrays, ...]:
+        """The encoder states of some sentences that wait."""
+        if not self.shape.bins:
+            found: tuple[Arrays, ...] = jax.tree.map(lambda a: rows_of(a, chosen), waiting.encoded)
+            return found
+        parts = zip(self.packed_encoders(), params, waiting.encoded, strict=True)
+        return tuple(encoder.arranged(own, projected, chosen) for encoder, own, projected in parts)
 
     def _stepped(
         self,
@@ -386,31 +405,32 @@ class LaneLoop:
         )
 
 
+def packed_encoders(
+    models: Sequence[Model], waiting: int, entering: int, length: int, bins: tuple[int, int]
+) -> list[PackedEncoder]:
+    """The encoders of packed sentences for lanes of these sizes, see ``LaneShape``."""
+    return [
+        model.packed_encoder(waiting, entering, (length,) * model.sources, *bins, derivatives=UNUSED)
+        for model in models
+    ]
+
+
 def encode(
-    models: Sequence[Model],
-    params: Sequence[Arrays],
-    sources: Sequence[Source] | Sequence[PackedSource],
-    length: int,
+    models: Sequence[Model], params: Sequence[Arrays], sources: Sequence[Source], length: int
 ) -> tuple[Arrays, ...]:
     """The encoder states of sentences, for a lane of sources of ``length`` words.
 
-    sources: for each stream packed sentences, or ids and mask ``[sentences, door]``, where the door is at
-    most that length.
+    sources: for each stream ids and mask ``[sentences, door]``, where the door is at most that length.
     """
-    count, door = sources[0].mask.shape
+    count, door = sources[0].ids.shape
     found = []
     for model, own in zip(models, params, strict=True):
-        lengths = (length,) * model.sources
-        packed = [source for source in sources if isinstance(source, PackedSource)]
-        if packed:
-            encoder = model.packed_encoder(count, lengths, *packed[0].ids.shape, derivatives=UNUSED)
-            found.append(encoder(own, packed[: model.sources]))
-            continue
-        padded = model.encoder(count, (door,) * model.sources, derivatives=UNUSED)
-        plain = [source for source in sources if isinstance(source, Source)]
-        arrays = padded(own, plain[: model.sources])
+        arrays = model.encoder(count, (door,) * model.sources, derivatives=UNUSED)(
+            own, sources[: model.sources]
+        )
         if door < length:
-            arrays = _padded(arrays, model.encoder(count, lengths, derivatives=UNUSED).state)
+            whole = model.encoder(count, (length,) * model.sources, derivatives=UNUSED)
+            arrays = _padded(arrays, whole.state)
         found.append(arrays)
     return tuple(found)
 
@@ -480,31 +500,38 @@ class LanePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
 
 @dataclass(frozen=True)
 class EncodePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
-    """``encode`` for ``count`` sentences of ``sources`` streams, ``packed`` or padded to one length.
+    """Encodes sentences that wait for a lane: ``encode``, or if they are packed what encoder states are
+    arranged from.
 
-    shape: of the ids.
+    waiting, entering, sources, length: see ``LaneShape``. packed: whether sentences are. size: of the ids of
+    a source, bins or sentences, and words.
     """
 
     models: tuple[Model, ...]
-    count: int
+    waiting: int
+    entering: int
     sources: int
     length: int
-    shape: tuple[int, int]
     packed: bool
+    size: tuple[int, int]
 
     def __str__(self) -> str:
         """``encoding: 32 sentences of 48 words in 4 x 128``, for the log."""
-        return f"encoding: {self.count} sentences of {self.length} words in {self.shape[0]} x {self.shape[1]}"
+        return f"encoding: {self.waiting} sentences of {self.length} words in {self.size[0]} x {self.size[1]}"
 
     def inputs(self) -> tuple[Any, ...]:
-        ids, laid_out = _spec(*self.shape), (self.count, self.length)
-        source: Any = Source(ids, _spec(*self.shape, kind=np.float32))
+        ids, laid_out = _spec(*self.size), (self.waiting, self.length)
+        source: Any = Source(ids, _spec(*self.size, kind=np.float32))
         if self.packed:
             source = PackedSource(ids, ids, ids, _spec(*laid_out), _spec(*laid_out, kind=np.float32))
         return params_of(self.models), [source] * self.sources
 
     def __call__(self, params: Sequence[Arrays], sources: Any) -> Any:
-        return encode(self.models, params, sources, self.length)
+        if not self.packed:
+            return encode(self.models, params, sources, self.length)
+        encoders = packed_encoders(self.models, self.waiting, self.entering, self.length, self.size)
+        parts = zip(encoders, self.models, params, strict=True)
+        return tuple(encoder(own, sources[: model.sources]) for encoder, model, own in parts)
 
 
 class Lane:
@@ -531,9 +558,9 @@ class Lane:
     ) -> np.ndarray:
         """Encode the first ``count`` of the sentences, arrays of ``waiting`` rows, and let them wait at free
         desks; returns those."""
-        first, shape = sources[0], self.shape
-        packed = isinstance(first, PackedSource)
-        plan = EncodePlan(self._models, shape.waiting, len(sources), shape.length, first.ids.shape, packed)
+        shape, size = self.shape, sources[0].ids.shape
+        sizes = shape.waiting, shape.entering, len(sources), shape.length
+        plan = EncodePlan(self._models, *sizes, shape.bins is not None, size)
         encoded = compiled(plan)(params, sources)
         free = np.flatnonzero(~self.taken)[:count]
         desks = np.resize(free, self.shape.waiting).astype(np.int32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,13 +72,19 @@ def test_packed_sentences_are_encoded_as_padded_ones(options: dict[str, object])
     lengths = (8,) * model.sources
     batch = pad(streams, (5, *lengths))
     expected = jax.jit(model.encoder(5, lengths))(model.params, list(map(Source, batch.ids, batch.masks)))
-    found = jax.jit(model.packed_encoder(5, lengths, 2, 10))(model.params, packed)
+    encoder, chosen = model.packed_encoder(5, 3, lengths, 2, 10), jnp.array([3, 0, 2])
+    projected = jax.jit(encoder)(model.params, packed)
+    assert jax.tree.map(lambda a: (a.shape, a.dtype), projected) == jax.tree.map(
+        lambda a: (a.shape, a.dtype), encoder.projected
+    )
+    found = jax.jit(encoder.arranged)(model.params, projected, chosen)
     assert found.keys() == expected.keys() and model.packs
-    for name, array in expected.items():
+    for name, whole in expected.items():
+        array = whole[chosen]
         inside = np.ones(array.shape[:1], bool)
         if name.endswith((":keys", ":values")):
             stream = int(name.split("_enc2")[0] != name)
-            inside = np.broadcast_to(batch.masks[stream][:, None, :, None] == 1, array.shape)
+            inside = np.broadcast_to(batch.masks[stream][chosen][:, None, :, None] == 1, array.shape)
         np.testing.assert_allclose(found[name][inside], array[inside], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
@@ -85,4 +92,4 @@ def test_other_encoders_take_no_packed_sentences() -> None:
     model = create_model(ModelOptions(type="s2s", dim_vocabs=(7, 9), dim_emb=3, dim_rnn=4))
     assert not model.packs
     with pytest.raises(ArgumentError, match="type s2s take no packed sentences"):
-        model.packed_encoder(1, (4,), 1, 8)
+        model.packed_encoder(1, 1, (4,), 1, 8)
