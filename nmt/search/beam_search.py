@@ -17,7 +17,8 @@ from mgraph import callers_settings
 from mgraph.device import platform_of
 from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules, Sampling
-from nmt.search.lane import CUT, Lane, LaneReport, LaneShape
+from nmt.search.lane import Lane
+from nmt.search.lane_state import CUT, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
 from nmt.search.schedule import (
     Found,

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.search.lane import reordered
+from nmt.search.lane_loop import reordered
 
 reordering = jax.jit(reordered)
 

@@ -12,7 +12,7 @@ import pytest
 import mgraph
 from mgraph.running import stored
 from nmt.files import create_model
-from nmt.search import lane
+from nmt.search import encoding, lane_loop
 from nmt.search.beam_search import BeamSearch
 from nmt.search.choice import Sampling
 from nmt.search.results import Hypothesis
@@ -58,6 +58,6 @@ def test_a_later_process_finds_the_same_and_traces_nothing(
 
     first = found()
     assert len([*tmp_path.glob("*")]) == 2, "a lane and its encoder"
-    monkeypatch.delattr(lane.LaneLoop, "advance")
-    monkeypatch.delattr(lane, "encode")
+    monkeypatch.delattr(lane_loop.LaneLoop, "advance")
+    monkeypatch.delattr(encoding.EncodePlan, "__call__")
     np.testing.assert_equal(found(), first)
