@@ -94,12 +94,12 @@ def find(
         log.debug("not stored: %s", error)
         return None
     path = where / f"{name}{ENDING}"
-    if (known := _read(path)) is not None:
-        return jax.export.deserialize(bytearray(known))
     try:
+        if (known := _read(path)) is not None:
+            return jax.export.deserialize(bytearray(known))
         exported = jax.export.export(jax.jit(lambda *args: function(*args)))(*inputs())
         data = exported.serialize()
-    except (ValueError, NotImplementedError) as error:
+    except (ImportError, NotImplementedError, ValueError) as error:  # the first without flatbuffers
         log.debug("not stored: %s", str(error).partition("\n")[0])
         return None
     _write(path, data)

@@ -165,6 +165,20 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(folder: Path) -> None:
     assert [run(SignedPlan(Sign.PLUS, 8.0)) for _ in range(2)] == [1, 1]
 
 
+def test_without_flatbuffers_nothing_is_stored_or_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise ImportError("Please install 'flatbuffers'")
+
+    plan = SignedPlan(Sign.PLUS, 11.0)
+    assert run(plan) == 1
+    monkeypatch.setattr(jax.export, "deserialize", missing)
+    assert run(plan) == 1
+    folder.joinpath(files(folder)[0]).unlink()
+    monkeypatch.setattr(jax.export.Exported, "serialize", missing)
+    assert run(plan) == 2, "once in vain"
+    assert files(folder) == []
+
+
 def test_without_a_folder_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "folder", lambda: None)
     assert [run(SignedPlan(Sign.PLUS, 9.0)) for _ in range(2)] == [1, 1]
