@@ -1,8 +1,9 @@
-"""How far int8 and 16 bits move the log-probabilities of words, beside Marian's own int8 of the same model.
+"""What int8 and 16 bits cost, beside Marian's own int8 of the same model: scores of words, and translations.
 
 All score the same texts: mgraph in each precision, also from an intgemm8 file made of the model, and Marian
-itself from both. Each row is held against the float32 of its own program, word by
-word: the mean and the largest change, the change of the mean, and the perplexity.
+itself from both. Each row is held against the float32 of its own program, word by word: the mean and the
+largest change, the change of the mean, and the perplexity. All translate the sources, too: BLEU and chrF of
+the translations (sacreBLEU), and how many are those of float32.
 
     python -m benchmarks.precision --model model.npz --vocabs V V --texts test.de test.en
 """
@@ -13,43 +14,65 @@ import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sacrebleu import BLEU, CHRF
 
 from benchmarks.measuring import ProcessError, Table, finished, print_machine
 from benchmarks.peers.programs import add_pymarian, find_pymarian
-from nmt import Scorer
+from nmt import Scorer, Translator
 from nmt.files.saving import convert_model
 
 GEMM_TYPE = "intgemm8avx2"
 """Marian stops at matrices narrower than the registers of AVX-512."""
+SEARCH: dict[str, Any] = {"beam_size": 4, "normalize": 0.6}
 
 
-def ours(model: str, given: argparse.Namespace, precision: str) -> np.ndarray:
-    """The log-probability of each word."""
+def ours(model: str, given: argparse.Namespace, precision: str) -> tuple[np.ndarray, list[str]]:
+    """The log-probability of each word, and the translations."""
     scorer = Scorer(model, given.vocabs, precision=precision, word_scores=True)
     lines = [Path(text).read_bytes().splitlines() for text in given.texts]
-    return np.concatenate([score.word_scores for score in scorer.scores(*lines)])
+    words = np.concatenate([score.word_scores for score in scorer.scores(*lines)])
+    translator = Translator(model, given.vocabs, precision=precision, **SEARCH)
+    return words, translator.translate(*lines[:-1])
 
 
-def marians(program: str, model: str, given: argparse.Namespace) -> np.ndarray:
-    """The same by ``pymarian score``."""
-    command = [program, "score", "-m", model, "-v", *given.vocabs, "-t", *given.texts]
-    options = ["--cpu-threads", "1", "--mini-batch", "8", "--word-scores", "--quiet", "--max-length", "1000"]
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder, "scores")
-        finished([*command, *options], stdout=output)
-        lines = output.read_text(encoding="utf-8").splitlines()
-    return np.array([float(word) for line in lines for word in line.partition("WordScores=")[2].split()])
+def marians(program: str, model: str, given: argparse.Namespace) -> tuple[np.ndarray, list[str]]:
+    """The same by ``pymarian score`` and ``pymarian decode``."""
+    common = ["-m", model, "-v", *given.vocabs, "--cpu-threads", "1", "--mini-batch", "8", "--quiet"]
+    search = [word for name, value in SEARCH.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+    def said(command: str, *options: str) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder, "output")
+            finished([program, command, *common, *options], stdout=output)
+            return output.read_text(encoding="utf-8").splitlines()
+
+    scored = said("score", "-t", *given.texts, "--word-scores", "--max-length", "1000")
+    words = [float(word) for line in scored for word in line.partition("WordScores=")[2].split()]
+    return np.array(words), said("decode", "-i", *given.texts[:-1], *search, "--quiet-translation")
 
 
-def row(table: Table, name: str, found: np.ndarray, exact: np.ndarray) -> None:
-    """One row of the table; ``ValueError`` if there are not as many words."""
-    if len(found) != len(exact):
-        raise ValueError(f"{name}: {len(found)} words, and {len(exact)} in float32")
-    moved = found - exact
-    numbers = np.abs(moved).mean(), np.abs(moved).max(), moved.mean(), np.exp(-found.mean())
-    table.row(name, *(f"{number:.4f}" for number in numbers))
+class Rows:
+    """The rows of one program, the first in float32."""
+
+    def __init__(self, table: Table, references: str) -> None:
+        self._table = table
+        self._references = Path(references).read_text(encoding="utf-8").splitlines()
+        self._exact: tuple[np.ndarray, list[str]] | None = None
+
+    def row(self, name: str, words: np.ndarray, lines: list[str]) -> None:
+        """Print a row for scores of words and translations; ``ValueError`` for another number of words."""
+        exact, expected = self._exact = self._exact or (words, lines)
+        if len(words) != len(exact):
+            raise ValueError(f"{name}: {len(words)} words, and {len(exact)} in float32")
+        moved = words - exact
+        changes = np.abs(moved).mean(), np.abs(moved).max(), moved.mean(), np.exp(-words.mean())
+        quality = [metric.corpus_score(lines, [self._references]).score for metric in (BLEU(), CHRF())]
+        same = sum(one == other for one, other in zip(lines, expected, strict=True))
+        numbers = [f"{number:.4f}" for number in changes] + [f"{number:.2f}" for number in quality]
+        self._table.row(name, *numbers, f"{same} of {len(lines)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,21 +85,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     program = find_pymarian(given)
     print_machine(pymarian=program or "none")
-    table = Table(["words", "mean change", "largest", "of the mean", "perplexity"])
+    table = Table(
+        [
+            "scores of words; translations",
+            "mean change",
+            "largest",
+            "of the mean",
+            "perplexity",
+            "BLEU",
+            "chrF",
+        ]
+        + ["as float32"]
+    )
     with tempfile.TemporaryDirectory() as folder:
         packed = str(Path(folder, "model.bin"))
         convert_model(given.model, packed, gemm_type=GEMM_TYPE)
-        exact = ours(given.model, given, "float32")
-        row(table, "mgraph, float32", exact, exact)
-        for precision in ("float16", "bfloat16", "int8"):
-            row(table, f"mgraph, {precision}", ours(given.model, given, precision), exact)
-        row(table, f"mgraph, float32 of {GEMM_TYPE}", ours(packed, given, "float32"), exact)
-        row(table, f"mgraph, int8 of {GEMM_TYPE}", ours(packed, given, "int8"), exact)
+        rows = Rows(table, given.texts[-1])
+        for precision in ("float32", "float16", "bfloat16", "int8"):
+            rows.row(f"mgraph, {precision}", *ours(given.model, given, precision))
+        for precision in ("float32", "int8"):
+            rows.row(f"mgraph, {precision} of {GEMM_TYPE}", *ours(packed, given, precision))
         if program:
-            exact = marians(program, given.model, given)
-            row(table, "Marian, float32", exact, exact)
+            rows = Rows(table, given.texts[-1])
+            rows.row("Marian, float32", *marians(program, given.model, given))
             try:
-                row(table, f"Marian, {GEMM_TYPE}", marians(program, packed, given), exact)
+                rows.row(f"Marian, {GEMM_TYPE}", *marians(program, packed, given))
             except ProcessError:
                 table.row(f"Marian, {GEMM_TYPE}", "Marian stops")
 

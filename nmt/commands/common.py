@@ -6,20 +6,17 @@ import logging
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, BinaryIO, TypeVar
 
 from mgraph import CompileStats, __version__, compile_stats
 from nmt.settings import Command, OptionError, Options, option
 from nmt.settings.config import notices
 from nmt.settings.printing import about, help_text
-from nmt.settings.sections import Devices
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
 logger = logging.getLogger("nmt")
 
 C = TypeVar("C", bound=Options)
-D = TypeVar("D", bound=Devices)
 
 
 class Json(Options):
@@ -45,14 +42,6 @@ def require_distinct(option: str, inputs: Sequence[str], output: str) -> None:
     for path in inputs:
         if path not in STANDARD_INPUT and os.path.isfile(path) and os.path.samefile(path, output):
             raise OptionError(f"--output: {output} is read by {option}, and would be empty before it is")
-
-
-def started(options: D) -> D:
-    """Start the device of the options; returns the options without it."""
-    from nmt.runtime import devices
-
-    devices.start(options.cpu_threads, options.devices)
-    return replace(options, cpu_threads=Devices.cpu_threads, devices=Devices.devices)
 
 
 def write(output: BinaryIO, text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from mgraph import compile_stats
-from nmt.commands.common import greet, report_programs, require_distinct, started, write
+from nmt.commands.common import greet, report_programs, require_distinct, write
 from nmt.runtime.log import logging_as
 from nmt.settings import DECODE, DecodeOptions, require_files, require_readable, require_writable
 from nmt.text.lines import open_input, open_output
@@ -30,7 +30,7 @@ def run(options: DecodeOptions, argv: Sequence[str]) -> None:
 
         check_decoding(options)
         began, programs = time.perf_counter(), compile_stats()
-        translator = Translator(started(options))
+        translator = Translator(options)
         translator.require_inputs(len(options.input))
         inputs = [files.enter_context(open_input(path)) for path in options.input]
         output = files.enter_context(open_output(options.output))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from mgraph import compile_stats
-from nmt.commands.common import greet, report_programs, require_distinct, started, write
+from nmt.commands.common import greet, report_programs, require_distinct, write
 from nmt.runtime.log import logging_as
 from nmt.settings import SCORE, OptionError, ScoreOptions, require_files, require_readable, require_writable
 from nmt.text.lines import open_input, open_output
@@ -37,7 +37,7 @@ def run(options: ScoreOptions, argv: Sequence[str]) -> None:
 
         check_scoring(options)
         began, programs = time.perf_counter(), compile_stats()
-        scorer = Scorer(started(options))
+        scorer = Scorer(options)
         total = Total()
         with ExitStack() as stack:
             texts = [stack.enter_context(open_input(path)) for path in options.train_sets]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ from nmt.search.schedule import (
     rows_of_lane,
 )
 from nmt.search.shortlist import MULTIPLE, Listed, Shortlist
-from nmt.search.trellis import FREE, Ranking, Sentences, best_hypotheses
+from nmt.search.trellis import FREE, Arrays, Ranking, Sentences, best_hypotheses
 from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
 from nmt.text.batches import pad, table
@@ -75,7 +75,8 @@ class BeamSearch:
     n_best: return ``beam_size`` hypotheses of each sentence instead of one.
     shortlist: chooses the candidates of each sentence from its first source.
     sampling: how words are drawn. seed: of its noise; 0 for a different one in each process.
-    searches: how many lanes are searched at once, each in a thread.
+    searches: how many lanes are searched at once, each in a thread. devices: on which, in turn; without any,
+        where the parameters are.
 
     Raises OptionError, a ValueError, for models that do not fit together.
     """
@@ -95,6 +96,7 @@ class BeamSearch:
         sampling: Sampling | None = None,
         seed: int = 0,
         searches: int = 1,
+        devices: Sequence[jax.Device] = (),
     ) -> None:
         options = options or BeamOptions()
         _check(models, weights)
@@ -119,8 +121,10 @@ class BeamSearch:
         probable = not skip_cost and sampling is None and bool(np.all(self.weights >= 0))
         self._bounded = probable and self.ranking.bounded  # scores of words are at most 0
         self.searches = searches
+        self._devices = tuple(devices) if len(devices) > 1 else (None,)
         self._lock = threading.Lock()
-        self._lanes: dict[tuple[LaneShape, bool], list[Lane]] = {}
+        self._copies: dict[jax.Device, tuple[tuple[Arrays, ...], tuple[Arrays, ...]]] = {}
+        self._lanes: dict[Hashable, list[Lane]] = {}
         self.lengths = Lengths()
         self._candidates = 0
         self._listed: dict[int, int] = {}
@@ -268,15 +272,30 @@ class BeamSearch:
         """The rows of lanes for which so many sentences wait."""
         return rows_of_lane(-(-sentences // self.searches), self.beam_size, platform_of(None))
 
+    def device(self, number: int) -> jax.Device | None:
+        """The device of the search of this number; None for where the parameters are."""
+        return self._devices[number % len(self._devices)]
+
+    def params(self, device: jax.Device | None) -> tuple[Arrays, ...]:
+        """The parameters of the models on a device."""
+        own = tuple(model.params for model in self.models)
+        if device is None:
+            return own
+        with self._lock:
+            known = self._copies.get(device)
+            if known is None or any(one is not other for one, other in zip(known[0], own, strict=True)):
+                known = self._copies[device] = own, jax.device_put(own, device)
+            return known[1]
+
     @contextmanager
-    def lane(self, shape: LaneShape, ranked: bool) -> Iterator[Lane]:
+    def lane(self, shape: LaneShape, ranked: bool, device: jax.Device | None) -> Iterator[Lane]:
         """A lane that nobody else uses meanwhile."""
-        key = shape, ranked
+        key = shape, ranked, device
         with self._lock:
             free = self._lanes.setdefault(key, [])
             lane = free.pop() if free else None
         if lane is None:
-            lane = Lane(self.models, shape, ranked=ranked)
+            lane = Lane(self.models, shape, ranked=ranked, device=device)
         yield lane
         with self._lock:  # a lane in which something failed is not used again
             self._lanes[key].append(lane)
@@ -296,7 +315,6 @@ class Job:
         self, search: BeamSearch, requests: Sequence[Request], forced: bool, attention: bool, count: int
     ) -> None:
         self.search, self.forced, self.attention, self.count = search, forced, attention, count
-        self.params = tuple(model.params for model in search.models)
         self.candidates = search.candidates(requests)
         self.waiting = Waiting(requests, search.sizes(requests), search.beam_size)
         self.rows = {size: search.rows(waiting) for size, waiting in self.waiting.counts().items()}
@@ -307,13 +325,15 @@ class Job:
             for rows in {search.rows(1), *self.rows.values()}
         }
 
-    def turns(self) -> Generator[Found]:
-        """One search: what it finds, turn by turn, until nothing waits."""
+    def turns(self, number: int) -> Generator[Found]:
+        """The search of this number: what it finds, turn by turn, until nothing waits."""
+        device = self.search.device(number)
+        params = self.search.params(device)
         while (size := self.waiting.next_lane()) is not None:
             ranking = self.search.ranking_for(self.count)
             try:
-                with self.search.lane(self._shape(size), ranking is not None) as lane:
-                    yield from self._drained(lane, size, ranking)
+                with self.search.lane(self._shape(size), ranking is not None, device) as lane:
+                    yield from self._drained(lane, params, size, ranking)
             finally:
                 self.waiting.left(size)
 
@@ -338,7 +358,9 @@ class Job:
             rules=search.rules,
         )
 
-    def _drained(self, lane: Lane, size: LaneSize, ranking: Ranking | None) -> Iterator[Found]:
+    def _drained(
+        self, lane: Lane, params: Sequence[Arrays], size: LaneSize, ranking: Ranking | None
+    ) -> Iterator[Found]:
         """Search what waits for a lane, until it is empty."""
         held: dict[int, Request] = {}
         while True:
@@ -350,13 +372,13 @@ class Job:
             requests = self.waiting.take(size, shape.waiting, fits, full=2 * own > shape.rows)
             if requests:
                 arrays = self._sources(shape, requests, bins), self._sentences(shape, requests)
-                desks = lane.wait(self.params, *arrays, len(requests))
+                desks = lane.wait(params, *arrays, len(requests))
                 held |= dict(zip(desks.tolist(), requests, strict=True))
             if not held:
                 return
             living = min(shape.rows, len(held))
             enough = living if requests else max(0, living - shape.entering)
-            done, report = lane.advance(self.params, weights, ranking, enough)
+            done, report = lane.advance(params, weights, ranking, enough)
             found: Found = []
             for desk in done.tolist():
                 request = held.pop(desk)

@@ -46,12 +46,23 @@ class LanePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
 
 
 class Lane:
-    """The rows of a lane on the device, and which of its desks are taken."""
+    """The rows of a lane on a device, and which of its desks are taken.
 
-    def __init__(self, models: tuple[Model, ...], shape: LaneShape, *, ranked: bool) -> None:
-        self.shape, self._models = shape, models
-        self._advance = compiled(LanePlan(models, shape, ranked))
-        device, *_ = next(iter(models[0].params.values())).devices()
+    device: None for where the models' parameters are; they are given on that device.
+    """
+
+    def __init__(
+        self,
+        models: tuple[Model, ...],
+        shape: LaneShape,
+        *,
+        ranked: bool,
+        device: jax.Device | None = None,
+    ) -> None:
+        self.shape, self._models, self._device = shape, models, device
+        self._advance = compiled(LanePlan(models, shape, ranked), device=device)
+        if device is None:
+            device, *_ = next(iter(models[0].params.values())).devices()
         # Put on a device by name, as what stored programs return is: otherwise JAX compiles for both.
         self._state = jax.tree.map(
             lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype), device), self._advance.inputs()[1]
@@ -72,7 +83,7 @@ class Lane:
         shape, size = self.shape, sources[0].ids.shape
         sizes = shape.waiting, shape.entering, len(sources), shape.length
         plan = EncodePlan(self._models, *sizes, shape.bins is not None, size)
-        encoded = compiled(plan)(params, sources)
+        encoded = compiled(plan, device=self._device)(params, sources)
         free = np.flatnonzero(~self.taken)[:count]
         desks = np.resize(free, self.shape.waiting).astype(np.int32)
         self._waiting = Arrivals(np.int32(count), desks, sentences, encoded)

@@ -15,14 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
-from itertools import combinations
 
 import numpy as np
 
 from mgraph.device import platform_of
 from nmt.runtime.devices import cores
 from nmt.search.results import Hypothesis
-from nmt.text.shapes import length_bucket
+from nmt.text.shapes import few_lengths, length_bucket
 
 FIRST_LENGTHS = 24, 48
 LATER_LENGTH = 104
@@ -32,8 +31,6 @@ MOST_LANES, MOST_DOORS = 2, 2
 PROGRAM = 3_000
 """About how many words are translated in the shortest lane instead of making a program: 1,000 if it is read
 from a cache, 10,000 if it is compiled."""
-PATIENCE = 10
-"""How many times that must be saved before a program is made that only saves padding."""
 BASE = 100
 """The cost of a word without padding, in positions of the source that each word attends to."""
 ROWS, HYPOTHESES = {"cpu": 64}, {"cpu": 128}
@@ -113,7 +110,8 @@ def choose_lanes(lengths: Counter[int], known: Collection[int] = ()) -> list[int
     def words(length: int, padded: int) -> float:
         return length * (BASE + padded) / (BASE + FIRST_LENGTHS[0])
 
-    return _chosen(lengths, known, {lane_length(length) for length in lengths}, words, 2 * PROGRAM)
+    ladder = map(lane_length, lengths)
+    return few_lengths(lengths, ladder, words, price=2 * PROGRAM, most=MOST_LANES, known=known)
 
 
 def choose_doors(lengths: Counter[int], lane: int, known: Collection[int] = ()) -> list[int]:
@@ -122,42 +120,12 @@ def choose_doors(lengths: Counter[int], lane: int, known: Collection[int] = ()) 
     lengths, known: as for ``choose_lanes``, of this lane.
     """
     ladder = {min(length_bucket(length), lane) for length in lengths} | {lane}
-    return _chosen(lengths, known, ladder, lambda length, padded: padded / 2, PROGRAM, lane)
+    return few_lengths(lengths, ladder, _encoding, price=PROGRAM, most=MOST_DOORS, known=known, top=lane)
 
 
-def _chosen(
-    lengths: Counter[int],
-    known: Collection[int],
-    ladder: set[int],
-    words: Callable[[int, int], float],
-    price: float,
-    top: int = 0,
-) -> list[int]:
-    """The few lengths of ``ladder`` and ``known`` that cost least.
-
-    words: what a sentence of some length, padded to another, costs in target words. price: what the programs
-    of a new length cost. top: must be chosen.
-
-    Few lengths waste positions on padding, each new one takes time to compile: the least sum of both wins.
-    One that only saves padding must save more, so that calls like those before compile nothing.
-    """
-    longest = max(max(lengths), top)
-    if known and max(known) >= longest:
-        price *= PATIENCE
-
-    def cost(chosen: Sequence[int]) -> float:
-        padded = {length: next(each for each in chosen if each >= length) for length in lengths}
-        spent = sum(count * words(length, padded[length]) for length, count in lengths.items())
-        return spent + price * len({*chosen} - {*known})
-
-    most = MOST_DOORS if top else MOST_LANES
-    options = [
-        list(chosen)
-        for number in range(1, most + 1)
-        for chosen in combinations(sorted(ladder | {*known}), number)
-        if chosen[-1] >= longest
-    ]
-    return min(options, key=cost)
+def _encoding(_: int, padded: int) -> float:
+    """What encoding a sentence costs, in target words."""
+    return padded / 2
 
 
 class Lengths:
@@ -263,11 +231,12 @@ class Waiting:
             bisect.insort(self._queues.setdefault(chosen, []), request, key=_descending)
 
 
-def searches_at_once(cpu_threads: int = 0) -> int:
-    """How many searches keep the device busy: on a CPU one for each of ``cpu_threads``, or of its cores."""
+def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:
+    """How many searches keep the devices busy: one for each, on a CPU one for each of ``cpu_threads``, or of
+    its cores."""
     if platform_of(None) != "cpu":
-        return 1
-    return min(cpu_threads or cores(), MOST_SEARCHES)
+        return devices
+    return max(min(cpu_threads or cores(), MOST_SEARCHES), devices)
 
 
 def _taken(waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
@@ -296,17 +265,18 @@ class Searches:
     count: int
     settings: Callable[[], AbstractContextManager[None]]
 
-    def run(self, search: Callable[[], Generator[Found]]) -> Iterator[Found]:
-        """What all searches find, as soon as they do. Their first error is raised when all have ended."""
+    def run(self, search: Callable[[int], Generator[Found]]) -> Iterator[Found]:
+        """What all searches find, each given its number, as soon as they do. Their first error is raised when
+        all have ended."""
         if self.count == 1:
-            yield from search()
+            yield from search(0)
             return
         results: queue.Queue[Found | BaseException | None] = queue.Queue()
         stopped = threading.Event()
 
-        def work() -> None:
+        def work(number: int) -> None:
             try:
-                with self.settings(), contextlib.closing(search()) as turns:
+                with self.settings(), contextlib.closing(search(number)) as turns:
                     for found in turns:
                         results.put(found)
                         if stopped.is_set():
@@ -316,7 +286,9 @@ class Searches:
             finally:
                 results.put(None)
 
-        threads = [threading.Thread(target=work, name="mgraph-search") for _ in range(self.count)]
+        threads = [
+            threading.Thread(target=work, args=[number], name="mgraph-search") for number in range(self.count)
+        ]
         for thread in threads:
             thread.start()
         try:

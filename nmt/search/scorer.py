@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from mgraph import Plan, compiled
 from nmt.files import load_model
-from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
+from nmt.search.scoring import Scoring
 from nmt.settings import SCORE, OptionError, ScoreOptions, products_in, require_files, require_readable
 from nmt.settings.config import takes
-from nmt.text.batches import Batching, pad
+from nmt.text.batches import windows
 from nmt.text.output import (
     InOrder,
     alignment_field,
@@ -28,85 +26,7 @@ from nmt.text.output import (
 )
 from nmt.text.parallel import NBestRows, ParallelLines, source_names
 from nmt.text.sentences import LineEncoder, Sentence
-from nmt.text.shapes import batch_bucket, length_bucket
 from nmt.text.vocabs.loading import load_vocabs
-
-Streams = Sequence[Sequence[int]]
-"""The ids of a sentence in every source stream, then of its translation."""
-
-MOST_LOGITS = 1 << 27
-"""How many logits, at 4 bytes each, are computed at once; larger batches are split."""
-
-
-class Scored(NamedTuple):
-    """A translation under a model; scores are natural logarithms."""
-
-    log_prob: float
-    """The sum over the words."""
-    word_scores: np.ndarray
-    """Of each target word, float32 ``(words,)``."""
-    attention: np.ndarray | None
-    """To the words of the first source, float32 ``(words, source words)``; None if not requested or if the
-    model has none."""
-
-
-@dataclass(frozen=True)
-class ScoringPlan(Plan, by_key=["model"]):
-    """``Model.scorer`` for sentences padded to these lengths."""
-
-    model: Model
-    batch: int
-    lengths: tuple[int, ...]
-    trg_length: int
-    attention: bool
-
-    def __str__(self) -> str:
-        lengths = " and ".join(map(str, self.lengths)) or "no"
-        return f"scoring of {self.batch} sentences, {lengths} to {self.trg_length} words"
-
-    def __call__(self, params: Any, sources: Sequence[Source], target: Source) -> Any:
-        shapes = self.batch, self.lengths, self.trg_length
-        scorer = self.model.scorer(*shapes, attention=self.attention, derivatives="jax")
-        return scorer(params, sources, target)
-
-
-def score(model: Model, samples: Sequence[Streams], *, attention: bool = False) -> list[Scored]:
-    """The log-probabilities of target ids given source ids, for each sentence; natural logarithms.
-
-    samples: ids with ``</s>``, at least one in every stream. attention: whether to return it, too.
-    Neither padding (to ``length_bucket``) nor the other sentences change a score.
-    """
-    if not samples:
-        return []
-    for number, streams in enumerate(samples):
-        if len(streams) != model.sources + 1:
-            raise ValueError(f"sentence {number} has {len(streams)} streams, expected {model.sources + 1}")
-        if not all(map(len, streams)):
-            raise ValueError(f"sentence {number} has no ids in one stream, not even </s>")
-    longest = length_bucket(max(len(streams[-1]) for streams in samples))
-    at_once = max(1, MOST_LOGITS // (longest * model.dim_vocabs[-1]))
-    while batch_bucket(at_once) > at_once:
-        at_once -= 1
-    scores: list[Scored] = []
-    for first in range(0, len(samples), at_once):
-        scores += _score_padded(model, samples[first : first + at_once], attention and model.attends)
-    return scores
-
-
-def _score_padded(model: Model, samples: Sequence[Streams], attention: bool) -> list[Scored]:
-    padded = pad(list(zip(*samples, strict=True)))
-    *sources, target = map(Source, padded.ids, padded.masks)
-    batch, *lengths, trg_length = padded.shape
-    found = compiled(ScoringPlan(model, batch, tuple(lengths), trg_length, attention))(
-        model.params, sources, target
-    )
-    log_probs, weights = map(np.asarray, found) if isinstance(found, tuple) else (np.asarray(found), None)
-    scores = []
-    for row, streams in enumerate(samples):
-        words = log_probs[row, : len(streams[-1])]
-        aligned = None if weights is None else weights[row, : len(words), : len(streams[0])]
-        scores.append(Scored(float(words.sum(dtype=np.float64)), words, aligned))
-    return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +107,16 @@ class Scorer:
         check_scoring(options)
         self.alignment = read_alignment(options.alignment)
         compilation_cache.use(options.compilation_cache)
-        if options.chooses_device:
+        if said or options.chooses_device:
             devices.start(options.cpu_threads, options.devices)
         self.model = load_model(options.model, precision=products_in(options))
         self.streams = self.model.sources + 1
+        self.scoring = Scoring(
+            self.model,
+            mini_batch=options.mini_batch,
+            mini_batch_words=options.mini_batch_words,
+            attention=self.alignment is not None,
+        )
         if options.tsv and options.tsv_fields not in (0, self.streams):
             raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options.tsv_fields}")
         self.encoder = LineEncoder(
@@ -210,12 +136,11 @@ class Scorer:
         finished: InOrder[Score] = InOrder()
         rows = self._rows(texts)
         samples = (self.encoder.sentence(number, lines) for number, lines in enumerate(rows))
-        groups = Batching(self.options).maxi_batches(samples)
-        for batch in chain.from_iterable(groups):
-            for result in self._score_batch(batch):
+        for group in windows(samples, self.options.mini_batch * self.options.maxi_batch):
+            for result in self._scored(group):
                 entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""
                 finished.add(result.line, replace(result, entry=entry))
-            yield from finished.take()
+                yield from finished.take()
         rows.check()
 
     def value(self, result: Score) -> float:
@@ -247,14 +172,13 @@ class Scorer:
             return NBestRows(texts[:-1], texts[-1])
         return ParallelLines(texts, names)
 
-    def _score_batch(self, batch: list[Sentence]) -> Iterator[Score]:
-        if batch[0].problem:
-            yield Score(batch[0].line, math.nan, (), batch[0].problem)
-            return
-        streams = [sample.sequences for sample in batch]
-        found = score(self.model, streams, attention=self.alignment is not None)
-        for sample, (total, words, attention) in zip(batch, found, strict=True):
-            yield Score(sample.line, float(total), tuple(map(float, words)), attention=attention)
+    def _scored(self, group: Sequence[Sentence]) -> Iterator[Score]:
+        """The scores of sentences, in any order."""
+        samples = [sample for sample in group if not sample.problem]
+        yield from (Score(each.line, math.nan, (), each.problem) for each in group if each.problem)
+        for index, found in self.scoring.scores([sample.sequences for sample in samples]):
+            words = tuple(map(float, found.word_scores))
+            yield Score(samples[index].line, found.log_prob, words, attention=found.attention)
 
 
 def check_scoring(options: ScoreOptions) -> None:

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +25,7 @@ from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
 from nmt.settings import DECODE, DecodeOptions, OptionError, products_in, require_files, require_readable
 from nmt.settings.config import takes
-from nmt.text.batches import pad
+from nmt.text.batches import pad, windows
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
 from nmt.text.parallel import ParallelLines, source_names
@@ -90,15 +89,16 @@ class Translator:
     vocabularies are lists of pieces (OPUS-MT).
     given: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
     ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; before JAX has started also
-    ``cpu_threads``, ``devices`` and ``compilation_cache``. ``nmt.settings.DecodeOptions`` lists them with
-    types; an object of that class may be passed in place of ``models``.
+    ``cpu_threads``, ``devices``, ``cpu_devices`` and ``compilation_cache``. ``nmt.settings.DecodeOptions``
+    lists them with types; an object of that class may be passed in place of ``models``.
 
     Methods that take lines take one text for each source of the models (one for a language model, too: only
     the number of its words counts), and with ``force_decode`` one more with the first words of the
     translations. With ``tsv`` they take one text with tab-separated fields.
 
-    On a CPU up to ``cpu_threads`` searches, at most 8, run at once, each in its own memory. Files are read
-    once, here. A few programs serve lines of all lengths; they are compiled when first needed.
+    On a CPU up to ``cpu_threads`` searches, at most 8, run at once, each in its own memory; on several
+    devices at least one runs on each, which has its own copy of the parameters. Files are read once, here. A
+    few programs serve lines of all lengths; they are compiled when first needed.
 
     Raises OptionError for an invalid value, TypeError for an unknown option, ModelFileError and other
     MGraphErrors for files that cannot be used, OSError for missing ones. DeviceError in a process forked from
@@ -115,8 +115,9 @@ class Translator:
         check_decoding(options)
         require_readable("--pieces", map(os.fspath, pieces))
         compilation_cache.use(options.compilation_cache)
-        if options.chooses_device:
-            devices.start(options.cpu_threads, options.devices)
+        self._devices: tuple[jax.Device, ...] = ()
+        if said or options.chooses_device:
+            self._devices = devices.start_all(options.cpu_threads, options.devices, options.cpu_devices)
         precision = products_in(options)
         self.models = [
             load_model(path, marian_exact=options.marian_exact, precision=precision)
@@ -256,7 +257,8 @@ class Translator:
             skip_cost=options.skip_cost,
             n_best=options.n_best,
             seed=options.seed,
-            searches=searches_at_once(options.cpu_threads),
+            searches=searches_at_once(options.cpu_threads, len(self._devices)),
+            devices=self._devices,
         )
 
     def _check_combinations(self) -> None:
@@ -284,8 +286,11 @@ class Translator:
         finished: InOrder[Translation] = InOrder()
         rows = ParallelLines(texts, self._names()[: len(texts)])
         samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows))
-        ahead = self.options.mini_batch * self.options.maxi_batch
-        groups = [list(samples)] if at_once else iter(lambda: list(islice(samples, ahead)), [])
+        groups = (
+            [list(samples)]
+            if at_once
+            else windows(samples, self.options.mini_batch * self.options.maxi_batch)
+        )
         before = self._seen
         for group in groups:
             check_process()  # otherwise a fork would wait for the threads of the searches

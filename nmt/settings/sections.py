@@ -170,7 +170,8 @@ class Devices(Options):
     @property
     def chooses_device(self) -> bool:
         """Whether the options ask for another device than JAX's default."""
-        return (self.cpu_threads, self.devices) != (Devices.cpu_threads, Devices.devices)
+        given = self.cpu_threads, self.devices, getattr(self, "cpu_devices", 0)
+        return given != (Devices.cpu_threads, Devices.devices, 0)
 
 
 class BatchOptions(Options):
@@ -280,6 +281,9 @@ class TranslatorOptions(
 
 class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
     """The options of ``mgraph decode`` and of ``Translator``."""
+
+    devices: tuple[str, ...] = again(Devices, "devices", help="numbers of the GPUs to use, or all")
+    cpu_devices: int = option(0, "divide the CPU into N devices; 0: one", least=0, dumped=False)
 
     workspace: int = again(General, "workspace", 512)
     seed: int = option(0, "seed of --output-sampling; 0: a different one in each run")

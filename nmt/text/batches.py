@@ -1,4 +1,4 @@
-"""Batches of sentences: padding, and the two ways to cut sentences into batches.
+"""Batches of sentences: padding, and how sentences are cut into windows and batches.
 
 A sentence's result must not depend on the padding or on the other sentences of its batch.
 """
@@ -6,14 +6,19 @@ A sentence's result must not depend on the padding or on the other sentences of 
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
 from nmt.settings.sections import BatchOptions
 from nmt.text.sentences import Sentence
 from nmt.text.shapes import Shape, Sizes, bucketed
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,12 @@ def _add_links(part: np.ndarray, links: Sequence[tuple[int, int]]) -> None:
         np.add.at(part, (target, source), shares[target])
 
 
+def windows(sentences: Iterable[T], ahead: int) -> Iterator[list[T]]:
+    """For translation and scoring: ``ahead`` sentences, and when those are done the next ones."""
+    remaining = iter(sentences)
+    return iter(lambda: list(islice(remaining, min(ahead, sys.maxsize))), [])
+
+
 class _Queued(int):
     """A sentence's rank in its maxi-batch; sentences of equal rank compare equal."""
 
@@ -143,7 +154,7 @@ class _Queued(int):
 
 @dataclass(frozen=True)
 class Batching:
-    """Cuts sentences into batches: reads a maxi-batch ahead, sorts it by length, and cuts it.
+    """Cuts sentences into the batches of a training: sorts a maxi-batch by length, and cuts it.
 
     With ``mini_batch_words`` other than 0 a batch is full as soon as its first source has more words than
     that. ``maxi_batch_sort``: ``trg`` or ``src`` to sort by the length of the target or of the first source,
@@ -162,26 +173,8 @@ class Batching:
         """How many sentences are read ahead."""
         return self.options.mini_batch * self.options.maxi_batch
 
-    def maxi_batches(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
-        """For translation and scoring: the batches of each maxi-batch of a stream of sentences.
-
-        Reads no more than a maxi-batch needs. A sentence with a problem is yielded at once, alone. Sentences
-        of equal length keep their order; with ``none`` all do.
-        """
-        held: list[Sentence] = []
-        for sentence in sentences:
-            if sentence.problem:
-                yield [[sentence]]
-                continue
-            held.append(sentence)
-            if len(held) == self.capacity:
-                yield list(self._cut(self._in_order(held)))
-                held = []
-        if held:
-            yield list(self._cut(self._in_order(held)))
-
     def marian_batches(self, sentences: Sequence[Sentence]) -> list[list[Sentence]]:
-        """For training: Marian's batches of a maxi-batch.
+        """Marian's batches of a maxi-batch.
 
         Sentences of equal length come in the order of Marian's priority queue; with ``none`` all come from
         the last line to the first.
@@ -199,11 +192,6 @@ class Batching:
         while queue:
             batches.append(self._fitting(queue, self.sizes))
         return batches
-
-    def _in_order(self, sentences: list[Sentence]) -> list[Sentence]:
-        if self.options.maxi_batch_sort == "none":
-            return sentences
-        return sorted(sentences, key=self._rank, reverse=True)
 
     def _rank(self, sentence: Sentence) -> int:
         """The larger, the earlier."""

@@ -7,7 +7,8 @@ Translation and scoring pad to fixed buckets (``bucketed``), training to shapes 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -20,6 +21,8 @@ WASTE = 0.15
 PROGRAM = 10_000
 """About how many positions are trained on while one program compiles: 20,000 for a transformer of 256 on two
 cores, 5,000 for one of 512."""
+PATIENCE = 10
+"""How many times its price a program must save that only saves padding."""
 MOST_CANDIDATES = 600
 """How many shapes merging starts with; its time is quadratic in them."""
 
@@ -57,6 +60,43 @@ def batch_bucket(sentences: int) -> int:
 def bucketed(batch: Shape) -> Shape:
     """A shape rounded up: rows to ``batch_bucket``, lengths to ``length_bucket``."""
     return (batch_bucket(batch[0]), *map(length_bucket, batch[1:]))
+
+
+def few_lengths(
+    lengths: Mapping[int, int],
+    ladder: Iterable[int],
+    cost: Callable[[int, int], float],
+    *,
+    price: float,
+    most: int,
+    known: Collection[int] = (),
+    top: int = 0,
+) -> list[int]:
+    """The few of the lengths in ``ladder`` and ``known`` to which padding costs least, ascending.
+
+    lengths: how many sentences there are of each length. cost: of a sentence of some length, padded to
+    another. price: what programs for a new length cost, in the same unit. most: how many may be chosen.
+    known: lengths that have programs. top: the last one is at least this.
+
+    Few lengths waste positions on padding, each new one takes time to compile: the least sum of both wins.
+    One that only saves padding must save more, so that calls like those before compile nothing.
+    """
+    longest = max(max(lengths), top)
+    if known and max(known) >= longest:
+        price *= PATIENCE
+
+    def total(chosen: Sequence[int]) -> float:
+        padded = {length: next(each for each in chosen if each >= length) for length in lengths}
+        spent = sum(count * cost(length, padded[length]) for length, count in lengths.items())
+        return spent + price * len({*chosen} - {*known})
+
+    options = [
+        list(chosen)
+        for number in range(1, most + 1)
+        for chosen in combinations(sorted({*ladder, *known}), number)
+        if chosen[-1] >= longest
+    ]
+    return min(options, key=total)
 
 
 class Shapes:

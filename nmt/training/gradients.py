@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from mgraph import ArgumentError
 from mgraph.gradcheck import LossReport, check_loss
 from nmt.models import Model
-from nmt.search.scorer import Streams
+from nmt.search.scoring import Streams
 from nmt.text.batches import pad
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.sentences import LineEncoder

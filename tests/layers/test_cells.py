@@ -9,7 +9,7 @@ import layers
 import mgraph
 from layers.cells import CELLS, Cell, State
 from mgraph import ArgumentError, ExpressionGraph, GraphError, Node, ShapeError, inits
-from nmt.search.scorer import score
+from nmt.search.scoring import score
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from tests.helpers.cell_models import DATA, ROWS, TEXTS, VOCABS, make

@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 from mgraph.errors import MGraphError
 from nmt.models import Model
 from nmt.search.results import Translation
-from nmt.search.scorer import score
+from nmt.search.scoring import Scoring
 from nmt.search.service import TranslationService
 from nmt.settings import OptionError, TrainOptions, require_readable
 from nmt.text.lines import STANDARD_INPUT, open_output
@@ -66,15 +65,9 @@ class ValidationSet:
                 raise ValidationSetError(f"{' and '.join(paths)}, line {sample.line + 1}: {sample.problem}")
         return cls(samples, options.valid_mini_batch)
 
-    def batches(self) -> Iterator[list[Sentence]]:
-        """Batches, the longest sentences first, so that a lack of memory shows at once.
-
-        The whole set is sorted by ``length_bucket`` of the longest stream. Compared with Marian's order this
-        gives less padding and fewer shapes, and so fewer programs to compile.
-        """
-        ordered = sorted(self.samples, key=_bucket, reverse=True)
-        for first in range(0, len(ordered), self.mini_batch):
-            yield ordered[first : first + self.mini_batch]
+    def ordered(self) -> list[Sentence]:
+        """The samples, the longest first, by ``length_bucket`` of the longest stream."""
+        return sorted(self.samples, key=_bucket, reverse=True)
 
 
 def check_sets(paths: Sequence[str], wanted: int, tsv: bool) -> None:
@@ -132,22 +125,21 @@ class Evaluation:
     def cost(self) -> Cost:
         """The cross entropy of all target words; sums are float64 and do not depend on the batches."""
         costs = [0.0] * len(self.data.samples)
-        for batch in self.data.batches():
-            found = score(self.model, [sample.sequences for sample in batch])
-            for sample, scored in zip(batch, found, strict=True):
-                costs[sample.line] = -scored.log_prob
+        scoring = Scoring(self.model, mini_batch=self.data.mini_batch)
+        for index, found in scoring.scores([sample.sequences for sample in self.data.samples]):
+            costs[self.data.samples[index].line] = -found.log_prob
         words = sum(len(sample.sequences[-1]) for sample in self.data.samples)
         return Cost(math.fsum(costs), words, len(costs))
 
     def translations(self) -> Iterator[Translation]:
-        """The translations in the order of the batches, logged in the order of the lines unless ``quiet``."""
+        """The translations, the longest sentences first; logged in the order of the lines."""
         if self._translations is not None:
             yield from self._translations
             return
         if not self.quiet:
             logger.info("Translating validation set...")
         began = time.perf_counter()
-        samples = list(chain.from_iterable(self.data.batches()))
+        samples = self.data.ordered()
         places = {sample.line: place for place, sample in enumerate(samples)}
         finished: InOrder[Translation] = InOrder()
         done: InOrder[Translation] = InOrder()

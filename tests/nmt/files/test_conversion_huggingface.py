@@ -40,7 +40,7 @@ from nmt.files.huggingface.checkpoint import (
     Kind,
     huggingface_positions,
 )
-from nmt.search.scorer import score
+from nmt.search.scoring import score
 from nmt.settings.model_options import parse_model_options
 from tests.helpers.checkpoints import MODELS, RANDOM, digest, marian_positions, pairs_of, vocabs_of
 from tests.helpers.places import DATA, ROOT

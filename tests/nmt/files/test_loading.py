@@ -14,7 +14,7 @@ from mgraph import ArgumentError, ModelFileError, ParameterError
 from mgraph.files.items import with_model_yml, write_npz
 from nmt.files import create_model, load_model, save_model
 from nmt.models import TYPES, Model, Source
-from nmt.search.scorer import score
+from nmt.search.scoring import score
 from nmt.settings.model_options import ModelOptions
 from tests.helpers.small_models import S2S
 

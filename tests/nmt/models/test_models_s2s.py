@@ -20,7 +20,7 @@ from mgraph.ops.scan import ScanNodeOp
 from nmt.files import create_model, load_model, save_model
 from nmt.models import Dropouts, Model, Source
 from nmt.models.names import amun_names, nematus_names
-from nmt.search.scorer import Streams, score
+from nmt.search.scoring import Streams, score
 from nmt.settings.model_options import ModelOptions, yaml_of
 from nmt.text.vocabs.loading import load_vocab
 from nmt.training.gradients import check_model_gradients

@@ -139,7 +139,7 @@ def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
 def test_searches_run_at_once() -> None:
     together = threading.Barrier(3)
 
-    def search() -> Iterator[Found]:
+    def search(number: int) -> Iterator[Found]:
         together.wait(SECONDS)
         yield [(threading.get_ident(), [])]
 
@@ -151,7 +151,7 @@ def test_searches_run_at_once() -> None:
 def test_an_error_ends_all_searches(searches: int) -> None:
     turns: list[int] = []
 
-    def search() -> Iterator[Found]:
+    def search(number: int) -> Iterator[Found]:
         for turn in range(1_000_000):
             turns.append(turn)
             if turn == 3:
@@ -168,7 +168,7 @@ def test_an_error_ends_all_searches(searches: int) -> None:
 def test_who_takes_no_more_stops_the_searches(searches: int) -> None:
     ended = []
 
-    def search() -> Iterator[Found]:
+    def search(number: int) -> Iterator[Found]:
         try:
             while True:
                 yield []
@@ -184,7 +184,7 @@ def test_who_takes_no_more_stops_the_searches(searches: int) -> None:
 def test_the_callers_settings_hold_in_all_threads() -> None:
     seen = set()
 
-    def search() -> Iterator[Found]:
+    def search(number: int) -> Iterator[Found]:
         seen.add((jax.config.values["jax_default_matmul_precision"], str(jax.numpy.zeros(1).device)))
         yield []
 

@@ -13,7 +13,7 @@ import pytest
 from nmt import OptionError, Scorer
 from nmt.cli import main
 from nmt.files import load_model
-from nmt.search.scorer import score
+from nmt.search.scoring import score
 from nmt.text.parallel import NBestListError
 from tests.helpers import places
 from tests.helpers.places import SHIPPED

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.settings.sections import BatchOptions
-from nmt.text.batches import Batching, pad
+from nmt.text.batches import Batching, pad, windows
 from nmt.text.sentences import Sentence
 from nmt.text.shapes import batch_bucket, bucketed, length_bucket
 
@@ -25,8 +24,8 @@ def batching(**options: Any) -> Batching:
     return Batching(BatchOptions(**{"maxi_batch": 1, "maxi_batch_sort": "none", **options}))
 
 
-def batches(sentences: Iterable[Sentence], **options: Any) -> Iterator[list[Sentence]]:
-    return chain.from_iterable(batching(**options).maxi_batches(sentences))
+def batches(sentences: list[Sentence], **options: Any) -> list[list[Sentence]]:
+    return batching(**options).marian_batches(sentences)
 
 
 def lines(found: list[list[Sentence]]) -> list[list[int]]:
@@ -73,69 +72,48 @@ def test_padding_to_a_shape() -> None:
         pad(streams, (3, 4))
 
 
-def test_mini_batches_in_order() -> None:
-    found = list(batches(samples(3, 1, 2, 5, 4), mini_batch=2, maxi_batch=10))
-    assert lines(found) == [[0, 1], [2, 3], [4]]
-
-
-def test_maxi_batches_are_sorted_longest_first_and_stably() -> None:
-    found = batches(samples(3, 1, 3, 5, 4, 9), mini_batch=2, maxi_batch=2, maxi_batch_sort="src")
-    assert lines(list(found)) == [[3, 0], [2, 1], [5, 4]]
+def test_unsorted_batches_come_from_the_last_line_to_the_first() -> None:
+    assert lines(batches(samples(3, 1, 2, 5, 4), mini_batch=2)) == [[4, 3], [2, 1], [0]]
 
 
 @pytest.mark.parametrize(("order", "first"), [("src", 1), ("trg", 0)])
 def test_the_stream_that_is_sorted_by(order: str, first: int) -> None:
     pairs = [Sentence(0, ([1], [1] * 5)), Sentence(1, ([1] * 3, [1]))]
-    found = batches(pairs, mini_batch=1, maxi_batch=2, maxi_batch_sort=order)
-    assert next(found)[0].line == first
-
-
-def test_batches_that_were_cut_at_once_come_together() -> None:
-    found = batching(mini_batch=2, maxi_batch=2, maxi_batch_sort="src").maxi_batches(samples(3, 1, 2, 5, 4))
-    assert [lines(group) for group in found] == [[[3, 0], [2, 1]], [[4]]]
-    assert not list(batching(mini_batch=2).maxi_batches([]))
+    found = batches(pairs, mini_batch=1, maxi_batch_sort=order)
+    assert found[0][0].line == first
 
 
 def test_mini_batch_words_closes_a_batch_above_the_limit() -> None:
-    found = batches(samples(3, 3, 4, 2, 9, 1), mini_batch=6, mini_batch_words=6)
-    assert lines(list(found)) == [[0, 1, 2], [3, 4], [5]]
+    found = batches(samples(3, 3, 4, 2, 9, 1)[::-1], mini_batch=6, mini_batch_words=6)
+    assert lines(found) == [[5, 4], [3, 2, 1], [0]]
 
 
-def test_a_problem_is_passed_on_at_once_and_alone() -> None:
-    bad = Sentence(1, (), "too long")
-    good, *rest = samples(3, 1, 2)
-    assert lines(list(batches([good, bad, *rest[1:]], mini_batch=2))) == [[1], [0, 2]]
-
-
-def test_nothing_is_read_beyond_a_full_batch() -> None:
+def test_nothing_is_read_beyond_a_window() -> None:
     read = []
 
-    def source():
-        for sample in samples(1, 1, 1):
-            read.append(sample.line)
-            yield sample
+    def source() -> Iterator[int]:
+        for number in range(6):
+            read.append(number)
+            yield number
 
-    next(batches(source(), mini_batch=1))
-    assert read == [0]
+    found = windows(source(), 4)
+    assert (next(found), read) == ([0, 1, 2, 3], [0, 1, 2, 3])
+    assert list(found) == [[4, 5]]
 
 
-def test_batches_without_bound() -> None:
-    assert lines(list(batches(samples(3, 4), mini_batch=2**64 - 1))) == [[0, 1]]
+def test_windows_without_bound() -> None:
+    assert list(windows([3, 4], 2**64 - 1)) == [[3, 4]]
+    assert not list(windows([], 1))
 
 
 @given(
     st.lists(st.integers(1, 30)),
     st.integers(1, 5),
-    st.integers(1, 4),
     st.sampled_from(["none", "src", "trg"]),
     st.integers(0, 40),
 )
-def test_every_sample_comes_once(lengths: list[int], mini: int, maxi: int, order: str, words: int) -> None:
-    found = list(
-        batches(
-            samples(*lengths), mini_batch=mini, maxi_batch=maxi, maxi_batch_sort=order, mini_batch_words=words
-        )
-    )
+def test_every_sample_comes_once(lengths: list[int], mini: int, order: str, words: int) -> None:
+    found = batches(samples(*lengths), mini_batch=mini, maxi_batch_sort=order, mini_batch_words=words)
     assert sorted(line for batch in lines(found) for line in batch) == list(range(len(lengths)))
     assert all(found)
     if not words:

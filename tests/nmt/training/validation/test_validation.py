@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import yaml
 
-from mgraph import compile_stats
+from mgraph import clear_programs, compile_stats
 from nmt.files.loading import read_parameters
 from nmt.runtime.log import logging_as
 from nmt.settings import OptionError, TrainOptions
 from nmt.text.parallel import ParallelTextError
+from nmt.text.sentences import Sentence
 from nmt.text.vocabs.loading import load_vocabs
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation import Validation
@@ -109,12 +110,29 @@ def test_batches_change_nothing() -> None:
     assert again["ce-sum"] == pytest.approx(once["ce-sum"], rel=1e-6)
 
 
+def test_the_first_validation_compiles_few_programs() -> None:
+    clear_programs()
+    found, params = validation("words", WORDS, valid_metrics=("cross-entropy", "bleu", "chrf"), beam_size=2)
+    assert found is not None
+    rng, words = np.random.default_rng(2), len(found.vocabs[-1])
+    lengths = np.clip(rng.lognormal(2.9, 0.6, 200), 1, 90).astype(int)
+    found.data = ValidationSet(
+        tuple(
+            Sentence(line, tuple([*rng.integers(2, words, length).tolist(), 0] for _ in range(2)))
+            for line, length in enumerate(lengths)
+        ),
+        mini_batch=32,
+    )
+    state, before = TrainingState(eta=0.0, batches=1), compile_stats()
+    found.register(state)
+    found.run(params, state, save_best=lambda kind: None, save_dev=lambda: None)
+    assert (compile_stats() - before).misses <= 6
+
+
 def test_sentences_of_a_length_go_together() -> None:
     found, _ = validation("words", WORDS, valid_mini_batch=5)
     assert found is not None
-    batches = list(found.data.batches())
-    assert [len(batch) for batch in batches] == [5, 5, 5, 1]
-    lines = [sample.line for batch in batches for sample in batch]
+    lines = [sample.line for sample in found.data.ordered()]
     assert sorted(lines) == list(range(16)) and lines != list(range(16))
     longest = [max(len(ids) for ids in found.data.samples[line].sequences) for line in lines]
     assert [length > 8 for length in longest] == sorted((length > 8 for length in longest), reverse=True)
