@@ -62,7 +62,7 @@ def prepared(
 
 def _ours(task: Task, measuring: Measuring, precision: str, cache: Path, stack: ExitStack) -> Caller:
     options = {
-        **task.options(precision),
+        **task.own_options(precision),
         "cpu_threads": measuring.own_threads,
         "compilation_cache": str(cache),
     }

@@ -86,6 +86,10 @@ class Task:
         shortlist = {"shortlist": self.shortlist} if self.shortlist else {}
         return {"models": self.files[precision], "vocabs": self.vocabs, "max_length": 1000, **shortlist}
 
+    def own_options(self, precision: str) -> dict[str, Any]:
+        """The same for ours, which computes in float32 also from an intgemm8 file unless told otherwise."""
+        return {**self.options(precision), "precision": precision}
+
     @property
     def typical(self) -> str:
         """A line of median length."""

@@ -67,7 +67,7 @@ def our_command(
     task: Task, measuring: Measuring, precision: str, *, module: str = "nmt", **more: Any
 ) -> list[str]:
     """``mgraph decode``, as a process of this Python; ``module`` may be another that takes its arguments."""
-    options = {**task.options(precision), "cpu_threads": measuring.own_threads, **more}
+    options = {**task.own_options(precision), "cpu_threads": measuring.own_threads, **more}
     return [sys.executable, "-m", module, "decode", *command_line(options)]
 
 
