@@ -12,6 +12,8 @@ from tests.matrix.check import check
 from tests.matrix.comparison import compare
 from tests.matrix.small import SMALL
 
+pytestmark = pytest.mark.optimized
+
 DATA = places.DATA / "matrix"
 NAMED = """
 --type: amun nematus s2s multi-s2s shared-multi-s2s transformer multi-transformer shared-multi-transformer lm

@@ -43,7 +43,6 @@ LINES = [
 ]
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("row", rows.SMALL, ids=lambda row: row.name)
 def test_training_is_as_marians(row):
     found = check(row, DATA)
@@ -55,7 +54,6 @@ EUROPARL = ["transformer-joint/adam-warmup-smoothing", "s2s-gru/adam"]
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("trace", EUROPARL)
 def test_training_on_europarl_is_as_marians(trace: str, fixtures: Path, tmp_path: Path):
     folder, name = (fixtures / "marian" / trace).parent, trace.partition("/")[2]

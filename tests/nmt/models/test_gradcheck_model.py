@@ -130,6 +130,7 @@ def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
     assert {check.name for check in report.checks} == chosen
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("factor", [4, 12])
 def test_saturated_attention_is_no_false_alarm(model: Model, factor: float) -> None:
     """Where softmax comes close to 0 and 1 its gradient is what is left of terms that cancel."""

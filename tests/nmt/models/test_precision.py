@@ -26,6 +26,8 @@ from nmt.settings.model_options import ModelOptions
 from tests.helpers.leaves import drawn
 from tests.helpers.small_models import S2S, TRANSFORMER
 
+pytestmark = pytest.mark.optimized
+
 STUDENT = ModelOptions(
     type="transformer",
     dim_vocabs=(16, 16),

@@ -18,6 +18,8 @@ from nmt.text.parallel import NBestListError
 from tests.helpers import places
 from tests.helpers.places import SHIPPED
 
+pytestmark = pytest.mark.optimized
+
 DATA = places.DATA / "scorer"
 VOCAB = str(SHIPPED / "vocab.spm")
 MODELS = {"recurrent": DATA.parent / "s2s-numbers" / "model.npz", "transformer": SHIPPED / "model.npz"}

@@ -16,6 +16,8 @@ from nmt.text.vocabs.loading import load_vocab
 from tests.helpers.marian_lines import near, read_lines
 from tests.helpers.places import DATA, SHIPPED
 
+pytestmark = pytest.mark.optimized
+
 S2S = DATA / "s2s-numbers" / "model.npz"
 TIE = 1e-4
 

@@ -12,6 +12,8 @@ from nmt import Translator
 from tests.helpers.marian_lines import read_lines
 from tests.helpers.places import DATA, SHIPPED
 
+pytestmark = pytest.mark.optimized
+
 SEARCH, OPTIONS = DATA / "search", DATA / "options"
 TRANSFORMER, S2S = SHIPPED / "model.npz", DATA / "s2s-numbers" / "model.npz"
 PIECES = [SHIPPED / "vocab.spm"] * 2

@@ -80,7 +80,7 @@ def test_a_second_training_of_a_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_lock_is_gone_when_training_ends_and_when_it_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_compilation: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tmp_path / "model.npz"
     locked = []

@@ -23,8 +23,6 @@ from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import LossOptions, Source, Target, cross_entropy_loss, training_loss
 from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SIZES = {"dim_vocabs": (11,), "dim_emb": 4, "dim_rnn": 4}
 TRANSFORMER = {"transformer_heads": 2, "transformer_dim_ffn": 6}
 VALUES = TRAIN.from_python(

@@ -25,8 +25,6 @@ from nmt.training.validation.evaluation import Evaluation, ValidationSet, Valida
 from nmt.training.validation.metrics import Metric, Record
 from tests.helpers import places
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 DATA = places.DATA / "validation"
 WORDS, PIECES = ("source.yml", "target.yml"), ("vocab.spm", "vocab.spm")
 SETS = ("source.txt", "target.txt")
