@@ -81,7 +81,7 @@ def few_lengths(
     Few lengths waste positions on padding, each new one takes time to compile: the least sum of both wins.
     One that only saves padding must save more, so that calls like those before compile nothing.
     """
-    longest = max(max(lengths), top)
+    longest, rungs = max(max(lengths), top), sorted({*ladder, *known})
     if known and max(known) >= longest:
         price *= PATIENCE
 
@@ -93,7 +93,7 @@ def few_lengths(
     options = [
         list(chosen)
         for number in range(1, most + 1)
-        for chosen in combinations(sorted({*ladder, *known}), number)
+        for chosen in combinations(rungs, number)
         if chosen[-1] >= longest
     ]
     return min(options, key=total)
