@@ -25,7 +25,8 @@ DEFAULTS = {TOPK: 10.0, NUCLEUS: 0.9, EPSILON: 0.02}
 GUMBEL_EPSILON = 1e-5
 """Noise comes from uniform numbers between this and 1 minus this, as in Marian."""
 LOWEST = float(np.finfo(np.float32).min)
-FEW_CANDIDATES = 4096
+LANES = 16
+"""Numbers in a register of AVX-512."""
 KEYS = "threefry2x32"
 
 
@@ -148,7 +149,7 @@ class Rules:
         total = weights[0] * scores[0]
         for i, other in enumerate(scores[1:], start=1):
             total = total + weights[i] * other
-        batch, count, columns = total.shape
+        _, count, columns = total.shape
         open_, free = self._open(sentences, beam.steps, columns)
         total = jnp.where(open_, total, NONE)
         if self.sampling is not None:
@@ -161,8 +162,7 @@ class Rules:
         if count == 1:
             column, best = first_best(extended[:, 0])
             return column, jnp.zeros_like(column), best
-        best, places = best_candidates(extended.reshape(batch, -1), count)
-        return places % columns, places // columns, best
+        return best_extensions(extended)
 
     def column_of_eos(self, sentences: Sentences) -> jax.Array:
         """The column of ``</s>``, int32 ``[batch, 1]``."""
@@ -218,29 +218,34 @@ def first_best(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.min(numbers, axis=-1, keepdims=True), best
 
 
-def best_candidates(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The ``count`` highest scores of each row, descending, and their int32 indices, in any order of equals.
+def best_extensions(scores: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Column, origin (place in the beam) and score of the best of all extensions, each ``[batch, beam]``, as
+    many as hypotheses, descending; equals in any order.
 
-    scores: float32 ``[rows, candidates]``. Rows shorter than ``count`` are padded with minus infinity.
+    scores: float32 ``[batch, beam, columns]``.
 
-    Many candidates are cut into blocks: the best ``count`` lie in the ``count`` blocks with the highest
-    maxima, so the others are read only once. On a CPU with 4 beams of 32,000 words this takes a tenth of the
-    time of a plain top-k.
+    Columns are cut into blocks: the best lie in as many blocks, those with the highest maxima, so the others
+    are read only once. On a CPU with 4 beams of 32,000 words this takes a tenth of the time of a plain top-k.
     """
-    rows, candidates = scores.shape
-    if candidates < FEW_CANDIDATES:
-        filling = max(0, count - candidates)
-        return lax.top_k(jnp.pad(scores, ((0, 0), (0, filling)), constant_values=NONE), count)
-    block = 1 << round(math.log2(candidates / count) / 2)
-    blocks = -(-candidates // block)
-    filling = block * blocks - candidates
-    filled = jnp.pad(scores, ((0, 0), (0, filling)), constant_values=NONE)
-    # Block b holds the indices b, b + blocks, b + 2 * blocks, ...: its maximum is over axis 1.
-    cut = filled.reshape(rows, block, blocks)
-    _, promising = lax.top_k(jnp.max(cut, axis=1), count)
-    kept = jnp.take_along_axis(cut, promising[:, None, :], axis=2)
-    best, places = lax.top_k(kept.reshape(rows, -1), count)
-    return best, places // count * blocks + jnp.take_along_axis(promising, places % count, axis=1)
+    batch, beam, columns = scores.shape
+    blocks = min(-(-math.isqrt(columns) // LANES) * LANES, columns)
+    whole = columns // blocks
+    # Block b holds columns b, b + blocks, b + 2 * blocks, ...; the first ones may have one more.
+    most = jnp.max(scores[..., : whole * blocks].reshape(batch, beam, whole, blocks), axis=2)
+    if more := columns - whole * blocks:
+        first = jnp.maximum(most[..., :more], scores[..., whole * blocks :])
+        most = jnp.concatenate([first, most[..., more:]], axis=-1)
+    _, promising = lax.top_k(most.reshape(batch, -1), beam)
+    steps = jnp.arange(-(-columns // blocks), dtype=jnp.int32) * blocks
+    column = (promising % blocks)[:, :, None] + steps
+    origin = jnp.broadcast_to((promising // blocks)[:, :, None], column.shape)
+    inside = jnp.minimum(column, columns - 1)
+    kept = jnp.take_along_axis(
+        scores.reshape(batch, -1), (origin * columns + inside).reshape(batch, -1), axis=1
+    )
+    best, places = lax.top_k(jnp.where((column < columns).reshape(batch, -1), kept, NONE), beam)
+    column, origin = (jnp.take_along_axis(a.reshape(batch, -1), places, axis=1) for a in (inside, origin))
+    return column, origin, best
 
 
 def _listed(sentences: Sentences) -> jax.Array:

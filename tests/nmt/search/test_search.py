@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mgraph
 from nmt.search import beam_search as search_module
-from nmt.search.choice import Sampling, best_candidates
+from nmt.search.choice import Sampling, best_extensions
 from nmt.search.shortlist import Lexicon, Shortlist
 from nmt.search.trellis import best_hypotheses
 from tests.helpers.toy_search import (
@@ -217,26 +217,28 @@ def test_a_seen_bucket_compiles_nothing():
 
 
 @given(
-    rows=st.integers(1, 3),
-    candidates=st.integers(1, 20_000),
-    count=st.integers(1, 12),
+    batch=st.integers(1, 3),
+    beam=st.integers(1, 12),
+    columns=st.integers(1, 5_000),
     seed=st.integers(0, 99),
     distinct=st.booleans(),
+    closed=st.booleans(),
 )
-@settings(max_examples=20)
-def test_best_candidates_are_the_highest(rows, candidates, count, seed, distinct):
+@settings(max_examples=30)
+def test_best_extensions_are_the_highest(batch, beam, columns, seed, distinct, closed):
     random = np.random.default_rng(seed)
-    scores = random.normal(size=(rows, candidates)).astype(np.float32)
+    scores = random.normal(size=(batch, beam, columns)).astype(np.float32)
     if not distinct:
         scores = np.round(scores)
-    best, places = map(np.asarray, best_candidates(jnp.asarray(scores), count))
-    expected = -np.sort(-scores, axis=1)[:, :count]
-    found = min(count, candidates)
-    np.testing.assert_array_equal(best[:, :found], expected)
-    assert np.all(best[:, found:] == -np.inf)
-    for row in range(rows):
-        np.testing.assert_array_equal(scores[row, places[row, :found]], expected[row])
-        assert len(set(places[row].tolist())) == count
+    if closed:
+        scores[:, :, 1:] = -np.inf
+    column, origin, best = map(np.asarray, best_extensions(jnp.asarray(scores)))
+    expected = -np.sort(-scores.reshape(batch, -1), axis=1)[:, :beam]
+    np.testing.assert_array_equal(best, expected)
+    for row in range(batch):
+        np.testing.assert_array_equal(scores[row, origin[row], column[row]], expected[row])
+        open_ = best[row] != -np.inf
+        assert len(set(zip(origin[row, open_], column[row, open_], strict=True))) == open_.sum()
 
 
 @pytest.mark.parametrize(
