@@ -261,6 +261,12 @@ class BeamSearch:
         places = capacity if self.beam_size == 1 else capacity * 2
         return LaneSize(length, capacity, min(places, capacity * self.beam_size))
 
+    def whole(self, length: int) -> LaneSize:
+        """The lane for sources of ``length`` words, with room for all of their translations: one for all that
+        are longer than is usual, so that they share its program."""
+        capacity = self.limit(length)
+        return LaneSize(length, capacity, capacity * self.beam_size)
+
     def bins(self, waiting: int, length: int) -> tuple[int, int] | None:
         """How many bins of how many words hold so many sentences that wait, if models take packed ones."""
         if not all(model.packs for model in self.models):
@@ -383,7 +389,7 @@ class Job:
             for desk in done.tolist():
                 request = held.pop(desk)
                 if report.outcomes[desk] == CUT:
-                    self.waiting.again(request, size)
+                    self.waiting.again(request, self.search.whole(size.length))
                 else:
                     found.append((request.index, self._hypotheses(request, desk, report)))
             yield found

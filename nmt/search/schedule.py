@@ -222,12 +222,12 @@ class Waiting:
                     found += _taken(waiting, most - len(found), fits)
             return found
 
-    def again(self, request: Request, size: LaneSize) -> None:
-        """Search a sentence once more from its start, for which its lane had no room."""
+    def again(self, request: Request, whole: LaneSize) -> None:
+        """Search a sentence once more from its start, for which its lane had no room: in a lane that has, or
+        in the ``whole`` one, which has room for all sentences of that length."""
         with self._lock:
-            enough = LaneSize(size.length, request.limit, request.limit * self._beam)
-            fitting = [s for s in self._queues if s.holds(enough)]
-            chosen = min(fitting, default=enough)
+            enough = LaneSize(whole.length, request.limit, request.limit * self._beam)
+            chosen = min((size for size in self._queues if size.holds(enough)), default=whole)
             bisect.insort(self._queues.setdefault(chosen, []), request, key=_descending)
 
 

@@ -129,11 +129,12 @@ def test_the_longest_that_fits_is_taken_next() -> None:
 def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
     waiting = Waiting([request(0, 5, 60), request(1, 5, 500)], [SHORT, LONG], beam=2)
     first, second = waiting.take(SHORT, 2)
-    waiting.again(first, SHORT)
+    whole = LaneSize(24, 600, 1200)
+    waiting.again(first, whole)
     assert waiting.next_lane() == LONG
     assert waiting.take(LONG, 9) == [first]
-    waiting.again(second, SHORT)
-    assert waiting.next_lane() == LaneSize(24, 500, 1000), "no lane has room for 500 words"
+    waiting.again(second, whole)
+    assert waiting.next_lane() == whole, "no other lane has room for 500 words"
 
 
 def test_searches_run_at_once() -> None:

@@ -216,6 +216,16 @@ def test_a_seen_bucket_compiles_nothing():
     assert (mgraph.compile_stats() - before).misses == 0
 
 
+def test_translations_that_do_not_end_share_a_program():
+    search = beam_search([ToyModel(3, 11, eos=-30.0)], beam_size=2, max_length_factor=7.0)
+    assert len(search.search([[5] * 8 + [EOS]])[0][0].words) == 63
+    before = mgraph.compile_stats()
+    for length in (6, 7, 8):
+        [[found]] = search.search([[5] * length + [EOS]])
+        assert len(found.words) == 7 * (length + 1)
+    assert (mgraph.compile_stats() - before).misses == 0
+
+
 @given(
     batch=st.integers(1, 3),
     beam=st.integers(1, 12),
