@@ -25,9 +25,9 @@ from nmt.search.schedule import (
     LaneSize,
     Lengths,
     Request,
+    Rows,
     Searches,
     Waiting,
-    rows_of_lane,
 )
 from nmt.search.shortlist import MULTIPLE, Listed, Shortlist
 from nmt.search.trellis import FREE, Arrays, Ranking, Sentences, best_hypotheses
@@ -126,6 +126,7 @@ class BeamSearch:
         self._copies: dict[jax.Device, tuple[tuple[Arrays, ...], tuple[Arrays, ...]]] = {}
         self._lanes: dict[Hashable, list[Lane]] = {}
         self.lengths = Lengths()
+        self.rows = Rows(self.beam_size, platform_of(None))
         self._candidates = 0
         self._listed: dict[int, int] = {}
 
@@ -274,10 +275,6 @@ class BeamSearch:
         width = length if waiting == 1 else max(BIN, length)
         return -(-waiting * PACKED // width), width
 
-    def rows(self, sentences: int) -> int:
-        """The rows of lanes for which so many sentences wait."""
-        return rows_of_lane(-(-sentences // self.searches), self.beam_size, platform_of(None))
-
     def device(self, number: int) -> jax.Device | None:
         """The device of the search of this number; None for where the parameters are."""
         return self._devices[number % len(self._devices)]
@@ -323,12 +320,13 @@ class Job:
         self.search, self.forced, self.attention, self.count = search, forced, attention, count
         self.candidates = search.candidates(requests)
         self.waiting = Waiting(requests, search.sizes(requests), search.beam_size)
-        self.rows = {size: search.rows(waiting) for size, waiting in self.waiting.counts().items()}
-        turns = sum(-(-waiting // self.rows[size]) for size, waiting in self.waiting.counts().items())
+        lengths = self.waiting.lengths()
+        each = max(1, search.searches // len(lengths))
+        self.rows = {size: search.rows.of_lane(size, own, each) for size, own in lengths.items()}
+        turns = sum(-(-len(own) // self.rows[size]) for size, own in lengths.items())
         self.searches = min(search.searches, turns)
         self.listed = {
-            rows: search.listed(requests, rows) if self.candidates else 0
-            for rows in {search.rows(1), *self.rows.values()}
+            rows: search.listed(requests, rows) if self.candidates else 0 for rows in {1, *self.rows.values()}
         }
 
     def turns(self, number: int) -> Generator[Found]:
@@ -345,7 +343,7 @@ class Job:
 
     def _shape(self, size: LaneSize) -> LaneShape:
         search = self.search
-        rows = self.rows.get(size, search.rows(1))
+        rows = self.rows.get(size, 1)
         waiting = max(1, rows // WAITING)
         return LaneShape(
             rows=rows,

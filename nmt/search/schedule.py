@@ -37,6 +37,11 @@ ROWS, HYPOTHESES = {"cpu": 64}, {"cpu": 128}
 """The most in a lane, by platform: on a CPU products of more are hardly more efficient, and rows stay idle at
 the end."""
 ELSEWHERE = 512
+STEP = {"cpu": 16}
+"""What a step costs whatever its rows, in hypotheses, by platform; elsewhere rows are nearly free."""
+FREE_ROWS = 1 << 20
+WASTE = 25_000
+"""About how many steps of hypotheses are wasted before a program is made."""
 FEW_ROWS = 8
 MOST_SEARCHES = 8
 
@@ -91,14 +96,6 @@ def lane_length(length: int) -> int:
     while found < length:
         found *= 2
     return found
-
-
-def rows_of_lane(sentences: int, beam: int, platform: str = "cpu") -> int:
-    """How many rows a lane has if so many sentences wait for it: few sizes, because each has its own
-    programs."""
-    most = min(ROWS.get(platform, ELSEWHERE), HYPOTHESES.get(platform, ELSEWHERE) // beam)
-    most = max(FEW_ROWS, most)
-    return next((rows for rows in (1, FEW_ROWS, most // 2) if sentences <= rows), most)
 
 
 def choose_lanes(lengths: Counter[int], known: Collection[int] = ()) -> list[int]:
@@ -163,6 +160,42 @@ class Lengths:
         return min(lane for lane in self._lanes if lane >= length)
 
 
+class Rows:
+    """How many rows lanes have: few sizes, because each has its own programs.
+
+    With more rows there are fewer steps; with fewer, fewer are idle when the last sentences go on alone.
+    """
+
+    def __init__(self, beam: int, platform: str) -> None:
+        most = min(ROWS.get(platform, ELSEWHERE), HYPOTHESES.get(platform, ELSEWHERE) // beam)
+        most = max(FEW_ROWS, most)
+        self.sizes = sorted({1, *(max(1, most // part) for part in (8, 4, 2, 1))})
+        self._beam, self._step = beam, STEP.get(platform, FREE_ROWS)
+        self._lock = threading.Lock()
+        self._known: dict[LaneSize, set[int]] = {}
+        self._wasted: Counter[tuple[LaneSize, int]] = Counter()
+
+    def of_lane(self, lane: LaneSize, lengths: Sequence[int], searches: int) -> int:
+        """Those of a lane for sentences of these lengths, if so many searches share them: a size that it has
+        had, until that has wasted what a program costs."""
+        costs = {rows: self._cost(rows, lengths, searches) for rows in self.sizes}
+        best = min(costs, key=costs.__getitem__)
+        with self._lock:
+            known = self._known.setdefault(lane, set())
+            chosen = min(known, key=costs.__getitem__, default=best)
+            self._wasted[lane, best] += costs[chosen] - costs[best]
+            if self._wasted[lane, best] > WASTE:
+                chosen = best
+            known.add(chosen)
+            return chosen
+
+    def _cost(self, rows: int, lengths: Sequence[int], searches: int) -> int:
+        """Of all steps, in hypotheses, if translations are as long as their sources."""
+        at_once = min(searches, -(-len(lengths) // rows))
+        steps = max(*lengths, -(-sum(lengths) // (rows * at_once)), 0)
+        return steps * (self._step + rows * self._beam)
+
+
 class Waiting:
     """The queues of sentences that wait, shared by searches."""
 
@@ -174,10 +207,10 @@ class Waiting:
         for request in sorted(requests, key=_descending):
             self._queues[next(s for s in sizes if s.length >= request.length)].append(request)
 
-    def counts(self) -> dict[LaneSize, int]:
-        """How many sentences wait for each lane."""
+    def lengths(self) -> dict[LaneSize, list[int]]:
+        """The lengths of the sentences that wait for each lane, if there are any."""
         with self._lock:
-            return {size: len(waiting) for size, waiting in self._queues.items()}
+            return {size: [r.length for r in waiting] for size, waiting in self._queues.items() if waiting}
 
     def next_lane(self) -> LaneSize | None:
         """The lane for another search, None if nothing waits: one with few searches, so that programs of

@@ -20,12 +20,12 @@ from nmt.search.schedule import (
     LaneSize,
     Lengths,
     Request,
+    Rows,
     Searches,
     Waiting,
     choose_doors,
     choose_lanes,
     lane_length,
-    rows_of_lane,
 )
 from nmt.text.packing import Bins
 
@@ -51,8 +51,28 @@ def test_lanes_double() -> None:
 
 
 def test_lanes_have_few_sizes() -> None:
-    sizes = {beam: {rows_of_lane(n, beam) for n in range(1, 200)} for beam in (1, 4, 6, 12)}
-    assert sizes == {1: {1, 8, 32, 64}, 4: {1, 8, 16, 32}, 6: {1, 8, 10, 21}, 12: {1, 8, 10}}
+    sizes = {beam: Rows(beam, "cpu").sizes for beam in (1, 4, 6, 12)}
+    assert sizes == {1: [1, 8, 16, 32, 64], 4: [1, 4, 8, 16, 32], 6: [1, 2, 5, 10, 21], 12: [1, 2, 5, 10]}
+
+
+def test_lanes_have_many_rows_only_if_they_stay_busy() -> None:
+    def rows(lengths: list[int]) -> int:
+        return Rows(4, "cpu").of_lane(LONG, lengths, searches=2)
+
+    assert rows([20]) == 1
+    assert rows([80, *[25] * 15]) == 4, "with more, most are idle while the longest goes on"
+    assert rows([80, *[25] * 63]) == 8
+    assert rows([80, *[25] * 900]) == 32
+    assert Rows(4, "gpu").of_lane(LONG, [80, *[25] * 63], searches=1) == 32
+
+
+def test_a_lane_with_other_rows_is_made_when_it_pays() -> None:
+    some = Rows(4, "cpu")
+    assert some.of_lane(LONG, [25] * 900, searches=2) == 32
+    used = [some.of_lane(LONG, [30], searches=2) for _ in range(20)]
+    assert used == sorted(used, reverse=True) and set(used) == {32, 1}, "first what there is"
+    assert some.of_lane(SHORT, [20], searches=2) == 1, "another lane has its own"
+    assert some.of_lane(LONG, [25] * 900, searches=2) == 32
 
 
 @given(
@@ -98,7 +118,7 @@ def test_searches_take_the_longest_first_and_go_on_to_the_shorter() -> None:
     short = [request(i, 5 + i) for i in range(20)]
     long = [request(20, 40), request(21, 41)]
     waiting = Waiting([*short, *long], [SHORT, LONG], beam=2)
-    assert waiting.counts() == {SHORT: 20, LONG: 2}
+    assert waiting.lengths() == {SHORT: [*range(24, 4, -1)], LONG: [41, 40]}
     assert waiting.next_lane() == LONG
     assert waiting.next_lane() == SHORT, "two sentences need no second search"
     assert [r.index for r in waiting.take(SHORT, 3)] == [19, 18, 17]
