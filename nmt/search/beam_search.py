@@ -22,10 +22,10 @@ from nmt.search.lane_state import CUT, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
 from nmt.search.schedule import (
     Found,
+    LaneRows,
     LaneSize,
     Lengths,
     Request,
-    Rows,
     Searches,
     Waiting,
 )
@@ -126,7 +126,7 @@ class BeamSearch:
         self._copies: dict[jax.Device, tuple[tuple[Arrays, ...], tuple[Arrays, ...]]] = {}
         self._lanes: dict[Hashable, list[Lane]] = {}
         self.lengths = Lengths()
-        self.rows = Rows(self.beam_size, platform_of(None))
+        self.rows = LaneRows(self.beam_size, platform_of(None))
         self._candidates = 0
         self._listed: dict[int, int] = {}
 

@@ -160,7 +160,7 @@ class Lengths:
         return min(lane for lane in self._lanes if lane >= length)
 
 
-class Rows:
+class LaneRows:
     """How many rows lanes have: few sizes, because each has its own programs.
 
     With more rows there are fewer steps; with fewer, fewer are idle when the last sentences go on alone.

@@ -17,10 +17,10 @@ from nmt.search.schedule import (
     MOST_LANES,
     PROGRAM,
     Found,
+    LaneRows,
     LaneSize,
     Lengths,
     Request,
-    Rows,
     Searches,
     Waiting,
     choose_doors,
@@ -51,23 +51,23 @@ def test_lanes_double() -> None:
 
 
 def test_lanes_have_few_sizes() -> None:
-    sizes = {beam: Rows(beam, "cpu").sizes for beam in (1, 4, 6, 12)}
+    sizes = {beam: LaneRows(beam, "cpu").sizes for beam in (1, 4, 6, 12)}
     assert sizes == {1: [1, 8, 16, 32, 64], 4: [1, 4, 8, 16, 32], 6: [1, 2, 5, 10, 21], 12: [1, 2, 5, 10]}
 
 
 def test_lanes_have_many_rows_only_if_they_stay_busy() -> None:
     def rows(lengths: list[int]) -> int:
-        return Rows(4, "cpu").of_lane(LONG, lengths, searches=2)
+        return LaneRows(4, "cpu").of_lane(LONG, lengths, searches=2)
 
     assert rows([20]) == 1
     assert rows([80, *[25] * 15]) == 4, "with more, most are idle while the longest goes on"
     assert rows([80, *[25] * 63]) == 8
     assert rows([80, *[25] * 900]) == 32
-    assert Rows(4, "gpu").of_lane(LONG, [80, *[25] * 63], searches=1) == 32
+    assert LaneRows(4, "gpu").of_lane(LONG, [80, *[25] * 63], searches=1) == 32
 
 
 def test_a_lane_with_other_rows_is_made_when_it_pays() -> None:
-    some = Rows(4, "cpu")
+    some = LaneRows(4, "cpu")
     assert some.of_lane(LONG, [25] * 900, searches=2) == 32
     used = [some.of_lane(LONG, [30], searches=2) for _ in range(20)]
     assert used == sorted(used, reverse=True) and set(used) == {32, 1}, "first what there is"
