@@ -21,6 +21,7 @@ from nmt.search.lane import Lane
 from nmt.search.lane_state import CUT, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
 from nmt.search.schedule import (
+    MOST_LANES,
     Found,
     LaneRows,
     LaneSize,
@@ -42,6 +43,7 @@ MORE_STEPS = 16
 BIN, PACKED = 128, 16  # words of a bin, and in all bins by the sentences that wait: at least so many
 WAITING, ENTERING = 2, 8  # a lane's rows by the sentences that wait, and by those that enter at once
 MOST_LISTED = 0.7  # of the vocabulary: for more its own matrix is multiplied
+IDLE_BYTES = 1 << 28  # of lanes that are kept, if those of one call are not more
 NO_LIMIT = 1e6  # target words for each source word
 MOST_WORDS = 1 << 30  # of a translation, counted as int32
 SEEDS = 1 << 32
@@ -124,7 +126,7 @@ class BeamSearch:
         self._devices = tuple(devices) if len(devices) > 1 else (None,)
         self._lock = threading.Lock()
         self._copies: dict[jax.Device, tuple[tuple[Arrays, ...], tuple[Arrays, ...]]] = {}
-        self._lanes: dict[Hashable, list[Lane]] = {}
+        self._idle: list[tuple[Hashable, Lane]] = []
         self.lengths = Lengths()
         self.rows = LaneRows(self.beam_size, platform_of(None))
         self._candidates = 0
@@ -292,16 +294,19 @@ class BeamSearch:
 
     @contextmanager
     def lane(self, shape: LaneShape, ranked: bool, device: jax.Device | None) -> Iterator[Lane]:
-        """A lane that nobody else uses meanwhile."""
+        """A lane that nobody else uses meanwhile. Those used last are kept for further calls."""
         key = shape, ranked, device
         with self._lock:
-            free = self._lanes.setdefault(key, [])
-            lane = free.pop() if free else None
+            place = next((place for place, (known, _) in enumerate(self._idle) if known == key), None)
+            lane = None if place is None else self._idle.pop(place)[1]
         if lane is None:
             lane = Lane(self.models, shape, ranked=ranked, device=device)
         yield lane
         with self._lock:  # a lane in which something failed is not used again
-            self._lanes[key].append(lane)
+            self._idle.append((key, lane))
+            held = np.cumsum([other.bytes for _, other in reversed(self._idle)])
+            kept = max(MOST_LANES * self.searches, int(np.sum(held <= IDLE_BYTES)))
+            del self._idle[:-kept]
 
     def ranking_for(self, count: int) -> Ranking | None:
         """The ranking by which searches for so many hypotheses may end early, or None."""

@@ -71,6 +71,11 @@ class Lane:
         self.taken = np.zeros(shape.desks, bool)
         self._candidates = np.zeros((shape.desks, shape.candidates), np.int32)
 
+    @property
+    def bytes(self) -> int:
+        """How much memory the rows take, mostly keys and values."""
+        return sum(array.nbytes for array in jax.tree.leaves(self._state))
+
     def wait(
         self,
         params: Sequence[Arrays],

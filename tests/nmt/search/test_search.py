@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -214,6 +215,19 @@ def test_a_seen_bucket_compiles_nothing():
     before = mgraph.compile_stats()
     beam_search([ToyModel(2, 11)], beam_size=2, normalize=1.0).search([[9, 7, 5, EOS], [8, EOS]])
     assert (mgraph.compile_stats() - before).misses == 0
+
+
+def test_lanes_are_kept_while_memory_lasts(monkeypatch):
+    def kept() -> int:
+        search = beam_search([ToyModel(1, 11)], beam_size=2)
+        before = len(jax.live_arrays())
+        for length in (20, 40, 100):
+            search.search([[5] * length + [EOS]])
+        return len(jax.live_arrays()) - before
+
+    every = kept()
+    monkeypatch.setattr(search_module, "IDLE_BYTES", 0)
+    assert kept() * 3 == every * 2
 
 
 def test_translations_that_do_not_end_share_a_program():
