@@ -18,18 +18,10 @@ from mgraph.device import platform_of
 from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules, Sampling
 from nmt.search.lane import Lane
+from nmt.search.lane_sizes import MOST_LANES, LaneRows, LaneSize, Lengths
 from nmt.search.lane_state import CUT, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
-from nmt.search.schedule import (
-    MOST_LANES,
-    Found,
-    LaneRows,
-    LaneSize,
-    Lengths,
-    Request,
-    Searches,
-    Waiting,
-)
+from nmt.search.schedule import Found, Request, Searches, Waiting
 from nmt.search.shortlist import MULTIPLE, Listed, Shortlist
 from nmt.search.trellis import FREE, Arrays, Ranking, Sentences, best_hypotheses
 from nmt.settings import OptionError

@@ -1,32 +1,16 @@
-"""Which lanes there are, who takes which sentence, and searches at once."""
+"""Who takes which sentence, and searches at once."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 
 import jax
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mgraph import callers_settings
-from nmt.search.schedule import (
-    MOST_DOORS,
-    MOST_LANES,
-    PROGRAM,
-    Found,
-    LaneRows,
-    LaneSize,
-    Lengths,
-    Request,
-    Searches,
-    Waiting,
-    choose_doors,
-    choose_lanes,
-    lane_length,
-)
+from nmt.search.lane_sizes import LaneSize
+from nmt.search.schedule import Found, Request, Searches, Waiting
 from nmt.text.packing import Bins
 
 SECONDS = 60
@@ -35,83 +19,6 @@ SHORT, LONG = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
 
 def request(index: int, length: int, limit: int = 50) -> Request:
     return Request(index, ([0] * length,), limit)
-
-
-def test_lanes_double() -> None:
-    assert [lane_length(n) for n in (1, 24, 25, 49, 104, 105, 209, 1000)] == [
-        24,
-        24,
-        48,
-        104,
-        104,
-        208,
-        416,
-        1664,
-    ]
-
-
-def test_lanes_have_few_sizes() -> None:
-    sizes = {beam: LaneRows(beam, "cpu").sizes for beam in (1, 4, 6, 12)}
-    assert sizes == {1: [1, 8, 16, 32, 64], 4: [1, 4, 8, 16, 32], 6: [1, 2, 5, 10, 21], 12: [1, 2, 5, 10]}
-
-
-def test_lanes_have_many_rows_only_if_they_stay_busy() -> None:
-    def rows(lengths: list[int]) -> int:
-        return LaneRows(4, "cpu").of_lane(LONG, lengths, searches=2)
-
-    assert rows([20]) == 1
-    assert rows([80, *[25] * 15]) == 4, "with more, most are idle while the longest goes on"
-    assert rows([80, *[25] * 63]) == 8
-    assert rows([80, *[25] * 900]) == 32
-    assert LaneRows(4, "gpu").of_lane(LONG, [80, *[25] * 63], searches=1) == 32
-
-
-def test_a_lane_with_other_rows_is_made_when_it_pays() -> None:
-    some = LaneRows(4, "cpu")
-    assert some.of_lane(LONG, [25] * 900, searches=2) == 32
-    used = [some.of_lane(LONG, [30], searches=2) for _ in range(20)]
-    assert used == sorted(used, reverse=True) and set(used) == {32, 1}, "first what there is"
-    assert some.of_lane(SHORT, [20], searches=2) == 1, "another lane has its own"
-    assert some.of_lane(LONG, [25] * 900, searches=2) == 32
-
-
-@given(
-    lengths=st.dictionaries(st.integers(1, 900), st.integers(1, 500), min_size=1, max_size=20),
-    known=st.sets(st.sampled_from([24, 48, 104, 208, 416, 832])),
-)
-def test_every_sentence_has_a_lane_and_there_are_few(lengths: dict[int, int], known: set[int]) -> None:
-    chosen = choose_lanes(Counter(lengths), known)
-    assert chosen == sorted(set(chosen)) and len(chosen) <= MOST_LANES
-    assert chosen[-1] >= max(lengths)
-    doors = choose_doors(Counter(lengths), chosen[-1])
-    assert doors[-1] == chosen[-1] and len(doors) <= MOST_DOORS
-    assert choose_lanes(Counter(lengths), chosen) == chosen, "what is compiled stays good"
-
-
-def test_a_lane_is_made_when_it_pays() -> None:
-    few, some, many = (
-        Counter({10: 5, 90: 1}),
-        Counter({10: PROGRAM // 3, 90: 50}),
-        Counter({10: 5 * PROGRAM, 90: 5 * PROGRAM}),
-    )
-    assert choose_lanes(few) == [104], "one lane serves a few lines"
-    assert choose_lanes(few, [24, 104]) == [24, 104]
-    assert choose_lanes(few, [208]) == [208], "a longer one that is compiled is good enough"
-    assert choose_lanes(many) == [24, 104]
-    assert choose_lanes(some) == [24, 104]
-    assert choose_lanes(some, [208]) == [208], "what exists serves for longer"
-    assert choose_lanes(many, [208]) == [24, 104]
-
-
-def test_doors_are_as_narrow_as_pays() -> None:
-    lengths = Lengths()
-    assert lengths.lanes([5, 6]) == [24]
-    assert [lengths.door(24, n) for n in (3, 20, 24)] == [24, 24, 24], "one serves a few lines"
-    assert lengths.lanes([10] * 20_000 + [24]) == [24]
-    assert [lengths.door(24, n) for n in (3, 12, 13, 24)] == [16, 16, 16, 24]
-    assert lengths.lanes([100]) == [104]
-    assert lengths.door(104, 3) == 104
-    assert lengths.door(416, 3) == 416, "a lane that nothing is known of has one door"
 
 
 def test_searches_take_the_longest_first_and_go_on_to_the_shorter() -> None:
