@@ -1,8 +1,9 @@
 """Which sentences are searched in which lane, and when.
 
-Sentences wait in queues, one for each lane, the longest first. A search fills the free rows of its lane,
-runs until some are free again, and goes on so until the queue is empty; several searches take from the same
-queues, because the small products of a step keep one core busy, not several.
+Sentences wait in queues, one for each lane: those of the first lines first, and of so many lines the longest
+first, so that what is left at the end is short. A search fills the free rows of its lane, runs until some are
+free again, and goes on so until the queue is empty; several searches take from the same queues, because the
+small products of a step keep one core busy, not several.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from nmt.search.lane_sizes import FEW_ROWS, LaneSize
 from nmt.search.results import Hypothesis
 
 MOST_SEARCHES = 8
+TURN = 256
+"""Lines that are sorted by length together: the first translations are there before the next are begun."""
+MOST_TRIES = 64
+"""To find a sentence for the room that is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class Waiting:
         self._lock = threading.Lock()
         self._queues: dict[LaneSize, list[Request]] = {size: [] for size in sizes}
         self._searches: Counter[LaneSize] = Counter()
-        for request in sorted(requests, key=_descending):
+        for request in sorted(requests, key=_place):
             self._queues[next(s for s in sizes if s.length >= request.length)].append(request)
 
     def lengths(self) -> dict[LaneSize, list[int]]:
@@ -91,8 +96,8 @@ class Waiting:
         *,
         full: bool = False,
     ) -> list[Request]:
-        """Up to ``most`` sentences for a lane that fit, the longest first; of the last ones only a fair share
-        of each search there.
+        """Up to ``most`` sentences for a lane that fit, those whose turn it is; of the last ones only a fair
+        share of each search there.
 
         When its own queue is empty, sentences of shorter lanes come here too: the longest if the lane is
         ``full`` of its own, which would otherwise leave it one by one, or else the last ones; if many are
@@ -115,7 +120,7 @@ class Waiting:
         with self._lock:
             enough = LaneSize(whole.length, request.limit, request.limit * self._beam)
             chosen = min((size for size in self._queues if size.holds(enough)), default=whole)
-            bisect.insort(self._queues.setdefault(chosen, []), request, key=_descending)
+            bisect.insort(self._queues.setdefault(chosen, []), request, key=_place)
 
 
 def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:
@@ -127,19 +132,20 @@ def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:
 
 
 def _taken(waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
-    """Remove up to ``most`` sentences from a queue: the longest that fits, as often as there is one."""
+    """Remove up to ``most`` sentences from a queue: the next that fits, as often as one is found."""
     found: list[Request] = []
-    next_one = 0
-    while next_one < len(waiting) and len(found) < most:
+    next_one = tries = 0
+    while next_one < len(waiting) and len(found) < most and tries < MOST_TRIES:
         if fits(waiting[next_one]):
             found.append(waiting.pop(next_one))
         else:  # nor do others of this length
-            next_one = bisect.bisect(waiting, _descending(waiting[next_one]), lo=next_one, key=_descending)
+            next_one = bisect.bisect(waiting, _place(waiting[next_one]), lo=next_one, key=_place)
+            tries += 1
     return found
 
 
-def _descending(request: Request) -> int:
-    return -request.length
+def _place(request: Request) -> tuple[int, int]:
+    return request.index // TURN, -request.length
 
 
 @dataclass

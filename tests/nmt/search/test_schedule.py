@@ -10,7 +10,7 @@ import pytest
 
 from mgraph import callers_settings
 from nmt.search.lane_sizes import LaneSize
-from nmt.search.schedule import Found, Request, Searches, Waiting
+from nmt.search.schedule import TURN, Found, Request, Searches, Waiting
 from nmt.text.packing import Bins
 
 SECONDS = 60
@@ -36,6 +36,17 @@ def test_searches_take_the_longest_first_and_go_on_to_the_shorter() -> None:
     assert len(waiting.take(SHORT, 99)) == 8, "half of them are left for the other search"
     assert [r.index for r in waiting.take(LONG, 9)] == [6, 5, 4, 3, 2, 1, 0], "the last few come here"
     assert waiting.next_lane() is None
+
+
+def test_first_lines_do_not_wait_for_longer_ones_far_behind() -> None:
+    early = [request(i, 5 + i % 7) for i in range(TURN)]
+    late = [request(TURN + i, 20) for i in range(TURN)]
+    waiting = Waiting([*late, *early], [SHORT], beam=2)
+    assert waiting.next_lane() == SHORT
+    first = waiting.take(SHORT, TURN)
+    assert {r.index for r in first} == set(range(TURN))
+    assert [r.length for r in first] == sorted((r.length for r in early), reverse=True)
+    assert waiting.take(SHORT, 9) == late[:9]
 
 
 def test_the_longest_that_fits_is_taken_next() -> None:
