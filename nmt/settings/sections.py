@@ -277,14 +277,13 @@ class TranslatorOptions(
     marian_exact: bool = option(
         False, "repeat Marian's differences between decoding and training", dumped=False
     )
+    cpu_devices: int = option(0, "divide the CPU into N devices; 0: one", least=0, dumped=False)
 
 
 class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
     """The options of ``mgraph decode`` and of ``Translator``."""
 
     devices: tuple[str, ...] = again(Devices, "devices", help="numbers of the GPUs to use, or all")
-    cpu_devices: int = option(0, "divide the CPU into N devices; 0: one", least=0, dumped=False)
-
     workspace: int = again(General, "workspace", 512)
     seed: int = option(0, "seed of --output-sampling; 0: a different one in each run")
     mini_batch: int = again(BatchOptions, "mini_batch", 1)
