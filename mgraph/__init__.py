@@ -82,6 +82,7 @@ from .ops.index import cols as cols
 from .ops.index import gather as gather
 from .ops.index import index_select as index_select
 from .ops.index import insert as insert
+from .ops.index import relocate as relocate
 from .ops.index import rows as rows
 from .ops.index import scatter as scatter
 from .ops.mapping import map as map

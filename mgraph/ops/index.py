@@ -7,6 +7,7 @@ and a negative one, which needs a signed type, counts from the end.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -121,6 +122,69 @@ def cols(x: Node, indices: Indices) -> Node:
     Source: Marian, ``cols``.
     """
     return index_select(x, -1, indices)
+
+
+def _relocated(x: Node) -> Node:
+    """Row 2 goes nowhere, and rows 1 and 3 come from nowhere: random indices would not agree."""
+    graph = x.graph
+    origins, destinations = graph.indices([3, 9, 0, 9, 1]), graph.indices([2, 4, 9, 0])
+    return relocate(x, origins, destinations)
+
+
+def _relocated_by_group(x: Node) -> Node:
+    graph = x.graph
+    origins = reshape(graph.indices([1, 0, 3, 2]), (2, 2))
+    destinations = reshape(graph.indices([1, 0, 2, 2, 2, 1]), (2, 3))
+    return relocate(x, origins, destinations)
+
+
+class RelocateNodeOp(NaryNodeOp):
+    """Children: x, the origin of each row of the result, the destination of each row of x."""
+
+    type = "relocate"
+    index_children = (1, 2)
+    cases = (Case((4, 3), through=_relocated), Case((2, 3, 2), through=_relocated_by_group))
+
+    def check_types(self, x: Spec, origins: Spec, destinations: Spec) -> None:
+        super().check_types(x, origins, destinations)
+        if len(x.shape) < 2 or destinations.shape != x.shape[:-1] or origins.shape[:-1] != x.shape[:-2]:
+            raise ShapeError(
+                f"expected rows, their destinations {x.shape[:-1]}, and origins with the same axes, got"
+                f" {destinations.shape} and {origins.shape}"
+            )
+
+    def forward_ops(self, x: Array, origins: Array, destinations: Array) -> Array:
+        return _rows_or_zeros(x, origins)
+
+    def backward_ops(
+        self, adj: Array, val: Array, x: Array, origins: Array, destinations: Array
+    ) -> Gradients:
+        return _rows_or_zeros(adj, destinations), None, None
+
+
+def _rows_or_zeros(x: Array, places: Array) -> Array:
+    """The rows of ``x (..., m, d)`` at ``places (..., n)``; zeros for a place outside."""
+    lead = x.shape[:-2]
+    if math.prod(lead) > 1:
+        return jax.vmap(_rows_or_zeros)(x, places)
+    x, places = x.reshape(x.shape[-2:]), places.reshape(places.shape[-1:])
+    return x.at[places].get(mode="fill", fill_value=0).reshape(*lead, *places.shape, x.shape[-1])
+
+
+def relocate(x: Node, origins: Node, destinations: Node) -> Node:
+    """Rows of ``x`` at other places: ``y[i] = x[origins[i]]``, zeros where that is outside of ``x``.
+
+    ``destinations`` says the same the other way round: row ``j`` of ``x`` is row ``destinations[j]`` of
+    ``y``, and nowhere if that is outside of ``y``. Both are nodes of integers, not negative, and must agree,
+    which is not checked; then neither the value nor the gradient adds anything up, unlike those of ``rows``.
+    ``ShapeError`` if the shapes do not fit.
+
+    Shape: (..., m, d), (..., n) and (..., m) to (..., n, d); along the first axes each has indices of its
+    own.
+    Gradient: ``adj[destinations]``, zeros where that is outside; none by the indices.
+    Source: no twin in Marian, which lays out sentences before they are computed.
+    """
+    return RelocateNodeOp(x, origins, destinations)
 
 
 def places_along(indices: Array, axis: int) -> tuple[Array, ...]:
