@@ -15,17 +15,17 @@ from mgraph import (
     cached_attention,
     dot_product_attention,
     dropout,
-    flatten,
     reshape,
-    rows,
     softmax,
     transpose,
 )
 from mgraph.inits import Initializer
+from mgraph.tape import Graph
 
 from .dense import Affine
-from .dropping import rate
+from .dropping import rate, shared_mask
 from .layer import Layer
+from .packing import Packing, in_groups, laid_out, taken_up
 
 
 def log_mask(mask: Node) -> Node:
@@ -50,18 +50,6 @@ def join_heads(x: Node) -> Node:
     """``(batch, heads, time, dim / heads)`` as ``(batch, time, dim)``."""
     batch, heads, time, depth = x.shape
     return reshape(transpose(x, (0, 2, 1, 3)), (batch, time, heads * depth))
-
-
-def laid_out(x: Node, places: Node | None) -> Node:
-    """``x (bins, width, dim)``, sentences without padding between them, as ``(batch, length, dim)``.
-
-    places: integers ``(batch, length)``, the place ``bin * width + column`` of each word of a sentence, of
-    any where it has none. None if ``x`` is laid out already.
-    """
-    if places is None:
-        return x
-    words = reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
-    return reshape(rows(words, flatten(places)), (*places.shape, x.shape[2]))
 
 
 class MultiHeadAttention(Layer):
@@ -94,27 +82,29 @@ class MultiHeadAttention(Layer):
         )
         self.output = output if projection else None
 
-    def __call__(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
+    def __call__(self, x: Node, keys: Node, values: Node, mask: Node, packing: Packing | None = None) -> Node:
         """``x (batch, time, dim)`` attends to ``keys`` and ``values (batch, places, dim)``.
 
         ``mask`` is a ``log_mask`` that fits ``(batch, heads, time, places)``, usually
-        ``(batch, 1, 1, places)``. The result has the shape of ``x``.
+        ``(batch, 1, 1, places)``. The result has the shape of ``x``. With ``packing`` all three are packed,
+        ``(rows, width, dim)``, and laid out only between the projections.
         """
-        return self.attend(x, self.keys(keys), self.values(values), mask)
+        return self.attend(x, self.keys(keys, packing), self.values(values, packing), mask, packing)
 
-    def keys(self, x: Node) -> Node:
+    def keys(self, x: Node, packing: Packing | None = None) -> Node:
         """``x Wk + bk`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
-        return split_heads(self.key(x), self.heads)
+        return split_heads(laid_out(self.key(x), packing), self.heads)
 
-    def values(self, x: Node) -> Node:
+    def values(self, x: Node, packing: Packing | None = None) -> Node:
         """``x Wv + bv`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
-        return split_heads(self.value(x), self.heads)
+        return split_heads(laid_out(self.value(x), packing), self.heads)
 
-    def attend(self, x: Node, keys: Node, values: Node, mask: Node) -> Node:
-        """The same for ``keys`` and ``values`` that are already projected and split."""
-        query = split_heads(self.query(x), self.heads)
-        dropped = rate(x.graph, self.dropout)
-        return self._joined(dot_product_attention(query, keys, values, mask, dropped))
+    def attend(self, x: Node, keys: Node, values: Node, mask: Node, packing: Packing | None = None) -> Node:
+        """The same for ``keys`` and ``values`` that are already projected, laid out and split; ``packing`` is
+        of ``x``."""
+        queries = self._queries(x, packing)
+        dropped = self._dropped(x.graph, (*queries.shape[:-1], keys.shape[-2]), packing)
+        return self._joined(dot_product_attention(queries, keys, values, mask, dropped), packing)
 
     def attend_parts(
         self, x: Node, used: Node, keys: Sequence[Node], values: Sequence[Node], masks: Sequence[Node]
@@ -123,19 +113,30 @@ class MultiHeadAttention(Layer):
         dropout. See ``cached_attention``."""
         if len(keys) == 1:
             return self.attend(x, keys[0], values[0], masks[0])
-        query = split_heads(self.query(x), self.heads)
-        return self._joined(cached_attention(query, used, keys, values, masks))
+        return self._joined(cached_attention(self._queries(x, None), used, keys, values, masks), None)
 
-    def weights(self, x: Node, keys: Node, mask: Node) -> Node:
+    def weights(self, x: Node, keys: Node, mask: Node, packing: Packing | None = None) -> Node:
         """The weights ``(batch, heads, time, places)`` of projected and split ``keys``, before dropout."""
-        query = split_heads(self.query(x), self.heads)
         scale = 1 / math.sqrt(self.dim // self.heads)
-        return softmax(bdot(query, keys, False, True, scale) + mask)
+        return softmax(bdot(self._queries(x, packing), keys, False, True, scale) + mask)
 
-    def gathered(self, weights: Node, values: Node) -> Node:
+    def gathered(self, weights: Node, values: Node, packing: Packing | None = None) -> Node:
         """The result of ``attend`` for these ``weights``, for callers that need both."""
-        return self._joined(bdot(dropout(weights, rate(weights.graph, self.dropout)), values))
+        dropped = self._dropped(weights.graph, weights.shape, packing)
+        return self._joined(bdot(dropout(weights, dropped), values), packing)
 
-    def _joined(self, y: Node) -> Node:
-        joined = join_heads(y)
+    def _queries(self, x: Node, packing: Packing | None) -> Node:
+        return split_heads(laid_out(self.query(x), packing), self.heads)
+
+    def _dropped(
+        self, graph: Graph, weights: tuple[int, ...], packing: Packing | None
+    ) -> float | Node | None:
+        """The probability of dropping weights of this shape, or the mask."""
+        if packing is None:
+            return rate(graph, self.dropout)
+        mask = shared_mask(graph, self.dropout, weights)
+        return mask if mask is None else in_groups(mask, packing)
+
+    def _joined(self, y: Node, packing: Packing | None) -> Node:
+        joined = taken_up(join_heads(y), packing)
         return joined if self.output is None else self.output(joined)

@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 from mgraph import Node, dropout
 from mgraph.tape import Graph, Tape
 
+from .packing import Packing, at_positions
+
 
 def rate(graph: Graph, p: float) -> float:
     """The probability ``p`` in a training graph, 0 in inference."""
@@ -35,9 +37,13 @@ class FeatureMask:
         return self._drawn[tape]
 
 
-def drop_features(x: Node, p: float) -> Node:
-    """``x`` with one mask over its last two axes (time, features), shared by all sentences.
+def drop_features(x: Node, p: float, packing: Packing | None = None) -> Node:
+    """``x`` with one mask over its last two axes (time, features), shared by all sentences; with ``packing``
+    it is ``(rows, width, features)``.
 
     Source: Marian's ``transformer-dropout``.
     """
-    return dropout(x, rate(x.graph, p), axes=(-2, -1))
+    if packing is None:
+        return dropout(x, rate(x.graph, p), axes=(-2, -1))
+    mask = shared_mask(x.graph, p, (packing.length, x.shape[-1]))
+    return x if mask is None else dropout(x, at_positions(mask, packing))

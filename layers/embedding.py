@@ -9,8 +9,9 @@ import numpy as np
 
 from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, minimum, reshape, rows, sin
 
-from .dropping import rate
+from .dropping import rate, shared_mask
 from .layer import Layer
+from .packing import Packing, at_positions
 from .products import table_rows
 
 
@@ -31,11 +32,14 @@ class Embedding(Layer):
         init = inits.glorot_uniform(fan_out=True)
         self.table = self.param(name, dim_vocab, dim, init, fixed=fixed, contracted=1)
 
-    def __call__(self, ids: Node, *, time_axis: int = 1) -> Node:
-        """``time_axis`` is the time axis of ``ids``."""
+    def __call__(self, ids: Node, *, time_axis: int = 1, packing: Packing | None = None) -> Node:
+        """``time_axis`` is the time axis of ``ids``; of packed sentences they are ``(rows, width)``."""
         found = table_rows(self.table, flatten(ids))
         words = reshape(found, (*ids.shape, found.shape[-1]))
-        return dropout(words, rate(ids.graph, self.dropout), axes=(time_axis,))
+        if packing is None:
+            return dropout(words, rate(ids.graph, self.dropout), axes=(time_axis,))
+        mask = shared_mask(ids.graph, self.dropout, (packing.length, 1))
+        return words if mask is None else dropout(words, at_positions(mask, packing))
 
 
 class Positions(Layer):
@@ -44,6 +48,10 @@ class Positions(Layer):
     @abstractmethod
     def __call__(self, x: Node) -> Node:
         """``x (..., time, dim)`` with positions, from 0."""
+
+    @abstractmethod
+    def packed(self, x: Node, packing: Packing) -> Node:
+        """The same for packed sentences ``x (rows, width, dim)``."""
 
     @abstractmethod
     def at(self, x: Node, position: Node) -> Node:
@@ -67,8 +75,10 @@ class PositionEmbedding(Positions):
     def __call__(self, x: Node) -> Node:
         if len(x.shape) < 2 or x.shape[-1] != self.dim:
             raise ShapeError(f"position embeddings of {self.dim} features for (..., time, dim) {x.shape}")
-        table = x.graph.constant(x.shape[-2:], inits.sinusoidal_position_embeddings())
-        return x * math.sqrt(self.dim) + table
+        return x * math.sqrt(self.dim) + self._table(x, x.shape[-2])
+
+    def packed(self, x: Node, packing: Packing) -> Node:
+        return x * math.sqrt(self.dim) + at_positions(self._table(x, packing.length), packing)
 
     def at(self, x: Node, position: Node) -> Node:
         sine = np.arange(self.dim) < self.dim // 2
@@ -80,6 +90,9 @@ class PositionEmbedding(Positions):
         angles = cast(position) * frequencies
         place = sin(angles) * sines + cos(angles) * cosines
         return x * math.sqrt(self.dim) + cast(place, x.value_type)
+
+    def _table(self, x: Node, length: int) -> Node:
+        return x.graph.constant((length, self.dim), inits.sinusoidal_position_embeddings())
 
     def _frequencies(self) -> np.ndarray:
         """The angle per position of each feature, in radians."""
@@ -102,12 +115,19 @@ class TrainedPositionEmbedding(Positions):
         self.table = self.param(name, positions, dim, inits.glorot_uniform(fan_out=True))
 
     def __call__(self, x: Node) -> Node:
-        places = np.minimum(np.arange(x.shape[-2]), self.table.shape[0] - 1)
-        return x + rows(self.table.on(x.graph), places.tolist())
+        return x + self._first(x, x.shape[-2])
+
+    def packed(self, x: Node, packing: Packing) -> Node:
+        return x + at_positions(self._first(x, packing.length), packing)
 
     def at(self, x: Node, position: Node) -> Node:
         places = flatten(minimum(position, int(self.table.shape[0]) - 1))
         return x + reshape(rows(self.table.on(x.graph), places), (*position.shape[:-1], x.shape[-1]))
+
+    def _first(self, x: Node, length: int) -> Node:
+        """The rows of the first positions, ``(length, dim)``."""
+        places = np.minimum(np.arange(length), self.table.shape[0] - 1)
+        return rows(self.table.on(x.graph), places.tolist())
 
 
 class NoPositionEmbedding(Positions):
@@ -118,6 +138,9 @@ class NoPositionEmbedding(Positions):
 
     def __call__(self, x: Node) -> Node:
         return x if self.scale == 1 else x * self.scale
+
+    def packed(self, x: Node, packing: Packing) -> Node:
+        return self(x)
 
     def at(self, x: Node, position: Node) -> Node:
         return self(x)

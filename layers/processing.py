@@ -10,13 +10,15 @@ from .dense import Affine
 from .dropping import drop_features
 from .layer import Layer
 from .norm import MARIAN_NORM, LayerNorm, Norm, NormConfig, RMSNorm
+from .packing import Packing
 
 NORMS: dict[str, type[Norm]] = {"n": LayerNorm, "r": RMSNorm}
 """Normalizations by their letter."""
 
 
 class PreProcess(Layer):
-    """The operations on ``x (..., time, dim)`` before a sub-layer, in the order of the letters.
+    """The operations on ``x (..., time, dim)``, or of packed sentences ``(rows, width, dim)``, before a
+    sub-layer, in the order of the letters.
 
     ``d`` drops features, ``n`` is ``LayerNorm``, ``r`` ``RMSNorm``, with the parameters
     ``{prefix}_ln_scale_pre (1, dim)`` and so on. ``UnsupportedOptionError``, which names ``option``, for
@@ -40,14 +42,15 @@ class PreProcess(Layer):
             None if letter == "d" else NORMS[letter](prefix, dim, "_pre", norm) for letter in operations
         ]
 
-    def __call__(self, x: Node) -> Node:
+    def __call__(self, x: Node, packing: Packing | None = None) -> Node:
         for norm in self.operations:
-            x = drop_features(x, self.dropout) if norm is None else norm(x)
+            x = drop_features(x, self.dropout, packing) if norm is None else norm(x)
         return x
 
 
 class PostProcess(Layer):
-    """The operations after a sub-layer, ``x (..., time, dim)``, in the order of the letters.
+    """The operations after a sub-layer, ``x (..., time, dim)``, or of packed sentences
+    ``(rows, width, dim)``, in the order of the letters.
 
     ``d``, ``n``, ``r`` as in ``PreProcess``, names without the suffix ``_pre``; ``a`` adds the sub-layer's
     input ``before``; ``h`` is a highway ``g * x + (1 - g) * before`` with the gate
@@ -78,10 +81,10 @@ class PostProcess(Layer):
             for letter in operations
         ]
 
-    def __call__(self, x: Node, before: Node) -> Node:
+    def __call__(self, x: Node, before: Node, packing: Packing | None = None) -> Node:
         for letter, layer in zip(self.operations, self.layers, strict=True):
             if letter == "d":
-                x = drop_features(x, self.dropout)
+                x = drop_features(x, self.dropout, packing)
             elif letter == "a":
                 x = x + before
             elif isinstance(layer, Affine):

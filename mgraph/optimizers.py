@@ -19,6 +19,7 @@ import optax
 from .errors import ArgumentError, GraphError
 from .graph import ExpressionGraph
 from .running.programs import Plan, compiled
+from .running.stored import register_tuple
 
 
 class Optimizer(ABC):
@@ -135,6 +136,7 @@ def moved(params: Any, moves: Any, rate: Any) -> Any:
     return jax.tree.map(lambda p, m: (p - rate * m).astype(p.dtype), params, moves)
 
 
+@register_tuple
 class OptimizerState(NamedTuple):
     """State of the transformations of Marian's optimizers."""
 

@@ -2,7 +2,8 @@
 
 Its argument is a JSON object: ``trainer`` (``mgraph`` or ``plain JAX``), ``options`` of ``mgraph train``,
 ``skipped`` batches of the epoch before those that count, and ``updates`` that count. Both trainers get the
-batches that ``Corpus`` makes, in the shapes that it pads them to, while they train.
+batches that ``Corpus`` makes, in the shapes that it chooses for them, while they train: for ours packed, for
+the other padded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from benchmarks.peers.plain_jax import adam
 from nmt.runtime import compilation_cache, devices
 from nmt.settings import TRAIN
 from nmt.text.batches import Batch
+from nmt.text.corpus import Corpus
 from nmt.training.session import Session
+from nmt.training.vocabularies import load_or_create_vocabs
 
 
 class Candidate(Protocol):
@@ -98,13 +101,15 @@ class Timing:
         devices.start_all(values.cpu_threads, values.devices, values.cpu_devices)
         session = Session(values, lambda: False)
         self._skipped, self._updates = skipped, updates
-        self._corpus = session.corpus
-        self._candidate = CANDIDATES[trainer](session)
+        self._corpus, self._candidate = session.corpus, CANDIDATES[trainer](session)
+        if not isinstance(self._candidate, Ours):
+            vocabs, *_ = load_or_create_vocabs(session.options)
+            self._corpus = Corpus(session.options, vocabs, seed=session.seed)
 
     def prepare(self) -> dict[str, Any]:
         """Compile what the updates need, by an update in each of their shapes."""
         start = time.perf_counter()
-        shapes = {batch.shape: batch for batch in self._batches()}
+        shapes = {(batch.shape, batch.packed): batch for batch in self._batches()}
         for batch in shapes.values():
             self._candidate.update(batch)
             self._candidate.wait()

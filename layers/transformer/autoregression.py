@@ -9,6 +9,7 @@ from typing import Protocol
 from mgraph import Node, reshape
 from mgraph.tape import Graph
 
+from ..packing import Packing
 from .config import TransformerConfig
 
 Cache = dict[str, Node]
@@ -41,9 +42,9 @@ class Autoregression(Protocol):
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None: ...
 
-    def __call__(self, x: Node, mask: Node) -> Node:
-        """``x (batch, time, dim)``; ``mask`` is a ``log_mask`` that hides later words, for blocks that are
-        not causal by themselves."""
+    def __call__(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+        """``x (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``; ``mask`` is a ``log_mask``
+        that hides later words, for blocks that are not causal by themselves."""
         ...
 
     def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:

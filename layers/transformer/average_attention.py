@@ -10,6 +10,7 @@ from mgraph.tape import Graph
 
 from ..dense import Affine
 from ..dropping import drop_features
+from ..packing import Packing, laid_out, taken_up
 from .autoregression import Cache, Now
 from .blocks import Block, block_activation
 from .config import TransformerConfig
@@ -45,10 +46,11 @@ class AverageAttention(Block):
         self.last = layer(sizes[-1], dim, str(config.aan_depth)) if widened else None
         self.gates = (layer(dim, dim, "i"), layer(dim, dim, "f")) if config.aan_gate else None
 
-    def __call__(self, x: Node, mask: Node) -> Node:
-        length = x.shape[1]
+    def __call__(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+        words = laid_out(x, packing)
+        length = words.shape[1]
         counts = x.graph.constant((length, 1), inits.range(1, length + 1))
-        return self._applied(cumsum(x, 1) / counts, x)
+        return self._applied(taken_up(cumsum(words, 1) / counts, packing), x, packing)
 
     def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:
         return {"mean": graph.zeros((batch * beam, self.dim))}
@@ -58,13 +60,13 @@ class AverageAttention(Block):
         mean = (reshape(cache["mean"], x.shape) * before + x) / (before + 1)
         return self._applied(mean, x), {"mean": reshape(mean, cache["mean"].shape)}
 
-    def _applied(self, mean: Node, x: Node) -> Node:
-        y = self.before(mean)
+    def _applied(self, mean: Node, x: Node, packing: Packing | None = None) -> Node:
+        y = self.before(mean, packing)
         for layer in self.inner:
-            y = drop_features(self.activation(layer(y)), self.dropout)
+            y = drop_features(self.activation(layer(y)), self.dropout, packing)
         if self.last is not None:
             y = self.last(y)
         if self.gates is not None:
             of_input, of_mean = self.gates
             y = sigmoid(of_input(x)) * x + sigmoid(of_mean(y)) * y
-        return self.after(y, x)
+        return self.after(y, x, packing)

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from mgraph import Node, narrow
+from mgraph import Node, narrow, repeat
 
 from ..activations import ACTIVATIONS, Activation
-from ..attention import MultiHeadAttention, laid_out, split_heads
+from ..attention import MultiHeadAttention, split_heads
 from ..choices import choose
 from ..dense import Affine
 from ..dropping import drop_features
 from ..layer import Layer
+from ..packing import Packing, laid_out, taken_up
 from ..processing import PostProcess, PreProcess
 from .config import TransformerConfig
 
@@ -67,7 +68,7 @@ class CrossBlock(Protocol):
         ``(bins, width, dim)``: once for each word."""
         ...
 
-    def arrange(self, projected: Mapping[str, Node], places: Node | None = None) -> dict[str, Node]:
+    def arrange(self, projected: Mapping[str, Node], packing: Packing | None = None) -> dict[str, Node]:
         """What the block attends to: what was projected, of packed sentences laid out (``laid_out``)."""
         ...
 
@@ -75,9 +76,12 @@ class CrossBlock(Protocol):
         """Project and arrange an encoder's output ``(batch, source, dim)``."""
         return self.arrange(self.project(context))
 
-    def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
-        """The block's result for ``x (batch, time, dim)``, and its weights ``(batch, heads, time, source)``
-        before dropout; ``None`` if not requested or without attention."""
+    def cross_attend(
+        self, x: Node, context: Context, give_weights: bool = False, packing: Packing | None = None
+    ) -> tuple[Node, Node | None]:
+        """The block's result for ``x (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``, and
+        its weights ``(batch, heads, time, source)`` before dropout; ``None`` if not requested or without
+        attention."""
         ...
 
 
@@ -105,24 +109,26 @@ class AttentionBlock(Block, CrossBlock):
         """Keys and values of an encoder's output, not split into heads."""
         return {"keys": self.attention.key(context), "values": self.attention.value(context)}
 
-    def arrange(self, projected: Mapping[str, Node], places: Node | None = None) -> dict[str, Node]:
+    def arrange(self, projected: Mapping[str, Node], packing: Packing | None = None) -> dict[str, Node]:
         """Keys and values by sentence and head."""
         heads = self.attention.heads
-        return {part: split_heads(laid_out(node, places), heads) for part, node in projected.items()}
+        return {part: split_heads(laid_out(node, packing), heads) for part, node in projected.items()}
 
-    def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
-        """``x (batch, time, dim)`` attends to a context; the result, and if requested the weights
-        ``(batch, heads, time, source)`` before dropout."""
-        keys, values = context.prepared["keys"], context.prepared["values"]
+    def cross_attend(
+        self, x: Node, context: Context, give_weights: bool = False, packing: Packing | None = None
+    ) -> tuple[Node, Node | None]:
+        keys, values, y = context.prepared["keys"], context.prepared["values"], self.before(x, packing)
         if not give_weights:
-            return self.after(self.attention.attend(self.before(x), keys, values, context.mask), x), None
-        weights = self.attention.weights(self.before(x), keys, context.mask)
-        return self.after(self.attention.gathered(weights, values), x), weights
+            found = self.attention.attend(y, keys, values, context.mask, packing)
+            return self.after(found, x, packing), None
+        weights = self.attention.weights(y, keys, context.mask, packing)
+        return self.after(self.attention.gathered(weights, values, packing), x, packing), weights
 
-    def self_attend(self, x: Node, mask: Node) -> Node:
-        """``x (batch, time, dim)`` attends to itself; keys and values are pre-processed as queries are."""
-        y = self.before(x)
-        return self.after(self.attention(y, y, y, mask), x)
+    def self_attend(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+        """``x (batch, time, dim)`` attends to itself; keys and values are pre-processed as queries are. With
+        ``packing`` ``x`` is ``(rows, width, dim)``."""
+        y = self.before(x, packing)
+        return self.after(self.attention(y, y, y, mask, packing), x, packing)
 
 
 class PoolingBlock(Layer, CrossBlock):
@@ -143,21 +149,28 @@ class PoolingBlock(Layer, CrossBlock):
         """All states."""
         return {"pooled": context}
 
-    def arrange(self, projected: Mapping[str, Node], places: Node | None = None) -> dict[str, Node]:
+    def arrange(self, projected: Mapping[str, Node], packing: Packing | None = None) -> dict[str, Node]:
         """The projected first state ``(batch, 1, dim)``."""
-        first = laid_out(projected["pooled"], None if places is None else narrow(places, 1, 0, 1))
-        first = narrow(first, 1, 0, 1)
+        if packing is not None and packing.origins is None:
+            packing = packing._replace(places=narrow(packing.places, 1, 0, 1))
+        first = narrow(laid_out(projected["pooled"], packing), 1, 0, 1)
         return {"pooled": first if self.output is None else self.output(first)}
 
-    def cross_attend(self, x: Node, context: Context, give_weights: bool = False) -> tuple[Node, Node | None]:
-        """The block for ``x (batch, time, dim)``; it has no weights."""
-        return self.after(context.prepared["pooled"], x), None
+    def cross_attend(
+        self, x: Node, context: Context, give_weights: bool = False, packing: Packing | None = None
+    ) -> tuple[Node, Node | None]:
+        """The block; it has no weights."""
+        pooled = context.prepared["pooled"]
+        if packing is not None:
+            pooled = taken_up(repeat(pooled, packing.length, 1), packing)
+        return self.after(pooled, x, packing), None
 
 
 class FeedForwardBlock(Block):
     """``after(act(before(x) W1 + b1) W2 + b2, x)``: ``ffn_depth`` affine layers in their frame.
 
-    An activation and dropout follow each layer but the last; ``x`` is ``(batch, time, dim)``.
+    An activation and dropout follow each layer but the last; ``x`` is ``(batch, time, dim)``, or of packed
+    sentences ``(rows, width, dim)``.
     Parameters: ``{prefix}_W1 (dim, dim_ffn)``, ``{prefix}_b1 (1, dim_ffn)``, ..., the last
     ``(dim_ffn, dim)``; the frame's under ``{prefix}_ffn``. Source: Marian's ``LayerFFN``.
     """
@@ -172,12 +185,12 @@ class FeedForwardBlock(Block):
         self.activation = block_activation(config.ffn_activation, "transformer-ffn-activation")
         self.dropout = config.dropout_ffn
 
-    def __call__(self, x: Node) -> Node:
+    def __call__(self, x: Node, packing: Packing | None = None) -> Node:
         *inner, last = self.layers
-        y = self.before(x)
+        y = self.before(x, packing)
         for layer in inner:
-            y = drop_features(self.activation(layer(y)), self.dropout)
-        return self.after(last(y), x)
+            y = drop_features(self.activation(layer(y)), self.dropout, packing)
+        return self.after(last(y), x, packing)
 
 
 def block_activation(name: str, option: str) -> Activation:

@@ -8,6 +8,7 @@ from mgraph import ArgumentError, Node, checkpoint
 
 from ..choices import choose
 from ..layer import Layer
+from ..packing import Packing
 from .autoregression import Autoregression, Cache, Now
 from .average_attention import AverageAttention
 from .blocks import AttentionBlock, Context, CrossBlock, FeedForwardBlock, PoolingBlock
@@ -35,9 +36,10 @@ class EncoderLayer(Layer):
         self.attention = AttentionBlock(f"{prefix}_self", config, depth)
         self.feed_forward = FeedForwardBlock(f"{prefix}_ffn", config, depth)
 
-    def __call__(self, x: Node, mask: Node) -> Node:
-        """``x (batch, time, dim)``; ``mask`` a ``log_mask`` that fits ``(batch, heads, time, time)``."""
-        return checkpoint(self.feed_forward(self.attention.self_attend(x, mask)))
+    def __call__(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+        """``x (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``; ``mask`` a ``log_mask`` that
+        fits ``(batch, heads, time, time)``."""
+        return checkpoint(self.feed_forward(self.attention.self_attend(x, mask, packing), packing))
 
 
 class DecoderLayer(Layer):
@@ -57,9 +59,13 @@ class DecoderLayer(Layer):
         self.cross: list[CrossBlock] = [cross(name, config, depth) for name in names[:encoders]]
         self.feed_forward = FeedForwardBlock(f"{prefix}_ffn", config, depth)
 
-    def __call__(self, x: Node, mask: Node, contexts: Sequence[Context]) -> Node:
-        """``x (batch, time, dim)``; ``mask`` is a ``log_mask`` that hides later words."""
-        return self.after_autoregression(self.autoregression(x, mask), contexts)[0]
+    def __call__(
+        self, x: Node, mask: Node, contexts: Sequence[Context], packing: Packing | None = None
+    ) -> Node:
+        """``x (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``; ``mask`` is a ``log_mask``
+        that hides later words."""
+        after = self.autoregression(x, mask, packing)
+        return self.after_autoregression(after, contexts, packing=packing)[0]
 
     def step(self, x: Node, cache: Cache, now: Now, contexts: Sequence[Context]) -> tuple[Node, Cache]:
         """One step, for ``x (batch, beam, dim)``."""
@@ -67,7 +73,11 @@ class DecoderLayer(Layer):
         return self.after_autoregression(x, contexts)[0], cache
 
     def after_autoregression(
-        self, x: Node, contexts: Sequence[Context], give_weights: bool = False
+        self,
+        x: Node,
+        contexts: Sequence[Context],
+        give_weights: bool = False,
+        packing: Packing | None = None,
     ) -> tuple[Node, Node | None]:
         """The layer after ``autoregression``: its result, and if requested the attention weights
         ``(batch, heads, time, source)`` of the first encoder, or ``None``.
@@ -78,6 +88,6 @@ class DecoderLayer(Layer):
             raise ArgumentError(f"this layer sees {len(self.cross)} encoders, got {len(contexts)} contexts")
         first: Node | None = None
         for number, (block, context) in enumerate(zip(self.cross, contexts, strict=True)):
-            x, weights = block.cross_attend(x, context, give_weights and number == 0)
+            x, weights = block.cross_attend(x, context, give_weights and number == 0, packing)
             first = weights if number == 0 else first
-        return checkpoint(self.feed_forward(x)), first
+        return checkpoint(self.feed_forward(x, packing)), first

@@ -9,6 +9,7 @@ from nmt.models.model import Model as Model
 from nmt.models.parts import Decoded as Decoded
 from nmt.models.parts import Dropouts as Dropouts
 from nmt.models.parts import PackedSource as PackedSource
+from nmt.models.parts import PackedText as PackedText
 from nmt.models.parts import Source as Source
 from nmt.models.parts import Step as Step
 from nmt.models.types import TYPES as TYPES

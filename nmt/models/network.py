@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from layers import Columns, Layer
 from mgraph import ArgumentError, ExpressionGraph, Node, cast
 from mgraph.tape import Graph
-from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, PackedSource, Setup, Source, Step
+from nmt.models.parts import Decoded, Dropouts, Encoded, Nodes, PackedSource, PackedText, Setup, Source, Step
 from nmt.models.types import find_type
 from nmt.settings.model_options import ModelOptions
 
@@ -65,7 +65,7 @@ class Network(Layer):
         """A graph for inference, without parameters."""
         return ExpressionGraph(inference=True, derivatives=derivatives)
 
-    def encode(self, sources: Sequence[Source | PackedSource]) -> Nodes:
+    def encode(self, sources: Sequence[Source | PackedSource | PackedText]) -> Nodes:
         """The encoder state of sentences: all that the decoder needs once per sentence.
 
         ``sources``: one for each source stream, of any lengths. ``ArgumentError`` for a wrong number, and for
@@ -90,19 +90,18 @@ class Network(Layer):
 
     @property
     def packs(self) -> bool:
-        """Whether sources may be packed."""
+        """Whether sources and targets may be packed."""
         return self._decoder.packs and all(encoder.packs for encoder in self._encoders)
 
-    def context(self, source: Source | PackedSource, stream: int = 0) -> Encoded:
+    def context(self, source: Source | PackedSource | PackedText, stream: int = 0) -> Encoded:
         """Encode the sentences of source ``stream``, from 0; ``ArgumentError`` if it does not exist."""
         if not 0 <= stream < self.sources:
             raise ArgumentError(
                 f"source {stream} does not exist: a model of type {self.type} has {self.sources}"
             )
-        mask = cast(source.mask, source.mask.graph.default_element_type)
-        if isinstance(source, PackedSource):
-            return self._encoders[stream].encode_packed(source._replace(mask=mask))
-        return self._encoders[stream].encode(Source(source.ids, mask))
+        encoder = self._encoders[stream]
+        source = source._replace(mask=cast(source.mask, source.mask.graph.default_element_type))
+        return encoder.encode_packed(source) if isinstance(source, PackedSource) else encoder.encode(source)
 
     @property
     def starts_blank(self) -> bool:
@@ -144,13 +143,14 @@ class Network(Layer):
         """What steps need in place of parameters if only the words ``ids (listed,)`` may be chosen."""
         return self._decoder.output.of_listed(ids)
 
-    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool = False) -> Decoded:
+    def decode(self, encoder_state: Nodes, target: Node | PackedText, *, attention: bool = False) -> Decoded:
         """Logits of every target word, given the words before it.
 
-        ``target_ids (batch, time)`` are integers with ``</s>``, then padding.
+        ``target``: the ids ``(batch, time)``, integers with ``</s>``, then padding, or if it ``packs`` packed
+        sentences.
         """
-        return self._decoder.decode(encoder_state, target_ids, attention=attention)
+        return self._decoder.decode(encoder_state, target, attention=attention)
 
-    def logits(self, encoder_state: Nodes, target_ids: Node) -> Node:
+    def logits(self, encoder_state: Nodes, target: Node | PackedText) -> Node:
         """The logits ``(batch, time, vocabulary)`` of ``decode``."""
-        return self.decode(encoder_state, target_ids).logits
+        return self.decode(encoder_state, target).logits

@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from layers import Columns, Embedding, Layer, Output
+from layers import Columns, Embedding, Layer, Output, Packing
 from mgraph import ArgumentError, Node, cast, gt, register_tuple, repeat, reshape
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.training import Dropping
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,27 @@ class PackedSource(NamedTuple):
     """``(batch, length)``: 1 at words, 0 at padding."""
 
 
+class PackedText(NamedTuple):
+    """Sentences of one stream of a training, source or target, without padding between them, as nodes:
+    products multiply no padding, and what looks at whole sentences lays them out."""
+
+    ids: Any
+    """Integers, ``(rows, width)``: word ids of one sentence after the other, across the ends of rows."""
+    packing: Packing
+    """Where the words of ``(batch, length)`` sentences are."""
+    mask: Any
+    """Of a source ``(batch, length)``, of a target ``(rows, width)``: 1 at words, 0 at padding."""
+
+
 class Encoded(NamedTuple):
     """The result of an encoder."""
 
     context: Node
-    """``(batch, length, dim)``, or ``(bins, width, dim)`` of packed sentences."""
+    """``(batch, length, dim)``, or ``(rows, width, dim)`` of packed sentences."""
     mask: Node
     """``(batch, length)``, of the source."""
-    places: Node | None = None
-    """``(batch, length)``, of packed sentences: as in ``PackedSource``."""
+    packing: Packing | None = None
+    """Where the words of packed sentences are."""
 
 
 class Step(NamedTuple):
@@ -115,7 +129,8 @@ class Decoded(NamedTuple):
     """The result of a decoder over whole target sentences."""
 
     logits: Node
-    """``(batch, time, vocabulary)``, not normalized."""
+    """``(batch, time, vocabulary)``, or of packed sentences ``(rows, width, vocabulary)``; not
+    normalized."""
     attention: Node | None = None
     """Attention to the words of the first source, ``(batch, time, length)``, if requested."""
 
@@ -153,6 +168,12 @@ class ModelPart(Layer):
     def word_dropout(self) -> float:
         """The probability of dropping a word."""
 
+    def not_packed(self, text: T | PackedText) -> T:
+        """A text that must not be packed; ``ArgumentError`` if it is."""
+        if isinstance(text, PackedText):
+            raise ArgumentError(f"models of type {self.options.type} take no packed sentences")
+        return text
+
 
 class EncoderPart(ModelPart):
     """Encodes the sentences of one source stream."""
@@ -168,8 +189,9 @@ class EncoderPart(ModelPart):
         return False
 
     @abstractmethod
-    def encode(self, source: Source) -> Encoded:
-        """The context of each word; rows do not depend on padding or other sentences."""
+    def encode(self, source: Source | PackedText) -> Encoded:
+        """The context of each word; rows do not depend on padding or other sentences. ``PackedText`` only if
+        ``packs``."""
 
     def encode_packed(self, source: PackedSource) -> Encoded:
         """The same for packed sentences, if ``packs``."""
@@ -220,7 +242,7 @@ class DecoderPart(ModelPart):
 
     @property
     def packs(self) -> bool:
-        """Whether encoders may give packed contexts."""
+        """Whether sources and targets may be packed."""
         return False
 
     @abstractmethod
@@ -248,8 +270,8 @@ class DecoderPart(ModelPart):
         """One step."""
 
     @abstractmethod
-    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
-        """All steps for given target sentences."""
+    def decode(self, encoder_state: Nodes, target: Node | PackedText, *, attention: bool) -> Decoded:
+        """All steps for given target sentences, their ids or, only if ``packs``, packed."""
 
     @property
     def word_dropout(self) -> float:

@@ -18,7 +18,18 @@ from layers import (
 from layers.cells import State
 from mgraph import ArgumentError, Node, concatenate, repeat, reshape, shift, transpose, weighted_average
 from mgraph.tape import Graph
-from nmt.models.parts import Decoded, DecoderPart, Encoded, EncoderPart, ModelPart, Nodes, Setup, Source, Step
+from nmt.models.parts import (
+    Decoded,
+    DecoderPart,
+    Encoded,
+    EncoderPart,
+    ModelPart,
+    Nodes,
+    PackedText,
+    Setup,
+    Source,
+    Step,
+)
 
 
 def cell(part: ModelPart, option: str, prefix: str, dim_input: int, *, final: bool = False) -> Cell:
@@ -83,7 +94,8 @@ class S2SEncoder(EncoderPart):
     def dim_context(self) -> int:
         return 2 * self.options.dim_rnn if self.forward is None else self.options.dim_rnn
 
-    def encode(self, source: Source) -> Encoded:
+    def encode(self, source: Source | PackedText) -> Encoded:
+        source = self.not_packed(source)
         batch, length = source.ids.shape
         words = self.embedding(transpose(source.ids), time_axis=0)
         mask = reshape(transpose(source.mask), (length, batch, 1))
@@ -183,7 +195,8 @@ class S2SDecoder(DecoderPart):
         hidden = self._hidden(embedded, done.output, contexts)
         return Step(self.output(hidden, shortlist), _named(done.states), weights)
 
-    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
+    def decode(self, encoder_state: Nodes, target: Node | PackedText, *, attention: bool) -> Decoded:
+        target_ids = self.not_packed(target)
         embedded = shift(self.embedding(transpose(target_ids), time_axis=0), (1, 0, 0))
         decoder = self._rnn(encoder_state, attention)
         start = self._first(target_ids.graph, encoder_state, target_ids.shape[0])

@@ -14,6 +14,7 @@ from layers import (
     Layer,
     NoPositionEmbedding,
     NormConfig,
+    Packing,
     PositionEmbedding,
     Positions,
     PostProcess,
@@ -21,10 +22,11 @@ from layers import (
     TrainedPositionEmbedding,
     TransformerConfig,
     UnsupportedOptionError,
+    at_positions,
     log_mask,
 )
 from layers.transformer import Now, no_ancestors, places_of, with_ancestors
-from mgraph import ArgumentError, Node, cast, eq, inits, le, narrow, reshape, shift
+from mgraph import ArgumentError, Node, cast, eq, gt, inits, le, narrow, reshape, shift
 from mgraph.tape import Graph
 from nmt.models.parts import (
     TRAINING,
@@ -35,6 +37,7 @@ from nmt.models.parts import (
     ModelPart,
     Nodes,
     PackedSource,
+    PackedText,
     Setup,
     Source,
     Step,
@@ -237,11 +240,13 @@ class TransformerEncoder(EncoderPart):
     def packs(self) -> bool:
         return True
 
-    def encode(self, source: Source) -> Encoded:
-        batch, length = source.ids.shape
-        embedded = self.stack.positions(self.embedding(source.ids))
+    def encode(self, source: Source | PackedText) -> Encoded:
+        batch, length = source.mask.shape
         mask = log_mask(reshape(source.mask, (batch, 1, 1, length)))
-        return Encoded(self._context(embedded, mask), source.mask)
+        packing = source.packing if isinstance(source, PackedText) else None
+        words, positions = self.embedding(source.ids, packing=packing), self.stack.positions
+        embedded = positions(words) if packing is None else positions.packed(words, packing)
+        return Encoded(self._context(embedded, mask, packing), source.mask, packing)
 
     def encode_packed(self, source: PackedSource) -> Encoded:
         bins, width = source.ids.shape
@@ -251,13 +256,14 @@ class TransformerEncoder(EncoderPart):
         sentences = cast(source.sentences)
         together = eq(reshape(sentences, (bins, 1, width, 1)), reshape(sentences, (bins, 1, 1, width)))
         mask = log_mask(cast(together, embedded.value_type))
-        return Encoded(self._context(reshape(placed, embedded.shape), mask), source.mask, source.places)
+        context = self._context(reshape(placed, embedded.shape), mask)
+        return Encoded(context, source.mask, Packing(source.places))
 
-    def _context(self, embedded: Node, mask: Node) -> Node:
-        x = self.stack.bottom(embedded)
+    def _context(self, embedded: Node, mask: Node, packing: Packing | None = None) -> Node:
+        x = self.stack.bottom(embedded, packing)
         for layer in self.layers:
-            x = layer(x, mask)
-        return self.stack.top(x, embedded)
+            x = layer(x, mask, packing)
+        return self.stack.top(x, embedded, packing)
 
 
 class TransformerDecoder(DecoderPart):
@@ -296,11 +302,12 @@ class TransformerDecoder(DecoderPart):
         return True
 
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
-        return self.arrange(self.project(encoded))
+        return self._arranged(self.project(encoded), [source.packing for source in encoded])
 
     def project(self, encoded: Sequence[Encoded]) -> Nodes:
         state = {f"mask{i}": source.mask for i, source in enumerate(encoded)}
-        state |= {f"places{i}": s.places for i, s in enumerate(encoded) if s.places is not None}
+        packings = ((i, source.packing) for i, source in enumerate(encoded))
+        state |= {f"places{i}": packing.places for i, packing in packings if packing is not None}
         for layer in dict.fromkeys(self.layers):
             for block, source in zip(layer.cross, encoded, strict=True):
                 parts = block.project(source.context)
@@ -308,10 +315,14 @@ class TransformerDecoder(DecoderPart):
         return state
 
     def arrange(self, projected: Nodes) -> Nodes:
+        places = (projected.get(f"places{i}") for i in range(self.stream))
+        return self._arranged(projected, [None if node is None else Packing(node) for node in places])
+
+    def _arranged(self, projected: Nodes, packings: Sequence[Packing | None]) -> Nodes:
         state = {name: node for name, node in projected.items() if name.startswith("mask")}
         for layer in dict.fromkeys(self.layers):
-            for i, block in enumerate(layer.cross):
-                parts = block.arrange(_under(block.prefix, projected), projected.get(f"places{i}"))
+            for block, packing in zip(layer.cross, packings, strict=True):
+                parts = block.arrange(_under(block.prefix, projected), packing)
                 state |= {f"{block.prefix}:{part}": node for part, node in parts.items()}
         return state
 
@@ -367,20 +378,34 @@ class TransformerDecoder(DecoderPart):
             alignment = reshape(alignment, (rows, alignment.shape[-1]))
         return Step(self.output(x, shortlist), after, alignment, full)
 
-    def decode(self, encoder_state: Nodes, target_ids: Node, *, attention: bool) -> Decoded:
-        length = target_ids.shape[1]
-        embedded = self.stack.positions(shift(self.embedding(target_ids), (0, 1, 0)))
-        places = target_ids.graph.constant((1, length), inits.range(0, length))
+    def decode(self, encoder_state: Nodes, target: Node | PackedText, *, attention: bool) -> Decoded:
+        packing = target.packing if isinstance(target, PackedText) else None
+        embedded = self._embedded(target)
+        length = embedded.shape[1] if packing is None else packing.length
+        places = embedded.graph.constant((1, length), inits.range(0, length))
         mask = log_mask(le(places, reshape(places, (length, 1))))
-        x = self.stack.bottom(embedded)
+        x = self.stack.bottom(embedded, packing)
         aligned = self._attention_depth() if attention else None
         weights = None
         for depth, layer in enumerate(self.layers, 1):
-            x = layer.autoregression(x, mask)
-            x, found = layer.after_autoregression(x, _contexts(layer, encoder_state), depth == aligned)
+            x = layer.autoregression(x, mask, packing)
+            contexts = _contexts(layer, encoder_state)
+            x, found = layer.after_autoregression(x, contexts, depth == aligned, packing)
             weights = found if depth == aligned else weights
         alignment = self._attention(weights) if attention else None
-        return Decoded(self.output(self.stack.top(x, embedded)), alignment)
+        return Decoded(self.output(self.stack.top(x, embedded, packing)), alignment)
+
+    def _embedded(self, target: Node | PackedText) -> Node:
+        """The embeddings of the words before those of the target, zeros before the first, with positions."""
+        if not isinstance(target, PackedText):
+            return self.stack.positions(shift(self.embedding(target), (0, 1, 0)))
+        packing, (rows, width) = target.packing, target.ids.shape
+        words = self.embedding(target.ids, packing=packing)
+        before = reshape(shift(reshape(words, (rows * width, words.shape[-1])), (1, 0)), words.shape)
+        # The first word of a sentence follows none.
+        follows = before.graph.constant((packing.length, 1), inits.range(0, packing.length))
+        known = at_positions(cast(gt(follows, 0), before.value_type), packing)
+        return self.stack.positions.packed(before * known, packing)
 
     def _attention(self, weights: Node | None) -> Node:
         """The first head ``(batch, time, source)`` of the weights ``(batch, heads, time, source)``."""

@@ -33,6 +33,9 @@ class Batch:
         for 1.
     alignment: float32 ``[rows, target length, source length]``, the desired attention
         (``--guided-alignment``), or None.
+    packed: for models that train on packed sentences the rows of words that each stream gets (``Running``):
+        of the whole batch, if it is computed at once by one device, else of each part. None for as many as
+        the shape may need.
     """
 
     ids: tuple[np.ndarray, ...]
@@ -40,6 +43,7 @@ class Batch:
     sentences: int
     weights: np.ndarray | None = None
     alignment: np.ndarray | None = None
+    packed: tuple[int, ...] | None = None
 
     @property
     def words(self) -> int:
@@ -52,22 +56,28 @@ class Batch:
         return (len(self.ids[0]), *(ids.shape[1] for ids in self.ids))
 
     def split(self, parts: int) -> list[Batch]:
-        """At most ``parts`` batches of nearly equal size, in order. Each has the same number of rows for
-        every batch of this shape, so one program serves all."""
+        """At most ``parts`` batches of nearly equal size: each sentence goes into another one than the
+        sentence before, because neighbours are about as long. All have the same number of rows for every
+        batch of this shape, so one program serves all."""
         rows = -(-len(self.ids[0]) // parts)
-        return [self._part(at, min(rows, self.sentences - at), rows) for at in range(0, self.sentences, rows)]
+        return [
+            self._of(np.arange(first, self.sentences, parts), rows)
+            for first in range(min(parts, self.sentences))
+        ]
 
     def shortened(self, sentences: int) -> Batch:
         """The first ``sentences`` sentences, or all if there are fewer."""
-        return self if sentences >= self.sentences else self._part(0, sentences, sentences)
+        return self if sentences >= self.sentences else self._of(np.arange(sentences), sentences)
 
     def with_rows(self, rows: int) -> Batch:
         """The same sentences, padded to ``rows`` rows."""
-        return self if rows == len(self.ids[0]) else self._part(0, self.sentences, rows)
+        return self if rows == len(self.ids[0]) else self._of(np.arange(self.sentences), rows)
 
-    def _part(self, start: int, sentences: int, rows: int) -> Batch:
-        chosen = np.full(rows, start)
-        chosen[:sentences] = np.arange(start, start + sentences)
+    def _of(self, own: np.ndarray, rows: int) -> Batch:
+        """These sentences, padded to ``rows`` rows."""
+        sentences = len(own)
+        chosen = np.full(rows, own[0])
+        chosen[:sentences] = own
         masks = [mask[chosen] for mask in self.masks]
         masks[-1][sentences:] = 0
         return Batch(
@@ -76,6 +86,7 @@ class Batch:
             sentences,
             None if self.weights is None else self.weights[chosen],
             None if self.alignment is None else self.alignment[chosen],
+            self.packed,
         )
 
 
@@ -114,10 +125,12 @@ def table(
     return found[rows], inside[rows]
 
 
-def pad_for_training(sentences: Sequence[Sentence], shape: Shape) -> Batch:
+def pad_for_training(
+    sentences: Sequence[Sentence], shape: Shape, packed: tuple[int, ...] | None = None
+) -> Batch:
     """Pad ``sentences`` with their weights and alignments to ``shape``."""
     streams = list(zip(*(sentence.sequences for sentence in sentences), strict=True))
-    batch = pad(streams, shape, target=True)
+    batch = replace(pad(streams, shape, target=True), packed=packed)
     if sentences[0].weights is not None:
         weights = np.ones(batch.ids[-1].shape, np.float32)
         for row, sentence in zip(weights, sentences, strict=False):

@@ -10,12 +10,14 @@ from itertools import chain
 
 from nmt.settings.training import TrainOptions
 from nmt.text.background import Background, Stopped
-from nmt.text.batches import Batch, Batching, pad_for_training
+from nmt.text.batches import Batch, Batching
+from nmt.text.few_shapes import FittingShapes, Shapes, choose, worth_compiling
+from nmt.text.layouts import PADDED, Padded
 from nmt.text.lines import is_utf8
 from nmt.text.order import MersenneTwister, Numbered, Rows
 from nmt.text.parallel import CorpusError, Fields, Row
 from nmt.text.sentences import Sentence, SentenceReader
-from nmt.text.shapes import Shape, Shapes, Sizes, area, choose, worth_compiling
+from nmt.text.shapes import Shape, Sizes
 from nmt.text.vocabs.base import Vocab
 
 SAMPLE = 1 << 15
@@ -32,8 +34,8 @@ class EpochReport:
     read: rows of the text. sentences: those trained on. left_out: the others, by reason.
     remarks: oddities of sentences trained on, by kind.
     batches: all batches. fresh: those that fitted none of the chosen shapes.
-    words: in all streams, ``</s>`` included. positions: with each batch as long as its longest sentence, as
-        in Marian. padded: positions after padding to the chosen shapes.
+    words: in all streams, ``</s>`` included. positions: of batches that are padded to no shape; as in
+        Marian, unless they are packed. padded: positions after padding to the chosen shapes.
     shapes: batches of each shape; one program is compiled per shape.
     """
 
@@ -66,14 +68,14 @@ class EpochReport:
         if sentence.problem:
             self.left_out[sentence.problem] += 1
 
-    def add(self, size: Shape, words: int, shape: Shape, fresh: bool) -> None:
-        """Count a batch of ``size`` (rows, then lengths), padded to ``shape``."""
+    def add(self, size: Shape, words: int, shape: Shape, fresh: bool, layout: Padded = PADDED) -> None:
+        """Count a batch of ``size``, padded to ``shape``."""
         self.batches += 1
         self.fresh += fresh
         self.sentences += size[0]
         self.words += words
-        self.positions += area(size)
-        self.padded += area(shape)
+        self.positions += layout.positions(size)
+        self.padded += layout.positions(shape)
         self.shapes[shape] += 1
 
     def lines(self) -> list[str]:
@@ -99,6 +101,7 @@ class Corpus:
     options: of ``mgraph train``. vocabs: one for each stream, sources first.
     seed: for the order of rows and of batches: of ``--seed``, or the one drawn for 0.
     sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
+    layout: whether and how batches are packed.
     stopped: once it returns True (after a signal), the batches end soon, even during a long shuffle.
 
     Attributes:
@@ -116,6 +119,7 @@ class Corpus:
         *,
         seed: int,
         sizes: Sizes | None = None,
+        layout: Padded = PADDED,
         stopped: Callable[[], bool] | None = None,
     ) -> None:
         fields = Fields.from_options(options, len(vocabs))
@@ -125,7 +129,7 @@ class Corpus:
         self._shuffle_batches = options.shuffle != "none"
         # As in Marian: with several threads, sentences left out take room in their maxi-batch.
         self._count_left_out = options.data_threads > 1
-        self._seed, self._stopped = seed, stopped
+        self._seed, self._layout, self._stopped = seed, layout, stopped
         self._batch_generator, self._row_generator = MersenneTwister(seed), MersenneTwister(seed)
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
         self.epoch = 0
@@ -205,7 +209,7 @@ class Corpus:
         self, rows: Iterator[Numbered], shapes: Shapes, report: EpochReport, skip: int
     ) -> Iterator[_Prepared]:
         """The batches of an epoch except the first ``skip``, which are counted too."""
-        batching = replace(self._batching, sizes=self._batching.sizes and shapes.rows)
+        batching = _fitted(self._batching, shapes)
         number = 0
         for maxi_batch in self._maxi_batches(rows, self.epoch, report):
             batches = batching.marian_batches(maxi_batch)
@@ -214,12 +218,12 @@ class Corpus:
             generator = self._batch_generator.text
             for batch in batches:
                 number += 1
-                size = _size(batch)
+                size = self._layout.size(batch)
                 shape, known = shapes.of(size)
                 words = sum(len(words) for sentence in batch for words in sentence.sequences)
-                report.add(size, words, shape, not known)
+                report.add(size, words, shape, not known, self._layout)
                 if number > skip:
-                    yield pad_for_training(batch, shape), generator
+                    yield self._layout.batch(batch, shape), generator
         if not number:
             raise CorpusError(f"nothing to train on: {'; '.join(report.lines()[1:])}")
         if number < skip:
@@ -250,23 +254,33 @@ class Corpus:
 
     def _choose_shapes(self) -> Shapes:
         """Shapes chosen for the batches of a sample of the rows."""
+        if self._batching.sizes:
+            return self._choose_fitting(self._batching.sizes)
         sizes: Counter[Shape] = Counter()
         epochs, maxi_batches = self._sample()
         for maxi_batch in maxi_batches:
-            for batch in self._batching.marian_batches(maxi_batch):
-                rows, *lengths = _size(batch)
-                if self._batching.sizes:
-                    sizes[(1, *lengths)] += rows
-                else:
-                    sizes[(rows, *lengths)] += 1
+            sizes.update(map(self._layout.size, self._batching.marian_batches(maxi_batch)))
         self._typical = {shape: count / epochs for shape, count in sizes.items()} if epochs else {}
-        return Shapes(choose(sizes), self._batching.sizes)
+        return Shapes(choose(sizes, self._layout), self._layout)
+
+    def _choose_fitting(self, fit: Sizes) -> Shapes:
+        """The same for batches that fill the memory, which depend on the lengths that are chosen."""
+        sizes: Counter[Shape] = Counter()
+        for maxi_batch in self._sample()[1]:
+            for batch in self._batching.marian_batches(maxi_batch):
+                rows, *lengths = PADDED.size(batch)
+                sizes[(1, *lengths)] += rows
+        chosen = choose(sizes)
+        batching = _fitted(self._batching, FittingShapes(chosen, fit))
+        batches = (batch for each in self._sample()[1] for batch in batching.marian_batches(each))
+        return FittingShapes(chosen, fit, self._layout, map(self._layout.size, batches))
 
     def _shapes_of_epoch(self, shapes: Shapes) -> Shapes:
         """The shapes of this epoch; all of them with ``--mini-batch-fit``."""
         if self._batching.sizes or not self._typical:
             return shapes
-        return Shapes(worth_compiling(shapes.chosen, self._typical, self.epoch))
+        left = worth_compiling(shapes.chosen, self._typical, self.epoch, self._layout)
+        return Shapes(left, self._layout)
 
     def _sample(self) -> tuple[int, Iterable[list[Sentence]]]:
         """Typical maxi-batches, in many orders if rows are shuffled, and how many epochs they make; 0 if an
@@ -287,7 +301,6 @@ class Corpus:
             yield from (sentences[first : first + size] for first in range(0, len(sentences), size))
 
 
-def _size(batch: Sequence[Sentence]) -> Shape:
-    """The rows of a batch, then the longest length of each stream."""
-    lengths = (map(len, sentence.sequences) for sentence in batch)
-    return (len(batch), *map(max, zip(*lengths, strict=True)))
+def _fitted(batching: Batching, shapes: Shapes) -> Batching:
+    """The same, but with ``--mini-batch-fit`` batches of as many rows as their shape has."""
+    return replace(batching, sizes=shapes.rows) if isinstance(shapes, FittingShapes) else batching

@@ -1,4 +1,4 @@
-"""Sentences packed into bins, without padding between them."""
+"""Sentences packed without padding between them: into bins to translate, into running rows to train."""
 
 from __future__ import annotations
 
@@ -52,3 +52,54 @@ class Bins:
         places[len(sentences) :], mask[len(sentences) :] = places[0], mask[0]
         packed = self.count, self.width
         return Packed(ids.reshape(packed), numbers.reshape(packed), positions.reshape(packed), places, mask)
+
+
+WIDTH = 32
+"""The words in a row of packed training sentences. All rows share a mask of dropout."""
+
+
+def rows_for(words: int) -> int:
+    """How many rows so many words need."""
+    return -(-words // WIDTH)
+
+
+class Running(NamedTuple):
+    """Sentences of one stream in rows of ``WIDTH`` words, one after the other, across the ends of rows;
+    ``layers.Packing`` and ``nmt.models.PackedText`` explain the arrays.
+
+    Sentences come in groups of as many; those of a group are in as many rows of their own.
+    """
+
+    ids: np.ndarray
+    positions: np.ndarray
+    origins: np.ndarray
+    places: np.ndarray
+    groups: int
+
+    @classmethod
+    def of(cls, ids: np.ndarray, lengths: np.ndarray, rows: int, groups: int = 1) -> Running:
+        """Pack the first ``lengths (batch,)`` words of ``ids (batch, length)`` into ``rows`` rows for each
+        group."""
+        batch, length = ids.shape
+        room, own = rows * WIDTH, batch // groups
+        inside = np.arange(length) < lengths[:, None]
+        ends = lengths.reshape(groups, own).cumsum(1)
+        starts = (ends - lengths.reshape(groups, own)).reshape(batch)
+        within = np.where(inside, starts[:, None] + np.arange(length), room).astype(np.int32)
+        group = np.repeat(np.arange(groups), own)[:, None]
+        whole = (within + room * group)[inside]
+        found, positions = np.zeros(groups * room, np.int32), np.zeros(groups * room, np.int32)
+        origins = np.full(groups * room, own * length, np.int32)
+        found[whole] = ids[inside]
+        sentence, position = np.nonzero(inside)
+        positions[whole] = position
+        origins[whole] = sentence % own * length + position
+        shape = groups * rows, WIDTH
+        return cls(found.reshape(shape), positions.reshape(shape), origins.reshape(shape), within, groups)
+
+    def taken_up(self, values: np.ndarray) -> np.ndarray:
+        """Values of words ``(batch, length)`` in their rows; 0 where there is no word."""
+        by_group = values.reshape(self.groups, -1)
+        padded = np.concatenate([by_group, np.zeros((self.groups, 1), values.dtype)], 1)
+        origins = self.origins.reshape(self.groups, -1)
+        return np.take_along_axis(padded, origins, 1).reshape(self.origins.shape)

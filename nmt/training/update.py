@@ -97,6 +97,11 @@ class Grouping:
         self._pending: list[Batch] = []
         self._taken = 0
 
+    @property
+    def parts(self) -> int:
+        """In how many parts each batch is computed."""
+        return 1 if self.grows else max(1, math.ceil(self.delay))
+
     def begin_epoch(self) -> None:
         """Count the batches of a new epoch from now on; pending batches stay."""
         self._taken = 0
@@ -104,7 +109,7 @@ class Grouping:
     def add(self, batch: Batch) -> Group | None:
         """The next update, or None if it needs more batches."""
         if not self.grows:
-            return Group(batch.split(math.ceil(self.delay)) if self.delay > 1 else [batch], 1)
+            return Group(batch.split(self.parts) if self.parts > 1 else [batch], 1)
         self._pending.append(batch)
         self._taken += 1
         ratio, typical = self.multiplier(), self.typical_words

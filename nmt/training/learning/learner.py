@@ -16,6 +16,7 @@ from mgraph.optimizers import OptimizerState
 from nmt.models import Model
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
+from nmt.text.layouts import PADDED, Packed, Padded
 from nmt.training.learning.objective import Arrays, Differentiated, Objective, specs_of
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.learning.scaling import CostScale, Normalization
@@ -53,7 +54,6 @@ class Learner:
         self.smoothing, self.words_reference = smoothing, words_reference
         self.normalization = normalization or Normalization()
         self.placement = placement
-        self._init = step.optimizer.direction().init
         self._device = self._new_state(objective.model.params)
 
     @classmethod
@@ -98,7 +98,7 @@ class Learner:
         )
         total: Differentiated | None = None
         for i, batch in enumerate(batches):
-            inputs = self.placement.batch(batch), run_draws(self.seed, number, [i])
+            inputs = self.placement.batch(self._own(batch)), run_draws(self.seed, number, [i])
             args = (total, self._device.params, self._device.scale, *inputs)
             total = self._gradient(args)(*args)
         self._device, reported = self._update()(self._device, total, scalars.packed())
@@ -106,6 +106,10 @@ class Learner:
         return UpdateResult(
             reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
         )
+
+    def layout(self, parts: int = 1) -> Padded:
+        """How batches are laid out that are each computed in ``parts``."""
+        return Packed(parts * self.placement.devices) if self.objective.packs else PADDED
 
     @property
     def needs_gradient_norms(self) -> str:
@@ -124,8 +128,8 @@ class Learner:
 
     def reset_optimizer(self) -> None:
         """Reset all moments to their initial values."""
-        optimizer = self.placement.placed(self._init(self._device.params))
-        self._device = self._device._replace(optimizer=optimizer)
+        optimizer = self.step.optimizer.direction().init(self._device.params)
+        self._device = self._device._replace(optimizer=self.placement.placed(optimizer))
 
     def state(self) -> LearnerState:
         """The state that later updates depend on, as numpy arrays; waits for pending updates."""
@@ -169,7 +173,7 @@ class Learner:
         draws, packed = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
-        args = (before, device.params, device.scale, self.placement.batch_specs(batch), draws)
+        args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
         gradient = self._gradient(args).memory(*args).needed
         updating = self._update().memory(device, total, packed).needed
         beside = self.held - self.placement.held(device.params)
@@ -180,6 +184,10 @@ class Learner:
         """The bytes of parameters, moments and averages on each device."""
         return self.placement.held(self._device)
 
+    def _own(self, batch: Batch) -> Arrays:
+        """The arrays of a batch that all devices can share."""
+        return self.objective.arrays(self.placement.even(batch), self.placement.devices)
+
     def _rate(self, learn_rate: float, words: int) -> float:
         """The learning rate; Adam's is raised for batches with more words than the reference."""
         more = 0 < self.words_reference < words and "adam_mt" in self._device.optimizer.moments
@@ -187,24 +195,13 @@ class Learner:
 
     def _new_state(self, params: Mapping[str, Any]) -> DeviceState:
         own = _copied({name: params[name] for name in sorted(params)})
-        scaling, quantization = self.step.cost_scaling, self.step.quantization
-        errors = None
-        if quantization is not None:
-            own = {name: quantization.rounded(value) for name, value in own.items()}
-            errors = {name: jnp.zeros_like(value) for name, value in own.items()}
-        state = DeviceState(
-            own,
-            self._init(own),
-            _copied(own) if self.smoothing > 0 else None,
-            None if scaling is None else scaling.start(),
-            errors,
-        )
-        return self.placement.placed(state)
+        return self.placement.placed(new_state(own, self.step, smoothed=self.smoothing > 0))
 
     def _gradient(self, args: tuple[Any, ...]) -> Compiled:
-        total, _, _, batch, _ = args
+        total, _, scale, batch, _ = args
         shapes = tuple((name, tuple(array.shape), str(array.dtype)) for name, array in batch.items())
-        return compiled(BatchGradientPlan(self.objective, self.placement, total is None, shapes))
+        first, scaled = total is None, scale is not None
+        return compiled(BatchGradientPlan(self.objective, self.placement, first, scaled, shapes))
 
     def _update(self) -> Compiled:
         specs = tuple((name, value.shape) for name, value in self._device.params.items())
@@ -212,13 +209,15 @@ class Learner:
 
 
 @dataclass(frozen=True)
-class BatchGradientPlan(Plan, by_key=["objective", "placement"]):
+class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers", "nmt"]):
     """The gradient of a batch, added to that of the batches before; one program per batch shape."""
 
     objective: Objective
     placement: Placement
     first: bool
     """Whether no batches came before."""
+    scaled: bool
+    """Whether the cost is multiplied by a cost scale."""
     shapes: tuple[tuple[str, tuple[int, ...], str], ...]
 
     @property
@@ -226,24 +225,34 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"]):
         return (0,)
 
     def __str__(self) -> str:
-        lengths = ", ".join(str(shape[1]) for name, shape, _ in self.shapes if name.startswith("ids"))
-        return f"gradient of {self.shapes[0][1][0]} sentences of {lengths} words"
+        sizes = {name: shape for name, shape, _ in self.shapes}
+        laid_out = [shape for name, shape in sizes.items() if name.startswith("places")]
+        laid_out = laid_out or [shape for name, shape in sizes.items() if name.startswith("ids")]
+        lengths = ", ".join(str(length) for _, length in laid_out)
+        return f"gradient of {laid_out[0][0]} sentences of {lengths} words"
+
+    def inputs(self) -> tuple[Any, ...]:
+        params, scale = _specs(self.objective.model.params), CostScale(_number(), _number(jnp.int32))
+        batch = {name: jax.ShapeDtypeStruct(shape, np.dtype(kind)) for name, shape, kind in self.shapes}
+        before = None if self.first else Differentiated(params, _number(), _number())
+        draws = jax.ShapeDtypeStruct((4,), np.uint32)
+        return before, params, scale if self.scaled else None, batch, draws
 
     def __call__(self, total: Any, params: Tensors, scale: Any, batch: Arrays, draws: Any) -> Differentiated:
-        differentiated = self.objective.differentiated(specs_of(batch))
+        differentiated = self.objective.differentiated(specs_of(batch), self.placement.devices)
         factor = 1.0 if scale is None else scale.factor
         found = differentiated(self.placement.whole(params), batch, draws, factor)
         return self.placement.pinned(found if total is None else jax.tree.map(jnp.add, total, found))
 
 
 @dataclass(frozen=True)
-class LearnerUpdatePlan(Plan, by_key=["step", "placement"]):
+class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt"]):
     """The update of the device state by a gradient."""
 
     step: UpdateStep
     placement: Placement
     smoothed: bool
-    specs: tuple[tuple[str, tuple[int, ...]], ...]
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
     """Of the parameters."""
 
     @property
@@ -251,10 +260,39 @@ class LearnerUpdatePlan(Plan, by_key=["step", "placement"]):
         return (0,)
 
     def __str__(self) -> str:
-        return f"update of {len(self.specs)} parameters"
+        return f"update of {len(self.shapes)} parameters"
+
+    def inputs(self) -> tuple[Any, ...]:
+        params = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in self.shapes}
+        state = jax.eval_shape(lambda params: new_state(params, self.step, smoothed=self.smoothed), params)
+        numbers = jax.ShapeDtypeStruct((len(Scalars._fields),), np.float32)
+        return state, Differentiated(params, _number(), _number()), numbers
 
     def __call__(self, state: DeviceState, total: Differentiated, packed: Any) -> Any:
         return self.placement.pinned(self.step(state, self.placement.pinned(total), packed))
+
+
+def new_state(params: Tensors, step: UpdateStep, *, smoothed: bool) -> DeviceState:
+    """The state before the first update."""
+    errors = None
+    if step.quantization is not None:
+        params = {name: step.quantization.rounded(value) for name, value in params.items()}
+        errors = {name: jnp.zeros_like(value) for name, value in params.items()}
+    return DeviceState(
+        params,
+        step.optimizer.direction().init(params),
+        _copied(params) if smoothed else None,
+        None if step.cost_scaling is None else step.cost_scaling.start(),
+        errors,
+    )
+
+
+def _specs(tensors: Tensors) -> Tensors:
+    return {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in tensors.items()}
+
+
+def _number(kind: Any = np.float32) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((), kind)
 
 
 def _copied(tensors: Mapping[str, Any]) -> Tensors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from layers import choose
+from layers import Packing, choose
 from mgraph import (
     ArgumentError,
     ExpressionGraph,
@@ -24,14 +24,16 @@ from mgraph import (
     inits,
     log,
     maximum,
+    register_tuple,
     reshape,
     sum,
     unlikelihood,
 )
 from mgraph.draws import run_key
-from nmt.models import Model, Source
+from nmt.models import Model, PackedText, Source
 from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
+from nmt.text.packing import Running, rows_for
 from nmt.training.update import Tensors
 
 ALIGNMENT_EPS = 1e-6
@@ -57,13 +59,15 @@ class Target(NamedTuple):
     """Target sentences, as nodes."""
 
     ids: Node
-    """Integers, ``(batch, time)``."""
+    """Integers, ``(batch, time)``, or ``(rows, width)`` of packed sentences."""
     mask: Node
-    """float32 ``(batch, time)``: 1 at words, 0 at padding."""
+    """float32, of the same shape: 1 at words, 0 at padding."""
     weights: Node | None = None
-    """float32 ``(batch, time)``: word weights (``data-weighting``)."""
+    """float32, of the same shape: word weights (``data-weighting``)."""
     alignment: Node | None = None
     """float32 ``(batch, time, length)``: the reference attention (``guided-alignment``)."""
+    packed: PackedText | None = None
+    """The sentences, if they are packed."""
 
 
 class Loss(NamedTuple):
@@ -73,7 +77,9 @@ class Loss(NamedTuple):
     labels: Node
 
 
-def training_loss(model: Model, sources: Sequence[Source], target: Target, options: LossOptions) -> Loss:
+def training_loss(
+    model: Model, sources: Sequence[Source | PackedText], target: Target, options: LossOptions
+) -> Loss:
     """Marian's training loss, recorded with the model in the graph of the sentences.
 
     Word cost: ``sum(mask weights ce)`` with the label-smoothed cross entropy ``ce``; its labels are words.
@@ -84,18 +90,21 @@ def training_loss(model: Model, sources: Sequence[Source], target: Target, optio
     by words / links and counts words; ``mean`` divides each cost by its labels and counts 1 label. In the
     latter two ``w`` does not scale labels.
 
-    ``ArgumentError`` if weights or alignments are needed and missing.
+    ``ArgumentError`` if weights or alignments are needed and missing, and for packed sentences with
+    ``unlikelihood``.
     Source: Marian, ``layers/loss.h``, ``layers/guided_alignment.h``; Welleck et al. 2020 for unlikelihood.
     """
     combine = choose("multi-loss-type", options.multi_loss_type, COMBINATIONS)
     guided = options.alignment_weight is not None
-    decoded = model.decode(model.encode(sources), target.ids, attention=guided)
+    decoded = model.decode(model.encode(sources), target.packed or target.ids, attention=guided)
     words = Loss(_cost_of_words(decoded.logits, target, options), sum(flatten(target.mask)))
     if options.alignment_weight is None:
         return combine(words, None, 0.0)
     if decoded.attention is None or target.alignment is None:
         raise ArgumentError("guided-alignment needs a model with attention, and an alignment with each batch")
-    aligned = target.alignment * reshape(target.mask, (*target.mask.shape, 1))
+    aligned = target.alignment
+    if target.packed is None:
+        aligned = aligned * reshape(target.mask, (*target.mask.shape, 1))
     surprisal = log(cast(decoded.attention, Type.float32) + ALIGNMENT_EPS)
     links = Loss(-sum(flatten(aligned * surprisal)), sum(flatten(cast(gt(aligned, 0), Type.float32))))
     return combine(words, links, options.alignment_weight)
@@ -109,6 +118,8 @@ def _cost_of_words(logits: Node, target: Target, options: LossOptions) -> Node:
         return sum(flatten(costs if target.weights is None else costs * target.weights))
     if target.weights is None:
         raise ArgumentError("unlikelihood-loss needs data-weighting with weights of words")
+    if target.packed is not None:
+        raise ArgumentError("unlikelihood-loss looks at whole sentences, which must not be packed")
     wrong = (1 - target.weights) * target.mask
     right = cast(eq(sum(wrong, 1), 0), Type.float32)
     unlikely = wrong * reshape(unlikelihood(logits, labels), shape)
@@ -167,6 +178,7 @@ Arrays = dict[str, Any]
 """A batch as the arguments of a program."""
 
 
+@register_tuple
 class Differentiated(NamedTuple):
     """The loss of one or several batches and its gradient; float32."""
 
@@ -194,20 +206,31 @@ class Objective:
     frozen: frozenset[str] = field(default=frozenset())
 
     @property
+    def packs(self) -> bool:
+        """Whether batches are packed, so that products multiply no padding."""
+        return self.model.packs and not self.loss.unlikelihood
+
+    @property
     def key(self) -> Hashable:
         """Equal for objectives that compute the same function."""
-        settings = (self.loss, self.precision, self.rule_set, self.checkpointing, self.frozen)
+        frozen = tuple(sorted(self.frozen))
+        settings = (self.loss, self.precision, self.rule_set, self.checkpointing, frozen)
         return self.model.key, self.model.dropouts, *settings
 
+    def arrays(self, batch: Batch, groups: int = 1) -> Arrays:
+        """A batch as the arguments of a program; the names are those of the graph's inputs. groups: devices
+        that compute it."""
+        return packed_arrays(batch, groups) if self.packs else arrays(batch)
+
     def differentiated(
-        self, specs: dict[str, jax.ShapeDtypeStruct]
+        self, specs: dict[str, jax.ShapeDtypeStruct], groups: int = 1
     ) -> Callable[[Tensors, Arrays, Any, Any], Differentiated]:
-        """``f(params, batch, draws, scale)`` for batches of these shapes.
+        """``f(params, batch, draws, scale)`` for batches of these shapes, computed by ``groups`` devices.
 
         ``draws`` are four uint32 that determine the dropout: the seed, the number of the update and of the
         batch in it. ``scale`` multiplies the cost that is differentiated, not the one returned.
         """
-        function = self._recorded(specs)
+        function = self._recorded(specs, groups)
         trained = [name for name in self.model.params if name not in self.frozen]
 
         def scaled_cost(some: Tensors, params: Tensors, batch: Arrays, key: Any, scale: Any) -> Any:
@@ -225,23 +248,59 @@ class Objective:
 
         return differentiated
 
-    def _recorded(self, specs: dict[str, jax.ShapeDtypeStruct]) -> Any:
+    def _recorded(self, specs: dict[str, jax.ShapeDtypeStruct], groups: int) -> Any:
         graph = ExpressionGraph(derivatives=self.rule_set)
         graph.set_default_element_type(self.precision)
         graph.set_checkpointing(self.checkpointing)
         for name in self.frozen:
             graph.param(name, self.model.params[name].shape, fixed=True)
         inputs = {name: graph.input(name, spec.shape, str(spec.dtype)) for name, spec in specs.items()}
-        sources = [
-            Source(inputs[f"ids{i}"], cast(inputs[f"mask{i}"], self.precision))
-            for i in range(self.model.sources)
-        ]
-        last = self.model.sources
-        target = Target(
-            inputs[f"ids{last}"], inputs[f"mask{last}"], inputs.get("weights"), inputs.get("alignment")
-        )
-        outputs: list[Node] = list(training_loss(self.model, sources, target, self.loss))
+        *sources, target = (_stream(inputs, number, groups) for number in range(self.model.sources + 1))
+        masked = [source._replace(mask=cast(source.mask, self.precision)) for source in sources]
+        beside = inputs.get("weights"), inputs.get("alignment")
+        packed = target if isinstance(target, PackedText) else None
+        wanted = Target(target.ids, target.mask, *beside, packed)
+        outputs: list[Node] = list(training_loss(self.model, masked, wanted, self.loss))
         return graph.function(outputs, inputs)
+
+
+def _stream(inputs: Mapping[str, Node], number: int, groups: int) -> Source | PackedText:
+    """The sentences of a stream, of the inputs that ``arrays`` or ``packed_arrays`` name."""
+    ids, mask, places, origins, positions = (
+        inputs.get(f"{part}{number}") for part in ("ids", "mask", "places", "origins", "positions")
+    )
+    if places is None:
+        return Source(ids, mask)
+    return PackedText(ids, Packing(places, origins, positions, groups), mask)
+
+
+def packed_arrays(batch: Batch, groups: int = 1) -> Arrays:
+    """A batch as the arguments of a program for packed sentences (``nmt.models.PackedText``).
+
+    groups: devices that compute it, each some of the sentences; the rows of the batch must be as many for
+    each.
+    """
+    count, last = len(batch.ids[0]), len(batch.ids) - 1
+    order = np.concatenate([np.arange(group, count, groups) for group in range(groups)])
+    real = order < batch.sentences
+    found: Arrays = {}
+    for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
+        room = rows_for(count // groups * ids.shape[1]) if batch.packed is None else batch.packed[i]
+        own = mask[order] * real[:, None]
+        lengths = own.sum(1).astype(np.int64)
+        running = Running.of(ids[order], lengths, room, groups)
+        found |= {
+            f"ids{i}": running.ids,
+            f"positions{i}": running.positions,
+            f"places{i}": running.places,
+            f"origins{i}": running.origins,
+            f"mask{i}": running.taken_up(own) if i == last else own,
+        }
+        if i == last and batch.weights is not None:
+            found["weights"] = running.taken_up(batch.weights[order])
+    if batch.alignment is not None:
+        found["alignment"] = batch.alignment[order] * own[..., None]
+    return found
 
 
 def arrays(batch: Batch) -> Arrays:

@@ -6,11 +6,12 @@ from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from nmt.text.batches import Batch
-from nmt.training.learning.objective import Arrays, arrays, specs_of
+from nmt.training.learning.objective import Arrays, specs_of
 from nmt.training.update import Tensors
 
 AXIS = "devices"
@@ -29,13 +30,18 @@ class Placement:
         """Equal for placements that need the same programs."""
         return None
 
-    def batch(self, batch: Batch) -> Arrays:
-        """A batch as the arguments of a program."""
-        return arrays(batch)
+    def even(self, batch: Batch) -> Batch:
+        """A batch with as many rows for each device; those added are copies of the first row that do not
+        count."""
+        return batch.with_rows(-(-batch.shape[0] // self.devices) * self.devices)
 
-    def batch_specs(self, batch: Batch) -> dict[str, jax.ShapeDtypeStruct]:
-        """Shapes, types and shardings of the arrays of ``batch``."""
-        return specs_of(arrays(batch))
+    def batch(self, batch: Arrays) -> Arrays:
+        """The arrays of a batch as the arguments of a program."""
+        return batch
+
+    def batch_specs(self, batch: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes, types and shardings of the arrays of a batch."""
+        return specs_of(batch)
 
     def specs(self, tree: Tree) -> Tree:
         """Shapes, types and shardings of the arrays that an update changes."""
@@ -43,7 +49,10 @@ class Placement:
 
     def placed(self, tree: Tree) -> Tree:
         """The arrays that an update changes, on their devices."""
-        return tree
+        # Stored programs give arrays that are bound to their device. Were the first ones not, JAX would
+        # compile each program twice.
+        (device,) = jnp.zeros(()).devices()
+        return _map(lambda array: jax.device_put(array, device), tree)
 
     def pinned(self, tree: Tree) -> Tree:
         """Inside a program: its results, with the sharding that the next update expects."""
@@ -87,12 +96,11 @@ class SharedPlacement(Placement):
     def key(self) -> Hashable:
         return self._mesh, self._divided
 
-    def batch(self, batch: Batch) -> Arrays:
-        """A batch as the arguments of a program, padded with copies of the first row that do not count."""
-        return {name: _put(array, self._by_rows) for name, array in arrays(self._even(batch)).items()}
+    def batch(self, batch: Arrays) -> Arrays:
+        return {name: _put(array, self._by_rows) for name, array in batch.items()}
 
-    def batch_specs(self, batch: Batch) -> dict[str, jax.ShapeDtypeStruct]:
-        specs = specs_of(arrays(self._even(batch)))
+    def batch_specs(self, batch: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
+        specs = specs_of(batch)
         return {
             name: jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=self._by_rows)
             for name, spec in specs.items()
@@ -126,9 +134,6 @@ class SharedPlacement(Placement):
             leaf.dtype.itemsize * int(np.prod(leaf.sharding.shard_shape(leaf.shape), dtype=np.int64))
             for leaf in jax.tree.leaves(tree)
         )
-
-    def _even(self, batch: Batch) -> Batch:
-        return batch.with_rows(-(-batch.shape[0] // self.devices) * self.devices)
 
     def _place(self, array: Any) -> NamedSharding:
         shape = np.shape(array)

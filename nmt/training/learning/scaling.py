@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mgraph import ArgumentError
+from mgraph import ArgumentError, register_tuple
 from nmt.settings.option import number
 from nmt.settings.training import Numerics
 from nmt.training.update import Tensors
 
 
+@register_tuple
 class CostScale(NamedTuple):
     """The state of cost scaling, on the device."""
 

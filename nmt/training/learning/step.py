@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from mgraph import register_tuple
 from mgraph.optimizers import Optimizer, OptimizerState, moved
 from nmt.settings.train import check_bits
 from nmt.settings.training import Numerics
@@ -114,6 +115,7 @@ def _rounded_away(x: Any) -> Any:
     return jnp.trunc(x + jnp.copysign(0.5, x))
 
 
+@register_tuple
 class DeviceState(NamedTuple):
     """The state that an update changes; its buffers are donated."""
 
@@ -148,6 +150,7 @@ class Scalars(NamedTuple):
         return np.array(self, np.float32)
 
 
+@register_tuple
 class Reported(NamedTuple):
     """The figures that an update reports; float32, shape ()."""
 
@@ -183,7 +186,8 @@ class UpdateStep:
     def key(self) -> Hashable:
         """Equal for steps that compute the same function."""
         own = (self.normalize_gradient, self.check_gradient, self.cost_scaling, self.dynamic, self.largest)
-        return type(self.optimizer), self.optimizer.hyperparameters(), own, self.frozen, self.quantization
+        frozen = tuple(sorted(self.frozen))
+        return type(self.optimizer), self.optimizer.hyperparameters(), own, frozen, self.quantization
 
     def __call__(
         self, state: DeviceState, found: Differentiated, packed: Any

@@ -7,14 +7,24 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.text.shapes import MORE_SHAPES, MOST_SHAPES, WASTE, Shape, Shapes, area, choose, worth_compiling
+from nmt.text.few_shapes import (
+    MORE_SHAPES,
+    MOST_SHAPES,
+    WASTE,
+    FittingShapes,
+    Shapes,
+    choose,
+    worth_compiling,
+)
+from nmt.text.layouts import PADDED
+from nmt.text.shapes import Shape
 
 SIZES = st.integers(1, 60)
 BATCHES = st.dictionaries(st.tuples(SIZES, SIZES, SIZES), st.integers(1, 9), max_size=60)
 
 
 def positions(shapes: Shapes, batches: dict[Shape, int]) -> int:
-    return sum(area(shapes.of(batch)[0]) * count for batch, count in batches.items())
+    return sum(PADDED.positions(shapes.of(batch)[0]) * count for batch, count in batches.items())
 
 
 @settings(max_examples=40, deadline=None)
@@ -27,14 +37,14 @@ def test_every_batch_fits_into_one_of_few(batches: dict[Shape, int]) -> None:
         shape, known = shapes.of(batch)
         assert known and all(need <= size for need, size in zip(batch, shape, strict=True))
         fitting = [other for other in chosen if all(map(int.__le__, batch, other))]
-        assert area(shape) == min(map(area, fitting))
+        assert PADDED.positions(shape) == min(map(PADDED.positions, fitting))
     assert choose(dict(reversed(batches.items()))) == chosen
 
 
 def test_little_is_wasted() -> None:
     """The best 12 shapes for 60 lengths are equal steps, and waste 6.2 % of the positions."""
     batches = {(8, length, length): 1 for length in range(1, 61)}
-    real = sum(map(area, batches))
+    real = sum(map(PADDED.positions, batches))
     shapes = Shapes(choose(batches))
     assert len(shapes.chosen) == MOST_SHAPES
     assert 1 - real / positions(shapes, batches) < 0.075
@@ -60,7 +70,7 @@ def test_a_batch_that_fits_into_none_has_a_shape_of_its_own() -> None:
 
 
 def test_rows_that_fit_into_memory() -> None:
-    shapes = Shapes([(5, 10, 10), (7, 10, 10), (2, 20, 20)], sizes=lambda lengths: 100 // sum(lengths))
+    shapes = FittingShapes([(5, 10, 10), (7, 10, 10), (2, 20, 20)], lambda lengths: 100 // sum(lengths))
     assert len(shapes.chosen) == 2
     assert shapes.of((1, 9, 4)) == ((5, 10, 10), True)
     assert shapes.rows((11, 4)) == 2
@@ -69,14 +79,14 @@ def test_rows_that_fit_into_memory() -> None:
 
 def test_a_short_training_compiles_few_programs() -> None:
     batches = {(8, length, length): 1.0 for length in range(1, 61)}
-    chosen, real = choose(dict.fromkeys(batches, 1)), sum(map(area, batches))
+    chosen, real = choose(dict.fromkeys(batches, 1)), sum(map(PADDED.positions, batches))
     before: set[Shape] = set()
     for number in (1, 4, 16, 64):
         left = worth_compiling(chosen, batches, number)
-        wasted = 1 - real / sum(area(Shapes(left).of(batch)[0]) for batch in batches)
+        wasted = 1 - real / sum(PADDED.positions(Shapes(left).of(batch)[0]) for batch in batches)
         assert before <= set(left) <= set(chosen) and wasted <= WASTE
         before = set(left)
     assert len(worth_compiling(chosen, batches, 1)) == 6 and len(before) == len(chosen)
     many = dict.fromkeys(batches, 1000.0)
-    assert worth_compiling(chosen, many, 1) == sorted(chosen, key=area)
+    assert worth_compiling(chosen, many, 1) == sorted(chosen, key=PADDED.positions)
     assert worth_compiling([(8, 9, 9)], {(8, 9, 9): 1.0}, 1) == [(8, 9, 9)]

@@ -14,7 +14,7 @@ from nmt.files import create_model
 from nmt.models import PackedSource, Source
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import pad
-from nmt.text.packing import Bins
+from nmt.text.packing import WIDTH, Bins, Running, rows_for
 
 
 @given(
@@ -93,3 +93,31 @@ def test_other_encoders_take_no_packed_sentences() -> None:
     assert not model.packs
     with pytest.raises(ArgumentError, match="type s2s take no packed sentences"):
         model.packed_encoder(1, 1, (4,), 1, 8)
+
+
+@given(
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=12),
+    groups=st.integers(1, 3),
+    spare=st.integers(0, 2),
+)
+def test_running_words_are_found_both_ways(lengths: list[int], groups: int, spare: int) -> None:
+    lengths += [0] * (-len(lengths) % groups)
+    own, table = len(lengths) // groups, np.array(lengths)
+    room = spare + rows_for(int(table.reshape(groups, own).sum(1).max()))
+    ids = np.arange(len(lengths) * 12, dtype=np.int32).reshape(len(lengths), 12) + 1
+    running = Running.of(ids, table, room, groups)
+    assert running.ids.shape == running.positions.shape == running.origins.shape == (groups * room, WIDTH)
+    rows, words = running.ids.reshape(groups, -1), []
+    for sentence, length in enumerate(lengths):
+        group, within = divmod(sentence, own)
+        places = running.places[sentence]
+        assert (places[length:] == room * WIDTH).all()
+        assert rows[group][places[:length]].tolist() == ids[sentence, :length].tolist()
+        assert np.diff(places[:length]).tolist() == [1] * (max(length, 1) - 1)
+        origins = running.origins.reshape(groups, -1)[group][places[:length]]
+        assert origins.tolist() == [within * 12 + position for position in range(length)]
+        assert running.positions.reshape(groups, -1)[group][places[:length]].tolist() == [*range(length)]
+        words += ids[sentence, :length].tolist()
+    assert sorted(running.ids[running.ids > 0].tolist()) == words
+    assert (running.origins[running.ids == 0] == own * 12).all(), "padding comes from nowhere"
+    np.testing.assert_array_equal(running.taken_up(ids), running.ids)

@@ -1,0 +1,95 @@
+"""Packed sentences: one after the other in rows, so that products multiply no padding.
+
+Only what looks at whole sentences needs them laid out, a sentence in each row: attention, recurrences.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from mgraph import ArgumentError, Node, flatten, relocate, reshape, rows, transpose
+
+
+class Packing(NamedTuple):
+    """Where the words of packed sentences are: in rows that hold one sentence after the other, without
+    padding between them, and laid out, a sentence in each row.
+
+    Rows and sentences come in groups; a group's sentences are in its rows. Places count within a group.
+    """
+
+    places: Node
+    """Integers ``(batch, length)``: where in the rows each word of a sentence is, ``row * width + column``.
+    At padding past the end, or, without ``origins``, anywhere."""
+    origins: Node | None = None
+    """Integers ``(rows, width)``, the other way round: where in the layout each word of a row is,
+    ``sentence * length + position``; past the end at padding. None for sentences that are only laid out, and
+    without gradients."""
+    positions: Node | None = None
+    """Integers ``(rows, width)``: the position of each word in its sentence, from 0. None as above."""
+    groups: int = 1
+    """Group ``g`` has the sentences ``g``, ``g + groups`` and so on of a batch."""
+
+    @property
+    def length(self) -> int:
+        """The longest sentence that can be laid out."""
+        found: int = self.places.shape[1]
+        return found
+
+
+def laid_out(x: Node, packing: Packing | None) -> Node:
+    """``x (rows, width, dim)``, the words of packed sentences, as ``(batch, length, dim)``.
+
+    None for sentences that are laid out already.
+    """
+    if packing is None:
+        return x
+    if packing.origins is None:
+        words = reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
+        found = rows(words, flatten(packing.places))
+    else:
+        found = _moved(x, packing.places, packing.origins, packing.groups)
+    return reshape(found, (*packing.places.shape, x.shape[2]))
+
+
+def taken_up(x: Node, packing: Packing | None) -> Node:
+    """``x (batch, length, dim)`` as ``(rows, width, dim)``: the reverse of ``laid_out``, zeros at padding.
+
+    ``ArgumentError`` without ``origins``.
+    """
+    if packing is None:
+        return x
+    origins = _known(packing.origins, "origins")
+    found = _moved(x, origins, packing.places, packing.groups)
+    return reshape(found, (*origins.shape, x.shape[2]))
+
+
+def at_positions(table: Node, packing: Packing) -> Node:
+    """Of each word the row of ``table (length, dim)`` at its position, ``(rows, width, dim)``.
+
+    ``ArgumentError`` without ``positions``.
+    """
+    positions = _known(packing.positions, "positions")
+    return reshape(rows(table, flatten(positions)), (*positions.shape, table.shape[-1]))
+
+
+def in_groups(x: Node, packing: Packing) -> Node:
+    """``x (batch, ...)``, whose sentences are in the order of the batch, in the order of their groups."""
+    if packing.groups == 1:
+        return x
+    batch, *others = x.shape
+    turns = reshape(x, (batch // packing.groups, packing.groups, math.prod(others)))
+    return reshape(transpose(turns, (1, 0, 2)), x.shape)
+
+
+def _moved(x: Node, origins: Node, destinations: Node, groups: int) -> Node:
+    """``relocate`` in each group, for words and places with two axes: ``(groups, words, dim)``."""
+    words = reshape(x, (groups, x.shape[0] * x.shape[1] // groups, x.shape[2]))
+    places = (reshape(p, (groups, math.prod(p.shape) // groups)) for p in (origins, destinations))
+    return relocate(words, *places)
+
+
+def _known(places: Node | None, what: str) -> Node:
+    if places is None:
+        raise ArgumentError(f"these sentences can only be laid out: Packing.{what} is None")
+    return places

@@ -1,0 +1,95 @@
+"""How the sentences of a training batch become rows, and what positions that takes.
+
+A shape is a tuple: the rows of a batch, then the longest length of each stream; of packed sentences also the
+rows of words of each stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nmt.text.batches import Batch, pad_for_training
+from nmt.text.packing import WIDTH, rows_for
+from nmt.text.sentences import Sentence
+from nmt.text.shapes import Shape
+
+ATTENTION = 8
+"""Of packed sentences, so many positions that are only laid out cost as much as one that is multiplied."""
+
+
+class Padded:
+    """Each sentence is a row, as long as the longest."""
+
+    def size(self, sentences: Sequence[Sentence]) -> Shape:
+        """The least shape for these sentences."""
+        lengths = (map(len, sentence.sequences) for sentence in sentences)
+        return (len(sentences), *map(max, zip(*lengths, strict=True)))
+
+    def positions(self, shape: Shape) -> int:
+        """The words and paddings that products multiply."""
+        return shape[0] * sum(shape[1:])
+
+    def costs(self, shapes: Any) -> np.ndarray:
+        """What batches of shapes ``(..., sizes)`` cost, in positions."""
+        table = np.asarray(shapes)
+        return np.asarray(table[..., 0] * table[..., 1:].sum(-1))
+
+    def lengths(self, shape: Shape) -> Shape:
+        """The lengths of streams."""
+        return shape[1:]
+
+    def words(self, shape: Shape) -> Shape:
+        """Of packed sentences the rows of words of each stream."""
+        return ()
+
+    def full(self, laid_out: Shape) -> Shape:
+        """The shape for so many rows of sentences that are all of these lengths."""
+        return laid_out
+
+    def batch(self, sentences: Sequence[Sentence], shape: Shape) -> Batch:
+        """A batch of this shape."""
+        return pad_for_training(sentences, shape)
+
+
+class Packed(Padded):
+    """Words one after the other, and each sentence laid out as a row where attention needs it.
+
+    parts: that compute a batch, whether devices or one after the other: each has rows of its own for every
+    ``parts``-th sentence.
+    """
+
+    def __init__(self, parts: int = 1) -> None:
+        self.parts = parts
+
+    def size(self, sentences: Sequence[Sentence]) -> Shape:
+        lengths = np.array([[*map(len, sentence.sequences)] for sentence in sentences])
+        words = [lengths[first :: self.parts].sum(0) for first in range(self.parts)]
+        return (len(sentences), *lengths.max(0).tolist(), *map(rows_for, np.max(words, 0).tolist()))
+
+    def positions(self, shape: Shape) -> int:
+        return self.parts * WIDTH * sum(self.words(shape))
+
+    def costs(self, shapes: Any) -> np.ndarray:
+        table = np.asarray(shapes)
+        laid_out = table.shape[-1] // 2 + 1
+        words = self.parts * WIDTH * table[..., laid_out:].sum(-1)
+        return np.asarray(words + super().costs(table[..., :laid_out]) // ATTENTION)
+
+    def lengths(self, shape: Shape) -> Shape:
+        return shape[1 : len(shape) // 2 + 1]
+
+    def words(self, shape: Shape) -> Shape:
+        return shape[len(shape) // 2 + 1 :]
+
+    def full(self, laid_out: Shape) -> Shape:
+        rows, *lengths = laid_out
+        return (*laid_out, *(rows_for(-(-rows // self.parts) * length) for length in lengths))
+
+    def batch(self, sentences: Sequence[Sentence], shape: Shape) -> Batch:
+        return pad_for_training(sentences, (shape[0], *self.lengths(shape)), self.words(shape))
+
+
+PADDED = Padded()

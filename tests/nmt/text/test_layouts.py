@@ -1,0 +1,67 @@
+"""Shapes of batches, padded and packed, and what they cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmt.text.few_shapes import FittingShapes, Shapes, choose, worth_compiling
+from nmt.text.layouts import ATTENTION, PADDED, Packed
+from nmt.text.packing import WIDTH
+from nmt.text.sentences import Sentence
+from nmt.text.shapes import Shape
+
+SENTENCES = [Sentence(i, ([2] * source, [3] * target)) for i, (source, target) in
+             enumerate([(40, 30), (30, 30), (20, 5), (2, 40)])]  # fmt: skip
+
+
+def test_padded_sentences() -> None:
+    assert PADDED.size(SENTENCES) == (4, 40, 40)
+    assert PADDED.positions((4, 40, 40)) == 320
+    assert PADDED.costs([(4, 40, 40), (2, 3, 4)]).tolist() == [320, 14]
+    assert PADDED.batch(SENTENCES, (5, 48, 40)).shape == (5, 48, 40)
+    assert PADDED.batch(SENTENCES, (5, 48, 40)).packed is None
+
+
+def test_packed_sentences_take_rows_of_words() -> None:
+    assert Packed().size(SENTENCES) == (4, 40, 40, 3, 4)  # 92 and 105 words
+    layout = Packed(parts=2)
+    size = layout.size(SENTENCES)
+    assert size == (4, 40, 40, 2, 3), "60 and 32 words; 35 and 70"
+    assert (layout.lengths(size), layout.words(size)) == ((40, 40), (2, 3))
+    assert layout.positions(size) == 2 * 5 * WIDTH
+    assert layout.costs(np.array([size])).tolist() == [320 + 320 // ATTENTION]
+    assert layout.full((3, 40, 50)) == (3, 40, 50, 3, 4), "two sentences in a part"
+    batch = layout.batch(SENTENCES, (5, 48, 40, 3, 4))
+    assert (batch.shape, batch.packed) == ((5, 48, 40), (3, 4))
+
+
+def test_a_batch_has_room_in_its_shape() -> None:
+    layout, dice = Packed(), np.random.default_rng(0)
+    sizes: dict[Shape, int] = {}
+    for _ in range(300):
+        longest = int(dice.integers(5, 60))
+        lengths = dice.integers(max(1, longest - 10), longest + 1, (64, 2)).tolist()
+        size = layout.size([Sentence(i, ([2] * a, [3] * b)) for i, (a, b) in enumerate(lengths)])
+        sizes[size] = sizes.get(size, 0) + 1
+    chosen = choose(sizes, layout)
+    shapes = Shapes(chosen, layout)
+    assert len(chosen) <= 12
+    padded = 0
+    for size, count in sizes.items():
+        shape, known = shapes.of(size)
+        assert known and all(map(int.__le__, size, shape))
+        padded += count * layout.positions(shape)
+    assert 1 - sum(layout.positions(s) * n for s, n in sizes.items()) / padded < 0.1
+    few = worth_compiling(chosen, {size: float(n) for size, n in sizes.items()}, 1, layout)
+    assert set(few) <= set(chosen)
+
+
+def test_batches_that_fit_into_memory_have_room_for_typical_words() -> None:
+    layout = Packed()
+    shapes = FittingShapes(
+        [(1, 20, 20)], lambda lengths: 40, layout, [(40, 18, 20, 15, 17), (39, 20, 9, 16, 4)]
+    )
+    assert shapes.of((40, 19, 19, 16, 17)) == ((40, 20, 20, 16, 17), True)
+    assert shapes.of((40, 20, 20, 17, 17)) == ((40, 20, 20, 25, 25), False), "more words than usual"
+    assert shapes.of((2, 30, 8, 2, 1))[0] == (40, 32, 8, 40, 10), "longer sentences than usual"
+    assert shapes.rows((12, 15)) == 40

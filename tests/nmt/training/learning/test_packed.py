@@ -1,0 +1,107 @@
+"""Training on packed sentences: costs and gradients are those of padded ones, dropout included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from mgraph import ArgumentError, ExpressionGraph
+from nmt.files import create_model
+from nmt.models import Dropouts, Model, PackedText
+from nmt.settings.model_options import ModelOptions
+from nmt.text.batches import Batch, pad
+from nmt.training.learning.objective import (
+    LossOptions,
+    Objective,
+    arrays,
+    packed_arrays,
+    specs_of,
+)
+
+SIZES = {"dim_emb": 8, "dim_rnn": 8, "transformer_heads": 2, "transformer_dim_ffn": 6}
+DEPTHS = {"enc_depth": 1, "dec_depth": 1}
+PAIR = {"type": "transformer", "dim_vocabs": (11, 13)}
+MODELS: dict[str, dict[str, Any]] = {
+    "transformer": PAIR | {"transformer_preprocess": "nd", "transformer_postprocess": "hdn"},
+    "trained positions": PAIR | {"type": "transformer-new", "transformer_train_position_embeddings": True},
+    "average attention": PAIR | {"transformer_decoder_autoreg": "average-attention"},
+    "recurrence": PAIR | {"transformer_decoder_autoreg": "rnn", "dec_cell": "ssru"},
+    "pooling": PAIR | {"transformer_pool": True},
+    "two sources": PAIR | {"type": "multi-transformer", "dim_vocabs": (11, 12, 13)},
+    "language model": {"type": "lm-transformer", "dim_vocabs": (13,)},
+}
+DROPOUTS = Dropouts(0.2, 0.3, 0.3, 0.2, 0.2, 0.2)
+LENGTHS = ((7, 1, 4, 9, 3, 6, 2), (5, 3, 8, 1, 9, 2, 4), (2, 9, 3, 5, 1, 8, 6))
+
+
+def model_of(name: str) -> Model:
+    return create_model(ModelOptions(**(SIZES | DEPTHS | MODELS[name])), seed=3)
+
+
+def batch_of(model: Model, rows: int = 8) -> Batch:
+    """Seven sentences, in as many rows."""
+    dice = np.random.default_rng(0)
+    streams = [
+        [dice.integers(2, size, length).tolist() for length in lengths]
+        for size, lengths in zip(model.dim_vocabs, LENGTHS, strict=False)
+    ]
+    return pad(streams, (rows, *[10] * len(streams)), target=True)
+
+
+def gradient(objective: Objective, given: dict[str, Any], groups: int = 1) -> tuple[Any, float, float]:
+    function = jax.jit(objective.differentiated(specs_of(given), groups))
+    found = function(objective.model.params, given, np.array([0, 7, 3, 0], np.uint32), 1.0)
+    return found.gradients, float(found.cost), float(found.labels)
+
+
+@pytest.mark.parametrize(("name", "groups"), [("transformer", 1), *((name, 2) for name in MODELS)])
+def test_costs_and_gradients_are_those_of_padded_sentences(name: str, groups: int) -> None:
+    model = model_of(name)
+    trained = Model(model.options, model.params, DROPOUTS)
+    objective = Objective(trained, LossOptions(0.1))
+    batch = batch_of(model)
+    batch = replace(batch, weights=np.random.default_rng(1).uniform(0, 2, (8, 10)).astype(np.float32))
+    assert objective.packs
+    expected, cost, labels = gradient(objective, arrays(batch))
+    found, own_cost, own_labels = gradient(objective, packed_arrays(batch, groups), groups)
+    assert own_cost == pytest.approx(cost, rel=1e-6) and own_labels == labels
+    largest = max(float(np.abs(value).max()) for value in expected.values())
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=2e-6 * largest, err_msg=key)
+
+
+def test_guided_alignment_is_laid_out() -> None:
+    model = model_of("transformer")
+    objective = Objective(model, LossOptions(alignment_weight=0.3))
+    wanted = (np.random.default_rng(2).random((8, 10, 10)) < 0.1).astype(np.float32)
+    batch = replace(batch_of(model), alignment=wanted)
+    expected, cost, labels = gradient(objective, arrays(batch))
+    found, own_cost, own_labels = gradient(objective, packed_arrays(batch, 2), 2)
+    assert (own_cost, own_labels) == pytest.approx((cost, labels), rel=1e-6)
+    name = "decoder_l1_context_Wq"
+    np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_what_looks_at_whole_targets_is_not_packed() -> None:
+    model = model_of("transformer")
+    assert not Objective(model, LossOptions(unlikelihood=True)).packs
+    recurrent = create_model(ModelOptions(type="s2s", dim_vocabs=(7, 9), dim_emb=3, dim_rnn=4))
+    assert not Objective(recurrent).packs
+    batch = batch_of(model)
+    assert Objective(recurrent).arrays(batch).keys() == arrays(batch).keys()
+    graph = ExpressionGraph()
+    ids, mask = graph.zeros((1, 32), "int32"), graph.ones((1, 32))
+    with pytest.raises(ArgumentError, match="type s2s take no packed sentences"):
+        recurrent.decode({}, PackedText(ids, None, mask))
+
+
+def test_words_have_room() -> None:
+    batch = batch_of(model_of("transformer"))
+    assert packed_arrays(batch)["ids0"].shape == (3, 32)  # for eight sentences of ten words
+    tight = packed_arrays(replace(batch, packed=(1, 2)))
+    assert tight["ids0"].shape == (1, 32) and tight["ids1"].shape == (2, 32)
+    assert tight["mask1"].sum() == sum(LENGTHS[1])
