@@ -42,7 +42,7 @@ from .norm import NormConfig as NormConfig
 from .norm import RMSNorm as RMSNorm
 from .output import Columns as Columns
 from .output import Output as Output
-from .packing import Packing as Packing
+from .packing import PackedWords as PackedWords
 from .packing import at_positions as at_positions
 from .packing import laid_out as laid_out
 from .packing import taken_up as taken_up

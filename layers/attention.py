@@ -25,7 +25,7 @@ from mgraph.tape import Graph
 from .dense import Affine
 from .dropping import rate, shared_mask
 from .layer import Layer
-from .packing import Packing, in_groups, laid_out, taken_up
+from .packing import PackedWords, in_groups, laid_out, taken_up
 
 
 def log_mask(mask: Node) -> Node:
@@ -82,7 +82,9 @@ class MultiHeadAttention(Layer):
         )
         self.output = output if projection else None
 
-    def __call__(self, x: Node, keys: Node, values: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def __call__(
+        self, x: Node, keys: Node, values: Node, mask: Node, packing: PackedWords | None = None
+    ) -> Node:
         """``x (batch, time, dim)`` attends to ``keys`` and ``values (batch, places, dim)``.
 
         ``mask`` is a ``log_mask`` that fits ``(batch, heads, time, places)``, usually
@@ -91,15 +93,17 @@ class MultiHeadAttention(Layer):
         """
         return self.attend(x, self.keys(keys, packing), self.values(values, packing), mask, packing)
 
-    def keys(self, x: Node, packing: Packing | None = None) -> Node:
+    def keys(self, x: Node, packing: PackedWords | None = None) -> Node:
         """``x Wk + bk`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
         return split_heads(laid_out(self.key(x), packing), self.heads)
 
-    def values(self, x: Node, packing: Packing | None = None) -> Node:
+    def values(self, x: Node, packing: PackedWords | None = None) -> Node:
         """``x Wv + bv`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
         return split_heads(laid_out(self.value(x), packing), self.heads)
 
-    def attend(self, x: Node, keys: Node, values: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def attend(
+        self, x: Node, keys: Node, values: Node, mask: Node, packing: PackedWords | None = None
+    ) -> Node:
         """The same for ``keys`` and ``values`` that are already projected, laid out and split; ``packing`` is
         of ``x``."""
         queries = self._queries(x, packing)
@@ -115,21 +119,21 @@ class MultiHeadAttention(Layer):
             return self.attend(x, keys[0], values[0], masks[0])
         return self._joined(cached_attention(self._queries(x, None), used, keys, values, masks), None)
 
-    def weights(self, x: Node, keys: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def weights(self, x: Node, keys: Node, mask: Node, packing: PackedWords | None = None) -> Node:
         """The weights ``(batch, heads, time, places)`` of projected and split ``keys``, before dropout."""
         scale = 1 / math.sqrt(self.dim // self.heads)
         return softmax(bdot(self._queries(x, packing), keys, False, True, scale) + mask)
 
-    def gathered(self, weights: Node, values: Node, packing: Packing | None = None) -> Node:
+    def gathered(self, weights: Node, values: Node, packing: PackedWords | None = None) -> Node:
         """The result of ``attend`` for these ``weights``, for callers that need both."""
         dropped = self._dropped(weights.graph, weights.shape, packing)
         return self._joined(bdot(dropout(weights, dropped), values), packing)
 
-    def _queries(self, x: Node, packing: Packing | None) -> Node:
+    def _queries(self, x: Node, packing: PackedWords | None) -> Node:
         return split_heads(laid_out(self.query(x), packing), self.heads)
 
     def _dropped(
-        self, graph: Graph, weights: tuple[int, ...], packing: Packing | None
+        self, graph: Graph, weights: tuple[int, ...], packing: PackedWords | None
     ) -> float | Node | None:
         """The probability of dropping weights of this shape, or the mask."""
         if packing is None:
@@ -137,6 +141,6 @@ class MultiHeadAttention(Layer):
         mask = shared_mask(graph, self.dropout, weights)
         return mask if mask is None else in_groups(mask, packing)
 
-    def _joined(self, y: Node, packing: Packing | None) -> Node:
+    def _joined(self, y: Node, packing: PackedWords | None) -> Node:
         joined = taken_up(join_heads(y), packing)
         return joined if self.output is None else self.output(joined)

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from mgraph import Node, dropout
 from mgraph.tape import Graph, Tape
 
-from .packing import Packing, at_positions
+from .packing import PackedWords, at_positions
 
 
 def rate(graph: Graph, p: float) -> float:
@@ -37,7 +37,7 @@ class FeatureMask:
         return self._drawn[tape]
 
 
-def drop_features(x: Node, p: float, packing: Packing | None = None) -> Node:
+def drop_features(x: Node, p: float, packing: PackedWords | None = None) -> Node:
     """``x`` with one mask over its last two axes (time, features), shared by all sentences; with ``packing``
     it is ``(rows, width, features)``.
 

@@ -11,7 +11,7 @@ from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, m
 
 from .dropping import rate, shared_mask
 from .layer import Layer
-from .packing import Packing, at_positions
+from .packing import PackedWords, at_positions
 from .products import table_rows
 
 
@@ -32,7 +32,7 @@ class Embedding(Layer):
         init = inits.glorot_uniform(fan_out=True)
         self.table = self.param(name, dim_vocab, dim, init, fixed=fixed, contracted=1)
 
-    def __call__(self, ids: Node, *, time_axis: int = 1, packing: Packing | None = None) -> Node:
+    def __call__(self, ids: Node, *, time_axis: int = 1, packing: PackedWords | None = None) -> Node:
         """``time_axis`` is the time axis of ``ids``; of packed sentences they are ``(rows, width)``."""
         found = table_rows(self.table, flatten(ids))
         words = reshape(found, (*ids.shape, found.shape[-1]))
@@ -50,7 +50,7 @@ class Positions(Layer):
         """``x (..., time, dim)`` with positions, from 0."""
 
     @abstractmethod
-    def packed(self, x: Node, packing: Packing) -> Node:
+    def packed(self, x: Node, packing: PackedWords) -> Node:
         """The same for packed sentences ``x (rows, width, dim)``."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class PositionEmbedding(Positions):
             raise ShapeError(f"position embeddings of {self.dim} features for (..., time, dim) {x.shape}")
         return x * math.sqrt(self.dim) + self._table(x, x.shape[-2])
 
-    def packed(self, x: Node, packing: Packing) -> Node:
+    def packed(self, x: Node, packing: PackedWords) -> Node:
         return x * math.sqrt(self.dim) + at_positions(self._table(x, packing.length), packing)
 
     def at(self, x: Node, position: Node) -> Node:
@@ -117,7 +117,7 @@ class TrainedPositionEmbedding(Positions):
     def __call__(self, x: Node) -> Node:
         return x + self._first(x, x.shape[-2])
 
-    def packed(self, x: Node, packing: Packing) -> Node:
+    def packed(self, x: Node, packing: PackedWords) -> Node:
         return x + at_positions(self._first(x, packing.length), packing)
 
     def at(self, x: Node, position: Node) -> Node:
@@ -139,7 +139,7 @@ class NoPositionEmbedding(Positions):
     def __call__(self, x: Node) -> Node:
         return x if self.scale == 1 else x * self.scale
 
-    def packed(self, x: Node, packing: Packing) -> Node:
+    def packed(self, x: Node, packing: PackedWords) -> Node:
         return self(x)
 
     def at(self, x: Node, position: Node) -> Node:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from mgraph import (
     Node,
     ShapeError,
     affine,
+    affine_cross_entropy,
     affine_int8,
     bdot,
+    cross_entropy,
     dot,
     flatten,
     gather,
@@ -23,6 +26,8 @@ from mgraph.tape import Graph
 from .layer import Layer, Parameter
 from .products import SCALE, int8_of, product
 
+MANY_LOGITS = 1 << 24
+"""From so many on (64 MiB in float32) the loss is computed in chunks of the vocabulary."""
 LISTED = ":listed"
 """The end of the names of what stands for the parameters if only some words are listed."""
 
@@ -86,6 +91,16 @@ class Output(Layer):
         if isinstance(shortlist, Columns):
             return self._in_columns(x, shortlist)
         return self._of_candidates(x, shortlist)
+
+    def cross_entropy(self, x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
+        """``mgraph.cross_entropy`` of the logits of ``x (..., dim)``, ``(..., 1)``. If they are many they are
+        never held all at once (``affine_cross_entropy``)."""
+        graph, logits = x.graph, math.prod(x.shape[:-1]) * self.dim_vocab
+        if logits < MANY_LOGITS or int8_of(self.weight, graph) is not None:
+            return cross_entropy(self(x), labels, label_smoothing)
+        bias = None if self.bias is None else self.bias.on(graph)
+        matrix = self.weight.on(graph)
+        return affine_cross_entropy(x, matrix, labels, bias, label_smoothing, self.transposed)
 
     def of_listed(self, ids: Node) -> dict[str, Node]:
         """What stands for the parameters where only the words ``ids (listed,)`` are listed, by name."""

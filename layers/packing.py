@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mgraph import ArgumentError, Node, flatten, relocate, reshape, rows, transpose
 
 
-class Packing(NamedTuple):
+class PackedWords(NamedTuple):
     """Where the words of packed sentences are: in rows that hold one sentence after the other, without
     padding between them, and laid out, a sentence in each row.
 
@@ -37,7 +37,7 @@ class Packing(NamedTuple):
         return found
 
 
-def laid_out(x: Node, packing: Packing | None) -> Node:
+def laid_out(x: Node, packing: PackedWords | None) -> Node:
     """``x (rows, width, dim)``, the words of packed sentences, as ``(batch, length, dim)``.
 
     None for sentences that are laid out already.
@@ -52,7 +52,7 @@ def laid_out(x: Node, packing: Packing | None) -> Node:
     return reshape(found, (*packing.places.shape, x.shape[2]))
 
 
-def taken_up(x: Node, packing: Packing | None) -> Node:
+def taken_up(x: Node, packing: PackedWords | None) -> Node:
     """``x (batch, length, dim)`` as ``(rows, width, dim)``: the reverse of ``laid_out``, zeros at padding.
 
     ``ArgumentError`` without ``origins``.
@@ -64,7 +64,7 @@ def taken_up(x: Node, packing: Packing | None) -> Node:
     return reshape(found, (*origins.shape, x.shape[2]))
 
 
-def at_positions(table: Node, packing: Packing) -> Node:
+def at_positions(table: Node, packing: PackedWords) -> Node:
     """Of each word the row of ``table (length, dim)`` at its position, ``(rows, width, dim)``.
 
     ``ArgumentError`` without ``positions``.
@@ -73,7 +73,7 @@ def at_positions(table: Node, packing: Packing) -> Node:
     return reshape(rows(table, flatten(positions)), (*positions.shape, table.shape[-1]))
 
 
-def in_groups(x: Node, packing: Packing) -> Node:
+def in_groups(x: Node, packing: PackedWords) -> Node:
     """``x (batch, ...)``, whose sentences are in the order of the batch, in the order of their groups."""
     if packing.groups == 1:
         return x
@@ -91,5 +91,5 @@ def _moved(x: Node, origins: Node, destinations: Node, groups: int) -> Node:
 
 def _known(places: Node | None, what: str) -> Node:
     if places is None:
-        raise ArgumentError(f"these sentences can only be laid out: Packing.{what} is None")
+        raise ArgumentError(f"these sentences can only be laid out: PackedWords.{what} is None")
     return places

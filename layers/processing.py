@@ -10,7 +10,7 @@ from .dense import Affine
 from .dropping import drop_features
 from .layer import Layer
 from .norm import MARIAN_NORM, LayerNorm, Norm, NormConfig, RMSNorm
-from .packing import Packing
+from .packing import PackedWords
 
 NORMS: dict[str, type[Norm]] = {"n": LayerNorm, "r": RMSNorm}
 """Normalizations by their letter."""
@@ -42,7 +42,7 @@ class PreProcess(Layer):
             None if letter == "d" else NORMS[letter](prefix, dim, "_pre", norm) for letter in operations
         ]
 
-    def __call__(self, x: Node, packing: Packing | None = None) -> Node:
+    def __call__(self, x: Node, packing: PackedWords | None = None) -> Node:
         for norm in self.operations:
             x = drop_features(x, self.dropout, packing) if norm is None else norm(x)
         return x
@@ -81,7 +81,7 @@ class PostProcess(Layer):
             for letter in operations
         ]
 
-    def __call__(self, x: Node, before: Node, packing: Packing | None = None) -> Node:
+    def __call__(self, x: Node, before: Node, packing: PackedWords | None = None) -> Node:
         for letter, layer in zip(self.operations, self.layers, strict=True):
             if letter == "d":
                 x = drop_features(x, self.dropout, packing)

@@ -95,6 +95,7 @@ from .ops.order import sort as sort
 from .ops.order import topk as topk
 from .ops.order import topk_indices as topk_indices
 from .ops.order import topk_values as topk_values
+from .ops.output_loss import affine_cross_entropy as affine_cross_entropy
 from .ops.pooling import avg_pooling as avg_pooling
 from .ops.pooling import max_pooling as max_pooling
 from .ops.pooling import pooling_with_masking as pooling_with_masking

@@ -104,7 +104,8 @@ class Timing:
         self._corpus, self._candidate = session.corpus, CANDIDATES[trainer](session)
         if not isinstance(self._candidate, Ours):
             vocabs, *_ = load_or_create_vocabs(session.options)
-            self._corpus = Corpus(session.options, vocabs, seed=session.seed)
+            price = session.learner.program
+            self._corpus = Corpus(session.options, vocabs, seed=session.seed, program=price)
 
     def prepare(self) -> dict[str, Any]:
         """Compile what the updates need, by an update in each of their shapes."""

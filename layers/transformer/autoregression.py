@@ -9,7 +9,7 @@ from typing import Protocol
 from mgraph import Node, reshape
 from mgraph.tape import Graph
 
-from ..packing import Packing
+from ..packing import PackedWords
 from .config import TransformerConfig
 
 Cache = dict[str, Node]
@@ -42,7 +42,7 @@ class Autoregression(Protocol):
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int) -> None: ...
 
-    def __call__(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def __call__(self, x: Node, mask: Node, packing: PackedWords | None = None) -> Node:
         """``x (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``; ``mask`` is a ``log_mask``
         that hides later words, for blocks that are not causal by themselves."""
         ...

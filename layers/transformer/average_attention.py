@@ -10,7 +10,7 @@ from mgraph.tape import Graph
 
 from ..dense import Affine
 from ..dropping import drop_features
-from ..packing import Packing, laid_out, taken_up
+from ..packing import PackedWords, laid_out, taken_up
 from .autoregression import Cache, Now
 from .blocks import Block, block_activation
 from .config import TransformerConfig
@@ -46,7 +46,7 @@ class AverageAttention(Block):
         self.last = layer(sizes[-1], dim, str(config.aan_depth)) if widened else None
         self.gates = (layer(dim, dim, "i"), layer(dim, dim, "f")) if config.aan_gate else None
 
-    def __call__(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def __call__(self, x: Node, mask: Node, packing: PackedWords | None = None) -> Node:
         words = laid_out(x, packing)
         length = words.shape[1]
         counts = x.graph.constant((length, 1), inits.range(1, length + 1))
@@ -60,7 +60,7 @@ class AverageAttention(Block):
         mean = (reshape(cache["mean"], x.shape) * before + x) / (before + 1)
         return self._applied(mean, x), {"mean": reshape(mean, cache["mean"].shape)}
 
-    def _applied(self, mean: Node, x: Node, packing: Packing | None = None) -> Node:
+    def _applied(self, mean: Node, x: Node, packing: PackedWords | None = None) -> Node:
         y = self.before(mean, packing)
         for layer in self.inner:
             y = drop_features(self.activation(layer(y)), self.dropout, packing)

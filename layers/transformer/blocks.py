@@ -14,7 +14,7 @@ from ..choices import choose
 from ..dense import Affine
 from ..dropping import drop_features
 from ..layer import Layer
-from ..packing import Packing, laid_out, taken_up
+from ..packing import PackedWords, laid_out, taken_up
 from ..processing import PostProcess, PreProcess
 from .config import TransformerConfig
 
@@ -68,7 +68,7 @@ class CrossBlock(Protocol):
         ``(bins, width, dim)``: once for each word."""
         ...
 
-    def arrange(self, projected: Mapping[str, Node], packing: Packing | None = None) -> dict[str, Node]:
+    def arrange(self, projected: Mapping[str, Node], packing: PackedWords | None = None) -> dict[str, Node]:
         """What the block attends to: what was projected, of packed sentences laid out (``laid_out``)."""
         ...
 
@@ -77,7 +77,7 @@ class CrossBlock(Protocol):
         return self.arrange(self.project(context))
 
     def cross_attend(
-        self, x: Node, context: Context, give_weights: bool = False, packing: Packing | None = None
+        self, x: Node, context: Context, give_weights: bool = False, packing: PackedWords | None = None
     ) -> tuple[Node, Node | None]:
         """The block's result for ``x (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``, and
         its weights ``(batch, heads, time, source)`` before dropout; ``None`` if not requested or without
@@ -109,13 +109,13 @@ class AttentionBlock(Block, CrossBlock):
         """Keys and values of an encoder's output, not split into heads."""
         return {"keys": self.attention.key(context), "values": self.attention.value(context)}
 
-    def arrange(self, projected: Mapping[str, Node], packing: Packing | None = None) -> dict[str, Node]:
+    def arrange(self, projected: Mapping[str, Node], packing: PackedWords | None = None) -> dict[str, Node]:
         """Keys and values by sentence and head."""
         heads = self.attention.heads
         return {part: split_heads(laid_out(node, packing), heads) for part, node in projected.items()}
 
     def cross_attend(
-        self, x: Node, context: Context, give_weights: bool = False, packing: Packing | None = None
+        self, x: Node, context: Context, give_weights: bool = False, packing: PackedWords | None = None
     ) -> tuple[Node, Node | None]:
         keys, values, y = context.prepared["keys"], context.prepared["values"], self.before(x, packing)
         if not give_weights:
@@ -124,7 +124,7 @@ class AttentionBlock(Block, CrossBlock):
         weights = self.attention.weights(y, keys, context.mask, packing)
         return self.after(self.attention.gathered(weights, values, packing), x, packing), weights
 
-    def self_attend(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def self_attend(self, x: Node, mask: Node, packing: PackedWords | None = None) -> Node:
         """``x (batch, time, dim)`` attends to itself; keys and values are pre-processed as queries are. With
         ``packing`` ``x`` is ``(rows, width, dim)``."""
         y = self.before(x, packing)
@@ -149,7 +149,7 @@ class PoolingBlock(Layer, CrossBlock):
         """All states."""
         return {"pooled": context}
 
-    def arrange(self, projected: Mapping[str, Node], packing: Packing | None = None) -> dict[str, Node]:
+    def arrange(self, projected: Mapping[str, Node], packing: PackedWords | None = None) -> dict[str, Node]:
         """The projected first state ``(batch, 1, dim)``."""
         if packing is not None and packing.origins is None:
             packing = packing._replace(places=narrow(packing.places, 1, 0, 1))
@@ -157,7 +157,7 @@ class PoolingBlock(Layer, CrossBlock):
         return {"pooled": first if self.output is None else self.output(first)}
 
     def cross_attend(
-        self, x: Node, context: Context, give_weights: bool = False, packing: Packing | None = None
+        self, x: Node, context: Context, give_weights: bool = False, packing: PackedWords | None = None
     ) -> tuple[Node, Node | None]:
         """The block; it has no weights."""
         pooled = context.prepared["pooled"]
@@ -185,7 +185,7 @@ class FeedForwardBlock(Block):
         self.activation = block_activation(config.ffn_activation, "transformer-ffn-activation")
         self.dropout = config.dropout_ffn
 
-    def __call__(self, x: Node, packing: Packing | None = None) -> Node:
+    def __call__(self, x: Node, packing: PackedWords | None = None) -> Node:
         *inner, last = self.layers
         y = self.before(x, packing)
         for layer in inner:

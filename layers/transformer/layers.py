@@ -8,7 +8,7 @@ from mgraph import ArgumentError, Node, checkpoint
 
 from ..choices import choose
 from ..layer import Layer
-from ..packing import Packing
+from ..packing import PackedWords
 from .autoregression import Autoregression, Cache, Now
 from .average_attention import AverageAttention
 from .blocks import AttentionBlock, Context, CrossBlock, FeedForwardBlock, PoolingBlock
@@ -36,7 +36,7 @@ class EncoderLayer(Layer):
         self.attention = AttentionBlock(f"{prefix}_self", config, depth)
         self.feed_forward = FeedForwardBlock(f"{prefix}_ffn", config, depth)
 
-    def __call__(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def __call__(self, x: Node, mask: Node, packing: PackedWords | None = None) -> Node:
         """``x (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``; ``mask`` a ``log_mask`` that
         fits ``(batch, heads, time, time)``."""
         return checkpoint(self.feed_forward(self.attention.self_attend(x, mask, packing), packing))
@@ -60,7 +60,7 @@ class DecoderLayer(Layer):
         self.feed_forward = FeedForwardBlock(f"{prefix}_ffn", config, depth)
 
     def __call__(
-        self, x: Node, mask: Node, contexts: Sequence[Context], packing: Packing | None = None
+        self, x: Node, mask: Node, contexts: Sequence[Context], packing: PackedWords | None = None
     ) -> Node:
         """``x (batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``; ``mask`` is a ``log_mask``
         that hides later words."""
@@ -77,7 +77,7 @@ class DecoderLayer(Layer):
         x: Node,
         contexts: Sequence[Context],
         give_weights: bool = False,
-        packing: Packing | None = None,
+        packing: PackedWords | None = None,
     ) -> tuple[Node, Node | None]:
         """The layer after ``autoregression``: its result, and if requested the attention weights
         ``(batch, heads, time, source)`` of the first encoder, or ``None``.

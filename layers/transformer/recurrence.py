@@ -9,7 +9,7 @@ from mgraph.tape import Graph
 
 from ..cells import find_cell
 from ..dense import Affine
-from ..packing import Packing, laid_out, taken_up
+from ..packing import PackedWords, laid_out, taken_up
 from ..rnn import RNN
 from .autoregression import Cache, Now
 from .blocks import Block
@@ -36,7 +36,7 @@ class Recurrence(Block):
         if config.rnn_projection:
             self.output = Affine(prefix, dim, dim, "o", init=config.init(depth), bias=config.bias)
 
-    def __call__(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def __call__(self, x: Node, mask: Node, packing: PackedWords | None = None) -> Node:
         sequence = transpose(laid_out(self.before(x, packing), packing), (1, 0, 2))
         output = transpose(self.rnn(sequence).output, (1, 0, 2))
         return self._framed(taken_up(output, packing), x, packing)
@@ -51,5 +51,5 @@ class Recurrence(Block):
         after = {f"state{i}": node for i, node in enumerate(done.states[0])}
         return self._framed(reshape(done.output, x.shape), x), after
 
-    def _framed(self, y: Node, x: Node, packing: Packing | None = None) -> Node:
+    def _framed(self, y: Node, x: Node, packing: PackedWords | None = None) -> Node:
         return self.after(y if self.output is None else self.output(y), x, packing)

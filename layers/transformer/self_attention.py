@@ -27,7 +27,7 @@ from mgraph.tape import Graph
 
 from ..attention import log_mask
 from ..layer import Layer
-from ..packing import Packing
+from ..packing import PackedWords
 from ..processing import NORMS
 from .autoregression import Cache, Now
 from .blocks import AttentionBlock
@@ -49,7 +49,7 @@ class SelfAttention(Layer):
         self.block = AttentionBlock(f"{prefix}_self", config, depth)
         self.raw = config.marian_exact and any(letter in NORMS for letter in config.preprocess)
 
-    def __call__(self, x: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def __call__(self, x: Node, mask: Node, packing: PackedWords | None = None) -> Node:
         return self.block.self_attend(x, mask, packing)
 
     def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:

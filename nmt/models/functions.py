@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from layers import Columns
-from mgraph import ExpressionGraph, Node, Type, cast, cross_entropy, flatten, reshape
+from mgraph import ExpressionGraph, Node, Type, cast, flatten, reshape
 from nmt.models.network import Network
 from nmt.models.parts import PackedSource, Source, Step
 
@@ -251,7 +251,7 @@ class PairScorer:
         sources = _sources(graph, batch, lengths)
         ids, mask = target = sentence_inputs(graph, "target", batch, trg_length)
         decoded = network.decode(network.encode(sources), ids, attention=attention)
-        costs = reshape(cross_entropy(decoded.logits, flatten(ids)), (batch, trg_length))
+        costs = reshape(decoded.cross_entropy(flatten(ids)), (batch, trg_length))
         outputs = {LOG_PROBS: -costs * mask}
         if decoded.attention is not None:
             outputs[ATTENTION] = cast(decoded.attention)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from layers import Columns, Embedding, Layer, Output, Packing
+from layers import Columns, Embedding, Layer, Output, PackedWords
 from mgraph import ArgumentError, Node, cast, gt, register_tuple, repeat, reshape
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
@@ -95,7 +95,7 @@ class PackedText(NamedTuple):
 
     ids: Any
     """Integers, ``(rows, width)``: word ids of one sentence after the other, across the ends of rows."""
-    packing: Packing
+    packing: PackedWords
     """Where the words of ``(batch, length)`` sentences are."""
     mask: Any
     """Of a source ``(batch, length)``, of a target ``(rows, width)``: 1 at words, 0 at padding."""
@@ -108,7 +108,7 @@ class Encoded(NamedTuple):
     """``(batch, length, dim)``, or ``(rows, width, dim)`` of packed sentences."""
     mask: Node
     """``(batch, length)``, of the source."""
-    packing: Packing | None = None
+    packing: PackedWords | None = None
     """Where the words of packed sentences are."""
 
 
@@ -128,11 +128,22 @@ class Step(NamedTuple):
 class Decoded(NamedTuple):
     """The result of a decoder over whole target sentences."""
 
-    logits: Node
-    """``(batch, time, vocabulary)``, or of packed sentences ``(rows, width, vocabulary)``; not
-    normalized."""
+    hidden: Node
+    """What the output layer makes logits of, ``(batch, time, dim)``, or of packed sentences
+    ``(rows, width, dim)``."""
+    output: Output
     attention: Node | None = None
     """Attention to the words of the first source, ``(batch, time, length)``, if requested."""
+
+    @property
+    def logits(self) -> Node:
+        """``(batch, time, vocabulary)``, or of packed sentences ``(rows, width, vocabulary)``; not
+        normalized."""
+        return self.output(self.hidden)
+
+    def cross_entropy(self, labels: Node, label_smoothing: float = 0.0) -> Node:
+        """The cost of each word ``labels``, in their order, ``(..., 1)``."""
+        return self.output.cross_entropy(self.hidden, labels, label_smoothing)
 
 
 @dataclass(frozen=True)

@@ -202,8 +202,8 @@ class S2SDecoder(DecoderPart):
         start = self._first(target_ids.graph, encoder_state, target_ids.shape[0])
         done = decoder(embedded, states=[(start,) * layer.states for layer in decoder.layers])
         contexts, weights = _apart(done.given, attention)
-        logits = self.output(transpose(self._hidden(embedded, done.output, contexts), (1, 0, 2)))
-        return Decoded(logits, None if weights is None else transpose(weights, (1, 0, 2)))
+        hidden = transpose(self._hidden(embedded, done.output, contexts), (1, 0, 2))
+        return Decoded(hidden, self.output, None if weights is None else transpose(weights, (1, 0, 2)))
 
     def _first(self, graph: Graph, encoder_state: Nodes, batch: int) -> Node:
         """The first state of every layer, ``(batch, dim_rnn)``."""

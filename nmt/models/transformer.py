@@ -14,7 +14,7 @@ from layers import (
     Layer,
     NoPositionEmbedding,
     NormConfig,
-    Packing,
+    PackedWords,
     PositionEmbedding,
     Positions,
     PostProcess,
@@ -257,9 +257,9 @@ class TransformerEncoder(EncoderPart):
         together = eq(reshape(sentences, (bins, 1, width, 1)), reshape(sentences, (bins, 1, 1, width)))
         mask = log_mask(cast(together, embedded.value_type))
         context = self._context(reshape(placed, embedded.shape), mask)
-        return Encoded(context, source.mask, Packing(source.places))
+        return Encoded(context, source.mask, PackedWords(source.places))
 
-    def _context(self, embedded: Node, mask: Node, packing: Packing | None = None) -> Node:
+    def _context(self, embedded: Node, mask: Node, packing: PackedWords | None = None) -> Node:
         x = self.stack.bottom(embedded, packing)
         for layer in self.layers:
             x = layer(x, mask, packing)
@@ -316,9 +316,9 @@ class TransformerDecoder(DecoderPart):
 
     def arrange(self, projected: Nodes) -> Nodes:
         places = (projected.get(f"places{i}") for i in range(self.stream))
-        return self._arranged(projected, [None if node is None else Packing(node) for node in places])
+        return self._arranged(projected, [None if node is None else PackedWords(node) for node in places])
 
-    def _arranged(self, projected: Nodes, packings: Sequence[Packing | None]) -> Nodes:
+    def _arranged(self, projected: Nodes, packings: Sequence[PackedWords | None]) -> Nodes:
         state = {name: node for name, node in projected.items() if name.startswith("mask")}
         for layer in dict.fromkeys(self.layers):
             for block, packing in zip(layer.cross, packings, strict=True):
@@ -393,7 +393,7 @@ class TransformerDecoder(DecoderPart):
             x, found = layer.after_autoregression(x, contexts, depth == aligned, packing)
             weights = found if depth == aligned else weights
         alignment = self._attention(weights) if attention else None
-        return Decoded(self.output(self.stack.top(x, embedded, packing)), alignment)
+        return Decoded(self.stack.top(x, embedded, packing), self.output, alignment)
 
     def _embedded(self, target: Node | PackedText) -> Node:
         """The embeddings of the words before those of the target, zeros before the first, with positions."""

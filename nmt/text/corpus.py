@@ -11,8 +11,8 @@ from itertools import chain
 from nmt.settings.training import TrainOptions
 from nmt.text.background import Background, Stopped
 from nmt.text.batches import Batch, Batching
-from nmt.text.few_shapes import FittingShapes, Shapes, choose, worth_compiling
-from nmt.text.layouts import PADDED, Padded
+from nmt.text.few_shapes import PROGRAM, FittingShapes, Shapes, choose, worth_compiling
+from nmt.text.layouts import PADDED, PaddedLayout
 from nmt.text.lines import is_utf8
 from nmt.text.order import MersenneTwister, Numbered, Rows
 from nmt.text.parallel import CorpusError, Fields, Row
@@ -68,7 +68,7 @@ class EpochReport:
         if sentence.problem:
             self.left_out[sentence.problem] += 1
 
-    def add(self, size: Shape, words: int, shape: Shape, fresh: bool, layout: Padded = PADDED) -> None:
+    def add(self, size: Shape, words: int, shape: Shape, fresh: bool, layout: PaddedLayout = PADDED) -> None:
         """Count a batch of ``size``, padded to ``shape``."""
         self.batches += 1
         self.fresh += fresh
@@ -101,7 +101,7 @@ class Corpus:
     options: of ``mgraph train``. vocabs: one for each stream, sources first.
     seed: for the order of rows and of batches: of ``--seed``, or the one drawn for 0.
     sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
-    layout: whether and how batches are packed.
+    layout: whether and how batches are packed. program: what compiling one costs, in positions.
     stopped: once it returns True (after a signal), the batches end soon, even during a long shuffle.
 
     Attributes:
@@ -119,7 +119,8 @@ class Corpus:
         *,
         seed: int,
         sizes: Sizes | None = None,
-        layout: Padded = PADDED,
+        layout: PaddedLayout = PADDED,
+        program: float = PROGRAM,
         stopped: Callable[[], bool] | None = None,
     ) -> None:
         fields = Fields.from_options(options, len(vocabs))
@@ -129,7 +130,7 @@ class Corpus:
         self._shuffle_batches = options.shuffle != "none"
         # As in Marian: with several threads, sentences left out take room in their maxi-batch.
         self._count_left_out = options.data_threads > 1
-        self._seed, self._layout, self._stopped = seed, layout, stopped
+        self._seed, self._layout, self._program, self._stopped = seed, layout, program, stopped
         self._batch_generator, self._row_generator = MersenneTwister(seed), MersenneTwister(seed)
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
         self.epoch = 0
@@ -279,7 +280,8 @@ class Corpus:
         """The shapes of this epoch; all of them with ``--mini-batch-fit``."""
         if self._batching.sizes or not self._typical:
             return shapes
-        left = worth_compiling(shapes.chosen, self._typical, self.epoch, self._layout)
+        price = self._program
+        left = worth_compiling(shapes.chosen, self._typical, self.epoch, self._layout, price)
         return Shapes(left, self._layout)
 
     def _sample(self) -> tuple[int, Iterable[list[Sentence]]]:

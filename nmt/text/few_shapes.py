@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from nmt.text.layouts import PADDED, Padded
+from nmt.text.layouts import PADDED, PaddedLayout
 from nmt.text.shapes import Shape, Sizes, bucketed
 
 MOST_SHAPES = 12
 MORE_SHAPES = 16
 """Allowed where ``MOST_SHAPES`` waste more than ``WASTE``."""
 WASTE = 0.15
-"""The share of all positions that may be padding."""
-PROGRAM = 10_000
-"""About how many positions are trained on while one program compiles: 20,000 for a transformer of 256 on two
-cores, 5,000 for one of 512."""
+"""The share of all positions that may be padding in the end."""
+WASTE_AT_FIRST = 0.4
+"""The same while programs are still to be compiled."""
+PROGRAM = 20_000
+"""About how many positions are trained on while one program compiles, if nothing is known of the model."""
 MOST_CANDIDATES = 600
 """How many shapes merging starts with; its time is quadratic in them."""
 
@@ -29,7 +30,7 @@ class Shapes:
     uninterrupted one.
     """
 
-    def __init__(self, chosen: Iterable[Shape], layout: Padded = PADDED) -> None:
+    def __init__(self, chosen: Iterable[Shape], layout: PaddedLayout = PADDED) -> None:
         self.chosen = by_cost(chosen, layout)
         self.layout = layout
 
@@ -50,7 +51,7 @@ class FittingShapes(Shapes):
         self,
         chosen: Iterable[Shape],
         sizes: Sizes,
-        layout: Padded = PADDED,
+        layout: PaddedLayout = PADDED,
         batches: Iterable[Shape] = (),
     ) -> None:
         super().__init__({(1, *shape[1:]) for shape in chosen}, PADDED)
@@ -79,7 +80,7 @@ class FittingShapes(Shapes):
         return (max(1, self._sizes(shape[1:])), *shape[1:]), fitting is not None
 
 
-def by_cost(shapes: Iterable[Shape], layout: Padded) -> tuple[Shape, ...]:
+def by_cost(shapes: Iterable[Shape], layout: PaddedLayout) -> tuple[Shape, ...]:
     """Each shape once, the cheapest first."""
     return tuple(sorted(set(shapes), key=lambda shape: (int(layout.costs(shape)), shape)))
 
@@ -89,7 +90,7 @@ def _fitting(shapes: Iterable[Shape], batch: Shape) -> Shape | None:
     return next((shape for shape in shapes if all(map(int.__le__, batch, shape))), None)
 
 
-def choose(batches: Mapping[Shape, int], layout: Padded = PADDED) -> list[Shape]:
+def choose(batches: Mapping[Shape, int], layout: PaddedLayout = PADDED) -> list[Shape]:
     """At most 12 shapes that all of ``batches`` fit into, with little padding.
 
     Up to 16 if 12 waste more than 15 % of the positions, as when the rows of a batch depend on its words.
@@ -113,21 +114,25 @@ def choose(batches: Mapping[Shape, int], layout: Padded = PADDED) -> list[Shape]
 
 
 def worth_compiling(
-    chosen: Iterable[Shape], epoch: Mapping[Shape, float], number: int, layout: Padded = PADDED
+    chosen: Iterable[Shape],
+    epoch: Mapping[Shape, float],
+    number: int,
+    layout: PaddedLayout = PADDED,
+    program: float = PROGRAM,
 ) -> list[Shape]:
     """The chosen shapes that are worth compiling a program for in epoch ``number``, from 1.
 
     A shape is left out, and its batches are padded to others, until the positions this adds in the epochs so
-    far cost as much as its program (``PROGRAM``), or would exceed 15 % waste. So a short training compiles
-    few programs, and a long one all.
+    far cost as much as its program, or would waste too many. So a short training compiles few programs, and a
+    long one all.
 
-    epoch: how many batches of each shape an epoch has.
+    epoch: how many batches of each shape an epoch has. program: what one costs, in positions.
     """
     shapes = by_cost(chosen, layout)
     counts, costs = np.array([*epoch.values()]), layout.costs(shapes)
     needs = np.array([*epoch])[:, None, :]
     fits = np.all(needs <= np.array(shapes), axis=-1)
-    enough = _cost(epoch, layout) / (1 - WASTE)
+    enough = _cost(epoch, layout) / (1 - WASTE_AT_FIRST)
 
     def positions(left: list[int]) -> float:
         own = fits[:, left]
@@ -139,7 +144,7 @@ def worth_compiling(
         fewer = [[other for other in left if other != one] for one in left]
         least = min(fewer, key=positions)
         after = positions(least)
-        if after > enough or (after - now) * number >= PROGRAM:
+        if after > enough or (after - now) * number >= program:
             break
         left, now = least, after
     return [shapes[i] for i in left]
@@ -159,12 +164,12 @@ def _candidates(batches: Mapping[Shape, int]) -> tuple[np.ndarray, np.ndarray]:
         step += 1
 
 
-def _cost(batches: Mapping[Shape, float], layout: Padded) -> float:
+def _cost(batches: Mapping[Shape, float], layout: PaddedLayout) -> float:
     """What batches of just these sizes cost."""
     return sum(float(layout.costs(batch)) * count for batch, count in batches.items())
 
 
-def _merged(shapes: np.ndarray, counts: np.ndarray, layout: Padded, enough: float) -> list[Shape]:
+def _merged(shapes: np.ndarray, counts: np.ndarray, layout: PaddedLayout, enough: float) -> list[Shape]:
     """Merge shapes greedily until 12 are left, or up to 16 if fewer exceed ``enough`` positions."""
 
     def added(one: int) -> np.ndarray:

@@ -20,7 +20,7 @@ ATTENTION = 8
 """Of packed sentences, so many positions that are only laid out cost as much as one that is multiplied."""
 
 
-class Padded:
+class PaddedLayout:
     """Each sentence is a row, as long as the longest."""
 
     def size(self, sentences: Sequence[Sentence]) -> Shape:
@@ -54,7 +54,7 @@ class Padded:
         return pad_for_training(sentences, shape)
 
 
-class Packed(Padded):
+class PackedLayout(PaddedLayout):
     """Words one after the other, and each sentence laid out as a row where attention needs it.
 
     parts: that compute a batch, whether devices or one after the other: each has rows of its own for every
@@ -67,7 +67,8 @@ class Packed(Padded):
     def size(self, sentences: Sequence[Sentence]) -> Shape:
         lengths = np.array([[*map(len, sentence.sequences)] for sentence in sentences])
         words = [lengths[first :: self.parts].sum(0) for first in range(self.parts)]
-        return (len(sentences), *lengths.max(0).tolist(), *map(rows_for, np.max(words, 0).tolist()))
+        even = -(-lengths.max(0) // 2) * 2  # as the attention of GPUs needs them
+        return (len(sentences), *even.tolist(), *map(rows_for, np.max(words, 0).tolist()))
 
     def positions(self, shape: Shape) -> int:
         return self.parts * WIDTH * sum(self.words(shape))
@@ -92,4 +93,4 @@ class Packed(Padded):
         return pad_for_training(sentences, (shape[0], *self.lengths(shape)), self.words(shape))
 
 
-PADDED = Padded()
+PADDED = PaddedLayout()

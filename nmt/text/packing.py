@@ -65,7 +65,7 @@ def rows_for(words: int) -> int:
 
 class Running(NamedTuple):
     """Sentences of one stream in rows of ``WIDTH`` words, one after the other, across the ends of rows;
-    ``layers.Packing`` and ``nmt.models.PackedText`` explain the arrays.
+    ``layers.PackedWords`` and ``nmt.models.PackedText`` explain the arrays.
 
     Sentences come in groups of as many; those of a group are in as many rows of their own.
     """

@@ -78,8 +78,15 @@ class Session:
         sizes = fitting(self.learner, options)
         alone = stopped if self._processes.count == 1 else None
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier)
-        layout = self.learner.layout(self.grouping.parts)
-        self.corpus = Corpus(options, vocabs, seed=self.seed, sizes=sizes, layout=layout, stopped=alone)
+        self.corpus = Corpus(
+            options,
+            vocabs,
+            seed=self.seed,
+            sizes=sizes,
+            layout=self.learner.layout(self.grouping.parts),
+            program=self.learner.program,
+            stopped=alone,
+        )
         self._remember_corpus()
         typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, options.model)
         self.grouping.typical_words = typical

@@ -11,18 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from mgraph import Compiled, Plan, compiled
+from mgraph.device import platform_of
 from mgraph.draws import run_draws
 from mgraph.optimizers import OptimizerState
 from nmt.models import Model
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
-from nmt.text.layouts import PADDED, Packed, Padded
+from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout
 from nmt.training.learning.objective import Arrays, Differentiated, Objective, specs_of
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.learning.scaling import CostScale, Normalization
 from nmt.training.learning.settings import normalization_of, objective_of, step_of
 from nmt.training.learning.step import DeviceState, Scalars, UpdateStep, decay_of_update
 from nmt.training.update import LearnerState, Tensors, UpdateResult
+
+WORK = {"cpu": 5e11}
+"""Floating point operations of training while one program compiles, about."""
+WORK_OF_GPU = 1e15
 
 
 class Learner:
@@ -107,9 +112,17 @@ class Learner:
             reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
         )
 
-    def layout(self, parts: int = 1) -> Padded:
+    def layout(self, parts: int = 1) -> PaddedLayout:
         """How batches are laid out that are each computed in ``parts``."""
-        return Packed(parts * self.placement.devices) if self.objective.packs else PADDED
+        return PackedLayout(parts * self.placement.devices) if self.objective.packs else PADDED
+
+    @property
+    def program(self) -> float:
+        """About how many positions are trained on while one program compiles."""
+        model = self.objective.model
+        numbers = sum(value.size for value in model.params.values())
+        # Each position is multiplied by the parameters of its stream, forwards and twice backwards.
+        return WORK.get(platform_of(None), WORK_OF_GPU) / (6 * numbers / (model.sources + 1))
 
     @property
     def needs_gradient_norms(self) -> str:

@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from layers import Packing, choose
+from layers import PackedWords, choose
 from mgraph import (
     ArgumentError,
     ExpressionGraph,
     Node,
     Type,
     cast,
-    cross_entropy,
     eq,
     flatten,
     gt,
@@ -30,7 +29,7 @@ from mgraph import (
     unlikelihood,
 )
 from mgraph.draws import run_key
-from nmt.models import Model, PackedText, Source
+from nmt.models import Decoded, Model, PackedText, Source
 from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
 from nmt.text.packing import Running, rows_for
@@ -97,7 +96,7 @@ def training_loss(
     combine = choose("multi-loss-type", options.multi_loss_type, COMBINATIONS)
     guided = options.alignment_weight is not None
     decoded = model.decode(model.encode(sources), target.packed or target.ids, attention=guided)
-    words = Loss(_cost_of_words(decoded.logits, target, options), sum(flatten(target.mask)))
+    words = Loss(_cost_of_words(decoded, target, options), sum(flatten(target.mask)))
     if options.alignment_weight is None:
         return combine(words, None, 0.0)
     if decoded.attention is None or target.alignment is None:
@@ -110,10 +109,10 @@ def training_loss(
     return combine(words, links, options.alignment_weight)
 
 
-def _cost_of_words(logits: Node, target: Target, options: LossOptions) -> Node:
+def _cost_of_words(decoded: Decoded, target: Target, options: LossOptions) -> Node:
     shape = target.mask.shape
     labels = flatten(target.ids)
-    costs = reshape(cross_entropy(logits, labels, options.label_smoothing), shape) * target.mask
+    costs = reshape(decoded.cross_entropy(labels, options.label_smoothing), shape) * target.mask
     if not options.unlikelihood:
         return sum(flatten(costs if target.weights is None else costs * target.weights))
     if target.weights is None:
@@ -122,7 +121,7 @@ def _cost_of_words(logits: Node, target: Target, options: LossOptions) -> Node:
         raise ArgumentError("unlikelihood-loss looks at whole sentences, which must not be packed")
     wrong = (1 - target.weights) * target.mask
     right = cast(eq(sum(wrong, 1), 0), Type.float32)
-    unlikely = wrong * reshape(unlikelihood(logits, labels), shape)
+    unlikely = wrong * reshape(unlikelihood(decoded.logits, labels), shape)
     return sum(flatten(right * costs + (1 - right) * unlikely))
 
 
@@ -271,7 +270,7 @@ def _stream(inputs: Mapping[str, Node], number: int, groups: int) -> Source | Pa
     )
     if places is None:
         return Source(ids, mask)
-    return PackedText(ids, Packing(places, origins, positions, groups), mask)
+    return PackedText(ids, PackedWords(places, origins, positions, groups), mask)
 
 
 def packed_arrays(batch: Batch, groups: int = 1) -> Arrays:

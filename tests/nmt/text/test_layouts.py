@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nmt.text.few_shapes import FittingShapes, Shapes, choose, worth_compiling
-from nmt.text.layouts import ATTENTION, PADDED, Packed
+from nmt.text.layouts import ATTENTION, PADDED, PackedLayout
 from nmt.text.packing import WIDTH
 from nmt.text.sentences import Sentence
 from nmt.text.shapes import Shape
@@ -23,8 +23,8 @@ def test_padded_sentences() -> None:
 
 
 def test_packed_sentences_take_rows_of_words() -> None:
-    assert Packed().size(SENTENCES) == (4, 40, 40, 3, 4)  # 92 and 105 words
-    layout = Packed(parts=2)
+    assert PackedLayout().size(SENTENCES) == (4, 40, 40, 3, 4)  # 92 and 105 words
+    layout = PackedLayout(parts=2)
     size = layout.size(SENTENCES)
     assert size == (4, 40, 40, 2, 3), "60 and 32 words; 35 and 70"
     assert (layout.lengths(size), layout.words(size)) == ((40, 40), (2, 3))
@@ -36,7 +36,7 @@ def test_packed_sentences_take_rows_of_words() -> None:
 
 
 def test_a_batch_has_room_in_its_shape() -> None:
-    layout, dice = Packed(), np.random.default_rng(0)
+    layout, dice = PackedLayout(), np.random.default_rng(0)
     sizes: dict[Shape, int] = {}
     for _ in range(300):
         longest = int(dice.integers(5, 60))
@@ -57,7 +57,7 @@ def test_a_batch_has_room_in_its_shape() -> None:
 
 
 def test_batches_that_fit_into_memory_have_room_for_typical_words() -> None:
-    layout = Packed()
+    layout = PackedLayout()
     shapes = FittingShapes(
         [(1, 20, 20)], lambda lengths: 40, layout, [(40, 18, 20, 15, 17), (39, 20, 9, 16, 4)]
     )

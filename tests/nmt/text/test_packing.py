@@ -1,4 +1,4 @@
-"""Packing sentences into bins, and encoders that read packed ones."""
+"""PackedWords sentences into bins, and encoders that read packed ones."""
 
 from __future__ import annotations
 

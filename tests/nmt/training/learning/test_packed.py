@@ -105,3 +105,19 @@ def test_words_have_room() -> None:
     tight = packed_arrays(replace(batch, packed=(1, 2)))
     assert tight["ids0"].shape == (1, 32) and tight["ids1"].shape == (2, 32)
     assert tight["mask1"].sum() == sum(LENGTHS[1])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_many_logits_are_never_held(tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = SIZES | DEPTHS | PAIR | {"dim_vocabs": (13, 13), "tied_embeddings_all": tied}
+    objective = Objective(create_model(ModelOptions(**sizes), seed=3), LossOptions(0.1))
+    batch = packed_arrays(batch_of(objective.model))
+    expected, cost, _ = gradient(objective, batch)
+    monkeypatch.setattr("layers.output.MANY_LOGITS", 100)
+    monkeypatch.setattr("mgraph.ops.output_loss.LOGITS", 1)
+    monkeypatch.setattr("mgraph.ops.output_loss.LEAST_CHUNK", 5)
+    found, own_cost, _ = gradient(objective, batch)
+    assert own_cost == pytest.approx(cost, rel=1e-6)
+    largest = max(float(np.abs(value).max()) for value in expected.values())
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=2e-6 * largest, err_msg=key)

@@ -1,0 +1,198 @@
+"""The loss of an output layer with many classes, which are computed some at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..cases import Case
+from ..errors import ArgumentError, ShapeError
+from ..node import Node
+from ..places import here
+from ..specs import Spec, Specs, spec_of
+from ..types import as_type
+from .operands import FloatNodeOp, Gradients, accumulable, known
+from .precision import accumulator
+from .product import matmul, matmul_of_columns
+
+T = TypeVar("T")
+_Sums = tuple[Array, Array, Array, Array]
+"""By row, ``(n, 1)``: the largest logit, the sum of powers, the label's logit, the sum of logits."""
+_Gradients = tuple[Array, Array, Array]
+"""By the rows, the matrix and the bias."""
+
+LOGITS = 1 << 22
+"""How many logits are computed at a time: few enough to stay in caches, enough for fast products."""
+LEAST_CHUNK = 256
+
+
+class AffineCrossEntropyNodeOp(FloatNodeOp):
+    """Children: x, the matrix, the classes, then a bias if there is one.
+
+    Neither rule holds the logits of all classes: the forward rule sums exponentials from chunk to chunk, the
+    backward rule computes the logits again. It takes their ``lse`` from the loss.
+    """
+
+    type = "affine_cross_entropy"
+    color = "orange"
+    index_children = (2,)
+    runtime_fields = ("alpha",)
+    alpha: float = 0.0
+    trans_b: bool = False
+    chunk: int
+    """Classes at a time."""
+    cases = (
+        Case((2, 3, 4), (4, 7), (6,), domain=("real", "real", "index:7"), chunk=3),
+        Case((3, 4), (6, 4), (3,), (1, 6), domain=("real", "real", "index:6", "real"),
+             chunk=2, alpha=0.1, trans_b=True),
+        Case((3, 4), (4, 5), (3,), (5,), domain=("real", "real", "index:5", "real"), chunk=9, alpha=0.2),
+    )  # fmt: skip
+
+    def new_spec(self, x: Spec, matrix: Spec, indices: Spec, *bias: Spec) -> Specs:
+        if not x.shape or len(matrix.shape) != 2:
+            raise ShapeError(f"expected rows and a matrix, got {x.shape} and {matrix.shape}")
+        inner, classes = reversed(matrix.shape) if self.trans_b else matrix.shape
+        if x.shape[-1] != inner:
+            raise ShapeError(
+                f"a product needs equal inner sizes, got {x.shape[-1]} and {inner} in {x.shape} times"
+                f" {matrix.shape}{'^T' * self.trans_b}"
+            )
+        rows, labels = math.prod(x.shape[:-1]), math.prod(indices.shape)
+        if rows != labels:
+            raise ShapeError(f"expected one label per row, got {labels} for {rows} rows")
+        for each in bias:
+            if each.shape[-1:] != (classes,) or math.prod(each.shape) != classes:
+                raise ShapeError(f"expected a bias of shape (1, {classes}), got {each.shape}")
+        return spec_of((*x.shape[:-1], 1), as_type(accumulator(x.type.dtype)))
+
+    def forward_ops(self, x: Array, matrix: Array, indices: Array, *bias: Array) -> Array:
+        rows, labels, classes = self._given(x, matrix, indices)
+        kind = accumulator(x.dtype)
+        zeros = jnp.zeros(labels.shape, kind)
+        start = jnp.full(labels.shape, jnp.finfo(kind).min), zeros, zeros, zeros
+
+        def add(sums: _Sums, first: Any, size: int) -> _Sums:
+            before, total, gold, summed = sums
+            logits = self._logits(rows, matrix, bias, first, size)
+            top = jnp.maximum(before, jax.lax.stop_gradient(jnp.max(logits, -1, keepdims=True)))
+            total = total * jnp.exp(before - top) + jnp.sum(jnp.exp(logits - top), -1, keepdims=True)
+            place = labels - first
+            found = jnp.take_along_axis(logits, jnp.clip(place, 0, size - 1), -1)
+            gold = gold + jnp.where((place >= 0) & (place < size), found, 0)
+            return top, total, gold, summed + jnp.sum(logits, -1, keepdims=True)
+
+        top, total, gold, summed = self._by_chunk(classes, add, start)
+        gold = jnp.where((labels >= 0) & (labels < classes), gold, jnp.nan)
+        loss = (1 - self.alpha) * (jnp.log(total) - (gold - top))
+        if not known(self.alpha, 0.0):
+            loss = loss + self.alpha * (jnp.log(total) - (summed / classes - top))
+        return loss.reshape(*x.shape[:-1], 1)
+
+    def backward_ops(
+        self, adj: Array, val: Array, x: Array, matrix: Array, indices: Array, *bias: Array
+    ) -> Gradients:
+        rows, labels, classes = self._given(x, matrix, indices)
+        lse = self._lse(val.reshape(labels.shape), rows, labels, matrix, bias)
+        weight = adj.reshape(labels.shape).astype(lse.dtype)
+        columns = 0 if self.trans_b else 1
+        start = jnp.zeros(rows.shape, lse.dtype), jnp.zeros_like(matrix), jnp.zeros(classes, lse.dtype)
+
+        def add(sums: _Gradients, first: Any, size: int) -> _Gradients:
+            by_rows, by_matrix, by_bias = sums
+            logits = self._logits(rows, matrix, bias, first, size)
+            named = jnp.arange(size, dtype=labels.dtype) == labels - first
+            target = jnp.where(named, 1 - self.alpha, 0) + self.alpha / classes
+            slopes = weight * (jnp.exp(logits - lse) - target)
+            narrow = slopes.astype(x.dtype)
+            by_rows = by_rows + matmul(narrow, self._part(matrix, first, size), False, not self.trans_b)
+            a, b = (narrow, rows) if self.trans_b else (rows, narrow)
+            part = matmul_of_columns(a, b, True, False).astype(matrix.dtype)
+            by_matrix = jax.lax.dynamic_update_slice_in_dim(by_matrix, part, first, columns)
+            own = jnp.sum(slopes, 0)
+            return by_rows, by_matrix, jax.lax.dynamic_update_slice_in_dim(by_bias, own, first, 0)
+
+        by_rows, by_matrix, by_bias = self._by_chunk(classes, add, start)
+        found = by_rows.reshape(x.shape).astype(x.dtype), by_matrix, None
+        return *found, *(by_bias.reshape(each.shape).astype(each.dtype) for each in bias)
+
+    def _given(self, x: Array, matrix: Array, indices: Array) -> tuple[Array, Array, int]:
+        """The rows ``(n, k)``, their labels ``(n, 1)``, and the number of classes."""
+        rows = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        return rows, indices.reshape(-1, 1).astype(jnp.int32), matrix.shape[0 if self.trans_b else 1]
+
+    def _part(self, matrix: Array, first: Any, size: int) -> Array:
+        return jax.lax.dynamic_slice_in_dim(matrix, first, size, 0 if self.trans_b else 1)
+
+    def _logits(self, rows: Array, matrix: Array, bias: tuple[Array, ...], first: Any, size: int) -> Array:
+        logits = matmul(rows, self._part(matrix, first, size), False, self.trans_b)
+        for each in bias:
+            part = jax.lax.dynamic_slice_in_dim(each.reshape(-1), first, size, 0)
+            logits = logits + accumulable(part)
+        return logits
+
+    def _lse(self, val: Array, rows: Array, labels: Array, matrix: Array, bias: tuple[Array, ...]) -> Array:
+        """``lse = loss + (1 - alpha) x_gold + alpha mean(x)``, of the logits ``x``: it is that what the loss
+        is the distance from."""
+        classes, wide = matrix.shape[0 if self.trans_b else 1], accumulable(rows)
+        table = matrix if self.trans_b else matrix.T
+        gold = jnp.sum(wide * accumulable(jnp.take(table, labels[:, 0], 0, mode="clip")), -1, keepdims=True)
+        for each in bias:
+            gold = gold + accumulable(jnp.take(each.reshape(-1), labels, mode="clip"))
+        lse = val + (1 - self.alpha) * gold
+        if known(self.alpha, 0.0):
+            return lse
+        mean = wide @ (jnp.sum(accumulable(table), 0, keepdims=True) / classes).T
+        for each in bias:
+            mean = mean + jnp.mean(accumulable(each))
+        return lse + self.alpha * mean
+
+    def _by_chunk(self, classes: int, add: Callable[[T, Any, int], T], start: T) -> T:
+        """``add(sums, first, size)`` for the classes from ``first`` on, chunk after chunk."""
+        whole, rest = divmod(classes, self.chunk)
+        if whole:
+            size = self.chunk
+            start, _ = jax.lax.scan(lambda s, i: (add(s, i * size, size), None), start, jnp.arange(whole))
+        return add(start, whole * self.chunk, rest) if rest else start
+
+
+def affine_cross_entropy(
+    x: Node,
+    matrix: Node,
+    indices: Node,
+    bias: Node | None = None,
+    label_smoothing: float = 0.0,
+    trans_b: bool = False,
+    *,
+    chunk: int | None = None,
+) -> Node:
+    """``cross_entropy(affine(x, matrix, bias), indices, label_smoothing)`` without ever holding all logits.
+
+    ``trans_b`` takes the matrix as (V, k). ``chunk``: classes at a time, by default so many that there are
+    about four million logits. The gradient computes the logits a second time: four products in place of
+    three, and memory for a chunk instead of several arrays of (rows, V). ``ShapeError`` if sizes do not fit,
+    ``ArgumentError`` for a smoothing outside of 0 to 1 and a chunk of no classes.
+
+    Shape: (..., k), (k, V), as many labels as rows and (1, V) to (..., 1).
+    Gradient: with ``s = adj (p - (1 - alpha) onehot - alpha / V)`` and ``p = softmax`` of the logits:
+    ``s W^T`` by ``x``, ``x^T s`` by the matrix, the sum of ``s`` over the rows by the bias.
+    Source: no twin in Marian, which holds the logits; Wijmans et al. 2024 for the idea.
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(
+            f"affine_cross_entropy: expected a label smoothing from 0 to 1, got {label_smoothing}{here()}"
+        )
+    rows = math.prod(x.shape[:-1])
+    if chunk is None:
+        chunk = max(LEAST_CHUNK, LOGITS // max(rows, 1) // LEAST_CHUNK * LEAST_CHUNK)
+    if chunk < 1:
+        raise ArgumentError(
+            f"affine_cross_entropy: expected at least 1 class in a chunk, got {chunk}{here()}"
+        )
+    children = (x, matrix, indices) if bias is None else (x, matrix, indices, bias)
+    fields = {"alpha": float(label_smoothing), "trans_b": bool(trans_b), "chunk": int(chunk)}
+    return AffineCrossEntropyNodeOp(*children, **fields)
