@@ -50,7 +50,7 @@ def compare_epochs(options: dict[str, Any], folder: Path, epochs: int) -> None:
             run = finished(command, environment=NO_CACHE)
         [(compiled, read, seconds)] = _found(run, COMPILED)
         padding = " ".join(part for (part,) in _found(run, PADDING))
-        first = run.seconds - run.since("Up. 1 ")
+        first = run.until("Up. 1 ")
         table.row(cache, int(compiled), int(read), float(seconds), padding, first, run.seconds)
 
 

@@ -38,11 +38,11 @@ class Finished:
     lines: tuple[tuple[float, str], ...]
     """What it wrote to standard error, and to standard output unless that went to a file."""
 
-    def since(self, text: str) -> float:
-        """Seconds from the first line that has this text in it to the end. ProcessError if there is none."""
+    def until(self, text: str) -> float:
+        """Seconds until the first line that has this text in it. ProcessError if there is none."""
         for seconds, line in self.lines:
             if text in line:
-                return self.seconds - seconds
+                return seconds
         raise ProcessError(f"no line with '{text}' came")
 
 

@@ -90,9 +90,9 @@ def test_a_finished_process(tmp_path: Path) -> None:
     found = finished([sys.executable, "-S", "-c", code], stdin=tmp_path / "in", stdout=tmp_path / "out")
     assert [line for _, line in found.lines] == ["two"] and (tmp_path / "out").read_text() == "one\n"
     assert 0.1 < found.lines[0][0] <= found.seconds and 2**26 < found.peak < 2**28
-    assert found.since("tw") == found.seconds - found.lines[0][0]
+    assert found.until("tw") == found.lines[0][0]
     with pytest.raises(ProcessError, match="no line with 'three'"):
-        found.since("three")
+        found.until("three")
     with pytest.raises(ProcessError, match=r"ended with 1(.|\n)*NameError"):
         finished([sys.executable, "-S", "-c", "unknown"])
 
