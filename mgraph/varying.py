@@ -39,6 +39,14 @@ def alike(values: T) -> T:
     return result
 
 
+def varied_as(values: T, others: Any) -> T:
+    """A pytree of values, each as one that differs along the axes along which one of the others does, too:
+    what a loop begins with that adds the others up."""
+    axes = frozenset[Any]().union(*map(varying, jax.tree.leaves(others)))
+    result: T = jax.tree.map(lambda value: varied(value, axes), values)
+    return result
+
+
 def zeros_like(value: Any) -> Any:
     """Zeros that differ along the axes along which ``value`` does."""
     return varied(jnp.zeros_like(value), varying(value))

@@ -205,6 +205,12 @@ LOSSES = [
     Twin("sparsemax", Case((512, 256)), mgraph.sparsemax, _sparsemax),
     Twin("cross_entropy", _LOGITS, lambda x, i: mgraph.cross_entropy(x, i, 0.1), _cross_entropy),
     Twin(
+        "affine_cross_entropy",
+        Case((512, 256), (256, 20_000), (512,), domain=("real", "real", "index:20000")),
+        lambda x, matrix, labels: mgraph.affine_cross_entropy(x, matrix, labels, None, 0.1),
+        lambda x, matrix, labels: _cross_entropy(x @ matrix, labels),
+    ),
+    Twin(
         "softmax_cross_entropy",
         Case((512, 4000), (512, 4000), domain=("real", "positive")),
         mgraph.softmax_cross_entropy,

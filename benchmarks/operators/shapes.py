@@ -57,6 +57,7 @@ MOVING = [
 ]
 
 _TABLE = Case((WORDS, DIM), (4096,), domain=("real", f"index:{WORDS}"))
+_BACKWARDS = [*range(BATCH * LENGTH)][::-1]
 _PICKED = Case(X, (BATCH, LENGTH, 16), domain=("real", f"index:{DIM}"))
 _ALIKE = Case(X, (1, 32, 1), domain=("real", f"index:{LENGTH}"))
 _BUFFER = Case(X, (BATCH, 1, DIM), (), domain=("real", "real", f"index:{LENGTH}"))
@@ -93,6 +94,12 @@ SELECTING = [
         Case(X, (BATCH, LENGTH, 1), (BATCH, LENGTH, 1), domain=("real", f"index:{DIM}", "real")),
         lambda x, i, source: mgraph.scatter(x, 2, i, source),
         _put,
+    ),
+    Twin(
+        "relocate",
+        Case((BATCH * LENGTH, DIM)),
+        lambda x: mgraph.relocate(x, *[x.graph.indices(_BACKWARDS)] * 2),
+        lambda x: x[jnp.array(_BACKWARDS)],
     ),
     Twin(
         "insert",

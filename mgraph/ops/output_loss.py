@@ -16,6 +16,7 @@ from ..node import Node
 from ..places import here
 from ..specs import Spec, Specs, spec_of
 from ..types import as_type
+from ..varying import varied_as
 from .operands import FloatNodeOp, Gradients, accumulable, known
 from .precision import accumulator
 from .product import matmul, matmul_of_columns
@@ -62,6 +63,8 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
                 f"a product needs equal inner sizes, got {x.shape[-1]} and {inner} in {x.shape} times"
                 f" {matrix.shape}{'^T' * self.trans_b}"
             )
+        if not classes:
+            raise ShapeError(f"expected at least one class, got a matrix {matrix.shape}")
         rows, labels = math.prod(x.shape[:-1]), math.prod(indices.shape)
         if rows != labels:
             raise ShapeError(f"expected one label per row, got {labels} for {rows} rows")
@@ -86,7 +89,8 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             gold = gold + jnp.where((place >= 0) & (place < size), found, 0)
             return top, total, gold, summed + jnp.sum(logits, -1, keepdims=True)
 
-        top, total, gold, summed = self._by_chunk(classes, add, start)
+        given = x, matrix, indices, bias
+        top, total, gold, summed = self._by_chunk(classes, add, varied_as(start, given))
         gold = jnp.where((labels >= 0) & (labels < classes), gold, jnp.nan)
         loss = (1 - self.alpha) * (jnp.log(total) - (gold - top))
         if not known(self.alpha, 0.0):
@@ -116,7 +120,8 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             own = jnp.sum(slopes, 0)
             return by_rows, by_matrix, jax.lax.dynamic_update_slice_in_dim(by_bias, own, first, 0)
 
-        by_rows, by_matrix, by_bias = self._by_chunk(classes, add, start)
+        given = adj, val, x, matrix, indices, bias
+        by_rows, by_matrix, by_bias = self._by_chunk(classes, add, varied_as(start, given))
         found = by_rows.reshape(x.shape).astype(x.dtype), by_matrix, None
         return *found, *(by_bias.reshape(each.shape).astype(each.dtype) for each in bias)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,19 @@ def _(w: Writer, o: Operation, x: Name, indices: Name) -> Name:
 def _(w: Writer, o: Operation, x: Name, indices: Name, source: Name) -> Name:
     places, shape = _places(w, o, indices)
     return w.op("ScatterElements", x, places, w.op("Expand", source, w.dims(shape)), axis=o.operator.axis)
+
+
+@rule_for(RULES, index.RelocateNodeOp)
+def _(w: Writer, o: Operation, x: Name, origins: Name, destinations: Name) -> Name:
+    *lead, rows, dim = o.specs[0].shape
+    groups, count = math.prod(lead), o.specs[1].shape[-1]
+    places = w.op("Reshape", w.cast(origins, Type.int64), w.ints(groups, count))
+    inside = w.op("Less", places, w.ints(rows))
+    starts = w.op("Reshape", w.ints(*(group * rows for group in range(groups))), w.ints(groups, 1))
+    safe = w.op("Add", w.op("Min", places, w.ints(rows - 1)), starts)
+    found = w.op("Gather", w.op("Reshape", x, w.ints(groups * rows, dim)), safe, axis=0)
+    known = w.op("Where", w.op("Unsqueeze", inside, w.ints(-1)), found, w.number(0, o.out))
+    return w.op("Reshape", known, w.dims(o.out.shape))
 
 
 @rule_for(RULES, index.InsertNodeOp)

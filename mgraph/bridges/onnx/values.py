@@ -16,6 +16,7 @@ from ...ops import (
     elementwise,
     norm,
     order,
+    output_loss,
     power,
     product,
     reduce,
@@ -145,6 +146,20 @@ def _(w: Writer, o: Operation, x: Name) -> Name:
 
 @rule_for(RULES, softmax.CrossEntropyNodeOp)
 def _(w: Writer, o: Operation, logits: Name, labels: Name) -> Name:
+    return _cross_entropy(w, o, logits, labels)
+
+
+@rule_for(RULES, output_loss.AffineCrossEntropyNodeOp)
+def _(w: Writer, o: Operation, x: Name, matrix: Name, labels: Name, *bias: Name) -> Name:
+    """With all logits at once: ONNX has no loop that would pay."""
+    logits = w.op("MatMul", x, _transposed(w, matrix, 2) if o.operator.trans_b else matrix)
+    for each in bias:
+        logits = w.op("Add", logits, w.op("Reshape", each, w.ints(-1)))
+    return _cross_entropy(w, o, logits, labels)
+
+
+def _cross_entropy(w: Writer, o: Operation, logits: Name, labels: Name) -> Name:
+    """The loss of logits whose other axes are those of the first child."""
     alpha = o.operator.alpha
     inner = Type(np.promote_types(o.specs[0].type.dtype, np.float32).name)
     logits = w.cast(logits, inner) if inner is not o.specs[0].type else logits

@@ -30,12 +30,13 @@ from mgraph import (
     inits,
 )
 from mgraph.operators import make_operator
+from mgraph.ops.output_loss import AffineCrossEntropyNodeOp
 from mgraph.ops.softmax import CrossEntropyNodeOp, SoftmaxCrossEntropyNodeOp
 from mgraph.ops.structure import CastNodeOp
 from mgraph.rules import evaluate
 from tests.helpers.leaves import constant, gradient, param, value
 
-LOSSES = (CrossEntropyNodeOp, SoftmaxCrossEntropyNodeOp)
+LOSSES = (AffineCrossEntropyNodeOp, CrossEntropyNodeOp, SoftmaxCrossEntropyNodeOp)
 
 
 # ---------------------------------------------------------------- all operators

@@ -9,6 +9,7 @@ import pytest
 
 from nmt.settings import TRAIN
 from nmt.text.corpus import Corpus
+from nmt.text.few_shapes import PROGRAM
 from nmt.text.vocabs.base import Vocab
 from nmt.text.vocabs.loading import load_vocab
 from tests.helpers.corpora import DATA, GIVEN, SEED
@@ -23,9 +24,11 @@ def vocab() -> Vocab:
 def corpora(vocab: Vocab) -> Iterator[Any]:
     made: list[Corpus] = []
 
-    def make(streams: int = 2, seed: int = SEED, sizes: Any = None, **options: Any) -> Corpus:
+    def make(
+        streams: int = 2, seed: int = SEED, sizes: Any = None, program: float = PROGRAM, **options: Any
+    ) -> Corpus:
         values = TRAIN.from_python(GIVEN | options)
-        made.append(Corpus(values, [vocab] * streams, seed=seed, sizes=sizes))
+        made.append(Corpus(values, [vocab] * streams, seed=seed, sizes=sizes, program=program))
         return made[-1]
 
     yield make
