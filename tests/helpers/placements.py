@@ -34,6 +34,8 @@ TRANSFORMER = ModelOptions(
     transformer_guided_alignment_layer="1",
 )
 S2S = ModelOptions(type="s2s", dim_vocabs=VOCABS, dim_emb=8, dim_rnn=8)
+MANY = 80
+"""Sentences of a batch whose words take more than one row for each of four devices."""
 DROPPED = Dropouts(0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
 
 
@@ -57,7 +59,7 @@ def run(options: ModelOptions, placement: Placement, updates: list[list[Batch]])
         objective, UpdateStep(Adagrad(0.05, clip_norm=1.0)), seed=7, smoothing=0.2, placement=placement
     )
     said = [learner.update(group, learn_rate=0.05, number=i + 1) for i, group in enumerate(updates)]
-    memory = learner.memory(updates[0][-1], last_of_several=len(updates[0]) > 1)
+    memory = learner.memory(batch(MANY, 3), last_of_several=len(updates[0]) > 1)
     state = learner.state()
     moments = state.moments["adagrad_gt"]
     learner.restore(replace(state, moments={"adagrad_gt": moments}))
