@@ -45,5 +45,11 @@ def drop_features(x: Node, p: float, packing: PackedWords | None = None) -> Node
     """
     if packing is None:
         return dropout(x, rate(x.graph, p), axes=(-2, -1))
-    mask = shared_mask(x.graph, p, (packing.length, x.shape[-1]))
-    return x if mask is None else dropout(x, at_positions(mask, packing))
+    return dropout(x, position_mask(x.graph, p, x.shape[-1], packing))
+
+
+def position_mask(graph: Graph, p: float, features: int, packing: PackedWords) -> Node | None:
+    """A mask for packed sentences, ``(rows, width, features)``: for each position one, shared by all
+    sentences; ``None`` without dropout."""
+    mask = shared_mask(graph, p, (packing.length, features))
+    return None if mask is None else at_positions(mask, packing)

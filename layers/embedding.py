@@ -9,7 +9,7 @@ import numpy as np
 
 from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, minimum, reshape, rows, sin
 
-from .dropping import rate, shared_mask
+from .dropping import position_mask, rate
 from .layer import Layer
 from .packing import PackedWords, at_positions
 from .products import table_rows
@@ -38,8 +38,7 @@ class Embedding(Layer):
         words = reshape(found, (*ids.shape, found.shape[-1]))
         if packing is None:
             return dropout(words, rate(ids.graph, self.dropout), axes=(time_axis,))
-        mask = shared_mask(ids.graph, self.dropout, (packing.length, 1))
-        return words if mask is None else dropout(words, at_positions(mask, packing))
+        return dropout(words, position_mask(ids.graph, self.dropout, 1, packing))
 
 
 class Positions(Layer):

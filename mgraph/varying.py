@@ -32,17 +32,15 @@ def varied(value: Any, axes: Axes) -> Any:
 
 def alike(values: T) -> T:
     """A pytree of values, each as one that differs along all axes along which one of them does."""
-    axes = frozenset[Any]().union(*map(varying, jax.tree.leaves(values)))
-    if not axes:
-        return values
-    result: T = jax.tree.map(lambda value: varied(value, axes), values)
-    return result
+    return varied_as(values, values)
 
 
 def varied_as(values: T, others: Any) -> T:
     """A pytree of values, each as one that differs along the axes along which one of the others does, too:
     what a loop begins with that adds the others up."""
     axes = frozenset[Any]().union(*map(varying, jax.tree.leaves(others)))
+    if not axes:
+        return values
     result: T = jax.tree.map(lambda value: varied(value, axes), values)
     return result
 

@@ -19,7 +19,8 @@ from ..types import as_type
 from ..varying import varied_as
 from .operands import FloatNodeOp, Gradients, accumulable, known
 from .precision import accumulator
-from .product import matmul, matmul_of_columns
+from .product import as_matrix, check_bias, matmul, matmul_of_columns, product_shape
+from .softmax import smoothing
 
 T = TypeVar("T")
 _Sums = tuple[Array, Array, Array, Array]
@@ -55,22 +56,16 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
     )  # fmt: skip
 
     def new_spec(self, x: Spec, matrix: Spec, indices: Spec, *bias: Spec) -> Specs:
-        if not x.shape or len(matrix.shape) != 2:
+        if len(matrix.shape) != 2:
             raise ShapeError(f"expected rows and a matrix, got {x.shape} and {matrix.shape}")
-        inner, classes = reversed(matrix.shape) if self.trans_b else matrix.shape
-        if x.shape[-1] != inner:
-            raise ShapeError(
-                f"a product needs equal inner sizes, got {x.shape[-1]} and {inner} in {x.shape} times"
-                f" {matrix.shape}{'^T' * self.trans_b}"
-            )
+        *_, classes = product_shape(x.shape, matrix.shape, False, self.trans_b)
         if not classes:
             raise ShapeError(f"expected at least one class, got a matrix {matrix.shape}")
         rows, labels = math.prod(x.shape[:-1]), math.prod(indices.shape)
         if rows != labels:
             raise ShapeError(f"expected one label per row, got {labels} for {rows} rows")
         for each in bias:
-            if each.shape[-1:] != (classes,) or math.prod(each.shape) != classes:
-                raise ShapeError(f"expected a bias of shape (1, {classes}), got {each.shape}")
+            check_bias(each, classes)
         return spec_of((*x.shape[:-1], 1), as_type(accumulator(x.type.dtype)))
 
     def forward_ops(self, x: Array, matrix: Array, indices: Array, *bias: Array) -> Array:
@@ -127,8 +122,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
 
     def _given(self, x: Array, matrix: Array, indices: Array) -> tuple[Array, Array, int]:
         """The rows ``(n, k)``, their labels ``(n, 1)``, and the number of classes."""
-        rows = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-        return rows, indices.reshape(-1, 1).astype(jnp.int32), matrix.shape[0 if self.trans_b else 1]
+        return as_matrix(x), indices.reshape(-1, 1).astype(jnp.int32), matrix.shape[0 if self.trans_b else 1]
 
     def _part(self, matrix: Array, first: Any, size: int) -> Array:
         return jax.lax.dynamic_slice_in_dim(matrix, first, size, 0 if self.trans_b else 1)
@@ -187,10 +181,7 @@ def affine_cross_entropy(
     ``s W^T`` by ``x``, ``x^T s`` by the matrix, the sum of ``s`` over the rows by the bias.
     Source: no twin in Marian, which holds the logits; Wijmans et al. 2024 for the idea.
     """
-    if not 0 <= label_smoothing <= 1:
-        raise ArgumentError(
-            f"affine_cross_entropy: expected a label smoothing from 0 to 1, got {label_smoothing}{here()}"
-        )
+    alpha = smoothing("affine_cross_entropy", label_smoothing)
     rows = math.prod(x.shape[:-1])
     if chunk is None:
         chunk = max(LEAST_CHUNK, LOGITS // max(rows, 1) // LEAST_CHUNK * LEAST_CHUNK)
@@ -199,5 +190,5 @@ def affine_cross_entropy(
             f"affine_cross_entropy: expected at least 1 class in a chunk, got {chunk}{here()}"
         )
     children = (x, matrix, indices) if bias is None else (x, matrix, indices, bias)
-    fields = {"alpha": float(label_smoothing), "trans_b": bool(trans_b), "chunk": int(chunk)}
+    fields = {"alpha": alpha, "trans_b": bool(trans_b), "chunk": int(chunk)}
     return AffineCrossEntropyNodeOp(*children, **fields)

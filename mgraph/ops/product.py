@@ -31,18 +31,7 @@ class ProductNodeOp(FloatNodeOp):
 
     def product_shape(self, a: Shape, b: Shape) -> Shape:
         """Shape of one matrix product; ``ShapeError`` if rows and columns do not fit."""
-        if len(b) < 2 or len(a) < (2 if self.trans_a else 1):
-            raise ShapeError(f"expected matrices, got {a} and {b}")
-        rows = a[-1:] if self.trans_a else a[-2:-1]
-        inner_a = a[-2] if self.trans_a else a[-1]
-        inner_b, columns = reversed(b[-2:]) if self.trans_b else b[-2:]
-        if inner_a != inner_b:
-            marks = ["^T" if t else "" for t in (self.trans_a, self.trans_b)]
-            raise ShapeError(
-                f"a product needs equal inner sizes, got {inner_a} and {inner_b} "
-                f"in {a}{marks[0]} times {b}{marks[1]}"
-            )
-        return *rows, columns
+        return product_shape(a, b, self.trans_a, self.trans_b)
 
     def product(self, a: Array, b: Array) -> Array:
         """``scale * op(a) op(b)``, in the type it is accumulated in."""
@@ -68,6 +57,28 @@ class ProductNodeOp(FloatNodeOp):
 
     def _scaled(self, x: Array) -> Array:
         return x if known(self.scale, 1.0) else x * self.scale
+
+
+def product_shape(a: Shape, b: Shape, trans_a: bool, trans_b: bool) -> Shape:
+    """Shape of one product ``op(a) op(b)``; ``ShapeError`` if rows and columns do not fit."""
+    if len(b) < 2 or len(a) < (2 if trans_a else 1):
+        raise ShapeError(f"expected matrices, got {a} and {b}")
+    rows = a[-1:] if trans_a else a[-2:-1]
+    inner_a = a[-2] if trans_a else a[-1]
+    inner_b, columns = reversed(b[-2:]) if trans_b else b[-2:]
+    if inner_a != inner_b:
+        marks = ["^T" if t else "" for t in (trans_a, trans_b)]
+        raise ShapeError(
+            f"a product needs equal inner sizes, got {inner_a} and {inner_b} "
+            f"in {a}{marks[0]} times {b}{marks[1]}"
+        )
+    return *rows, columns
+
+
+def check_bias(bias: Spec, columns: int) -> None:
+    """``ShapeError`` unless there is a number for each column."""
+    if bias.shape[-1:] != (columns,) or math.prod(bias.shape) != columns:
+        raise ShapeError(f"expected a bias of shape (1, {columns}), got {bias.shape}")
 
 
 def matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
@@ -120,7 +131,7 @@ def _op(x: Array, transposed: bool) -> Array:
     return x.mT if transposed else x
 
 
-def _as_matrix(x: Array) -> Array:
+def as_matrix(x: Array) -> Array:
     """All axes but the last merged: XLA is fastest at products of matrices."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
@@ -139,12 +150,12 @@ class RowsProductNodeOp(ProductNodeOp):
 
     def rows_product(self, a: Array, b: Array) -> Array:
         """``scale * op(a) op(b)`` with a's leading axes kept, in the type it is accumulated in."""
-        y = self.product(_as_matrix(a), b)
+        y = self.product(as_matrix(a), b)
         return y if a.ndim == 2 else y.reshape(*a.shape[:-1], y.shape[-1])
 
     def rows_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
         """Gradients by ``a`` and ``b``."""
-        da, db = self.product_gradients(_as_matrix(adj), _as_matrix(a), b)
+        da, db = self.product_gradients(as_matrix(adj), as_matrix(a), b)
         return da.reshape(a.shape), db
 
 
@@ -189,16 +200,14 @@ class AffineNodeOp(RowsProductNodeOp):
 
     def new_spec(self, a: Spec, b: Spec, bias: Spec) -> Specs:
         spec = self.rows_spec(a, b)
-        columns = spec.shape[-1]
-        if bias.shape[-1:] != (columns,) or math.prod(bias.shape) != columns:
-            raise ShapeError(f"expected a bias of shape (1, {columns}), got {bias.shape}")
+        check_bias(bias, spec.shape[-1])
         return spec
 
     def forward_ops(self, a: Array, b: Array, bias: Array) -> Array:
         return (self.rows_product(a, b) + accumulable(bias.reshape(-1))).astype(a.dtype)
 
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array, bias: Array) -> Gradients:
-        columns = jnp.sum(accumulable(_as_matrix(adj)), 0).astype(bias.dtype).reshape(bias.shape)
+        columns = jnp.sum(accumulable(as_matrix(adj)), 0).astype(bias.dtype).reshape(bias.shape)
         return *self.rows_gradients(adj, a, b), columns
 
 

@@ -203,14 +203,18 @@ def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, out
     Gradient: ``adj (p - (1 - alpha) onehot - alpha / V)`` by the logits, with ``p = softmax(logits)``.
     Source: Szegedy et al. 2016; Marian, ``cross_entropy``.
     """
-    if not 0 <= label_smoothing <= 1:
-        raise ArgumentError(
-            f"cross_entropy: expected a label smoothing from 0 to 1, got {label_smoothing}{here()}"
-        )
+    alpha = smoothing("cross_entropy", label_smoothing)
     to = None if output_type is None else as_type(output_type)
     if to is not None and not to.is_float:
         raise ElementTypeError(f"cross_entropy: expected a floating point type of the loss, got {to}{here()}")
-    return CrossEntropyNodeOp(logits, indices, alpha=float(label_smoothing), to=to)
+    return CrossEntropyNodeOp(logits, indices, alpha=alpha, to=to)
+
+
+def smoothing(op: str, value: float) -> float:
+    """A label smoothing for the function ``op``; ``ArgumentError`` outside of 0 to 1."""
+    if not 0 <= value <= 1:
+        raise ArgumentError(f"{op}: expected a label smoothing from 0 to 1, got {value}{here()}")
+    return float(value)
 
 
 class SoftmaxCrossEntropyNodeOp(FloatNodeOp):

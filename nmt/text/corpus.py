@@ -267,21 +267,24 @@ class Corpus:
     def _choose_fitting(self, fit: Sizes) -> Shapes:
         """The same for batches that fill the memory, which depend on the lengths that are chosen."""
         sizes: Counter[Shape] = Counter()
-        for maxi_batch in self._sample()[1]:
+        maxi_batches = list(self._sample()[1])
+        for maxi_batch in maxi_batches:
             for batch in self._batching.marian_batches(maxi_batch):
                 rows, *lengths = PADDED.size(batch)
                 sizes[(1, *lengths)] += rows
         chosen = choose(sizes)
-        batching = _fitted(self._batching, FittingShapes(chosen, fit))
-        batches = (batch for each in self._sample()[1] for batch in batching.marian_batches(each))
+        shapes = FittingShapes(chosen, fit)
+        if not self._layout.packs:
+            return shapes
+        batching = _fitted(self._batching, shapes)
+        batches = (batch for each in maxi_batches for batch in batching.marian_batches(each))
         return FittingShapes(chosen, fit, self._layout, map(self._layout.size, batches))
 
     def _shapes_of_epoch(self, shapes: Shapes) -> Shapes:
         """The shapes of this epoch; all of them with ``--mini-batch-fit``."""
         if self._batching.sizes or not self._typical:
             return shapes
-        price = self._program
-        left = worth_compiling(shapes.chosen, self._typical, self.epoch, self._layout, price)
+        left = worth_compiling(shapes.chosen, self._typical, self.epoch, self._layout, self._program)
         return Shapes(left, self._layout)
 
     def _sample(self) -> tuple[int, Iterable[list[Sentence]]]:

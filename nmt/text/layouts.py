@@ -23,6 +23,8 @@ ATTENTION = 8
 class PaddedLayout:
     """Each sentence is a row, as long as the longest."""
 
+    packs = False
+
     def size(self, sentences: Sequence[Sentence]) -> Shape:
         """The least shape for these sentences."""
         lengths = (map(len, sentence.sequences) for sentence in sentences)
@@ -60,6 +62,8 @@ class PackedLayout(PaddedLayout):
     parts: that compute a batch, whether devices or one after the other: each has rows of its own for every
     ``parts``-th sentence.
     """
+
+    packs = True
 
     def __init__(self, parts: int = 1) -> None:
         self.parts = parts

@@ -245,7 +245,7 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
         return f"gradient of {laid_out[0][0]} sentences of {lengths} words"
 
     def inputs(self) -> tuple[Any, ...]:
-        params, scale = _specs(self.objective.model.params), CostScale(_number(), _number(jnp.int32))
+        params, scale = specs_of(self.objective.model.params), CostScale(_number(), _number(jnp.int32))
         batch = {name: jax.ShapeDtypeStruct(shape, np.dtype(kind)) for name, shape, kind in self.shapes}
         before = None if self.first else Differentiated(params, _number(), _number())
         draws = jax.ShapeDtypeStruct((4,), np.uint32)
@@ -298,10 +298,6 @@ def new_state(params: Tensors, step: UpdateStep, *, smoothed: bool) -> DeviceSta
         None if step.cost_scaling is None else step.cost_scaling.start(),
         errors,
     )
-
-
-def _specs(tensors: Tensors) -> Tensors:
-    return {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in tensors.items()}
 
 
 def _number(kind: Any = np.float32) -> jax.ShapeDtypeStruct:
