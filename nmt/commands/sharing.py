@@ -19,7 +19,7 @@ from nmt.settings.sharing import Sharing
 from nmt.text.divided_output import DividedOutput
 from nmt.text.lines import STANDARD_OUTPUT, Fingerprint, is_stream
 from nmt.text.parts import PartError, Run, Sums
-from nmt.text.shares import SharedTexts
+from nmt.text.shared_texts import SharedTexts
 
 logger = logging.getLogger(__name__)
 

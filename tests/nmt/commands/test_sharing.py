@@ -171,6 +171,23 @@ def test_nothing_is_loaded_if_nothing_is_missing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", f"out{parts.NOTE}"]
 
 
+@pytest.mark.parametrize(
+    "words", ["--seed 5", "--normalize 0.6", "--max-length 9", "--precision int8", "--tsv"]
+)
+def test_what_decides_the_output(words: str, tmp_path: Path) -> None:
+    shared(tmp_path / "out", "--share", "0").do(lambda: copying)
+    with pytest.raises(OptionError, match=f"begun with another value of {words.split()[0]}: "):
+        shared(tmp_path / "out", *words.split()).do(lambda: copying)
+
+
+@pytest.mark.parametrize(
+    "words", ["--mini-batch 9", "--cpu-devices 2", "--devices 1", "--log-level debug -w 9"]
+)
+def test_what_does_not(words: str, tmp_path: Path) -> None:
+    shared(tmp_path / "out", "--share", "0").do(lambda: copying)
+    assert shared(tmp_path / "out", *words.split()).do(lambda: copying) == {}
+
+
 def test_a_text_that_shrinks_is_no_complete_share(tmp_path: Path) -> None:
     def half(texts: Sequence[Iterator[bytes]], *, first: int = 0, done: int = 0) -> sharing.Results:
         return copying([itertools.islice(texts[0], 7)])

@@ -1,4 +1,4 @@
-"""Shares: parallel texts divided into ranges of lines, one after another."""
+"""Parallel texts divided into shares: ranges of lines, one after another."""
 
 from __future__ import annotations
 
