@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mgraph import DeviceError
-from nmt.runtime.launchers import Launch, found
+from nmt.runtime import launchers
+from nmt.runtime.launchers import Launch, detection, found, launched
 
 OPEN_MPI = {
     "OMPI_COMM_WORLD_SIZE": "4",
@@ -68,3 +69,47 @@ def test_bad_numbers_are_named(environment: dict[str, str], said: str) -> None:
     with pytest.raises(DeviceError) as error:
         found(environment)
     assert str(error.value) == said
+
+
+@pytest.mark.parametrize(
+    ("num_processes", "process_id", "environment", "launch"),
+    [
+        (0, -1, {}, Launch("", 0, 1)),
+        (2, 1, {}, Launch("", 1, 2)),
+        (0, -1, SLURM, Launch("SLURM", 2, 4, 0)),
+        (8, 7, SLURM, Launch("SLURM", 7, 8, 0)),
+        (1, -1, SLURM, Launch("", 0, 1)),
+        (6, -1, KUBERNETES, Launch("Kubernetes", 5, 6)),
+        (0, -1, KUBERNETES, Launch("Kubernetes", 5)),
+    ],
+)
+def test_options_override_the_environment(
+    num_processes: int, process_id: int, environment: dict[str, str], launch: Launch
+) -> None:
+    assert launched(num_processes, process_id, environment) == launch
+
+
+def test_numbers_that_do_not_fit() -> None:
+    with pytest.raises(DeviceError, match="--process-id: expected one below --num-processes 1, got 1"):
+        launched(0, 1, {})
+    with pytest.raises(DeviceError, match="Kubernetes gave: expected one below --num-processes 5, got 5"):
+        launched(5, -1, KUBERNETES)
+
+
+def test_how_jax_finds_the_first_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm, open_mpi, kubernetes = found(SLURM), found(OPEN_MPI), found(KUBERNETES)
+    assert slurm and open_mpi and kubernetes
+    assert detection(slurm, SLURM) == "slurm"
+    assert detection(open_mpi, OPEN_MPI | {"OMPI_MCA_orte_hnp_uri": "1.0;tcp://10.0.0.1:1"}) == "ompi"
+    for installed in (None, object()):
+        monkeypatch.setattr(launchers, "find_spec", lambda name, found=installed: found)
+        for launch, environment, package, method in (
+            (open_mpi, OPEN_MPI, "mpi4py", "mpi4py"),
+            (open_mpi, OPEN_MPI | {"OMPI_VERSION": "5.0.3"}, "mpi4py", "mpi4py"),
+            (kubernetes, KUBERNETES, "kubernetes", None),
+        ):
+            if installed:
+                assert detection(launch, environment) == method
+                continue
+            with pytest.raises(DeviceError, match=f"pip install {package}, or give --coordinator HOST:PORT"):
+                detection(launch, environment)
