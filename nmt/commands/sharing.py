@@ -7,11 +7,9 @@ every file system has good ones. What a lost process leaves undone is done by ru
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from nmt.runtime import launchers
 from nmt.settings import Command, DecodeOptions, OptionError, ScoreOptions, Support
 from nmt.settings.option import options_of
 from nmt.settings.sections import BatchOptions, Devices, General
@@ -125,7 +123,7 @@ def own_shares(options: DecodeOptions | ScoreOptions) -> Sequence[int]:
     and so on; or all."""
     if options.share:
         return options.share
-    launch = launchers.found(os.environ)
+    launch = options.launch
     if launch is None:
         return range(options.shares)
     logger.info("[shares] Process %d of those started by %s", launch.index, launch.launcher)

@@ -33,12 +33,14 @@ _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1
 _MOST = 2**31 - 1
 
 
-def start(cpu_threads: int = 0, devices: Sequence[str] = ("0",)) -> jax.Device:
+def start(
+    cpu_threads: int = 0, devices: Sequence[str] = ("0",), local_index: int | None = None
+) -> jax.Device:
     """Start JAX on the device of Marian's options, and log it.
 
     cpu_threads: N > 0 selects the CPU with at most N compute threads; 0 a GPU if present, else the CPU with
         all cores (Marian's ``--cpu-threads``). XLA compiles with threads beyond that limit.
-    devices: the number of the GPU (Marian's ``--devices``).
+    devices: the number of the GPU (Marian's ``--devices``). local_index: as for ``start_all``.
     Raises DeviceError if the device does not exist, or if JAX already runs on another.
     """
     if not cpu_threads and (len(devices) != 1 or not devices[0].isdecimal()):
@@ -46,7 +48,7 @@ def start(cpu_threads: int = 0, devices: Sequence[str] = ("0",)) -> jax.Device:
             f"--devices takes the number of one GPU, got '{' '.join(devices)}'; "
             "several devices are for training"
         )
-    return start_all(cpu_threads, devices)[0]
+    return start_all(cpu_threads, devices, local_index=local_index)[0]
 
 
 def start_all(

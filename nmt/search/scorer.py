@@ -114,7 +114,7 @@ class Scorer:
         self.alignment = read_alignment(options.alignment)
         compilation_cache.use(options.compilation_cache)
         if said or options.chooses_device:
-            devices.start(options.cpu_threads, options.devices)
+            devices.start(options.cpu_threads, options.devices, options.local_index)
         self.model = load_model(options.model, precision=products_in(options))
         self.streams = self.model.sources + 1
         self.scoring = Scoring(

@@ -117,7 +117,9 @@ class Translator:
         compilation_cache.use(options.compilation_cache)
         self._devices: tuple[jax.Device, ...] = ()
         if said or options.chooses_device:
-            self._devices = devices.start_all(options.cpu_threads, options.devices, options.cpu_devices)
+            self._devices = devices.start_all(
+                options.cpu_threads, options.devices, options.cpu_devices, options.local_index
+            )
         precision = products_in(options)
         self.models = [
             load_model(path, marian_exact=options.marian_exact, precision=precision)

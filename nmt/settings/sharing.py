@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from nmt.runtime.launchers import Launch, found
 from nmt.settings.option import Options, option
 
 
@@ -23,3 +26,13 @@ class Sharing(Options):
         command=True,
         dumped=False,
     )
+
+    @property
+    def launch(self) -> Launch | None:
+        """The launch of one of several processes that do shares; None for any other process."""
+        return found(os.environ) if self.shares else None
+
+    @property
+    def local_index(self) -> int | None:
+        """The number of this process among those on its host that do shares; None if there are no others."""
+        return self.launch.local_index if self.launch else None

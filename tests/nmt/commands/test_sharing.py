@@ -221,6 +221,32 @@ def test_which_shares_a_process_has(slurm: Any, monkeypatch: pytest.MonkeyPatch)
         own()
 
 
+@pytest.mark.parametrize(
+    ("command", "texts"), [("decode", ["-i", SOURCE]), ("score", ["-t", SOURCE, TARGET])]
+)
+@pytest.mark.parametrize("options", [["--shares", "3"], []])
+def test_processes_on_a_host_take_their_own_gpus(
+    command: str,
+    texts: list[str],
+    options: list[str],
+    slurm: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without shares a process does what it would do alone."""
+    asked = []
+
+    def started(*words: Any, local_index: int | None = None) -> None:
+        asked.append(local_index if len(words) < 4 else words[3])
+        raise OptionError("started")
+
+    slurm(2)
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    monkeypatch.setattr("nmt.runtime.devices.start_all", started)
+    assert cli.main([command, *PAIR, *texts, "-o", str(tmp_path / "out"), *options]) == 2
+    assert asked == [1 if options else None]
+
+
 KILLED = """
 import sys
 from nmt import cli
