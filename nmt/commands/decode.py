@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from mgraph import compile_stats
 from nmt.commands.common import greet, report_programs, require_distinct, write
+from nmt.commands.sharing import Results, SharedWork, Work, check_sharing
 from nmt.runtime.log import logging_as
 from nmt.settings import DECODE, DecodeOptions, require_files, require_readable, require_writable
 from nmt.text.lines import open_input, open_output
@@ -24,20 +25,37 @@ def run(options: DecodeOptions, argv: Sequence[str]) -> None:
     require_distinct("--input", options.input, options.output)
     require_readable("--input", options.input)
     require_writable("--output", options.output)
+    check_sharing("--input", options.input, options)
     with logging_as(options), ExitStack() as files:
         greet(DECODE, argv, options)
-        from nmt.search.translator import Translator, check_decoding
+        from nmt.search.translator import check_decoding
 
         check_decoding(options)
         began, programs = time.perf_counter(), compile_stats()
-        translator = Translator(options)
-        translator.require_inputs(len(options.input))
-        inputs = [files.enter_context(open_input(path)) for path in options.input]
-        output = files.enter_context(open_output(options.output))
-        for translation in translator.translations(*inputs):
+        if options.shares:
+            SharedWork(DECODE, options, options.input).do(lambda: _translating(options))
+        else:
+            work = _translating(options)
+            inputs = [files.enter_context(open_input(path)) for path in options.input]
+            output = files.enter_context(open_output(options.output))
+            for text, _ in work(inputs):
+                write(output, text)
+        report_programs(programs)
+        logger.info("Total time: %.5fs wall", time.perf_counter() - began)
+
+
+def _translating(options: DecodeOptions) -> Work:
+    """Load the models; what translates with them."""
+    from nmt.search.translator import Translator
+
+    translator = Translator(options)
+    translator.require_inputs(len(options.input))
+
+    def work(texts: Sequence[Iterator[bytes]], *, first: int = 0, done: int = 0) -> Results:
+        for translation in translator.translations(*texts, first=first, done=done):
             if not options.quiet_translation:
                 best = translator.format_best(translation)
                 logger.info("Best translation %d : %s", translation.line, best)
-            write(output, translator.format(translation))
-        report_programs(programs)
-        logger.info("Total time: %.5fs wall", time.perf_counter() - began)
+            yield translator.format(translation), {}
+
+    return work

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from mgraph import compile_stats
 from nmt.commands.common import greet, report_programs
+from nmt.runtime.launchers import launched
 from nmt.runtime.log import logging_as
 from nmt.settings import TRAIN, TrainOptions
 
@@ -18,7 +19,8 @@ TERMINATED = 143  # a shell's exit code for a program ended by SIGTERM
 def run(options: TrainOptions, argv: Sequence[str]) -> int | None:
     """Train a new model or resume one; 143 after SIGTERM, as marian."""
     # Only the first of several processes logs.
-    heard = replace(options, quiet=True, log="", valid_log="") if options.process_id else options
+    index = launched(options.num_processes, options.process_id).index
+    heard = replace(options, quiet=True, log="", valid_log="") if index else options
     with logging_as(heard, heard.valid_log):
         greet(TRAIN, argv, options)
         from nmt.training.trainer import Trainer

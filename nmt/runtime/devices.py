@@ -19,6 +19,7 @@ import jax
 
 from mgraph import DeviceError
 from mgraph.device import check_process, started
+from nmt.runtime.launchers import Launch, detection
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +27,20 @@ logger = logging.getLogger(__name__)
 # makes its CPU client. CPU affinity would also limit threads, but pin all such processes to the same cores.
 THREADS_VARIABLES = ("PJRT_NPROC", "NPROC")
 VISIBLE_GPUS = ("jax_cuda_visible_devices", "jax_rocm_visible_devices")
+GIVEN_GPUS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 # Of glibc's malloc.h.
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1
 _MOST = 2**31 - 1
 
 
-def start(cpu_threads: int = 0, devices: Sequence[str] = ("0",)) -> jax.Device:
+def start(
+    cpu_threads: int = 0, devices: Sequence[str] = ("0",), local_index: int | None = None
+) -> jax.Device:
     """Start JAX on the device of Marian's options, and log it.
 
     cpu_threads: N > 0 selects the CPU with at most N compute threads; 0 a GPU if present, else the CPU with
         all cores (Marian's ``--cpu-threads``). XLA compiles with threads beyond that limit.
-    devices: the number of the GPU (Marian's ``--devices``).
+    devices: the number of the GPU (Marian's ``--devices``). local_index: as for ``start_all``.
     Raises DeviceError if the device does not exist, or if JAX already runs on another.
     """
     if not cpu_threads and (len(devices) != 1 or not devices[0].isdecimal()):
@@ -44,17 +48,22 @@ def start(cpu_threads: int = 0, devices: Sequence[str] = ("0",)) -> jax.Device:
             f"--devices takes the number of one GPU, got '{' '.join(devices)}'; "
             "several devices are for training"
         )
-    return start_all(cpu_threads, devices)[0]
+    return start_all(cpu_threads, devices, local_index=local_index)[0]
 
 
 def start_all(
-    cpu_threads: int = 0, devices: Sequence[str] = ("0",), cpu_devices: int = 0
+    cpu_threads: int = 0,
+    devices: Sequence[str] = ("0",),
+    cpu_devices: int = 0,
+    local_index: int | None = None,
 ) -> tuple[jax.Device, ...]:
     """Start JAX on all devices for training, and log them.
 
     cpu_threads: as for ``start``. devices: numbers of GPUs, or ``all`` (Marian's ``--devices``).
     cpu_devices: N > 0 divides the CPU into N devices that share its threads, at least one each
         (``--cpu-devices``).
+    local_index: the number of this process among several on this host (``Launch.local_index``): it takes the
+        GPU with this number instead of the first, unless the launcher gave it only one.
     Returns the devices of all processes. Raises DeviceError if the devices do not exist, or if JAX already
     runs on others or in the parent of this forked process.
     """
@@ -63,42 +72,48 @@ def start_all(
         keep_freed_memory()
     if cpu_threads or cpu_devices:
         return _start_cpu(cpu_threads, cpu_devices)
-    return _start_any(_gpu_numbers(devices))
+    return _start_any(_gpu_numbers(devices), 0 if _has_own_gpu() else local_index or 0)
 
 
-def join_processes(coordinator: str, num_processes: int, process_id: int) -> None:
+def join_processes(launch: Launch, coordinator: str = "") -> None:
     """Let this process train together with others; call it before JAX starts.
 
-    coordinator: ``HOST:PORT`` where the first process listens (``--coordinator``). num_processes: how many
-    there are (``--num-processes``). process_id: the number of this one, from 0 (``--process-id``). Does
-    nothing for one process without a coordinator.
+    launch: how many there are, and the number of this one. coordinator: ``HOST:PORT`` where the first process
+    listens (``--coordinator``); if empty, JAX finds it as the launcher tells. Does nothing for one process
+    without a coordinator.
 
     Waits for all processes, up to five minutes; if one dies, the others end. Raises DeviceError for invalid
-    values, if JAX already runs, or if the others cannot be reached.
+    values, if JAX already runs, or if the others cannot be found or reached.
     """
-    if process_id >= num_processes:
-        raise DeviceError(
-            f"--process-id: expected a number below --num-processes {num_processes}, got {process_id}"
-        )
-    if not coordinator:
-        if num_processes > 1:
-            raise DeviceError(f"--num-processes {num_processes} needs --coordinator HOST:PORT")
+    if launch.count == 1 and not coordinator:
         return
-    if not re.fullmatch(r".+:[0-9]+", coordinator):
+    if coordinator and not re.fullmatch(r".+:[0-9]+", coordinator):
         raise DeviceError(f"--coordinator: expected HOST:PORT, got '{coordinator}'")
+    if coordinator and launch.count is None:
+        raise DeviceError(
+            f"--coordinator: {launch.launcher} does not tell how many processes there are; "
+            "add --num-processes N"
+        )
     if jax.distributed.is_initialized():
         return
     if started():
-        raise DeviceError("--coordinator: JAX runs already, for one process")
+        raise DeviceError(f"{_joining(launch, coordinator)}: JAX runs already, for one process")
+    method = "deactivate" if coordinator else detection(launch, os.environ)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
-    logger.info("[device] process %d of %d, coordinator %s", process_id, num_processes, coordinator)
+    logger.info(
+        "[device] process %d of %s, %s", launch.index, launch.count or "?", _joining(launch, coordinator)
+    )
     try:
         jax.distributed.initialize(
-            coordinator, num_processes, process_id, cluster_detection_method="deactivate"
+            coordinator or None, launch.count, launch.index, cluster_detection_method=method
         )
-    except RuntimeError as error:
-        raise DeviceError(f"--coordinator {coordinator}: {error}") from None
+    except Exception as error:  # the packages of launchers raise their own
+        raise DeviceError(f"{_joining(launch, coordinator)}: {error}") from None
+
+
+def _joining(launch: Launch, coordinator: str) -> str:
+    return f"--coordinator {coordinator}" if coordinator else f"launched by {launch.launcher}"
 
 
 def keep_freed_memory() -> bool:
@@ -146,12 +161,16 @@ def _running_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
     return tuple(devices) if jax.process_count() > 1 else tuple(devices[: count or 1])
 
 
-def _start_any(numbers: tuple[int, ...] | None) -> tuple[jax.Device, ...]:
-    """GPUs by number, all for ``None``; the CPU if there are none and only the first was requested."""
+def _start_any(numbers: tuple[int, ...] | None, first: int = 0) -> tuple[jax.Device, ...]:
+    """GPUs by number, all for ``None``; the CPU if there are none and only the first was requested.
+
+    first: the number of the GPU that this process takes as its first if no other is requested.
+    """
     said = "--devices " + ("all" if numbers is None else " ".join(map(str, numbers)))
+    taken = (first,) if numbers == (0,) else numbers
     if not started():
         for option in VISIBLE_GPUS:
-            jax.config.update(option, "all" if numbers is None else ",".join(map(str, numbers)))
+            jax.config.update(option, "all" if taken is None else ",".join(map(str, taken)))
     elif numbers not in ((0,), None):
         raise DeviceError(f"{said}: JAX runs already, with the devices it has")
     devices, own = jax.devices(), jax.local_devices()
@@ -162,7 +181,7 @@ def _start_any(numbers: tuple[int, ...] | None) -> tuple[jax.Device, ...]:
     elif numbers and len(own) < len(numbers):
         raise DeviceError(f"{said}: JAX finds {len(own)} of these GPUs on this machine")
     else:
-        for number, device in zip(numbers or range(len(own)), own, strict=False):
+        for number, device in zip(taken or range(len(own)), own, strict=False):
             logger.info("[device] using GPU %d: %s", number, device.device_kind)
     alone = numbers == (0,) and jax.process_count() == 1  # JAX may already run with more
     return tuple(devices[:1]) if alone else tuple(devices)
@@ -175,6 +194,12 @@ def _gpu_numbers(devices: Sequence[str]) -> tuple[int, ...] | None:
     if not all(device.isdecimal() for device in devices) or len(set(devices)) < len(devices):
         raise DeviceError(f"--devices takes different numbers of GPUs, or 'all', got '{' '.join(devices)}'")
     return tuple(map(int, devices)) or (0,)
+
+
+def _has_own_gpu() -> bool:
+    """Whether the launcher gave this process one GPU, which then has the number 0."""
+    given = (os.environ.get(name, "") for name in GIVEN_GPUS)
+    return any(numbers and "," not in numbers for numbers in given)
 
 
 def cores() -> int:

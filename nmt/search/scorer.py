@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +57,12 @@ class Total:
     sentences: int = 0
     words: int = 0
 
+    @classmethod
+    def of(cls, sums: Mapping[str, float]) -> Total:
+        """From the fields by name; absent ones are 0."""
+        words, sentences = (int(sums.get(name, 0)) for name in ("words", "sentences"))
+        return cls(sums.get("log_prob", 0.0), sentences, words)
+
     def add(self, result: Score) -> None:
         """Count one pair, unless it has a problem."""
         if not result.problem:
@@ -108,7 +114,7 @@ class Scorer:
         self.alignment = read_alignment(options.alignment)
         compilation_cache.use(options.compilation_cache)
         if said or options.chooses_device:
-            devices.start(options.cpu_threads, options.devices)
+            devices.start(options.cpu_threads, options.devices, options.local_index)
         self.model = load_model(options.model, precision=products_in(options))
         self.streams = self.model.sources + 1
         self.scoring = Scoring(
@@ -131,14 +137,18 @@ class Scorer:
         """The score of each line, as ``mgraph score`` prints it: per word with ``normalize``."""
         return [self.value(result) for result in self.scores(*texts)]
 
-    def scores(self, *texts: Iterable[str | bytes]) -> Iterator[Score]:
-        """The scores of streams of lines, in order, each as soon as it is ready."""
-        finished: InOrder[Score] = InOrder()
-        rows = self._rows(texts)
-        samples = (self.encoder.sentence(number, lines) for number, lines in enumerate(rows))
+    def scores(self, *texts: Iterable[str | bytes], first: int = 0, done: int = 0) -> Iterator[Score]:
+        """The scores of streams of lines, in order, each as soon as it is ready.
+
+        first: the number of their first line, for part of a longer text. done: how many lines (of the n-best
+        list with ``n_best``) are passed over.
+        """
+        finished: InOrder[Score] = InOrder(first + done)
+        rows = self._rows(texts, done)
+        samples = (self.encoder.sentence(number, lines) for number, lines in enumerate(rows, first + done))
         for group in windows(samples, self.options.mini_batch * self.options.maxi_batch):
             for result in self._scored(group):
-                entry = rows.entry(result.line) if isinstance(rows, NBestRows) else b""
+                entry = rows.entry(result.line - first) if isinstance(rows, NBestRows) else b""
                 finished.add(result.line, replace(result, entry=entry))
                 yield from finished.take()
         rows.check()
@@ -160,8 +170,8 @@ class Scorer:
             return with_feature(result.entry, f"{self.options.n_best_feature}= {significant(value)}", fields)
         return score_line(value, fields)
 
-    def _rows(self, texts: tuple[Iterable[str | bytes], ...]) -> ParallelLines | NBestRows:
-        """The rows of all streams."""
+    def _rows(self, texts: tuple[Iterable[str | bytes], ...], done: int) -> ParallelLines | NBestRows:
+        """The rows of all streams after those that are done."""
         tsv = self.options.tsv
         wanted = 1 if tsv else self.streams
         if len(texts) != wanted:
@@ -169,8 +179,8 @@ class Scorer:
             raise OptionError(f"--train-sets: {needed}, got {len(texts)}")
         names = ["text"] if tsv else [*source_names(self.model.sources), "target"]
         if self.options.n_best:
-            return NBestRows(texts[:-1], texts[-1])
-        return ParallelLines(texts, names)
+            return NBestRows(texts[:-1], texts[-1], done)
+        return ParallelLines(texts, names, done)
 
     def _scored(self, group: Sequence[Sentence]) -> Iterator[Score]:
         """The scores of sentences, in any order."""

@@ -117,7 +117,9 @@ class Translator:
         compilation_cache.use(options.compilation_cache)
         self._devices: tuple[jax.Device, ...] = ()
         if said or options.chooses_device:
-            self._devices = devices.start_all(options.cpu_threads, options.devices, options.cpu_devices)
+            self._devices = devices.start_all(
+                options.cpu_threads, options.devices, options.cpu_devices, options.local_index
+            )
         precision = products_in(options)
         self.models = [
             load_model(path, marian_exact=options.marian_exact, precision=precision)
@@ -187,14 +189,22 @@ class Translator:
         return [self.format(translation) for translation in found]
 
     def translations(
-        self, *texts: Lines, return_attention: bool = False, n_best: int | None = None
+        self,
+        *texts: Lines,
+        return_attention: bool = False,
+        n_best: int | None = None,
+        first: int | None = None,
+        done: int = 0,
     ) -> Iterator[Translation]:
         """Translate a stream of lines, in order, each as soon as it is ready.
 
         Reads ``mini_batch * maxi_batch`` lines at a time. Arguments as for ``translate``. ParallelTextError
         if one text has fewer lines than another, after the lines before.
+
+        first: the number of the first line, for part of a longer text; ``output_sampling`` then draws by the
+        numbers of lines, else by how many this object has translated. done: how many lines are passed over.
         """
-        return self._translations(texts, return_attention, n_best)
+        return self._translations(texts, return_attention, n_best, first=first, done=done)
 
     def encode(self, lines: Lines, *, source: int = 0, model: int = 0) -> States:
         """The encoder states of the words of lines, and their mask.
@@ -277,21 +287,29 @@ class Translator:
             )
 
     def _translations(
-        self, texts: Sequence[Lines], attention: bool, n_best: int | None, *, at_once: bool = False
+        self,
+        texts: Sequence[Lines],
+        attention: bool,
+        n_best: int | None,
+        *,
+        at_once: bool = False,
+        first: int | None = None,
+        done: int = 0,
     ) -> Iterator[Translation]:
         """The translations; with ``at_once`` all lines are read before the first is translated."""
         self.require_inputs(len(texts))
         if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options.beam_size):
             raise OptionError(f"n_best is from 1 to beam_size={self.options.beam_size}, got {n_best!r}")
-        finished: InOrder[Translation] = InOrder()
-        rows = ParallelLines(texts, self._names()[: len(texts)])
-        samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows))
+        before = self._seen if first is None else 0
+        start = (first or 0) + done
+        finished: InOrder[Translation] = InOrder(start)
+        rows = ParallelLines(texts, self._names()[: len(texts)], done)
+        samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows, start))
         groups = (
             [list(samples)]
             if at_once
             else windows(samples, self.options.mini_batch * self.options.maxi_batch)
         )
-        before = self._seen
         for group in groups:
             check_process()  # otherwise a fork would wait for the threads of the searches
             numbers = [before + sample.line for sample in group]

@@ -8,6 +8,7 @@ from nmt.settings.aliases import OF_READING
 from nmt.settings.config import Command, with_standard_input
 from nmt.settings.model_options import NO_BERT, NO_ULR, ModelDescription, Universal
 from nmt.settings.option import OptionError, Options, again, ignored, later, option, saved_in_model
+from nmt.settings.sharing import Sharing
 
 LEVELS = {
     "trace": 5,
@@ -268,6 +269,7 @@ class TranslatorOptions(
     Precision,
     Searching,
     IntegerProducts,
+    Sharing,
 ):
     """How ``decode`` translates."""
 
@@ -328,7 +330,9 @@ class ScoredTexts(Options):
     word_scores: bool = again(PrintedTranslations, "word_scores")
 
 
-class ScorerOptions(ScoredTexts, InputLength, Tsv, Devices, BatchOptions, Precision, IntegerProducts):
+class ScorerOptions(
+    ScoredTexts, InputLength, Tsv, Devices, BatchOptions, Precision, IntegerProducts, Sharing
+):
     """How ``score`` scores."""
 
     title = "Scorer options"

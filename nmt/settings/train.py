@@ -106,13 +106,11 @@ def _check_devices(options: TrainOptions) -> None:
     for word in options.devices or ("",):
         if word != "all" and not word.isdecimal():
             raise OptionError(f"--devices takes numbers of GPUs as in '0 1 2 3', or all; got '{word}'")
-    if options.process_id >= options.num_processes:
+    if 0 < options.num_processes <= options.process_id:
         raise OptionError(
             f"--process-id: --num-processes {options.num_processes} has the numbers from 0 to "
             f"{options.num_processes - 1}, got {options.process_id}"
         )
-    if options.num_processes > 1 and not options.coordinator:
-        raise OptionError("--num-processes: several processes need a --coordinator")
 
 
 def _with_fields(options: TrainOptions) -> TrainOptions:

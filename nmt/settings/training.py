@@ -286,8 +286,8 @@ class Extras(Options):
     compilation_cache: str = again(Devices, "compilation_cache")
     shard_state: bool = option(False, "divide parameters and averages among the devices", dumped=False)
     coordinator: str = option("", "HOST:PORT of the first of several processes", dumped=False)
-    num_processes: int = option(1, "the number of processes", least=1, dumped=False)
-    process_id: int = option(0, "the number of this process, from 0", least=0, dumped=False)
+    num_processes: int = option(0, "the number of processes; 0: as launched", least=0, dumped=False)
+    process_id: int = option(-1, "the number of this process; -1: as launched", least=-1, dumped=False)
 
 
 class TrainedModelOptions(ModelFile, NewModel, Dropping):

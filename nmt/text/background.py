@@ -53,6 +53,11 @@ class Background(Generic[Item]):
             raise error
         raise StopIteration
 
+    @property
+    def ready(self) -> bool:
+        """Whether the next item, or the end, is there without waiting."""
+        return self._ended or not self._queue.empty()
+
     def close(self) -> None:
         """Stop the thread, wait for it, and drop what it prefetched."""
         self._closed = self._ended = True

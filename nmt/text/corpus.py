@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 from nmt.settings.training import TrainOptions
 from nmt.text.background import Background, Stopped
@@ -18,10 +19,13 @@ from nmt.text.order import MersenneTwister, Numbered, Rows
 from nmt.text.parallel import CorpusError, Fields, Row
 from nmt.text.sentences import Sentence, SentenceReader
 from nmt.text.shapes import Shape, Sizes
+from nmt.text.shares import Reading, Share
 from nmt.text.vocabs.base import Vocab
 
 SAMPLE = 1 << 15
 """How many rows to sample in order to choose the shapes of batches."""
+SHARES_AHEAD = 2
+"""How many chunks of a process's share of the rows are read ahead of training."""
 _Prepared = tuple[Batch, str]
 """A batch, and the state of the batch generator after its maxi-batch."""
 NOT_UTF8 = "lines that are not valid UTF-8 (such words are unknown)"
@@ -96,12 +100,14 @@ class Corpus:
     """Training data from files to batches, epoch by epoch.
 
     Call ``begin_epoch`` for each epoch, then iterate. With Marian's options and seed this gives Marian's
-    batches in Marian's order. A thread prepares them ahead of training.
+    batches in Marian's order. A thread prepares them ahead of training; if several processes share the
+    reading, it finds the words of its share, and the batches are made when they are due.
 
     options: of ``mgraph train``. vocabs: one for each stream, sources first.
     seed: for the order of rows and of batches: of ``--seed``, or the one drawn for 0.
     sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
     layout: whether and how batches are packed. program: what compiling one costs, in positions.
+    share: of the rows that this process reads for all (``Share``); None if it is alone.
     stopped: once it returns True (after a signal), the batches end soon, even during a long shuffle.
 
     Attributes:
@@ -121,6 +127,7 @@ class Corpus:
         sizes: Sizes | None = None,
         layout: PaddedLayout = PADDED,
         program: float = PROGRAM,
+        share: Share | None = None,
         stopped: Callable[[], bool] | None = None,
     ) -> None:
         fields = Fields.from_options(options, len(vocabs))
@@ -131,13 +138,15 @@ class Corpus:
         # As in Marian: with several threads, sentences left out take room in their maxi-batch.
         self._count_left_out = options.data_threads > 1
         self._seed, self._layout, self._program, self._stopped = seed, layout, program, stopped
+        self._share = share
         self._batch_generator, self._row_generator = MersenneTwister(seed), MersenneTwister(seed)
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
         self.epoch = 0
         self._shapes: Shapes | None = None
         self._typical: dict[Shape, float] = {}
         self._report = EpochReport()
-        self._prepared: Background[_Prepared] | None = None
+        self._prepared: Iterator[_Prepared] | None = None
+        self._thread: Background[Any] | None = None
         self._after_taken = self.seed_batch
 
     @property
@@ -183,36 +192,57 @@ class Corpus:
             yield batch
         self._after_taken = self._batch_generator.text  # the thread has ended
 
+    @property
+    def ready(self) -> bool:
+        """Whether the thread has something, or has ended."""
+        return self._thread is None or self._thread.ready
+
     def report(self) -> EpochReport:
         """The counts of this epoch; complete when it has ended."""
         return self._report
 
     def close(self) -> None:
         """Stop the thread that prepares batches, and remove its temporary files."""
+        if self._thread is not None:
+            self._thread.close()
         if self._prepared is not None:
-            self._prepared.close()
-            self._prepared = None
+            self._thread = self._prepared = None
             self._batch_generator.restore(self._after_taken)
 
     def _begin(self, skip: int) -> None:
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
         self._after_taken = self.seed_batch
         self._report = EpochReport()
-        batches: Iterator[_Prepared] = iter(())
+        self._prepared = iter(())
         with suppress(Stopped):
             if self._shapes is None:
                 self._shapes = self._choose_shapes()
             rows = self._rows.epoch(self._row_generator)
-            batches = self._prepare(rows, self._shapes_of_epoch(self._shapes), self._report, skip)
-        self._prepared = Background(batches, stopped=self._stopped)
+            self._start(rows, self._shapes_of_epoch(self._shapes), skip)
+
+    def _start(self, rows: Iterator[Numbered], shapes: Shapes, skip: int) -> None:
+        """Start the thread, which makes batches, or finds the sentences of this process's share."""
+        if self._share is None:
+            batches = self._prepare(self._read(rows, self.epoch), shapes, self._report, skip)
+            self._prepared = self._thread = Background(batches, stopped=self._stopped)
+        else:
+            share = self._share.own(self._reader, rows, self.epoch)
+            self._thread = own = Background(share, SHARES_AHEAD, self._stopped)
+            self._prepared = self._prepare(self._share.all(own), shapes, self._report, skip)
+
+    def _read(self, rows: Iterable[Numbered], epoch: int) -> Iterator[Reading]:
+        """The rows with their sentences."""
+        if self._share is not None:
+            return self._share.all(self._share.own(self._reader, rows, epoch))
+        return ((row, self._reader.read(number, row, epoch)) for number, row in rows)
 
     def _prepare(
-        self, rows: Iterator[Numbered], shapes: Shapes, report: EpochReport, skip: int
+        self, read: Iterable[Reading], shapes: Shapes, report: EpochReport, skip: int
     ) -> Iterator[_Prepared]:
         """The batches of an epoch except the first ``skip``, which are counted too."""
         batching = _fitted(self._batching, shapes)
         number = 0
-        for maxi_batch in self._maxi_batches(rows, self.epoch, report):
+        for maxi_batch in self._maxi_batches(read, report):
             batches = batching.marian_batches(maxi_batch)
             if self._shuffle_batches:
                 self._batch_generator.shuffle(batches)
@@ -225,6 +255,8 @@ class Corpus:
                 report.add(size, words, shape, not known, self._layout)
                 if number > skip:
                     yield self._layout.batch(batch, shape), generator
+        if self._stopped and self._stopped():
+            return
         if not number:
             raise CorpusError(f"nothing to train on: {'; '.join(report.lines()[1:])}")
         if number < skip:
@@ -233,14 +265,11 @@ class Corpus:
                 "the corpus or the options have changed; --no-restore-corpus starts at the first line"
             )
 
-    def _maxi_batches(
-        self, rows: Iterable[Numbered], epoch: int, report: EpochReport
-    ) -> Iterator[list[Sentence]]:
-        """The sentences of the rows, one maxi-batch at a time."""
+    def _maxi_batches(self, read: Iterable[Reading], report: EpochReport) -> Iterator[list[Sentence]]:
+        """The sentences, one maxi-batch at a time."""
         sentences: list[Sentence] = []
         room = self._batching.capacity
-        for number, row in rows:
-            sentence = self._reader.read(number, row, epoch)
+        for row, sentence in read:
             report.count(row, sentence)
             if not sentence.problem:
                 sentences.append(sentence)
@@ -291,7 +320,7 @@ class Corpus:
         """Typical maxi-batches, in many orders if rows are shuffled, and how many epochs they make; 0 if an
         epoch is larger than the sample."""
         rows = self._rows.sample(SAMPLE)
-        maxi_batches = list(self._maxi_batches(rows, 0, EpochReport()))
+        maxi_batches = list(self._maxi_batches(self._read(rows, 0), EpochReport()))
         whole = len(rows) < SAMPLE
         if not self._rows.shuffled:
             return int(whole), maxi_batches

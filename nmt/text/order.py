@@ -16,7 +16,8 @@ import numpy as np
 from nmt.settings import OptionError, require_tempdir
 from nmt.settings.training import TrainOptions
 from nmt.text.background import Stopped
-from nmt.text.lines import is_stream, open_input
+from nmt.text.line_index import LineIndex
+from nmt.text.lines import is_stream
 from nmt.text.parallel import CorpusError, Fields, Row, read_rows
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,6 @@ LARGEST = 0xFFFFFFFF  # the largest number that mt19937 draws
 CHUNK = 1 << 16
 BUCKET_BYTES = 1 << 24
 MOST_BUCKETS = 250  # open files
-READ_BYTES = 1 << 20
 LOOK_EVERY = 1 << 12  # rows between checks whether to stop
 
 Numbered = tuple[int, Row]
@@ -260,18 +260,8 @@ class Rows:
     @cached_property
     def _size(self) -> TextSize:
         """The size of the text, from a pass over the files."""
-        counts = [_count(path) for path in self.paths]
-        if len({count.rows for count in counts}) > 1 or not counts[0].rows:
-            found = ", ".join(f"{path}: {count.rows}" for path, count in zip(self.paths, counts, strict=True))
+        texts = list(map(LineIndex, self.paths))
+        if len({text.lines for text in texts}) > 1 or not texts[0].lines:
+            found = ", ".join(f"{text.path}: {text.lines}" for text in texts)
             raise CorpusError(f"training files must have the same number of lines, at least 1; got {found}")
-        return TextSize(counts[0].rows, sum(count.bytes for count in counts))
-
-
-def _count(path: str) -> TextSize:
-    lines, size, last = 0, 0, b"\n"
-    with open_input(path) as stream:
-        while chunk := stream.read(READ_BYTES):
-            lines += chunk.count(b"\n")
-            size += len(chunk)
-            last = chunk[-1:]
-    return TextSize(lines + (last != b"\n"), size)
+        return TextSize(texts[0].lines, sum(text.bytes for text in texts))

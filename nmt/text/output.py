@@ -28,14 +28,17 @@ def score_line(score: float, fields: Sequence[str] = ()) -> str:
 
 
 class InOrder(Generic[Item]):
-    """Puts numbered items, added in any order, back into order."""
+    """Puts numbered items, added in any order, back into order.
 
-    def __init__(self) -> None:
+    first: the lowest number.
+    """
+
+    def __init__(self, first: int = 0) -> None:
         self._waiting: dict[int, Item] = {}
-        self._next = 0
+        self._next = first
 
     def add(self, number: int, item: Item) -> None:
-        """Add an item; numbers count from 0, and each occurs once."""
+        """Add an item; each number from the first on occurs once."""
         self._waiting[number] = item
 
     def take(self) -> Iterator[Item]:

@@ -32,12 +32,12 @@ def source_names(sources: int) -> list[str]:
 class ParallelLines:
     """The rows of parallel texts, until the shortest ends.
 
-    names: of the texts, for the error.
+    names: of the texts, for the error. done: how many rows are passed over.
     """
 
-    def __init__(self, texts: Iterable[Iterable[str | bytes]], names: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[Iterable[str | bytes]], names: Iterable[str], done: int = 0) -> None:
         self._rows = zip_longest(*map(read_lines, texts))
-        self._names = tuple(names)
+        self._names, self._done = tuple(names), done
         self._problem = ""
 
     def __iter__(self) -> Iterator[Row]:
@@ -47,7 +47,8 @@ class ParallelLines:
                 others = "the other goes on" if len(row) == 2 else "others go on"
                 self._problem = f"the {ended[0]} ends after {number} lines, {others}"
                 return
-            yield row
+            if number >= self._done:
+                yield row
 
     def check(self) -> None:
         """ParallelTextError if one text was longer than another."""
@@ -81,13 +82,18 @@ class NBestRows:
 
     An entry with a higher number than all before it belongs to the next source line, whatever the number, as
     in Marian's scorer (``--n-best``).
+
+    done: how many entries are passed over. sentences: how many source lines have been read.
     """
 
-    def __init__(self, sources: Sequence[Iterable[str | bytes]], entries: Iterable[str | bytes]) -> None:
+    def __init__(
+        self, sources: Sequence[Iterable[str | bytes]], entries: Iterable[str | bytes], done: int = 0
+    ) -> None:
         self._sources = [read_lines(source) for source in sources]
-        self._entries = entries
+        self._entries, self._done = entries, done
         self._taken: dict[int, bytes] = {}
         self._problem = ""
+        self.sentences = 0
 
     def __iter__(self) -> Iterator[Row]:
         highest, lines = -1, tuple(b"" for _ in self._sources)
@@ -105,8 +111,10 @@ class NBestRows:
                     self._problem = f"line {place} of the n-best list: the source has no more lines"
                     return
                 highest, lines = int(fields[0]), tuple(line for line in found if line is not None)
-            self._taken[place - 1] = entry
-            yield (*lines, fields[1])
+                self.sentences += 1
+            if place > self._done:
+                self._taken[place - 1] = entry
+                yield (*lines, fields[1])
 
     def entry(self, number: int) -> bytes:
         """Take the whole line ``number``, from 0; once, after its row was read."""

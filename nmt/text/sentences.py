@@ -24,6 +24,8 @@ NO_LABEL = "with a label that the classes do not have"
 BAD_FIELDS = "with too many fields"
 BAD_ALIGNMENT = "with a bad word alignment"
 BAD_WEIGHTS = "with bad weights"
+REASONS = ("", TOO_LONG, NO_WORDS, NO_LABEL, BAD_FIELDS, BAD_ALIGNMENT, BAD_WEIGHTS)
+"""All values of ``Sentence.problem`` in training."""
 MASK = (1 << 64) - 1
 
 Links = list[tuple[int, int]]

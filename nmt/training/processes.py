@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ AXIS = "processes"
 LAG = 1
 """Processes act on a request this many batches later. It was sent before the previous update, which the
 device is still computing, so reading it does not block."""
+LEAST_ROOM = 1 << 12
+POLL_SECONDS = 0.05
 
 
 class Processes:
@@ -26,7 +29,8 @@ class Processes:
     """
 
     def __init__(self) -> None:
-        self.count, self.is_first = jax.process_count(), jax.process_index() == 0
+        self.count, self.index = jax.process_count(), jax.process_index()
+        self.is_first = self.index == 0
         own = {device.process_index: device for device in reversed(jax.devices())}
         mesh = Mesh(np.array([own[i] for i in range(self.count)]), (AXIS,))
         self._rows = NamedSharding(mesh, PartitionSpec(AXIS))
@@ -40,6 +44,14 @@ class Processes:
         length = int(np.asarray(self.gathered(np.array(len(data), np.int32)))[0])
         row = data if self.is_first else np.zeros(length, np.uint8)
         return json.loads(np.asarray(self.gathered(row))[0].tobytes())
+
+    def exchanged(self, numbers: np.ndarray) -> list[np.ndarray]:
+        """The int32 ``numbers [n]`` of each process, whose ``n`` may differ; all processes wait for them."""
+        lengths = np.asarray(self.gathered(np.array(len(numbers), np.int32)))
+        row = np.zeros(_room(int(lengths.max())), np.int32)
+        row[: len(numbers)] = numbers
+        rows = np.asarray(self.gathered(row))
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -58,6 +70,11 @@ class Processes:
         return gathered
 
 
+def _room(length: int) -> int:
+    """A length of rows that are gathered: one of few, because a program is compiled for each."""
+    return max(LEAST_ROOM, 1 << (length - 1).bit_length())
+
+
 class Agreement:
     """Whether any process wants something; all processes learn it at the same batch.
 
@@ -72,6 +89,18 @@ class Agreement:
     def __call__(self) -> bool:
         """The agreed answer; with one process its own."""
         return self._wanted() if self._processes.count == 1 else self._agreed
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Wait until all processes are ``ready``, or until one of them wants it."""
+        if self._processes.count == 1:
+            return
+        while True:
+            own = np.array([self._wanted(), ready()])
+            wanted, all_ready = np.asarray(self._processes.gathered(own)).T
+            self._agreed |= bool(wanted.any())
+            if self._agreed or all_ready.all():
+                return
+            time.sleep(POLL_SECONDS)
 
     def ask(self) -> None:
         """Send the answer of this process; call it for each batch. It takes effect ``LAG`` batches later."""

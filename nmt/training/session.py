@@ -13,6 +13,7 @@ from typing import TypeVar
 from nmt.settings.training import Extras, TrainOptions
 from nmt.text.corpus import Corpus
 from nmt.text.lines import Fingerprint, changes, from_text, to_text
+from nmt.text.shares import Share
 from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.state_files import TrainingStateError
@@ -76,7 +77,6 @@ class Session:
         stalled = self.validation.stalled if self.validation else None
         self.scheduler = Scheduler(options, self.state, stalled=stalled)
         sizes = fitting(self.learner, options)
-        alone = stopped if self._processes.count == 1 else None
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier)
         self.corpus = Corpus(
             options,
@@ -85,13 +85,21 @@ class Session:
             sizes=sizes,
             layout=self.learner.layout(self.grouping.parts),
             program=self.learner.program,
-            stopped=alone,
+            share=self._share(),
+            stopped=self._stopped,
         )
         self._remember_corpus()
         typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, options.model)
         self.grouping.typical_words = typical
         self.saved = False
         """Whether a checkpoint has been written."""
+
+    def _share(self) -> Share | None:
+        """The share of this process in reading the corpus."""
+        processes = self._processes
+        if processes.count == 1:
+            return None
+        return Share(processes.index, processes.count, processes.exchanged)
 
     def _is_exact(self, asked: bool) -> bool:
         """Whether to use Marian's own gradients: if asked to, or if the resumed run did."""
@@ -142,7 +150,12 @@ class Session:
                 if not self.state.validated and not self._stopped():
                     self._validate(reports)
                 self._save(final=True)
-        self._processes.shared()  # a process that ends while the first one saves would kill it
+        self._stopped.wait(lambda: True)  # a process that ends while the first one saves would kill it
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop was requested, of this process or of another."""
+        return self._stopped()
 
     def _going(self) -> bool:
         return not self._stopped() and self.scheduler.keep_going()
@@ -164,6 +177,7 @@ class Session:
     def _epoch(self, reports: Reports) -> None:
         """Run the remaining updates of the epoch."""
         self.grouping.begin_epoch()
+        self._stopped.wait(lambda: self.corpus.ready)  # shuffling may take long
         for batch in self.corpus:
             self._stopped.ask()
             if not self._going():

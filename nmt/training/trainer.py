@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nmt.runtime import compilation_cache, devices
+from nmt.runtime.launchers import Launch, launched
 from nmt.settings import TRAIN, TrainOptions
 from nmt.settings.config import notices, takes
 from nmt.settings.option import shown
@@ -54,17 +55,20 @@ class Trainer:
         from nmt.training.checkpoints.lock import training_lock
         from nmt.training.setup import check_training
 
-        check_training(self.options)
-        writes = self.options.process_id == 0  # of several processes the first does
-        with training_lock(self.options.model) if writes else nullcontext():
-            self._start()
+        options = self.options
+        check_training(options)
+        launch = launched(options.num_processes, options.process_id)
+        with nullcontext() if launch.index else training_lock(options.model):  # the first process writes
+            self._start(launch)
 
-    def _start(self) -> None:
+    def _start(self, launch: Launch) -> None:
         """Start the devices, and train on them."""
         options = self.options
         compilation_cache.use(options.compilation_cache)
-        devices.join_processes(options.coordinator, options.num_processes, options.process_id)
-        used = devices.start_all(options.cpu_threads, options.devices, options.cpu_devices)
+        devices.join_processes(launch, options.coordinator)
+        used = devices.start_all(
+            options.cpu_threads, options.devices, options.cpu_devices, launch.local_index
+        )
         from nmt.training.learning.placement import placement_on
 
         self._train(options, placement_on(used, shard_state=options.shard_state))
@@ -78,7 +82,9 @@ class Trainer:
         while True:
             session = Session(options, lambda: self._stopped, placement)
             try:
-                return session.run()
+                session.run()
+                self._stopped |= session.stopped
+                return
             except DivergenceError as error:
                 if not fallbacks:
                     raise
@@ -95,5 +101,5 @@ class Trainer:
 
     @property
     def stopped(self) -> bool:
-        """Whether ``stop`` was called."""
+        """Whether ``stop`` was called, here or in a process that trains together with this one."""
         return self._stopped

@@ -1,16 +1,12 @@
 """The lock of a model in training: two processes would overwrite each other's files.
 
-It is ``flock`` on a file beside the model, ``.model.lock``. The system releases it when the process ends, no
-matter how: there are no stale locks to detect by process numbers, and of two processes that take over at once
-one succeeds. A lock file created with ``O_EXCL`` guarantees none of this. The JSON in the file is for people.
-The lock works between machines if the file system supports it (NFS on Linux does); without support there is a
-warning.
+It is the lock of a file beside the model, ``.model.lock``. It ends with the process, and of two processes
+that take over at once one succeeds; a lock file created with ``O_EXCL`` guarantees neither. The JSON in the
+file is for people. Where the file system has no locks there is a warning.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import logging
 import os
@@ -24,14 +20,13 @@ from typing import Any
 
 from mgraph.errors import MGraphError
 from mgraph.files.parameter_files import Path
+from nmt.runtime.file_locks import lock_file
 
 logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 """The file name extension."""
 _MOST_BYTES = 1 << 12
-_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
-_HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class ModelLockedError(MGraphError, RuntimeError):
@@ -122,20 +117,19 @@ def _opened(path: str) -> int:
 def _lock(file: int, path: str, model: str) -> bool:
     """Lock an open file; False, with a warning, if the file system has no locks."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        missing = lock_file(file)
+    except BlockingIOError:
+        raise _refusal(_content(file), path, model) from None
     except OSError as error:
-        if error.errno in _HELD:
-            raise _refusal(_content(file), path, model) from None
-        if error.errno not in _NO_LOCKS:
-            raise OSError(error.errno, error.strerror, path) from None
+        raise OSError(error.errno, error.strerror, path) from None
+    if missing:
         logger.warning(
             "[training] %s: this file system has no locks (%s); see to it that no other machine trains %s",
             path,
-            error.strerror,
+            missing,
             model,
         )
-        return False
-    return True
+    return not missing
 
 
 def _refusal(content: bytes, path: str, model: str) -> ModelLockedError:

@@ -36,7 +36,8 @@ def test_without_a_gpu_the_cpu_is_taken_and_named() -> None:
 
 def refusals(first: str, calls: list[str]) -> list[str]:
     """What calls of nmt.runtime.devices say, all in one process."""
-    code = f"from nmt.runtime import devices\nfrom mgraph import DeviceError\n{first}\n"
+    code = "from mgraph import DeviceError\nfrom nmt.runtime import devices\n"
+    code += f"from nmt.runtime.launchers import Launch\n{first}\n"
     for call in calls:
         code += f"try:\n    devices.{call}\nexcept DeviceError as error:\n    print(error)\n"
     return run(code).splitlines()
@@ -60,11 +61,13 @@ def test_what_makes_no_sense_is_refused_before_jax_starts() -> None:
         "start(devices=['all'])": ONE.format("all"),
         "start_all(0, ['1', 'x'])": "--devices takes different numbers of GPUs, or 'all', got '1 x'",
         "start_all(0, ['1', '1'])": "--devices takes different numbers of GPUs, or 'all', got '1 1'",
-        "join_processes('', 2, 0)": "--num-processes 2 needs --coordinator HOST:PORT",
-        "join_processes('a:1', 2, 2)": "--process-id: expected a number below --num-processes 2, got 2",
-        "join_processes('here', 2, 1)": "--coordinator: expected HOST:PORT, got 'here'",
+        "join_processes(Launch('', 0, 2))": "--num-processes 2 needs --coordinator HOST:PORT",
+        "join_processes(Launch('', 1, 2), 'here')": "--coordinator: expected HOST:PORT, got 'here'",
+        "join_processes(Launch('Kubernetes', 1), 'a:1')": (
+            "--coordinator: Kubernetes does not tell how many processes there are; add --num-processes N"
+        ),
     }
-    said = refusals("", [*calls, "join_processes('', 1, 0) or print(devices.started())"])
+    said = refusals("", [*calls, "join_processes(Launch('', 0, 1)) or print(devices.started())"])
     assert said == [*calls.values(), "False"]
 
 
@@ -72,7 +75,8 @@ def test_what_comes_too_late_is_refused() -> None:
     calls = {
         "start(devices=['1'])": "--devices 1: JAX runs already, with the devices it has",
         "start_all(cpu_devices=3)": "--cpu-devices 3: JAX runs already, with 1 of them",
-        "join_processes('a:1', 2, 0)": "--coordinator: JAX runs already, for one process",
+        "join_processes(Launch('', 0, 2), 'a:1')": "--coordinator a:1: JAX runs already, for one process",
+        "join_processes(Launch('SLURM', 0, 2))": "launched by SLURM: JAX runs already, for one process",
     }
     assert refusals("devices.start()", list(calls))[1:] == [*calls.values()]
 

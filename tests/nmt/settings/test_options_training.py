@@ -177,8 +177,11 @@ def test_devices_are_a_list() -> None:
         ("-t a b", "--lr-decay-strategy epoch", "--lr-decay-strategy epoch takes one number, got 2"),
         ("-t a b", "--lr-decay-start 3", "--lr-decay-strategy epoch+stalled takes two numbers, got 1"),
         ("-t a b", "--devices 0,1", "--devices takes numbers of GPUs as in '0 1 2 3', or all; got '0,1'"),
-        ("-t a b", "--num-processes 2", "several processes need a --coordinator"),
-        ("-t a b", "--process-id 1", "--process-id: --num-processes 1 has the numbers from 0 to 0, got 1"),
+        (
+            "-t a b",
+            "--num-processes 2 --process-id 2",
+            "--num-processes 2 has the numbers from 0 to 1",
+        ),
         ("-t a b", "--input-types weight weight", "--input-types: 'weight' can be there once, got 2"),
         ("-t a b", "--input-types weight --data-weighting f", "'weight' cannot go with --data-weighting"),
         ("-t a b", "--task transformer-tiny", "--task must be one of transformer-base, transformer-big,"),

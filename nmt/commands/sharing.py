@@ -1,0 +1,161 @@
+"""Shared code of ``decode`` and ``score``: large texts in shares, done by several processes.
+
+Processes with numbers, the launcher's, have fixed shares: so they need no locks between hosts, of which not
+every file system has good ones. What a lost process leaves undone is done by running the command again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from nmt.settings import Command, DecodeOptions, OptionError, ScoreOptions, Support
+from nmt.settings.option import options_of
+from nmt.settings.sections import BatchOptions, Devices, General
+from nmt.settings.sharing import Sharing
+from nmt.text.divided_output import DividedOutput
+from nmt.text.lines import STANDARD_OUTPUT, Fingerprint, is_stream
+from nmt.text.parts import PartError, Run, Sums
+from nmt.text.shared_texts import SharedTexts
+
+logger = logging.getLogger(__name__)
+
+WITHOUT_EFFECT = (General, Devices, BatchOptions, Sharing)
+"""Sections of options that change nothing in the output but its rounding."""
+TEXTS = ("input", "train-sets")
+FILES = ("models", "model", "vocabs")
+
+Results = Iterator[tuple[str, Sums]]
+"""For each row what is printed, one line or several, and what it adds to the totals."""
+
+
+class Work(Protocol):
+    """What a command does with lines."""
+
+    def __call__(self, texts: Sequence[Iterator[bytes]], *, first: int = 0, done: int = 0) -> Results:
+        """The results of rows in order. first: the number of the first. done: how many are passed over."""
+
+
+def check_sharing(name: str, inputs: Sequence[str], options: DecodeOptions | ScoreOptions) -> None:
+    """OptionError unless ``--shares`` and ``--share`` fit each other, the ``inputs`` (of option ``name``) and
+    the output."""
+    if not options.shares:
+        if options.share:
+            raise OptionError("--share: the number of --shares is needed, too")
+        return
+    beyond = [share for share in options.share if share >= options.shares]
+    if beyond:
+        raise OptionError(
+            f"--share: --shares {options.shares} has the numbers from 0 to {options.shares - 1}, "
+            f"got {beyond[0]}"
+        )
+    if any(map(is_stream, inputs)):
+        raise OptionError(f"--shares: standard input and pipes cannot be divided; give {name} files")
+    if options.output in STANDARD_OUTPUT or is_stream(options.output):
+        raise OptionError(f"--shares: expected --output FILE, to be joined from parts; got {options.output}")
+
+
+class SharedWork:
+    """A command's work on the shares of this process.
+
+    inputs: the texts; with ``n_best`` the last is an n-best list. They are read once here. OptionError if the
+    launcher has more processes than there are shares and does not tell how many; else as ``SharedTexts``.
+    """
+
+    def __init__(
+        self,
+        command: Command[Any],
+        options: DecodeOptions | ScoreOptions,
+        inputs: Sequence[str],
+        *,
+        n_best: bool = False,
+    ) -> None:
+        self._shares = own_shares(options)
+        self._texts = SharedTexts(inputs, options.shares, n_best=n_best)
+        self._output = DividedOutput(options.output, options.shares, _run(command, options, self._texts))
+
+    def do(self, start: Callable[[], Work], whole: Callable[[Sums], str] | None = None) -> Sums | None:
+        """Do what is missing of the shares, and join the output if nothing else is missing.
+
+        start: loads what works; not called if nothing is missing. whole: as for ``DividedOutput.join``.
+        Returns the totals over all rows; None if other shares are missing.
+        """
+        output, work = self._output, None
+        for share in output.missing(self._shares):
+            rows = self._texts.rows(share)
+            work = work or (start() if rows else None)
+            with output.parts[share].writing() as part:
+                if part is None:
+                    logger.info("[shares] Share %d is being done by another process", share)
+                    continue
+                logger.info(
+                    "[shares] Share %d of %d: %d lines from line %d on, of which %d are done",
+                    share,
+                    len(output.parts),
+                    len(rows),
+                    rows.start + 1,
+                    part.rows,
+                )
+                if work and rows:
+                    with self._texts.open(share) as texts:
+                        for text, counts in work(texts, first=rows.start, done=part.rows):
+                            part.write(text, counts)
+                if part.rows != len(rows):
+                    raise PartError(
+                        f"share {share} has {len(rows)} lines, and {part.rows} were read: the texts must not "
+                        "change before all shares are complete"
+                    )
+        if output.join(whole):
+            logger.info("[shares] All %d shares are complete: %s", len(output.parts), output.path)
+            return output.sums
+        complete = sum(part.is_complete for part in output.parts)
+        logger.info(
+            "[shares] %d of %d shares are complete; the process that completes the last one joins them",
+            complete,
+            len(output.parts),
+        )
+        return None
+
+
+def own_shares(options: DecodeOptions | ScoreOptions) -> Sequence[int]:
+    """The numbers of the shares of this process: given ones; or process k of n has shares k, k + n, k + 2 n
+    and so on; or all."""
+    if options.share:
+        return options.share
+    launch = options.launch
+    if launch is None:
+        return range(options.shares)
+    logger.info("[shares] Process %d of those started by %s", launch.index, launch.launcher)
+    if launch.count is not None:
+        return range(launch.index, options.shares, launch.count)
+    if launch.index >= options.shares:
+        raise OptionError(
+            f"--shares {options.shares}: {launch.launcher} started process {launch.index}, and does not tell "
+            "how many there are: expected as many shares as processes"
+        )
+    return [launch.index]
+
+
+def _run(command: Command[Any], options: DecodeOptions | ScoreOptions, texts: SharedTexts) -> Run:
+    """What decides the output: the contents of files, and other options with values of their own."""
+    without = {name for section in WITHOUT_EFFECT for name in options_of(section)} | {"output", "cpu-devices"}
+    without -= {"seed"}
+    run: dict[str, Any] = {"shares": options.shares}
+    for option in command.options.values():
+        value = getattr(options, option.attribute)
+        if option.name in TEXTS:
+            value = [[text.lines, text.bytes, text.checksum] for text in texts.texts]
+        elif option.name in FILES:
+            value = [_contents(path) for path in (value if option.many else [value])]
+        elif option.name == "shortlist" and value:
+            value = [_contents(value[0]), *value[1:]]
+        elif option.support is not Support.YES or option.name in without or value == option.default:
+            continue
+        run[option.name] = value
+    return run
+
+
+def _contents(path: str) -> Sequence[Any]:
+    """What identifies the contents of a file, whatever its path on this host."""
+    return Fingerprint.of(path)[1:]

@@ -1,0 +1,96 @@
+"""An output divided into parts beside it, and joined from them.
+
+It replaces its predecessor as a whole once all parts are complete, and gets a note like theirs; then they are
+removed. So whoever comes late, or twice, finds either all parts or the output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import reduce
+from gzip import GzipFile
+from typing import BinaryIO, cast
+
+from mgraph.files.items import replacing
+from nmt.text.parts import NOTE, Note, Part, Run, Sums, added
+
+
+class DividedOutput:
+    """An output in parts.
+
+    path: of the output; ``*.gz`` is compressed, its parts are not. run: what it is made from. parts:
+    ``PATH.part-000-of-016`` and so on, in order.
+    """
+
+    def __init__(self, path: str, shares: int, run: Run) -> None:
+        self.path, self.run = path, json.loads(json.dumps(run))
+        width = max(3, len(str(shares)))
+        names = [f"{path}.part-{number:0{width}}-of-{shares:0{width}}" for number in range(shares)]
+        self.parts = [Part(name, self.run) for name in names]
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the output of this run is there."""
+        note = Note.read(self.path)
+        return note is not None and note.run == self.run and note.is_complete(self.path)
+
+    @property
+    def sums(self) -> Sums:
+        """The totals over all rows, once the output is there."""
+        note = Note.read(self.path)
+        return note.sums if note else {}
+
+    def missing(self, shares: Sequence[int]) -> Iterator[int]:
+        """Those of ``shares`` whose parts are not complete when it is their turn; none once the output is
+        there."""
+        for share in shares:
+            # In this order: complete parts are removed when the output is there.
+            if not self.parts[share].is_complete and not self.is_joined:
+                yield share
+
+    def join(self, whole: Callable[[Sums], str] | None = None) -> bool:
+        """If all parts are complete, make the output and remove them; whether the output is there.
+
+        whole: makes the text of the output from the sums, instead of the parts. Several processes may join at
+        once: they write the same. PartError for a part that is not what its writer noted: the output stays as
+        it was.
+        """
+        try:
+            if not self.is_joined:
+                notes = [part.note for part in self.parts if part.is_complete]
+                if len(notes) < len(self.parts):
+                    return self.is_joined
+                self._write(notes, whole)
+        except OSError:
+            if not self.is_joined:  # else another process has joined, and removed a part that was needed here
+                raise
+        self._remove_parts()
+        return True
+
+    def _write(self, notes: Sequence[Note], whole: Callable[[Sums], str] | None) -> None:
+        sums: Sums = reduce(added, [note.sums for note in notes])
+        with replacing(self.path) as file, self._packed(file) as output:
+            if whole:
+                output.write(whole(sums).encode() + b"\n")
+            else:
+                for part in self.parts:
+                    part.copy(output)
+        rows, size = sum(note.rows for note in notes), os.path.getsize(self.path)
+        Note(self.run, rows, size, sums=sums, complete=True).write(self.path)
+
+    def _packed(self, file: BinaryIO) -> AbstractContextManager[BinaryIO]:
+        if not self.path.endswith(".gz"):
+            return nullcontext(file)
+        # Without a name and a date: all who join write the same.
+        return cast(AbstractContextManager[BinaryIO], GzipFile("", "wb", fileobj=file, mtime=0))
+
+    def _remove_parts(self) -> None:
+        for part in self.parts:
+            note = Note.read(part.path)
+            if note is not None and note.run == self.run:
+                for path in (part.path, part.path + NOTE):
+                    with suppress(FileNotFoundError):
+                        os.unlink(path)

@@ -1,0 +1,200 @@
+"""Parts: an output written by several processes, each of which may be killed at any moment.
+
+A part is a file that grows line by line. Every few seconds a note beside it says which run it belongs to, and
+how much of it is on the disk. Whoever goes on with a part cuts off what came after the note, such as half a
+line, and compares the checksum of the rest: what a dead machine or a second writer spoilt is written again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, BinaryIO
+
+from mgraph.errors import MGraphError
+from mgraph.files.items import replacing
+from nmt.runtime.file_locks import lock_file
+from nmt.settings import OptionError
+
+logger = logging.getLogger(__name__)
+
+NOTE = ".done.json"
+"""The file name extension of a note."""
+NOTE_SECONDS = 5.0
+"""The time between notes, which is what a kill costs at most."""
+CHUNK = 1 << 20
+
+Run = Mapping[str, Any]
+"""What an output is made from, by the names of options, in types of JSON."""
+Sums = Mapping[str, float]
+"""Totals over rows, by name."""
+
+
+def added(one: Sums, other: Sums) -> Sums:
+    """The totals over the rows of both."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+
+
+class PartError(MGraphError):
+    """A part is not what its writer noted."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """How much of a file is done.
+
+    run: what it is made from. rows: how many input rows are done. bytes, checksum: the size of what came of
+    them, and its CRC-32. sums: totals over these rows. complete: whether these are all rows.
+    """
+
+    run: Run
+    rows: int = 0
+    bytes: int = 0
+    checksum: int = 0
+    sums: Sums = field(default_factory=dict)
+    complete: bool = False
+
+    @classmethod
+    def read(cls, path: str) -> Note | None:
+        """The note beside ``path``; None if there is none, or another file in its place."""
+        try:
+            with open(path + NOTE, "rb") as file:
+                found = cls(**json.load(file))
+        except (FileNotFoundError, TypeError, ValueError, RecursionError):
+            return None
+        numbers = (found.rows, found.bytes, found.checksum)
+        return found if isinstance(found.run, dict) and all(isinstance(n, int) for n in numbers) else None
+
+    def is_complete(self, path: str) -> bool:
+        """Whether all of the file is there."""
+        try:
+            return self.complete and os.path.getsize(path) == self.bytes
+        except FileNotFoundError:
+            return False
+
+    def write(self, path: str) -> None:
+        """Put the note beside ``path``, on the disk."""
+        with replacing(path + NOTE) as file:
+            file.write(json.dumps(asdict(self)).encode() + b"\n")
+
+
+class PartWriter:
+    """Writes a part from where its note ends.
+
+    file: open there. note: the last one.
+    """
+
+    def __init__(self, file: BinaryIO, path: str, note: Note) -> None:
+        self._file, self._path, self._done = file, path, note
+        self._noted = time.monotonic()
+
+    @property
+    def rows(self) -> int:
+        """How many rows are written."""
+        return self._done.rows
+
+    def write(self, text: str, counts: Sums) -> None:
+        """Write what came of the next row, one line or several, and add ``counts`` to the sums."""
+        data = text.encode("utf-8", "surrogateescape") + b"\n"
+        self._file.write(data)
+        self._file.flush()
+        done = self._done
+        self._done = Note(  # at once: an interrupt comes before or after
+            done.run,
+            done.rows + 1,
+            done.bytes + len(data),
+            zlib.crc32(data, done.checksum),
+            added(done.sums, counts),
+        )
+        if time.monotonic() - self._noted >= NOTE_SECONDS:
+            self.note()
+
+    def note(self, complete: bool = False) -> None:
+        """Note how far the part is."""
+        os.fsync(self._file.fileno())
+        replace(self._done, complete=complete).write(self._path)
+        self._noted = time.monotonic()
+
+
+class Part:
+    """One part of the output of ``run``."""
+
+    def __init__(self, path: str, run: Run) -> None:
+        self.path, self.run = path, run
+
+    @property
+    def note(self) -> Note:
+        """Its note; one of nothing if there is none. OptionError if it is another run's."""
+        found = Note.read(self.path) or Note(self.run)
+        differ = sorted(name for name in {*found.run, *self.run} if found.run.get(name) != self.run.get(name))
+        if differ:
+            raise OptionError(
+                f"{self.path} was begun with another value of {', '.join(f'--{name}' for name in differ)}: "
+                "give another --output, or remove the parts with their notes to begin anew"
+            )
+        return found
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of it is there."""
+        return self.note.is_complete(self.path)
+
+    @contextmanager
+    def writing(self) -> Iterator[PartWriter | None]:
+        """Go on with the part; it is complete if the block ends well. None if another process does.
+
+        However the block ends, what was written is noted. Where files cannot be locked, only the checksum
+        shows that there were two writers.
+        """
+        with open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+            try:
+                lock_file(file.fileno())
+            except BlockingIOError:
+                yield None
+                return
+            note = self._intact(file)
+            file.truncate(note.bytes)
+            file.seek(note.bytes)
+            writer = PartWriter(file, self.path, note)
+            try:
+                yield writer
+            except BaseException:
+                with suppress(OSError):
+                    writer.note()
+                raise
+            writer.note(complete=True)
+
+    def copy(self, output: BinaryIO) -> None:
+        """Append the part to ``output``. PartError if it is not what was noted."""
+        with open(self.path, "rb") as file:
+            note = self.note
+            if _copied(file, note.bytes, output) != note.checksum:
+                raise PartError(
+                    f"{self.path} is not what its writer noted, {note.bytes} bytes with the checksum "
+                    f"{note.checksum:08x}: remove it, and run its share again"
+                )
+
+    def _intact(self, file: BinaryIO) -> Note:
+        """The note, or one of nothing if the file does not hold what it says."""
+        note = self.note
+        if os.fstat(file.fileno()).st_size >= note.bytes and _copied(file, note.bytes) == note.checksum:
+            return note
+        logger.warning("[shares] %s is not what its writer noted: begun anew", self.path)
+        return Note(self.run)
+
+
+def _copied(file: BinaryIO, size: int, output: BinaryIO | None = None) -> int:
+    """Copy ``size`` bytes at most, if there is an output; returns their checksum."""
+    checksum = 0
+    while chunk := file.read(min(size, CHUNK)):
+        checksum = zlib.crc32(chunk, checksum)
+        size -= len(chunk)
+        if output is not None:
+            output.write(chunk)
+    return checksum

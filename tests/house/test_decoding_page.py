@@ -1,0 +1,25 @@
+"""The code of ``docs/decoding.md`` runs and prints what it says; the options that it names exist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from nmt.settings import DECODE, SCORE
+from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
+
+PAGE = (ROOT / "docs" / "decoding.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.usefixtures("quick_compilation")
+def test_the_blocks_run_in_order() -> None:
+    assert check_blocks(BLOCKS, "decoding.md") == ["[(3, 'vier'), (4, 'fünf')]"]
+
+
+def test_options_that_are_named_exist() -> None:
+    named = {*re.findall(r"`--([a-z][a-z0-9-]+)", PAGE)}
+    assert named <= {*DECODE.options, *SCORE.options}
+    assert {"shares", "share"} <= named and len(named) > 10
