@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
 
+FAILED = 1
 INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
 
 
@@ -21,11 +22,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def process() -> int:
-    """``main`` for a process that ends with it: the collector need not look at all that it leaves."""
+    """``main`` for a process that ends with it: the collector need not look at all that it leaves, and after
+    an error nobody waits for the other processes of a training."""
     try:
-        return main()
+        code = main()
     finally:
         gc.freeze()
+    if code == FAILED:
+        from nmt.runtime.devices import leave_processes
+
+        leave_processes(code)
+    return code
 
 
 def _loaded() -> Callable[[Sequence[str] | None], int]:

@@ -11,12 +11,17 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.errors import JaxRuntimeError
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from mgraph import DeviceError
 
 AXIS = "processes"
 LAG = 1
 """Processes act on a request this many batches later. It was sent before the previous update, which the
 device is still computing, so reading it does not block."""
+NETWORKS = ("Gloo", "NCCL", "RCCL", "heartbeat", "Connection")
+"""Words of JAX's errors about lost processes."""
 LEAST_ROOM = 1 << 12
 POLL_SECONDS = 0.05
 
@@ -68,6 +73,21 @@ class Processes:
         rows = jax.make_array_from_callback(shape, self._rows, lambda index: row[None])
         gathered: jax.Array = self._gather(rows)
         return gathered
+
+
+@contextmanager
+def lost_processes() -> Iterator[None]:
+    """Raise DeviceError in the block when another process of this run has ended or cannot be reached."""
+    try:
+        yield
+    except JaxRuntimeError as error:
+        said = str(error).partition("\n")[0]
+        if jax.process_count() == 1 or not any(network in said for network in NETWORKS):
+            raise
+        raise DeviceError(
+            "a process that trains together with this one has ended or cannot be reached; start all of them, "
+            f"or another number, to go on from the last checkpoint ({said})"
+        ) from None
 
 
 def _room(length: int) -> int:

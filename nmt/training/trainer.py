@@ -75,14 +75,16 @@ class Trainer:
 
     def _train(self, options: TrainOptions, placement: Placement) -> None:
         """Train; after divergence resume from the last checkpoint with the options of the next fallback."""
+        from nmt.training.processes import lost_processes
         from nmt.training.schedule.divergence import DivergenceError
         from nmt.training.session import Session
 
         fallbacks = list(options.custom_fallbacks)
         while True:
-            session = Session(options, lambda: self._stopped, placement)
             try:
-                session.run()
+                with lost_processes():
+                    session = Session(options, lambda: self._stopped, placement)
+                    session.run()
                 self._stopped |= session.stopped
                 return
             except DivergenceError as error:

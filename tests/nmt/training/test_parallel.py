@@ -10,12 +10,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from nmt.text.batches import Batch
 from tests.helpers import placements
@@ -25,6 +26,7 @@ QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 ENVIRONMENT = os.environ | {"XLA_FLAGS": QUICK, "JAX_PLATFORMS": "cpu"}
 CLOSE = 1e-5
 NUMBER = re.compile(r"[0-9][0-9.,]*")
+UPDATE = re.compile(r": Up\. ([0-9]+) ")
 
 
 # ---------------------------------------------------------------- devices
@@ -121,19 +123,54 @@ def training(folder: Path, name: str, *more: str) -> list[str]:
     return [sys.executable, "-m", "nmt", "train", *words, "--quiet", *more]
 
 
+def slurm(count: int, index: int) -> dict[str, str]:
+    """What SLURM says to a task on this machine."""
+    return {
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": str(count),
+        "SLURM_PROCID": str(index),
+        "SLURM_LOCALID": str(index),
+    }
+
+
+def open_mpi(count: int, index: int) -> dict[str, str]:
+    """What Open MPI 4 says to a process on this machine."""
+    return {
+        "OMPI_MCA_orte_hnp_uri": "4096.0;tcp://127.0.0.1:1",
+        "OMPI_COMM_WORLD_SIZE": str(count),
+        "OMPI_COMM_WORLD_RANK": str(index),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(index),
+    }
+
+
+Processes = AbstractContextManager[list[subprocess.Popen]]
+
+
 @contextmanager
-def together(folder: Path, name: str, *more: str) -> Iterator[list[subprocess.Popen]]:
-    """Two processes that train together, of which only the first has a log."""
-    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2", *more]
+def started(*each: tuple[list[str], dict[str, str]]) -> Iterator[list[subprocess.Popen]]:
+    """A process for each of these commands and variables."""
     with ExitStack() as stack:
         processes = []
-        for i in range(2):
-            command = training(folder, name, *cluster, "--process-id", str(i))
-            process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+        for command, more in each:
+            process = subprocess.Popen(command, env=ENVIRONMENT | more, stderr=subprocess.PIPE, text=True)
             stack.enter_context(process)
             stack.callback(process.kill)
             processes.append(process)
         yield processes
+
+
+def launched(launcher: Callable[[int, int], dict[str, str]], count: int, command: list[str]) -> Processes:
+    """The processes that a launcher starts with the same command."""
+    port = {"JAX_COORDINATOR_PORT": str(free_port())}
+    return started(*((command, port | launcher(count, index)) for index in range(count)))
+
+
+def together(folder: Path, name: str, *more: str) -> Processes:
+    """Two processes that train together by options, of which only the first has a log."""
+    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2", *more]
+    commands = (training(folder, name, *cluster, "--process-id", str(index)) for index in range(2))
+    return started(*((command, {}) for command in commands))
 
 
 def lines(log: Path) -> list[str]:
@@ -167,9 +204,9 @@ def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
             assert [process.poll() for process in processes] == [None, None]
             time.sleep(0.1)
         processes[1].send_signal(signal.SIGTERM)
-        for process, status in zip(processes, (0, 143), strict=True):
+        for process in processes:
             _, said = process.communicate(timeout=300)
-            assert process.returncode == status, said
+            assert process.returncode == 143, said
     for two, one in zip(lines(log), lines(folder / "one.log"), strict=False):
         assert NUMBER.sub("", two) == NUMBER.sub("", one)
         assert numbers(two) == pytest.approx(numbers(one), rel=CLOSE)
@@ -181,3 +218,34 @@ def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
     with np.load(folder / "two.npz.optimizer.npz") as moments:
         assert set(moments.files) >= {"adam_mt", "adam_vt"}
     assert "epochs: " in (folder / "two.npz.progress.yml").read_text()
+
+
+@pytest.mark.slow
+def test_another_number_of_processes_goes_on_where_one_was_killed(folder: Path) -> None:
+    log = folder / "four.log"
+    with launched(slurm, 4, training(folder, "four", "--after-epochs", "100000")) as processes:
+        while not (log.exists() and "Saving optimizer" in log.read_text()):
+            assert [process.poll() for process in processes] == [None] * 4
+            time.sleep(0.05)
+        time.sleep(0.5)  # until some more updates are done, which are lost
+        processes[2].kill()
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode not in (0, 143)
+            assert process is processes[2] or re.search("trains together with this one|another task", said)
+    saved = yaml.safe_load((folder / "four.npz.progress.yml").read_text())["batches"]
+    shown = len(lines(log))
+    for launcher, count, devices, updates in ((open_mpi, 2, 2, 3), (slurm, 1, 1, 6), (slurm, 2, 1, 9)):
+        more = ["--after-batches", str(saved + updates), "--cpu-devices", str(devices)]
+        with launched(launcher, count, training(folder, "four", *more)) as processes:
+            for process in processes:
+                _, said = process.communicate(timeout=300)
+                assert process.returncode == 0, said
+    whole = training(folder, "whole", "--after-batches", str(saved + 9))
+    subprocess.run(whole, env=ENVIRONMENT, check=True)
+    expected = lines(folder / "whole.log")
+    before = sum(int(UPDATE.findall(line)[0]) <= saved for line in expected)
+    found = lines(log)
+    for one, other in zip(found[:before] + found[shown:], expected, strict=True):
+        assert NUMBER.sub("", one) == NUMBER.sub("", other)
+        assert numbers(one) == pytest.approx(numbers(other), rel=CLOSE)
