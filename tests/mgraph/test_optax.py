@@ -152,6 +152,7 @@ def test_an_optimizer_that_needs_the_cost() -> None:
     assert p.scalar() == pytest.approx(3 - 9 / 36 * 6)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [

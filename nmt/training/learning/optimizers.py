@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mgraph import Adagrad, Adam, ArgumentError, Optax, Optimizer, Sgd
+from mgraph.optax_functions import check_arguments, named, optimizers
 from nmt.settings.optax_options import OPTAX, assignments
 from nmt.settings.option import OptionError
 from nmt.settings.training import TrainOptions
@@ -40,6 +41,7 @@ def _optax(name: str, options: TrainOptions) -> Optimizer:
         )
     arguments = assignments("optax-params", options.optax_params)
     try:
+        check_arguments(options.optimizer, named("optimizer", name, optimizers()), arguments)
         return Optax(name, options.learn_rate, clip_norm=options.clip_norm, **arguments)
     except ArgumentError as error:
         raise OptionError(f"--optimizer: {error}") from None

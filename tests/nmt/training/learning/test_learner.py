@@ -423,6 +423,7 @@ def test_guided_alignment_trains_the_attention() -> None:
         (LION | {"optax_params": ("b1=1", "b1=0")}, "each name once, got 'b1=0' again"),
         (LION | {"optax_params": ("b1=[",)}, r"--optax-params: expected a value in YAML after b1=, got '\['"),
         (LION | {"optax_params": ("b3=1",)}, r"--optimizer: optax.lion has no argument 'b3' to set \(arg"),
+        (LION | {"optax_params": ("clip_norm=1",)}, "--optimizer: optax.lion has no argument 'clip_norm'"),
         (LION | {"optimizer": "optax.lionn"}, r"--optimizer: .* did you mean lion\?"),
         (LION | {"optimizer": "optax.lbfgs"}, "--optimizer: optax.lbfgs does not work: .*value_fn"),
     ],
