@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ from .running.stored import register_tuple
 
 
 class Optimizer(ABC):
-    """Base of the optimizers: gradients are clipped by their global norm, transformed, and applied.
+    """Base of the optimizers: gradients are clipped by their global norm, transformed, and added.
 
     ``learn_rate`` may be changed between updates without recompiling. ``clip_norm`` scales the gradients of
     one update so that their L2 norm over all parameters is at most that; 0 is off.
@@ -40,19 +40,39 @@ class Optimizer(ABC):
         self._names: tuple[str, ...] = ()
 
     @abstractmethod
-    def direction(self) -> optax.GradientTransformation:
-        """The transformation of gradients to directions; parameters move by ``-learn_rate`` times these."""
+    def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
+        """The transformation of clipped gradients to what is added to the parameters, for any optax loop.
 
-    def hyperparameters(self) -> tuple[Any, ...]:
-        """What ``direction`` depends on, as a part of the compiled update's key: all public attributes but
-        the learning rate."""
+        learn_rate: a number, or an array of shape (), so that programs can have it as an argument.
+        """
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What ``transformation`` depends on, as a part of the compiled update's key: all public attributes
+        but the learning rate."""
         own = sorted(item for item in vars(self).items() if item[0][0] != "_")
         return tuple(item for item in own if item[0] != "learn_rate")
 
-    def transformation(self) -> optax.GradientTransformation:
-        """The whole update except the learning rate, for any optax loop."""
-        clip = optax.stateless(lambda gradients, params: self.clipped(gradients))
-        return optax.chain(clip, self.direction())
+    @property
+    def needs_cost(self) -> bool:
+        """Whether the moves depend on the cost, too."""
+        return False
+
+    def init(self, params: Any) -> Any:
+        """The state before the first update."""
+        return self.transformation(self.learn_rate).init(params)
+
+    def moves(
+        self, gradients: Any, state: Any, params: Any, learn_rate: Any, cost: Any = None
+    ) -> tuple[Any, Any]:
+        """What an update adds to the parameters, and the state after it.
+
+        cost: whose gradients they are, shape (); ``None`` if it is not known.
+        """
+        known = {} if cost is None else {"value": cost}
+        transformation = optax.with_extra_args_support(self.transformation(learn_rate))
+        moves, state = transformation.update(self.clipped(gradients), state, params, **known)
+        return moves, state
 
     def clipped(self, gradients: Any) -> Any:
         """``g * clip_norm / norm`` where the L2 norm over all gradients is more than ``clip_norm``.
@@ -65,26 +85,28 @@ class Optimizer(ABC):
         factor = jnp.where(norm > self.clip_norm, self.clip_norm / norm, 1)
         return jax.tree.map(lambda g: g * factor.astype(g.dtype), gradients)
 
-    def update(self, graph: ExpressionGraph) -> jax.Array:
+    def update(self, graph: ExpressionGraph, cost: Any = None) -> jax.Array:
         """Update the trainable parameters of ``graph`` from their gradients, as one compiled program.
 
+        cost: the value of the top node, for the optimizers that need it (``needs_cost``).
         Returns the L2 norm of the gradients before clipping, shape (). It does not wait for the device;
-        reading the norm or a parameter does: ``float(norm)`` waits. ``GraphError`` before ``backward()``.
+        reading the norm or a parameter does: ``float(norm)`` waits. ``GraphError`` before ``backward()``,
+        ``ArgumentError`` without a cost that is needed.
         """
+        if cost is None and self.needs_cost:
+            raise ArgumentError(f"{self} needs the cost: expected update(graph, cost=top.val()), got no cost")
         nodes = graph.params().trainable()
         if not nodes:
             raise GraphError("the graph has no trainable parameters to update")
         params = {name: node.val() for name, node in nodes.items()}
         gradients = graph.params().grads()
-        transformation = self.transformation()
         wide = any(node.value_type.is_wide for node in nodes.values())
         specs = tuple((name, node.spec) for name, node in nodes.items())
-        plan = OptimizerUpdatePlan(type(self), self.hyperparameters(), specs, transformation)
-        update = compiled(plan, device=graph.device, wide=wide)
+        update = compiled(OptimizerUpdatePlan(self, specs), device=graph.device, wide=wide)
         with jax.enable_x64(wide):
             if self._state is None:
                 # A copy, because each update donates the buffers of the state.
-                self._state = jax.tree.map(jnp.array, transformation.init(_wider(params)))
+                self._state = jax.tree.map(jnp.array, self.init(_wider(params)))
                 self._names = tuple(params)
             elif self._names != tuple(params):
                 changed = sorted(set(self._names) ^ set(params))
@@ -93,7 +115,7 @@ class Optimizer(ABC):
                     "call reset() to start with fresh moments"
                 )
             rate = jnp.asarray(self.learn_rate, jnp.float64 if wide else jnp.float32)
-        updated, self._state, norm = update(params, gradients, self._state, rate)
+        updated, self._state, norm = update(params, gradients, self._state, rate, cost)
         for name, value in updated.items():
             nodes[name].set_value(value)
         return norm
@@ -102,6 +124,9 @@ class Optimizer(ABC):
         """Forget all moments, as at the start of training."""
         self._state = None
 
+    def __str__(self) -> str:
+        return type(self).__name__
+
 
 def _wider(tree: Any) -> Any:
     """16-bit floats as float32: moments, and an ``eps`` of 1e-8, need the precision."""
@@ -109,49 +134,49 @@ def _wider(tree: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class OptimizerUpdatePlan(Plan):
+class OptimizerUpdatePlan(Plan, by_key=["optimizer"]):
     """Computes new parameters and moments from gradients, and the gradients' norm."""
 
-    optimizer: type[Optimizer]
-    hyperparameters: tuple[Any, ...]
+    optimizer: Optimizer
     specs: tuple[tuple[str, Any], ...]
     """Names and specs of the parameters."""
-    transformation: optax.GradientTransformation = field(compare=False)
 
     @property
     def donated(self) -> tuple[int, ...]:
         return (2,)
 
     def __str__(self) -> str:
-        return f"{self.optimizer.__name__} update of {len(self.specs)} parameters"
+        return f"{self.optimizer} update of {len(self.specs)} parameters"
 
-    def __call__(self, params: Any, gradients: Any, state: Any, rate: Any) -> tuple[Any, Any, Any]:
+    def __call__(self, params: Any, gradients: Any, state: Any, rate: Any, cost: Any) -> tuple[Any, Any, Any]:
         norm = optax.tree.norm(gradients)
-        moves, state = self.transformation.update(_wider(gradients), state, _wider(params))
-        return moved(params, moves, rate), state, norm
+        total = None if cost is None else jnp.sum(cost)
+        moves, state = self.optimizer.moves(_wider(gradients), state, _wider(params), rate, total)
+        return moved(params, moves), state, norm
 
 
-def moved(params: Any, moves: Any, rate: Any) -> Any:
-    """``p - rate * move`` for each parameter, in its element type."""
-    return jax.tree.map(lambda p, m: (p - rate * m).astype(p.dtype), params, moves)
+def moved(params: Any, moves: Any) -> Any:
+    """``p + move`` for each parameter, in its element type."""
+    return jax.tree.map(lambda p, move: (p + move).astype(p.dtype), params, moves)
 
 
 @register_tuple
 class OptimizerState(NamedTuple):
-    """State of the transformations of Marian's optimizers."""
+    """State of the transformations of Marian's and of optax's optimizers."""
 
     steps: Any
-    """Updates since the moments were zero; int32, shape ()."""
-    moments: dict[str, Any]
-    """Running averages of the gradients, each a tree like the parameters, under Marian's names in
-    ``.optimizer.npz``."""
+    """Updates since the state was new; int32, shape ()."""
+    moments: dict[str, dict[str, Any]]
+    """Running averages of the gradients and the like by parameter, under their names in ``.optimizer.npz``:
+    Marian's, or those of ``Optax``."""
 
 
 Rule = Callable[..., tuple[Any, ...]]
-"""``(steps, gradient, parameter, *moments)`` to the direction and the new moments, for one array."""
+"""``(steps, gradient, parameter, *moments)`` to the direction and the new moments, for one array. It moves by
+``-learn_rate`` times the direction."""
 
 
-def _by_rule(names: tuple[str, ...], rule: Rule) -> optax.GradientTransformation:
+def _by_rule(learn_rate: Any, names: tuple[str, ...], rule: Rule) -> optax.GradientTransformation:
     """The transformation that applies ``rule`` to each parameter, with the moments ``names``."""
 
     def init(params: Any) -> OptimizerState:
@@ -166,7 +191,8 @@ def _by_rule(names: tuple[str, ...], rule: Rule) -> optax.GradientTransformation
         values = [None] * len(leaves) if params is None else tree.flatten_up_to(params)
         before = [tree.flatten_up_to(state.moments[name]) for name in names]
         found = [rule(steps, *of_one) for of_one in zip(leaves, values, *before, strict=True)]
-        moves, *after = ([*part] for part in zip(*found, strict=True)) if found else [[] for _ in (0, *names)]
+        directions, *after = zip(*found, strict=True) if found else [() for _ in (0, *names)]
+        moves = [-learn_rate * direction for direction in directions]
         moments = {name: tree.unflatten(part) for name, part in zip(names, after, strict=True)}
         return tree.unflatten(moves), OptimizerState(steps, moments)
 
@@ -181,8 +207,8 @@ def _at_least_normal(eps: float, kind: Any) -> float:
 class Sgd(Optimizer):
     """``p -= eta * g``."""
 
-    def direction(self) -> optax.GradientTransformation:
-        return _by_rule((), lambda steps, g, p: (g,))
+    def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
+        return _by_rule(learn_rate, (), lambda steps, g, p: (g,))
 
 
 class Adagrad(Optimizer):
@@ -192,12 +218,12 @@ class Adagrad(Optimizer):
         super().__init__(learn_rate, clip_norm)
         self.eps = float(eps)
 
-    def direction(self) -> optax.GradientTransformation:
+    def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
         def rule(steps: Any, g: Any, p: Any, total: Any) -> tuple[Any, Any]:
             total = total + g * g
             return g / (jnp.sqrt(total) + _at_least_normal(self.eps, g.dtype)), total
 
-        return _by_rule(("adagrad_gt",), rule)
+        return _by_rule(learn_rate, ("adagrad_gt",), rule)
 
 
 class Adam(Optimizer):
@@ -223,7 +249,7 @@ class Adam(Optimizer):
                 raise ArgumentError(f"expected a {name} of at least 0 and less than 1, got {beta}")
         self.beta1, self.beta2, self.eps, self.decay = map(float, (beta1, beta2, eps, decay))
 
-    def direction(self) -> optax.GradientTransformation:
+    def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
         def rule(steps: Any, g: Any, p: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
             # 1 - beta uses the rounded beta, or moments and corrections would differ in scale.
             b1, b2 = (float(g.dtype.type(beta)) for beta in (self.beta1, self.beta2))
@@ -233,7 +259,7 @@ class Adam(Optimizer):
             move = m / bias_correction(b1, steps, g.dtype) / (root + _at_least_normal(self.eps, g.dtype))
             return (move + self.decay * p if self.decay else move), m, v
 
-        return _by_rule(("adam_mt", "adam_vt"), rule)
+        return _by_rule(learn_rate, ("adam_mt", "adam_vt"), rule)
 
 
 def bias_correction(beta: float, steps: Any, kind: Any) -> Any:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from nmt.settings.optax_options import BY_OPTIMIZER, BY_SCHEDULE, OPTAX
+
 
 class Origin(IntEnum):
     """Where a value comes from; a higher origin overrides a lower one."""
@@ -41,19 +43,25 @@ def expanded(aliases: Sequence[Alias], given: Mapping[str, Given]) -> dict[str, 
     """``given`` with its aliases expanded, by Marian's rules.
 
     A setting has the origin of its alias. It overrides only values of a lower origin, so it does not override
-    settings of earlier aliases.
+    settings of earlier aliases. An alias does not set what an optimizer or a schedule of optax replaces.
     """
-    result = dict(given)
+    result, replaced = dict(given), _replaced(given)
     for alias in aliases:
         if not alias.is_in(given):
             continue
         origin = given[alias.option].origin
         for name, value in alias.settings.items():
-            if name not in result or result[name].origin < origin:
+            if name not in replaced and (name not in result or result[name].origin < origin):
                 result[name] = Given(value, origin)
     for alias in aliases:
         result.pop(alias.option, None)
     return result
+
+
+def _replaced(given: Mapping[str, Given]) -> tuple[str, ...]:
+    """The options that given names of optax replace."""
+    begin = {name: str(found.value).startswith(OPTAX) for name, found in given.items()}
+    return (*(BY_SCHEDULE * begin.get("lr-schedule", False)), *(BY_OPTIMIZER * begin.get("optimizer", False)))
 
 
 _ALIBI = {

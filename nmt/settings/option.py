@@ -35,6 +35,8 @@ MOST_WHOLE = (1 << 64) - 1
 MOST_REAL = float(np.finfo(np.float32).max)
 """The largest numbers that Marian supports."""
 _DECLARED = "option"
+NAME = ".NAME"
+"""The end of a choice that stands for many."""
 
 C = TypeVar("C", bound="Options")
 
@@ -57,12 +59,14 @@ class Option:
 
     name: the long name; attribute: the name of the field and of the Python argument; short: the letter.
     kind: bool, int, float, str, or dict for a YAML map of options. many: takes a list of values.
-    implicit: the value of the option without an argument. choices: the allowed strings.
+    implicit: the value of the option without an argument. choices: the allowed strings; ``optax.NAME`` allows
+        all that begin with ``optax.``.
     least, most, below: the smallest and the largest allowed number, and an exclusive upper bound.
     greatest: the largest number allowed in a model. letters: the operations allowed in a model's string.
     open: the choices are checked when the model is created, not here. reason: why the option is ignored.
     command: only for the command line, not for ``Translator``, ``Scorer`` and ``Trainer``.
-    dumped: written to configurations, because Marian knows it too.
+    dumped: written to configurations, because Marian knows it too. kept: written to configurations unless it
+        has its default, although Marian does not know it, because training could not be resumed without it.
     after: the name of the previous option in Marian's order, if it is not the previous field.
     """
 
@@ -85,6 +89,7 @@ class Option:
     reason: str = ""
     command: bool = False
     dumped: bool = True
+    kept: bool = False
     after: str = ""
 
     def read(self, words: Sequence[str]) -> Any:
@@ -122,6 +127,14 @@ class Option:
             return f"{self.least} to {self.greatest}"
         return ", ".join(choice or '""' for choice in self.choices) or ", ".join(self.letters)
 
+    def is_written(self, value: Any) -> bool:
+        """Whether configurations contain the option when it has this value."""
+        return value != self.default if self.kept else self.dumped
+
+    def _is_choice(self, value: Any) -> bool:
+        begins = tuple(choice.removesuffix(NAME) + "." for choice in self.choices if choice.endswith(NAME))
+        return value in self.choices or (bool(begins) and value.startswith(begins))
+
     def _one(self, word: str) -> Any:
         if self.kind is dict:
             return _map_of_words(word, self.name)
@@ -146,7 +159,7 @@ class Option:
             raise OptionError(f"--{self.name}: expected at most {self.most:g}, got {value:g}")
         if self.below is not None and value >= self.below:
             raise OptionError(f"--{self.name}: expected less than {self.below:g}, got {value:g}")
-        if self.choices and not self.open and value and value not in self.choices:
+        if self.choices and not self.open and value and not self._is_choice(value):
             allowed = ", ".join(self.choices)
             raise OptionError(f"--{self.name} must be one of {allowed}; got '{word}'")
         return value

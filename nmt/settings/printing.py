@@ -126,10 +126,11 @@ def dump(command: Command[Any], given: Mapping[str, Given], mode: str) -> str:
     now = time.strftime("%Y-%m-%d %H:%M:%S %z")
     parts = []
     for title, options in command.sections.items():
+        values = {o.name: chosen[o.name].value if o.name in chosen else o.default for o in options}
         entries = [
-            _entry(option, chosen[option.name].value if option.name in chosen else option.default)
+            _entry(option, values[option.name])
             for option in options
-            if option.dumped
+            if option.is_written(values[option.name])
             and option.name not in ("config", "dump-config")
             and (mode == "full" or option.name in chosen)
         ]
@@ -140,7 +141,8 @@ def dump(command: Command[Any], given: Mapping[str, Given], mode: str) -> str:
 
 
 def training_config(options: TrainOptions) -> str:
-    """The text of ``MODEL.yml``, from which training resumes: all of Marian's options, none of ours.
+    """The text of ``MODEL.yml``, from which training resumes: all of Marian's options, and those of ours
+    without which it cannot be resumed.
 
     options: with the paths and sizes of the vocabularies. With ``relative_paths`` paths are written relative
         to the model's directory; Marian leaves them unchanged, so that they fail from other directories.
@@ -150,7 +152,7 @@ def training_config(options: TrainOptions) -> str:
     named = {
         option.name: getattr(options, option.attribute)
         for option in TRAIN.options.values()
-        if option.dumped and option.name not in left_out
+        if option.is_written(getattr(options, option.attribute)) and option.name not in left_out
     }
     if named["relative-paths"]:
         folder = os.path.dirname(named["model"])

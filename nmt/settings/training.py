@@ -7,6 +7,7 @@ from typing import Any
 
 from nmt.settings.aliases import OF_TRAINING
 from nmt.settings.model_options import NO_FACTORS
+from nmt.settings.optax_options import OPTAX
 from nmt.settings.option import Options, again, ignored, later, option
 from nmt.settings.sections import (
     BatchOptions,
@@ -171,7 +172,9 @@ class TrainingBatchOptions(BatchOptions):
 class Learning(Options):
     """Updates of the parameters."""
 
-    optimizer: str = option("adam", "the optimizer", short="o", choices=("sgd", "adagrad", "adam"))
+    optimizer: str = option(
+        "adam", "the optimizer", short="o", choices=("sgd", "adagrad", "adam", f"{OPTAX}NAME")
+    )
     optimizer_params: tuple[float, ...] = option(
         (), "parameters of the optimizer; adam: beta1, beta2, epsilon, decay"
     )
@@ -279,6 +282,11 @@ class Extras(Options):
     title = "Options that Marian does not have"
 
     marian_exact: bool = option(False, "use Marian's own gradients where they are not exact", dumped=False)
+    optax_params: tuple[str, ...] = option((), "parameters of an optimizer of optax: NAME=VALUE", kept=True)
+    lr_schedule: str = option(
+        "", "the learning rate after N updates, instead of --learn-rate", choices=(f"{OPTAX}NAME",), kept=True
+    )
+    lr_schedule_params: tuple[str, ...] = option((), "parameters of --lr-schedule: NAME=VALUE", kept=True)
     log_json: str = option("", "write the figures to this file, one JSON object per line", dumped=False)
     tensorboard: str = option("", "folder for TensorBoard events", dumped=False)
     progress: bool = option(False, "show a progress bar", dumped=False)

@@ -62,7 +62,7 @@ def _check(options: TrainOptions) -> None:
     require_readable("--pretrained-model", [options.pretrained_model])
     check_vectors(options.embedding_vectors, options.dim_emb)
     check_settings(options)
-    Scheduler(options, TrainingState(options.learn_rate))
+    Scheduler(options, TrainingState(options.learn_rate, loaded=True))  # computes no rate yet
     check_validation(options)
     check_reports(options)
 

@@ -41,7 +41,8 @@ class LearnerState:
     """The state that updates read and change, except for the schedule and the data.
 
     params: the parameters, float32 (the masters, with 16-bit compute).
-    moments: of the optimizer, by Marian's names: ``adam_mt`` and ``adam_vt``, or ``adagrad_gt``, or none.
+    moments: of the optimizer, by Marian's names: ``adam_mt`` and ``adam_vt``, or ``adagrad_gt``, or none; or
+        by those of ``mgraph.Optax``, with arrays of any shape and type.
     steps: updates since the moments were zero.
     average: exponentially smoothed parameters; None without ``--exponential-smoothing``.
     cost_scale: the factor and the number of clean updates since it changed; None without ``--cost-scaling``.

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgraph import Adagrad
+from mgraph import Adagrad, Optax, Optimizer
 from nmt.files import create_model
 from nmt.models import Dropouts, Model
 from nmt.runtime import devices
@@ -20,6 +20,7 @@ from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import LossOptions, Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement, SharedPlacement
 from nmt.training.learning.step import UpdateStep
+from nmt.training.update import LearnerState
 
 VOCABS = (24, 28)
 LENGTHS = (4, 5)
@@ -34,6 +35,9 @@ TRANSFORMER = ModelOptions(
     transformer_guided_alignment_layer="1",
 )
 S2S = ModelOptions(type="s2s", dim_vocabs=VOCABS, dim_emb=8, dim_rnn=8)
+ADAGRAD = Adagrad(0.05, clip_norm=1.0)
+ADAFACTOR = Optax("adafactor", 0.05, clip_norm=1.0, min_dim_size_to_factor=8, momentum=0.9)
+"""Its state has rows and columns of parameters, and numbers."""
 MANY = 80
 """Sentences of a batch whose words take more than one row for each of four devices."""
 DROPPED = Dropouts(0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
@@ -51,18 +55,18 @@ def batch(rows: int, seed: int) -> Batch:
     return Batch(tuple(ids), tuple(masks), rows, weights, links)
 
 
-def run(options: ModelOptions, placement: Placement, updates: list[list[Batch]]) -> dict:
+def run(
+    options: ModelOptions, placement: Placement, updates: list[list[Batch]], optimizer: Optimizer = ADAGRAD
+) -> dict:
     created = create_model(options, seed=4)
     model = Model(created.options, created.params, DROPPED)
     objective = Objective(model, LossOptions(0.1, alignment_weight=0.3))
-    learner = Learner(
-        objective, UpdateStep(Adagrad(0.05, clip_norm=1.0)), seed=7, smoothing=0.2, placement=placement
-    )
+    learner = Learner(objective, UpdateStep(optimizer), seed=7, smoothing=0.2, placement=placement)
     said = [learner.update(group, learn_rate=0.05, number=i + 1) for i, group in enumerate(updates)]
     memory = learner.memory(batch(MANY, 3), last_of_several=len(updates[0]) > 1)
     state = learner.state()
-    moments = state.moments["adagrad_gt"]
-    learner.restore(replace(state, moments={"adagrad_gt": moments}))
+    moments = flat(state)
+    learner.restore(replace(state, moments={name: {**tree} for name, tree in state.moments.items()}))
     restored = learner.state()
     return {
         "costs": [float(result.cost) for result in said],
@@ -77,12 +81,16 @@ def run(options: ModelOptions, placement: Placement, updates: list[list[Batch]])
             np.array_equal(one[name], other[name])
             for one, other in (
                 (state.params, restored.params),
-                (moments, restored.moments["adagrad_gt"]),
+                (moments, flat(restored)),
                 (state.average, restored.average),
             )
-            for name in state.params
+            for name in one
         ),
     }
+
+
+def flat(state: LearnerState) -> dict[str, np.ndarray]:
+    return {f"{moment} {name}": x for moment, tree in state.moments.items() for name, x in tree.items()}
 
 
 def main() -> None:
@@ -93,6 +101,8 @@ def main() -> None:
         "transformer divided": run(TRANSFORMER, SharedPlacement(four, shard_state=True), delayed),
         "s2s": run(S2S, ONE_DEVICE, alone),
         "s2s shared": run(S2S, SharedPlacement(four), alone),
+        "optax": run(S2S, ONE_DEVICE, alone, ADAFACTOR),
+        "optax divided": run(S2S, SharedPlacement(four, shard_state=True), alone, ADAFACTOR),
     }
     print(json.dumps(found))
 

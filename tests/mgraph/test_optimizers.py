@@ -135,8 +135,8 @@ def test_optimisers_with_other_settings_share_no_update() -> None:
             super().__init__(1.0)
             self.factor = factor
 
-        def direction(self):
-            return optax.scale(self.factor)
+        def transformation(self, learn_rate):
+            return optax.sgd(learn_rate * self.factor)
 
     values = []
     for factor in (1.0, 2.0):

@@ -27,23 +27,31 @@ UPDATES = 100
 OPTIONS = f"""
 --model model.npz --type transformer --dim-emb 8 --transformer-heads 2 --transformer-dim-ffn 12
 --mini-batch 20 --maxi-batch 3 --maxi-batch-sort none --transformer-dropout 0.1
---after-batches {UPDATES} --save-freq 7 --disp-freq 5 --overwrite --seed 3 --cpu-threads 1 --learn-rate 0.01
+--after-batches {UPDATES} --save-freq 7 --disp-freq 5 --overwrite --seed 3 --cpu-threads 1
 --exponential-smoothing 0.01 --lr-decay 0.9 --lr-decay-strategy epoch --lr-decay-start 2
 --valid-freq 30 --valid-metrics ce-mean-words --keep-best --early-stopping 0
 """
+MARIANS = "--learn-rate 0.01"
+OPTAX = """
+--optimizer optax.adafactor --optax-params min_dim_size_to_factor=8 momentum=0.9
+--lr-schedule optax.cosine_decay_schedule --lr-schedule-params init_value=0.01 decay_steps=100
+"""
+"""Optimizer and schedule."""
 UPDATE = re.compile(r"Ep\. \d+ : Up\. (\d+) : Sen")
 KILLS = 7
 
 
-def command(text: Path = TEXT) -> list[str]:
+def command(text: Path = TEXT, optimizer: str = MARIANS) -> list[str]:
     """The command that trains in the folder it is run in."""
     files = [str(text / f"train.{name}") for name in ("english", "german")]
     vocabs = [str(text / f"{name}.yml") for name in ("english", "german")]
     sets = ["--train-sets", *files, "--vocabs", *vocabs, "--valid-sets", *files]
-    return [sys.executable, "-m", "nmt", "train", *shlex.split(OPTIONS), *sets]
+    return [sys.executable, "-m", "nmt", "train", *shlex.split(OPTIONS + optimizer), *sets]
 
 
-def train(folder: Path, cache: Path, update: int | None = None, delay: float = 0.0) -> bool:
+def train(
+    folder: Path, cache: Path, update: int | None = None, delay: float = 0.0, optimizer: str = MARIANS
+) -> bool:
     """Train in a folder, or go on, and kill that so many seconds after an update was shown.
 
     cache: where compiled programs are kept for the next process. update: None to let training end; 0 for when
@@ -60,7 +68,7 @@ def train(folder: Path, cache: Path, update: int | None = None, delay: float = 0
     }
     with (folder / "log").open("a+") as log:
         start = log.tell()
-        process = subprocess.Popen(command(), cwd=folder, stderr=log, env=environment)
+        process = subprocess.Popen(command(optimizer=optimizer), cwd=folder, stderr=log, env=environment)
         try:
             while process.poll() is None:
                 if update is not None and _shown(_read(folder / "log", start)) >= update:
@@ -100,7 +108,7 @@ def compare(whole: Mapping[str, bytes], killed: Mapping[str, bytes]) -> None:
         raise Different(f"not the same after kills: {', '.join(differ)}")
 
 
-def trial(folder: Path, kills: int, seed: int = 1) -> int:
+def trial(folder: Path, kills: int, seed: int = 1, optimizer: str = MARIANS) -> int:
     """Kill trainings so many times in all, each at most seven times; the number of trainings.
 
     Different if one of them saved other files than one that nobody killed. The updates at which it is killed
@@ -109,13 +117,13 @@ def trial(folder: Path, kills: int, seed: int = 1) -> int:
     generator = random.Random(seed)
     shutil.rmtree(folder, ignore_errors=True)
     cache = folder / "cache"
-    train(folder / "whole", cache)
+    train(folder / "whole", cache, optimizer=optimizer)
     whole, done, completed = saved(folder / "whole"), 0, 0
     while done < kills:
         own = folder / f"killed-{completed}"
         for update in sorted(generator.sample(range(UPDATES), min(KILLS, kills - done))):
-            done += not train(own, cache, update, generator.uniform(0, 0.05))
-        train(own, cache)
+            done += not train(own, cache, update, generator.uniform(0, 0.05), optimizer)
+        train(own, cache, optimizer=optimizer)
         compare(whole, saved(own))
         completed += 1
     return completed
@@ -127,9 +135,11 @@ def main() -> int:
     top.add_argument("folder", type=Path, help="where to train; emptied first")
     top.add_argument("--kills", type=int, default=20, help="how often to kill (default: 20)")
     top.add_argument("--seed", type=int, default=1, help="of the moments (default: 1)")
+    top.add_argument("--optax", action="store_true", help="with an optimizer and a schedule of optax")
     options = top.parse_args()
+    optimizer = OPTAX if options.optax else MARIANS
     try:
-        completed = trial(options.folder.resolve(), options.kills, options.seed)
+        completed = trial(options.folder.resolve(), options.kills, options.seed, optimizer)
     except Different as error:
         print(error)
         return 1

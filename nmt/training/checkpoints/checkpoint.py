@@ -26,7 +26,8 @@ from nmt.settings.train import new_model_options
 from nmt.settings.training import TrainOptions
 from nmt.settings.yaml_text import MAX_CHARACTERS
 from nmt.training.checkpoints.file_set import replacing_set, settle
-from nmt.training.checkpoints.state_files import Moments, read_state, state_text
+from nmt.training.checkpoints.moments import Moments
+from nmt.training.checkpoints.state_files import read_state, state_text
 from nmt.training.schedule.state import TrainingState
 from nmt.training.update import LearnerState, Tensors
 

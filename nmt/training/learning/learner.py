@@ -141,7 +141,7 @@ class Learner:
 
     def reset_optimizer(self) -> None:
         """Reset all moments to their initial values."""
-        optimizer = self.step.optimizer.direction().init(self._device.params)
+        optimizer = self.step.optimizer.init(self._device.params)
         self._device = self._device._replace(optimizer=self.placement.placed(optimizer))
 
     def state(self) -> LearnerState:
@@ -164,7 +164,7 @@ class Learner:
         params, errors = fresh.params, fresh.errors
         if errors is not None and state.errors is not None:
             params, errors = _copied(state.params), _copied(state.errors)
-        moments = {name: _copied(state.moments.get(name, m)) for name, m in fresh.optimizer.moments.items()}
+        moments = {name: _like(state.moments.get(name, m), m) for name, m in fresh.optimizer.moments.items()}
         steps = jnp.asarray(state.steps, jnp.int32)
         average, scale = fresh.average, fresh.scale
         if average is not None and state.average is not None:
@@ -259,7 +259,7 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
 
 
 @dataclass(frozen=True)
-class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt"]):
+class LearnerUpdatePlan(Plan, by_key=["step", "placement"], code=["nmt", "optax"]):
     """The update of the device state by a gradient."""
 
     step: UpdateStep
@@ -293,7 +293,7 @@ def new_state(params: Tensors, step: UpdateStep, *, smoothed: bool) -> DeviceSta
         errors = {name: jnp.zeros_like(value) for name, value in params.items()}
     return DeviceState(
         params,
-        step.optimizer.direction().init(params),
+        step.optimizer.init(params),
         _copied(params) if smoothed else None,
         None if step.cost_scaling is None else step.cost_scaling.start(),
         errors,
@@ -306,3 +306,8 @@ def _number(kind: Any = np.float32) -> jax.ShapeDtypeStruct:
 
 def _copied(tensors: Mapping[str, Any]) -> Tensors:
     return {name: jnp.array(value, jnp.float32, copy=True) for name, value in tensors.items()}
+
+
+def _like(tensors: Mapping[str, Any], others: Mapping[str, Any]) -> Tensors:
+    """Copies of the tensors, in the element types of the others of the same names."""
+    return {name: jnp.array(tensors[name], other.dtype) for name, other in others.items()}

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import jax.numpy as jnp
 
 from layers import UnsupportedOptionError, choose
-from mgraph import Adagrad, Adam, ArgumentError, Optimizer, Sgd, Type
+from mgraph import ArgumentError, Type
 from nmt.models import Dropouts, Model
-from nmt.settings.option import OptionError, number
-from nmt.settings.training import NOTHING, Guidance, Learning, Numerics, TrainOptions
+from nmt.settings.option import number
+from nmt.settings.training import NOTHING, Guidance, Numerics, TrainOptions
 from nmt.training.learning.objective import LossOptions, Objective
+from nmt.training.learning.optimizers import optimizer_of
 from nmt.training.learning.scaling import CostScaling, Normalization
 from nmt.training.learning.step import Quantization, UpdateStep
 from nmt.training.vocabularies import embedding_tables
 
-OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
-"""By the value of ``optimizer``."""
-MOST_PARAMETERS = {"sgd": 0, "adagrad": 1, "adam": 4}
-"""How many of ``optimizer-params`` each optimizer takes; Marian ignores the rest."""
 PRECISIONS = {"float32": Type.float32, "float16": Type.float16, "bfloat16": Type.bfloat16}
-
-
-def optimizer_of(options: Learning) -> Optimizer:
-    """The optimizer of ``optimizer``, ``optimizer-params`` and ``clip-norm``."""
-    name = options.optimizer
-    given = options.optimizer_params[: MOST_PARAMETERS[name]]
-    try:
-        return OPTIMIZERS[name](options.learn_rate, *given, clip_norm=options.clip_norm)
-    except ArgumentError as error:
-        raise OptionError(f"--optimizer-params: {error}") from None
 
 
 def loss_of(options: TrainOptions) -> LossOptions:

@@ -187,7 +187,7 @@ class UpdateStep:
         """Equal for steps that compute the same function."""
         own = (self.normalize_gradient, self.check_gradient, self.cost_scaling, self.dynamic, self.largest)
         frozen = tuple(sorted(self.frozen))
-        return type(self.optimizer), self.optimizer.hyperparameters(), own, frozen, self.quantization
+        return type(self.optimizer), self.optimizer.key, own, frozen, self.quantization
 
     def __call__(
         self, state: DeviceState, found: Differentiated, packed: Any
@@ -196,11 +196,12 @@ class UpdateStep:
         scalars = Scalars(*packed)
         gradients, sane = self._checked(found.gradients, state.scale)
         normalizer = scalars.normalizer * self._unusual(gradients, state.scale, scalars)
+        cost = found.cost / normalizer
         if state.scale is not None:
             normalizer = normalizer * state.scale.factor
         gradients = jax.tree.map(lambda g: g / normalizer, gradients)
         norm = optax.tree.norm(gradients)
-        after = self._moved(state, gradients, scalars)
+        after = self._moved(state, gradients, cost, scalars)
         if sane is not None:
             after = jax.tree.map(lambda new, old: jnp.where(sane, new, old), after, state)
             norm = jnp.where(sane, norm, 0)
@@ -233,10 +234,10 @@ class UpdateStep:
         excess = (jnp.log(norm) if logs else norm) - scalars.norm_average
         return jnp.where(excess > scalars.norm_excess, norm / average, 1)
 
-    def _moved(self, state: DeviceState, gradients: Tensors, scalars: Scalars) -> DeviceState:
-        gradients = self.optimizer.clipped(gradients)
-        moves, moments = self.optimizer.direction().update(gradients, state.optimizer, state.params)
-        params = self._thawed(moved(state.params, moves, scalars.rate), state.params)
+    def _moved(self, state: DeviceState, gradients: Tensors, cost: Any, scalars: Scalars) -> DeviceState:
+        params, rate = state.params, scalars.rate
+        moves, moments = self.optimizer.moves(gradients, state.optimizer, params, rate, cost)
+        params = self._thawed(moved(params, moves), params)
         average = state.average
         if average is not None:
             average = self._thawed(smoothed(average, params, scalars.decay), average)

@@ -10,7 +10,8 @@ import numpy as np
 
 from nmt.settings.option import OptionError
 from nmt.settings.train import check_decay
-from nmt.settings.training import Learning
+from nmt.settings.training import TrainOptions
+from nmt.training.schedule.optax_schedule import OptaxSchedule
 from nmt.training.schedule.state import Progress, TrainingState, period, progress
 
 logger = logging.getLogger(__name__)
@@ -39,12 +40,14 @@ class LearningRate:
     updates or stalls has reached the second value of ``--lr-decay-start``. ``--lr-decay-reset-optimizer``
     then sets ``TrainingState.reset``.
 
-    Raises OptionError for unknown units, units that differ and unknown strategies.
+    With ``--lr-schedule`` the rate is that of a schedule of optax times f.
+
+    Raises OptionError for unknown units, units that differ and unknown strategies, and as ``OptaxSchedule``.
 
     Source: Marian's scheduler; the warm-up and the root are those of Vaswani et al. 2017, section 5.3.
     """
 
-    def __init__(self, options: Learning) -> None:
+    def __init__(self, options: TrainOptions) -> None:
         self._options = options
         self._base = np.float32(options.learn_rate)
         self._start_rate = np.float32(options.lr_warmup_start_rate)
@@ -52,6 +55,7 @@ class LearningRate:
         self._root, self._root_start = _inverse_square_root(options.lr_decay_inv_sqrt)
         if options.lr_decay:
             check_decay(options.lr_decay_strategy, options.lr_decay_start)
+        self._schedule = OptaxSchedule(options) if options.lr_schedule else None
         self._first = True
 
     def set(self, state: TrainingState) -> None:
@@ -59,6 +63,10 @@ class LearningRate:
 
         Raises OptionError if the warm-up of the state has another unit than ``--lr-warmup``.
         """
+        decays = np.float32(state.eta_factor)
+        if self._schedule is not None:
+            state.eta = float(self._schedule.rate(state.batches) * decays)
+            return
         factor = np.float32(1)
         if self._warmup.n:
             if state.warmup_start.n and state.warmup_start.unit is not self._warmup.unit:
@@ -70,7 +78,7 @@ class LearningRate:
             if 0 <= done < self._warmup.n:
                 factor = np.float32(done) / np.float32(self._warmup.n)
         rate = self._start_rate + (self._base - self._start_rate) * factor
-        state.eta = float(rate * self._root_factor(state) * np.float32(state.eta_factor))
+        state.eta = float(rate * self._root_factor(state) * decays)
 
     def after_update(self, state: TrainingState) -> None:
         """Set the rate after an update that was counted, and decay or restart the warm-up if due."""

@@ -19,7 +19,7 @@ import numpy as np
 from mgraph.files.items import read_npz, write_npz
 from nmt.files import load_model
 from nmt.files.saving import marian_order
-from nmt.training.checkpoints.state_files import flat
+from nmt.training.checkpoints.moments import flat
 
 HERE = Path(__file__).parent
 WORDS, DIM = 8, 4

@@ -92,16 +92,38 @@ def test_training_goes_on_with_its_own_configuration() -> None:
     assert anew.dim_emb == 512
 
 
-def test_no_option_of_ours_is_written() -> None:
+def test_options_of_ours_are_written_if_training_needs_them() -> None:
     words = (
         "--marian-exact --log-json log.json --tensorboard events --progress --cpu-devices 2 --shard-state"
         " --coordinator localhost:1 --num-processes 2 --process-id 1 --compilation-cache none"
     )
     ours = {word[2:] for word in words.split() if word.startswith("--")}
-    assert ours == {option.name for option in TRAIN.sections["Options that Marian does not have"]}
+    needed = {
+        "optax-params": ["b1=0.5"],
+        "lr-schedule": "optax.linear_schedule",
+        "lr-schedule-params": ["boundaries_and_scales={3: 0.5}"],
+    }
+    assert ours | needed.keys() == {
+        option.name for option in TRAIN.sections["Options that Marian does not have"]
+    }
     for mode in ("full", "minimal", "expand"):
         assert not ours & set(yaml.safe_load(about(TRAIN, [*words.split(), "--dump-config", mode])))
-    assert not ours & set(yaml.safe_load(training_config(train(words))))
+    assert not (ours | needed.keys()) & set(yaml.safe_load(training_config(train(words))))
+    words = "--optimizer optax.lion --optax-params b1=0.5 --lr-schedule optax.linear_schedule"
+    written = yaml.safe_load(
+        training_config(train(f"{words} --lr-schedule-params 'boundaries_and_scales={{3: 0.5}}'"))
+    )
+    assert needed.items() <= written.items() and written["optimizer"] == "optax.lion"
+
+
+def test_optax_replaces_settings_of_tasks() -> None:
+    task = train("--task transformer-base --optimizer optax.lion --lr-schedule optax.linear_schedule")
+    plain = train("")
+    for name in ("optimizer_params", "learn_rate", "lr_warmup", "lr_decay_inv_sqrt"):
+        assert getattr(task, name) == getattr(plain, name)
+    assert task.enc_depth == 6
+    given = train("--task transformer-base --optimizer optax.lion --learn-rate 0.5")
+    assert (given.learn_rate, given.lr_warmup) == (0.5, "16000")
 
 
 def test_short_names_are_marians() -> None:

@@ -10,9 +10,10 @@ from tests.trials import kill
 
 
 @pytest.mark.slow
-def test_killed_training_saves_the_same_files(tmp_path: Path) -> None:
-    assert kill.trial(tmp_path, kills=3, seed=4) == 1
-    assert (tmp_path / "killed-0" / "log").read_text().count("Training started") == 4
+@pytest.mark.parametrize(("optimizer", "kills"), [(kill.MARIANS, 3), (kill.OPTAX, 2)])
+def test_killed_training_saves_the_same_files(tmp_path: Path, optimizer: str, kills: int) -> None:
+    assert kill.trial(tmp_path, kills, seed=4, optimizer=optimizer) == 1
+    assert (tmp_path / "killed-0" / "log").read_text().count("Training started") == 1 + kills
 
 
 def test_a_difference_of_files_is_found() -> None:

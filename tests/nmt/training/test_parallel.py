@@ -42,7 +42,7 @@ def found() -> dict:
     return json.loads(said.stdout)
 
 
-PAIRS = (("transformer", "transformer divided"), ("s2s", "s2s shared"))
+PAIRS = (("transformer", "transformer divided"), ("s2s", "s2s shared"), ("optax", "optax divided"))
 
 
 @pytest.mark.slow
@@ -68,7 +68,8 @@ def test_what_updates_change_is_divided_and_gathered(found: dict) -> None:
         "arrays whose sizes are odd are whole"
     )
     assert found["s2s"]["held"] == found["s2s shared"]["held"]
-    assert divided["restored"] and found["s2s shared"]["restored"], "a state can be restored where it was"
+    for name in ("transformer divided", "s2s shared", "optax divided"):
+        assert found[name]["restored"], "a state can be restored where it was"
 
 
 @pytest.mark.slow

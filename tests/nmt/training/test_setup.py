@@ -21,13 +21,13 @@ from nmt.models import Dropouts
 from nmt.settings import TRAIN, OptionError
 from nmt.settings.config import parse
 from nmt.settings.model_options import ModelOptions, text_of
-from nmt.settings.training import Learning
+from nmt.settings.training import TrainOptions
 from nmt.text.vocabs.base import VocabError
 from nmt.text.vocabs.creation import word_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.words import ClassVocab
 from nmt.training.checkpoints.checkpoint import Checkpoint
-from nmt.training.checkpoints.state_files import Moments
+from nmt.training.checkpoints.moments import Moments
 from nmt.training.schedule.state import TrainingState
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
 from nmt.training.vocabularies import WordVectorsError, embedding_tables, read_vectors, word_vectors
@@ -278,7 +278,8 @@ def test_the_options_of_the_model_count(caplog: pytest.LogCaptureFixture) -> Non
     assert train.dropout_rnn == 0.5
     assert caplog.messages == ["m.npz overrides these options: dim-rnn: 4, skip: false"]
     params = {name: np.asarray(value) for name, value in model.params.items()}
-    found = Checkpoint(model.options, Moments(Learning(optimizer="sgd")).fresh(params), TrainingState(0.1))
+    fresh = Moments(TrainOptions(optimizer="sgd")).fresh(params)
+    found = Checkpoint(model.options, fresh, TrainingState(0.1))
     again = reloaded_model(found, train)
     assert again.dropouts == Dropouts(rnn=0.5)
     assert again.options == model.options

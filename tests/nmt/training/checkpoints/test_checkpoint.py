@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import chex
+import jax
 import numpy as np
 import pytest
 
@@ -19,9 +20,10 @@ from mgraph import ModelFileError, ParameterError
 from mgraph.files.items import MODEL_YML, read_npz, write_npz
 from nmt.files import load_model
 from nmt.settings import OptionError
-from nmt.settings.training import Learning
-from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_for_script
-from nmt.training.checkpoints.state_files import Moments
+from nmt.settings.training import TrainOptions
+from nmt.training.checkpoints.checkpoint import Checkpoint, load_checkpoint, save_best, save_for_script
+from nmt.training.checkpoints.moments import Moments
+from nmt.training.learning.optimizers import optimizer_of
 from nmt.training.update import LearnerState
 from tests.helpers.saved import DATA, contents, equal, loaded, save
 
@@ -72,7 +74,7 @@ def test_a_state_comes_back_to_the_last_bit(folder: Path) -> None:
 
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.9, 0.98), (0.0, 0.9999)])
 def test_the_number_of_updates_is_read_from_the_denominators(betas: tuple[float, float]) -> None:
-    moments = Moments(Learning(optimizer="adam", optimizer_params=(*betas, 1e-8)))
+    moments = Moments(TrainOptions(optimizer="adam", optimizer_params=(*betas, 1e-8)))
     params = {"w": np.ones((1, 3), np.float32)}
     for steps in (0, 1, 2, 100, 999, 17000):
         state = replace(moments.fresh(params), steps=steps)
@@ -81,7 +83,7 @@ def test_the_number_of_updates_is_read_from_the_denominators(betas: tuple[float,
 
 
 def test_denominators_of_another_marian_need_not_be_exact() -> None:
-    moments, params = Moments(Learning()), {"w": np.ones((1, 3), np.float32)}
+    moments, params = Moments(TrainOptions()), {"w": np.ones((1, 3), np.float32)}
     for steps, error in ((7, -1e-13), (7, 1e-13), (500, -1e-12)):
         items = moments.items(replace(moments.fresh(params), steps=steps), ["w"])
         items["adam_denoms"] = items["adam_denoms"] + error
@@ -174,6 +176,47 @@ def test_another_optimizer_begins_anew(caplog: pytest.LogCaptureFixture) -> None
     chex.assert_trees_all_equal(found.learner.params, adam.learner.params, strict=True)
 
 
+ADAMW: dict[str, Any] = {"optimizer": "optax.adamw", "optimizer_params": ()}
+
+
+def saved_by_adamw(folder: Path) -> Checkpoint:
+    """A checkpoint in the folder, whose optimizer is one of optax's, in its first state."""
+    values, found = loaded(DATA / "lm-adam", **ADAMW)
+    moments = jax.device_get(optimizer_of(values).init(found.learner.params).moments)
+    found = replace(found, learner=replace(found.learner, moments=moments))
+    save(values, found)
+    return found
+
+
+def test_another_optimizer_of_optax_begins_anew(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = saved_by_adamw(folder)
+    assert "no optax.adamw: the moments of optax.adamw are new" in caplog.text  # in Marian's checkpoint
+    _, again = loaded(folder, **ADAMW)
+    chex.assert_trees_all_equal(again.learner.moments, found.learner.moments, strict=True)
+    for other in ({"optimizer": "optax.adam", "optimizer_params": ()}, {"optimizer": "adagrad"}):
+        caplog.clear()
+        _, anew = loaded(folder, **other)
+        assert f"the moments of {other['optimizer']} are new" in caplog.text
+        assert not any(x.any() for tree in anew.learner.moments.values() for x in tree.values())
+        chex.assert_trees_all_equal(anew.learner.params, found.learner.params, strict=True)
+
+
+def test_a_state_of_optax_must_fit(folder: Path) -> None:
+    saved_by_adamw(folder)
+    path = folder / "model.npz.optimizer.npz"
+    items = read_npz(path)
+    count, moment = "optax.adamw.0.count", "optax.adamw.0.mu.decoder_ff_logit_l1_W0"
+    for wrong, message in (
+        ({name: item for name, item in items.items() if name != count}, f"there is no item {count}, which"),
+        ({**items, "optax.adamw.1": items[count]}, "there is an item optax.adamw.1, which .* has not with"),
+        ({**items, count: np.float32(1)}, f"{count}: expected int32 of shape \\(\\), got float32"),
+        ({**items, moment: items[moment][:1]}, f"{moment}: expected float32 of shape .*; is it the "),
+    ):
+        write_npz(path, wrong)
+        with pytest.raises(ModelFileError, match=rf"model\.npz\.optimizer\.npz: {message}"):
+            loaded(folder, **ADAMW)
+
+
 def test_smoothing_that_begins_late(caplog: pytest.LogCaptureFixture) -> None:
     _, found = loaded(DATA / "lm-adagrad", exponential_smoothing=1e-4)
     assert "no exp_smoothing: smoothing starts from the current parameters" in caplog.text
@@ -191,7 +234,7 @@ def test_files_of_another_model(folder: Path) -> None:
         write_npz(folder / "model.npz.optimizer.npz", items | {name: item})
         with pytest.raises(ModelFileError, match=rf"optimizer\.npz: {name}: expected .*, got "):
             loaded(folder)
-    with pytest.raises(OptionError, match="--optimizer must be one of sgd, adagrad, adam; got 'lion'"):
+    with pytest.raises(OptionError, match="--optimizer must be one of .*, optax.NAME; got 'lion'"):
         loaded(folder, optimizer="lion")
 
 

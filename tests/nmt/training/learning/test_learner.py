@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import mgraph
 from mgraph import Adam, ArgumentError, ExpressionGraph
+from mgraph.files.items import read_npz, write_npz
 from nmt.files import create_model
 from nmt.models import Model
 from nmt.settings import TRAIN
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import Batch, pad
-from nmt.training.checkpoints.state_files import Moments
+from nmt.training.checkpoints.moments import Moments
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.objective import LossOptions, Source, Target, cross_entropy_loss, training_loss
-from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, optimizer_of, precision_of
+from nmt.training.learning.optimizers import optimizer_of
+from nmt.training.learning.settings import PRECISIONS, frozen_of, loss_of, precision_of
+from nmt.training.update import LearnerState
 
 SIZES = {"dim_vocabs": (11,), "dim_emb": 4, "dim_rnn": 4}
 TRANSFORMER = {"transformer_heads": 2, "transformer_dim_ffn": 6}
@@ -50,6 +56,9 @@ FULL = {
     "quantize_bits": 6,
 }
 HALF = {"optimizer": "sgd", "normalize_gradient": True, "cost_scaling": ("64.f", "1", "4")}
+
+
+LION: dict[str, Any] = {"optimizer": "optax.lion", "optimizer_params": ()}
 
 
 def small(type_: str = "lm-transformer", **options: Any) -> Model:
@@ -169,6 +178,64 @@ def test_a_restored_learner_goes_on_bit_by_bit(model: Model) -> None:
     assert_same(found.average, expected.average)
     assert_same(found.errors, expected.errors)
     assert (found.steps, found.average_words) == (3, expected.average_words)
+
+
+OPTAX = {
+    "adafactor": ("min_dim_size_to_factor=4", "momentum=0.9", "weight_decay_rate=0.001"),
+    "adamw": ("weight_decay=0.1", "nesterov=true"),
+    "lion": ("mu_dtype=bfloat16",),
+    "noisy_sgd": ("key=1",),
+    "contrib.muon": (),
+    "lbfgs": ("linesearch=none",),
+    "polyak_sgd": (),
+    "rprop": (),
+    "sm3": (),
+}
+"""Those with states of all kinds; the first four are quick."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*OPTAX][:4] + [pytest.param(name, marks=pytest.mark.slow) for name in [*OPTAX][4:]],
+)
+def test_the_state_of_optax_is_saved_to_the_last_bit(model: Model, name: str, tmp_path: Path) -> None:
+    values = LION | {"optimizer": f"optax.{name}", "optax_params": OPTAX[name]}
+    if name == "adamw":
+        values |= {**FULL, "cost_scaling": ("64.f", "1", "4"), "check_gradient_nan": True}
+    learner, other = learner_of(model, **values), learner_of(model, **values)
+    for number in (1, 2):
+        updated(learner, number=number)
+    state, file = learner.state(), Moments(replace(VALUES, **values))
+    write_npz(tmp_path / "optimizer.npz", file.items(state, sorted(state.params)))
+    after = updated(learner, number=3)
+    items = read_npz(tmp_path / "optimizer.npz")
+    other.restore(file.state(items, model.params, "optimizer.npz", updates=2))
+    assert_same(updated(other, number=3), after)
+    found, expected = other.state(), learner.state()
+    chex.assert_trees_all_equal(found.moments, expected.moments, strict=True)
+    # Without its state it goes elsewhere.
+    other.restore(replace(state, moments={}))
+    stateless = name == "polyak_sgd"
+    assert all(map(np.array_equal, updated(other, number=3).values(), after.values())) == stateless
+
+
+def test_updates_are_those_of_optax(model: Model) -> None:
+    """A loop of optax alone, from the gradients that plain descent at a rate of 1 shows."""
+    options: dict[str, Any] = {"optimizer": "optax.adamw", "optimizer_params": (), "clip_norm": 0.0}
+    options["optax_params"] = ("b2=0.98", "eps=0.001")
+    learner, descent = learner_of(model, **options), learner_of(model, **PLAIN)
+    alone = optax.inject_hyperparams(optax.adamw)(learning_rate=0.0, b2=0.98, eps=0.001)
+    params = learner.state().params
+    state = alone.init(params)
+    for number, rate in ((1, 0.01), (2, 0.002), (3, 0.05)):
+        descent.restore(LearnerState(params, {}))
+        descent.update([ALL], learn_rate=1.0, number=number)
+        gradients = jax.tree.map(np.subtract, params, descent.state().params)
+        state.hyperparams["learning_rate"] = jnp.float32(rate)
+        moves, state = alone.update(gradients, state, params)
+        params = jax.tree.map(np.asarray, optax.apply_updates(params, moves))
+        learner.update([ALL], learn_rate=rate, number=number)
+        assert_close(learner.state().params, params)
 
 
 def test_resets_and_smoothed_parameters(model: Model) -> None:
@@ -336,7 +403,7 @@ def test_guided_alignment_trains_the_attention() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"optimizer": "lion"}, "--optimizer must be one of sgd, adagrad, adam; got 'lion'"),
+        ({"optimizer": "lion"}, "--optimizer must be one of sgd, adagrad, adam, optax.NAME; got 'lion'"),
         ({"guided_alignment": "f", "guided_alignment_cost": "mse"}, "guided-alignment-cost: 'mse'"),
         ({"unlikelihood_loss": True}, "--unlikelihood-loss needs --data-weighting"),
         ({"multi_loss_type": "max"}, "--multi-loss-type must be one of sum, scaled, mean; got 'max'"),
@@ -347,6 +414,18 @@ def test_guided_alignment_trains_the_attention() -> None:
         ({"quantize_bits": 1}, "--quantize-bits: expected 0 or a number from 2 to 24"),
         ({"optimizer_params": (1.5,)}, "beta1 of at least 0 and less than 1"),
         ({"dropout_src": 2.0}, "--dropout-src: expected less than 1, got 2"),
+        (
+            {"optimizer": "optax.lion"},
+            r"--optimizer-params: those of optax.lion have names, expected --optax-params NAME=VALUE",
+        ),
+        ({"optax_params": ("b1=0.9",)}, "expected --optimizer optax.NAME, got --optimizer adam, whose"),
+        (LION | {"optax_params": ("0.9",)}, "--optax-params: expected NAME=VALUE, each name once, got '0.9'"),
+        (LION | {"optax_params": ("b1=1", "b1=0")}, "each name once, got 'b1=0' again"),
+        (LION | {"optax_params": ("b1=[",)}, r"--optax-params: expected a value in YAML after b1=, got '\['"),
+        (LION | {"optax_params": ("b3=1",)}, r"--optimizer: optax.lion has no argument 'b3' to set \(arg"),
+        (LION | {"optax_params": ("clip_norm=1",)}, "--optimizer: optax.lion has no argument 'clip_norm'"),
+        (LION | {"optimizer": "optax.lionn"}, r"--optimizer: .* did you mean lion\?"),
+        (LION | {"optimizer": "optax.lbfgs"}, "--optimizer: optax.lbfgs does not work: .*value_fn"),
     ],
 )
 def test_values_that_cannot_be(model: Model, values: dict[str, Any], message: str) -> None:

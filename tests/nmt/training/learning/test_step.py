@@ -34,7 +34,7 @@ def start(step: UpdateStep, scale: float | None = None, average: bool = False) -
     params = {name: jnp.array(value) for name, value in PARAMS.items()}
     return DeviceState(
         params,
-        step.optimizer.direction().init(params),
+        step.optimizer.init(params),
         params if average else None,
         None if scale is None else CostScale(jnp.float32(scale), jnp.int32(0)),
         {name: jnp.zeros_like(p) for name, p in params.items()} if step.quantization else None,
@@ -179,10 +179,10 @@ def test_the_share_of_new_parameters_in_the_average() -> None:
 @pytest.mark.parametrize("beta", [0.0, 0.9, 0.98, 0.999, 0.9999999])
 def test_adam_corrects_its_first_moments_to_the_last_digit(beta: float) -> None:
     gradient = np.float32([3.7, -1e-4, 250.0])
-    direction = Adam(0, beta1=beta, beta2=beta, eps=0).direction()
-    state = direction.init({"p": jnp.zeros(3)})
+    ascent = Adam(0, beta1=beta, beta2=beta, eps=0).transformation(-1)
+    state = ascent.init({"p": jnp.zeros(3)})
     for _ in range(3):
-        moves, state = direction.update({"p": gradient}, state, {"p": jnp.zeros(3)})
+        moves, state = ascent.update({"p": gradient}, state, {"p": jnp.zeros(3)})
         np.testing.assert_allclose(moves["p"], np.sign(gradient), rtol=1e-6)
 
 

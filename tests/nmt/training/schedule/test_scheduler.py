@@ -7,19 +7,22 @@ import logging
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from mgraph.optax_functions import schedules
 from nmt.settings import TRAIN, OptionError
 from nmt.settings.config import parse
-from nmt.settings.training import Learning
+from nmt.settings.training import TrainOptions
 from nmt.training.checkpoints.state_files import read_state, state_text
 from nmt.training.schedule.display import DisplayRecord
 from nmt.training.schedule.divergence import DivergenceError
 from nmt.training.schedule.learning_rate import LearningRate
+from nmt.training.schedule.optax_schedule import BLOCK
 from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import Progress, TrainingState, Unit, period, progress
 from nmt.training.update import UpdateResult
@@ -343,10 +346,94 @@ def test_errors_name_the_option(words: str, message: str) -> None:
 )
 def test_decays_that_cannot_be(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        LearningRate(Learning(learn_rate=0.1, lr_decay=0.5, **arguments))
+        LearningRate(TrainOptions(learn_rate=0.1, lr_decay=0.5, **arguments))
 
 
 def test_the_unit_of_a_warmup_under_way_stays() -> None:
     state = TrainingState(eta=0.1, warmup_start=Progress(5, Unit.LABELS))
     with pytest.raises(OptionError, match="--lr-warmup: expected the unit .* began at 5t; got 10u"):
         scheduler("--lr-warmup 10u", state)
+
+
+# -- schedules of optax
+
+UP: dict[str, Any] = {"init_value": 0, "peak_value": 1, "warmup_steps": 3}
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "constant_schedule": {"value": 0.25},
+    "cosine_decay_schedule": {"init_value": 1, "decay_steps": 5, "alpha": 0.1},
+    "cosine_onecycle_schedule": {"transition_steps": 9, "peak_value": 2},
+    "exponential_decay": {
+        "init_value": 1, "transition_steps": 3, "decay_rate": 0.5, "staircase": True, "end_value": None
+    },
+    "linear_onecycle_schedule": {"transition_steps": 9, "peak_value": 2},
+    "linear_schedule": {"init_value": 0, "end_value": 1, "transition_steps": 4, "transition_begin": 1},
+    "piecewise_constant_schedule": {"init_value": 1, "boundaries_and_scales": {3: 0.5, 5: 0.1}},
+    "piecewise_interpolate_schedule": {
+        "interpolate_type": "cosine", "init_value": 1, "boundaries_and_scales": {3: 0.5, 5: 0.1}
+    },
+    "polynomial_schedule": {"init_value": 1, "end_value": 0, "power": 2, "transition_steps": 6},
+    "sgdr_schedule": {"cosine_kwargs": [{**UP, "decay_steps": 4}, {**UP, "decay_steps": 5}]},
+    "warmup_constant_schedule": UP,
+    "warmup_cosine_decay_schedule": {**UP, "decay_steps": 8, "end_value": 0.1},
+    "warmup_exponential_decay_schedule": {**UP, "transition_steps": 3, "decay_rate": 0.5},
+}  # fmt: skip
+REFUSED = "join_schedules"  # takes functions
+
+
+def scheduled(name: str, arguments: dict[str, Any], words: str = "", **more: Any) -> Scheduler:
+    params = tuple(f"{argument}={value}" for argument, value in arguments.items())
+    options = replace(values(words), lr_schedule=f"optax.{name}", lr_schedule_params=params)
+    return Scheduler(options, more.pop("state", TrainingState(eta=0.0)), **more)
+
+
+@pytest.mark.parametrize("name", sorted(schedules().keys() - {REFUSED}))
+def test_rates_of_schedules_of_optax(name: str) -> None:
+    training, schedule = scheduled(name, SCHEDULES[name]), schedules()[name](**SCHEDULES[name])
+    for update in range(10):
+        assert training.learn_rate == pytest.approx(float(schedule(update)), rel=1e-6, abs=1e-6), update
+        training.update(result())
+
+
+def test_a_schedule_goes_on_where_it_was() -> None:
+    name, arguments = "cosine_decay_schedule", {"init_value": 0.1, "decay_steps": 3 * BLOCK}
+    words = "--lr-decay 0.5 --lr-decay-strategy batches --lr-decay-start 2 --lr-decay-freq 9999999"
+    for batches in (0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 2 * BLOCK + 5):
+        state = TrainingState(eta=0.0, batches=batches)
+        whole = scheduled(name, arguments, words, state=state)
+        whole.update(result())
+        whole.settle()
+        resumed = scheduled(name, arguments, words, state=read_state(state_text(whole.state), "file"))
+        assert resumed.learn_rate == whole.learn_rate
+        for training in (whole, resumed):
+            training.update(result())
+            training.settle()
+        assert resumed.state == whole.state
+        decays = 0.5 if batches < 2 else 1.0
+        rate = schedules()[name](**arguments)(batches + 2)
+        assert whole.learn_rate == pytest.approx(decays * float(rate), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words", "message"),
+    [
+        ("linear", {}, "", r"optax has no schedule 'linear'.*\(schedules: constant_schedule, "),
+        (REFUSED, {}, "", "--lr-schedule: optax.join_schedules needs the arguments schedules, boundaries"),
+        ("constant_schedule", {"rate": 1}, "", r"has no argument 'rate' to set \(arguments: value\)"),
+        ("constant_schedule", {"value": "high"}, "", "optax.constant_schedule does not work: "),
+        (
+            "constant_schedule",
+            {"value": -1},
+            "",
+            "of at least 0, optax.constant_schedule gives -1.0 at update 0",
+        ),
+        (
+            "constant_schedule",
+            {"value": 1},
+            "--lr-warmup 9 --learn-rate 1",
+            "optax.constant_schedule gives the learning rate; expected --learn-rate 0.0001, --lr-warmup 0",
+        ),
+    ],
+)
+def test_schedules_that_cannot_be(name: str, arguments: dict[str, Any], words: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        scheduled(name, arguments, words)

@@ -1,0 +1,76 @@
+"""Optimizers and learning-rate schedules of optax by name, as the installed version has them."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import optax
+
+from .errors import ArgumentError
+
+RATES = ("learning_rate", "max_learning_rate")
+"""What optax's optimizers call the learning rate."""
+
+
+def optimizers() -> dict[str, Callable[..., Any]]:
+    """The functions of ``optax`` and ``optax.contrib`` that make an optimizer: those with a learning rate.
+
+    Their parts, ``scale_by_...``, are none.
+    """
+    found = {**_public(optax), **{f"contrib.{name}": made for name, made in _public(optax.contrib).items()}}
+    return {
+        name: function
+        for name, function in found.items()
+        if rate_of(function) and not name.rpartition(".")[2].startswith("scale_by_")
+    }
+
+
+def schedules() -> dict[str, Callable[..., Any]]:
+    """The functions of ``optax`` that make a schedule: a function of the number of updates so far."""
+    return {name: made for name, made in _public(optax.schedules).items() if not name.startswith("inject_")}
+
+
+def rate_of(function: Callable[..., Any]) -> str:
+    """The name of the argument that is the learning rate; empty without one."""
+    arguments = inspect.signature(function).parameters
+    return next((name for name in RATES if name in arguments), "")
+
+
+def named(kind: str, name: str, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """The function of this name; ``ArgumentError`` that lists those there are."""
+    if name not in functions:
+        close = difflib.get_close_matches(name, functions, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ArgumentError(f"optax has no {kind} {name!r}{hint} ({kind}s: {', '.join(functions)})")
+    return functions[name]
+
+
+def check_arguments(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """``ArgumentError`` for arguments that the function does not have, or needs besides the learning rate."""
+    rate = rate_of(function)
+    arguments = {k: v for k, v in inspect.signature(function).parameters.items() if k != rate}
+    unknown = sorted(given.keys() - arguments.keys())
+    if unknown:
+        listed = ", ".join(arguments) or "none"
+        raise ArgumentError(f"{name} has no argument {unknown[0]!r} to set (arguments: {listed})")
+    missing = [k for k, v in arguments.items() if v.default is v.empty and k not in given]
+    if missing:
+        raise ArgumentError(f"{name} needs the arguments {', '.join(missing)}")
+
+
+def shapes_of(what: str, function: Callable[..., Any], *args: Any, hint: str = "") -> Any:
+    """Shapes and types of ``function(*args)``, which is traced; ``ArgumentError`` with optax's own words if
+    that fails, and a hint."""
+    try:
+        return jax.eval_shape(function, *args)
+    except Exception as error:
+        said = str(error).partition("\n")[0]
+        raise ArgumentError(f"{what} does not work: {said}{hint}") from None
+
+
+def _public(module: Any) -> dict[str, Callable[..., Any]]:
+    return {name: f for name, f in inspect.getmembers(module, inspect.isfunction) if name[0] != "_"}

@@ -1,0 +1,120 @@
+"""``Optax``: any optimizer of optax, by its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from .errors import ArgumentError
+from .optax_functions import check_arguments, named, optimizers, rate_of, shapes_of
+from .optimizers import Optimizer, OptimizerState
+
+REFUSED = {
+    f"contrib.schedule_free_{name}": "it trains other parameters than those that are used afterwards"
+    for name in ("adamw", "sgd")
+}
+"""Optimizers that run, but not to the end that an update has here."""
+HINTS = {"lbfgs": "; it can do without a line search: linesearch none"}
+"""What to do where an optimizer does not work."""
+PROBE = {"v": jax.ShapeDtypeStruct((4,), np.float32), "w": jax.ShapeDtypeStruct((2, 3), np.float32)}
+"""Parameters with which an optimizer is tried. Their first axes differ, because gradients of single sentences
+would have one in common."""
+NUMBER = jax.ShapeDtypeStruct((), np.float32)
+
+
+class Optax(Optimizer):
+    """An optimizer of optax: ``Optax("lion", 1e-4, b1=0.95)``, ``Optax("contrib.muon", 0.02)``.
+
+    name: of the function in ``optax`` that makes it. arguments: of this function, except the learning rate.
+    The learning rate is an argument of the compiled update, inside which the function is called with it: an
+    update is that of an optax loop at the present rate. ``rprop`` uses the first rate only.
+
+    The state is an ``OptimizerState``. Each array of optax's own state is one of the ``moments``, under its
+    path in that state, and under the name of its parameter: ``moments["optax.adam.0.mu"]["W"]``; the name is
+    empty if it belongs to none, ``moments["optax.adam.0.count"][""]``. Keys of random generators are there as
+    integers.
+
+    ``ArgumentError`` for unknown names and arguments, and for optimizers that need more than gradients and
+    cost.
+    """
+
+    def __init__(self, name: str, learn_rate: float, clip_norm: float = 0.0, **arguments: Any) -> None:
+        super().__init__(learn_rate, clip_norm)
+        self.name = name
+        self.arguments = tuple(sorted(arguments.items()))
+        self._function = named("optimizer", name, optimizers())
+        if name in REFUSED:
+            raise ArgumentError(f"{self} is not supported: {REFUSED[name]}")
+        check_arguments(str(self), self._function, arguments)
+        try:
+            hash(self.arguments)
+        except TypeError as error:
+            raise ArgumentError(f"{self}: expected arguments that can be compared, got an {error}") from None
+        hint = HINTS.get(name, "")
+        shapes_of(str(self), self._first_update, PROBE, NUMBER, NUMBER, hint=hint)
+        self._needs_cost = False
+        try:
+            shapes_of(str(self), self._first_update, PROBE, NUMBER)
+        except ArgumentError:
+            self._needs_cost = True
+
+    @property
+    def needs_cost(self) -> bool:
+        return self._needs_cost
+
+    def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
+        rate = {rate_of(self._function): learn_rate}
+        own = optax.with_extra_args_support(self._function(**rate, **dict(self.arguments)))
+
+        def init(params: Any) -> OptimizerState:
+            moments = self._by_name(own.init(params), jax.eval_shape(own.init, params), params)
+            return OptimizerState(jnp.zeros((), jnp.int32), moments)
+
+        def update(gradients: Any, state: OptimizerState, params: Any = None, **known: Any) -> Any:
+            specs = jax.eval_shape(own.init, params)
+            moves, after = own.update(gradients, self._in_tree(state.moments, specs, params), params, **known)
+            return moves, OptimizerState(state.steps + 1, self._by_name(after, specs, params))
+
+        return optax.GradientTransformationExtraArgs(init, update)
+
+    def __str__(self) -> str:
+        return f"optax.{self.name}"
+
+    def _first_update(self, params: Any, learn_rate: Any, cost: Any = None) -> Any:
+        return self.moves(params, self.init(params), params, learn_rate, cost)
+
+    def _by_name(self, tree: Any, specs: Any, params: Any) -> dict[str, dict[str, Any]]:
+        """The arrays of optax's state by their names, with the types that they have at first."""
+        moments: dict[str, dict[str, Any]] = {}
+        for (path, leaf), spec in zip(jax.tree.leaves_with_path(tree), jax.tree.leaves(specs), strict=True):
+            moment, parameter = self._name(path, params)
+            # A copy, because optax may keep parameters, and buffers of both are donated.
+            array = jax.random.key_data(leaf) if _is_key(spec) else jnp.array(leaf, spec.dtype)
+            moments.setdefault(moment, {})[parameter] = array
+        return moments
+
+    def _in_tree(self, moments: dict[str, dict[str, Any]], specs: Any, params: Any) -> Any:
+        """The inverse of ``_by_name``."""
+
+        def found(path: Any, spec: Any) -> Any:
+            moment, parameter = self._name(path, params)
+            array = moments[moment][parameter]
+            return jax.random.wrap_key_data(array) if _is_key(spec) else array
+
+        return jax.tree.map_with_path(found, specs)
+
+    def _name(self, path: Any, params: Any) -> tuple[str, str]:
+        """The moment and the parameter of the array at this place of optax's state."""
+        last = path[-1] if path else None
+        parameter = last.key if isinstance(last, jax.tree_util.DictKey) and last.key in params else ""
+        rest = jax.tree_util.keystr(path[:-1] if parameter else path, simple=True, separator=".")
+        return f"{self}.{rest}".removesuffix("."), parameter
+
+
+def _is_key(spec: Any) -> bool:
+    """Whether it is of keys of a random generator."""
+    return bool(jnp.issubdtype(spec.dtype, jax.dtypes.prng_key))
