@@ -14,7 +14,7 @@ from nmt.commands.sharing import Results, SharedWork, Work, check_sharing
 from nmt.runtime.log import logging_as
 from nmt.settings import SCORE, OptionError, ScoreOptions, require_files, require_readable, require_writable
 from nmt.text.lines import open_input, open_output
-from nmt.text.parts import Sums, added
+from nmt.text.sharing.parts import Sums, added
 
 logger = logging.getLogger(__name__)
 

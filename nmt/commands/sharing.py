@@ -14,10 +14,10 @@ from nmt.settings import Command, DecodeOptions, OptionError, ScoreOptions, Supp
 from nmt.settings.option import options_of
 from nmt.settings.sections import BatchOptions, Devices, General
 from nmt.settings.sharing import Sharing
-from nmt.text.divided_output import DividedOutput
 from nmt.text.lines import STANDARD_OUTPUT, Fingerprint, is_stream
-from nmt.text.parts import PartError, Run, Sums
-from nmt.text.shared_texts import SharedTexts
+from nmt.text.sharing.output import DividedOutput
+from nmt.text.sharing.parts import PartError, Run, Sums
+from nmt.text.sharing.texts import SharedTexts
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from nmt.text.order import MersenneTwister, Numbered, Rows
 from nmt.text.parallel import CorpusError, Fields, Row
 from nmt.text.sentences import Sentence, SentenceReader
 from nmt.text.shapes import Shape, Sizes
-from nmt.text.shares import Reading, Share
+from nmt.text.sharing.reading import Reading, Share
 from nmt.text.vocabs.base import Vocab
 
 SAMPLE = 1 << 15

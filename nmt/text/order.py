@@ -16,9 +16,9 @@ import numpy as np
 from nmt.settings import OptionError, require_tempdir
 from nmt.settings.training import TrainOptions
 from nmt.text.background import Stopped
-from nmt.text.line_index import LineIndex
 from nmt.text.lines import is_stream
 from nmt.text.parallel import CorpusError, Fields, Row, read_rows
+from nmt.text.sharing.line_index import LineIndex
 
 logger = logging.getLogger(__name__)
 

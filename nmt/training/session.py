@@ -13,7 +13,7 @@ from typing import TypeVar
 from nmt.settings.training import Extras, TrainOptions
 from nmt.text.corpus import Corpus
 from nmt.text.lines import Fingerprint, changes, from_text, to_text
-from nmt.text.shares import Share
+from nmt.text.sharing.reading import Share
 from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.state_files import TrainingStateError

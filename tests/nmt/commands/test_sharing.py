@@ -22,7 +22,7 @@ from nmt.commands import sharing
 from nmt.settings import DECODE, OptionError
 from nmt.settings.config import parse
 from nmt.text import parts
-from nmt.text.parts import PartError
+from nmt.text.sharing.parts import PartError
 from tests.helpers.places import DATA, ROOT, SHIPPED
 
 MODEL, VOCAB = str(SHIPPED / "model.npz"), str(SHIPPED / "vocab.spm")

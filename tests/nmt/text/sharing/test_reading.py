@@ -19,7 +19,7 @@ from nmt.text.batches import Batch
 from nmt.text.corpus import Corpus
 from nmt.text.parallel import CorpusError
 from nmt.text.sentences import REASONS, Sentence, SentenceReader
-from nmt.text.shares import Share, from_numbers, to_numbers
+from nmt.text.sharing.reading import Share, from_numbers, to_numbers
 from nmt.text.vocabs.base import Vocab
 from tests.helpers.corpora import GIVEN, SEED, epoch, same
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nmt.text import line_index
-from nmt.text.line_index import LineIndex
+from nmt.text.sharing.line_index import LineIndex
 
 TEXTS = [
     b"",

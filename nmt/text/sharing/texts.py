@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 
-from nmt.text.line_index import LineIndex
 from nmt.text.parallel import NBestRows, ParallelTextError
+from nmt.text.sharing.line_index import LineIndex
 
 
 class SharedTexts:

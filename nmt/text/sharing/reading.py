@@ -84,7 +84,7 @@ def to_numbers(sentences: Sequence[Sentence]) -> np.ndarray:
 
 def from_numbers(numbers: np.ndarray, lines: Sequence[int]) -> list[Sentence]:
     """The sentences of these ``lines`` that became ``numbers``."""
-    rest = memoryview(np.ascontiguousarray(numbers, np.int32))
+    rest = np.asarray(numbers, np.int32)
 
     def taken(count: int) -> list[int]:
         nonlocal rest

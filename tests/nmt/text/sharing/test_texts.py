@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nmt.text.parallel import NBestListError, NBestRows, ParallelTextError
-from nmt.text.shared_texts import SharedTexts
+from nmt.text.sharing.texts import SharedTexts
 
 LIST = [0, 0, 5, 3, 3, 7, 7, 6, 9]
 """Numbers of entries: 5 and what follows it belong to the second source line, 7 to the third."""

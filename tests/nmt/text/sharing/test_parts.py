@@ -12,8 +12,8 @@ import pytest
 
 from nmt.settings import OptionError
 from nmt.text import parts
-from nmt.text.divided_output import DividedOutput
-from nmt.text.parts import Note, Part, PartError
+from nmt.text.sharing.output import DividedOutput
+from nmt.text.sharing.parts import Note, Part, PartError
 
 RUN = {"beam-size": 4, "input": [[6, 20, 1]]}
 ROWS = ["one", "two\ntwo again", "", "vier", "fünf\n\n", "six"]
@@ -197,7 +197,7 @@ def test_two_that_join_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert names(tmp_path) == ["out", "out" + parts.NOTE]
 
 
-@pytest.mark.parametrize("moment", ["os.replace", "nmt.text.parts.Note.write", "os.unlink"])
+@pytest.mark.parametrize("moment", ["os.replace", "nmt.text.sharing.parts.Note.write", "os.unlink"])
 def test_a_process_that_is_killed_while_it_joins(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from gzip import GzipFile
 from typing import BinaryIO, cast
 
 from mgraph.files.items import replacing
-from nmt.text.parts import NOTE, Note, Part, Run, Sums, added
+from nmt.text.sharing.parts import NOTE, Note, Part, Run, Sums, added
 
 
 class DividedOutput:
