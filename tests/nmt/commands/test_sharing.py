@@ -21,7 +21,7 @@ from nmt import cli
 from nmt.commands import sharing
 from nmt.settings import DECODE, OptionError
 from nmt.settings.config import parse
-from nmt.text import parts
+from nmt.text.sharing import parts
 from nmt.text.sharing.parts import PartError
 from tests.helpers.places import DATA, ROOT, SHIPPED
 
@@ -250,7 +250,7 @@ def test_processes_on_a_host_take_their_own_gpus(
 KILLED = """
 import sys
 from nmt import cli
-from nmt.text import parts
+from nmt.text.sharing import parts
 parts.NOTE_SECONDS = 0.0
 sys.exit(cli.main(sys.argv[1:]))
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.text import line_index
+from nmt.text.sharing import line_index
 from nmt.text.sharing.line_index import LineIndex
 
 TEXTS = [

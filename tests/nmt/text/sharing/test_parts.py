@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from nmt.settings import OptionError
-from nmt.text import parts
+from nmt.text.sharing import parts
 from nmt.text.sharing.output import DividedOutput
 from nmt.text.sharing.parts import Note, Part, PartError
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from nmt.settings import TRAIN
-from nmt.text import shares
 from nmt.text.batches import Batch
 from nmt.text.corpus import Corpus
 from nmt.text.parallel import CorpusError
