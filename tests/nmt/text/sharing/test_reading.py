@@ -18,6 +18,7 @@ from nmt.text.batches import Batch
 from nmt.text.corpus import Corpus
 from nmt.text.parallel import CorpusError
 from nmt.text.sentences import REASONS, Sentence, SentenceReader
+from nmt.text.sharing import reading
 from nmt.text.sharing.reading import Share, from_numbers, to_numbers
 from nmt.text.vocabs.base import Vocab
 from tests.helpers.corpora import GIVEN, SEED, epoch, same
@@ -27,7 +28,7 @@ WHOLE = Share(0, 1, lambda numbers: [numbers])
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "ROWS", 50)
+    monkeypatch.setattr(reading, "ROWS", 50)
 
 
 def together(count: int) -> list[Share]:
