@@ -36,7 +36,8 @@ class Sentence(NamedTuple):
     """One input line, or one line of each input, as word ids.
 
     line: its number, from 0.
-    sequences: word ids of each stream (source; or sources and target), ``</s>`` included.
+    sequences: word ids of each stream (source; or sources and target), ``</s>`` included; int32 arrays if
+        another process may have found them (``Share``).
     problem: why the line is left out, or empty. Such a sentence joins no batch.
     alignment: the links of its words. weights: of the target words, in order.
     """

@@ -34,6 +34,29 @@ def test_without_a_gpu_the_cpu_is_taken_and_named() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("local_index", "given", "devices", "visible"),
+    [
+        (2, "", "0", "2"),
+        (2, "5", "0", "0"),
+        (2, "4,5,6", "0", "2"),
+        (2, "", "all", "all"),
+        (None, "", "0", "0"),
+    ],
+)
+def test_a_launched_process_takes_the_gpu_of_its_number(
+    local_index: int | None, given: str, devices: str, visible: str
+) -> None:
+    code = (
+        "import jax\nfrom mgraph import DeviceError\nfrom nmt.runtime import devices\n"
+        f"try:\n    devices.start_all(0, ['{devices}'], 0, {local_index})\n"
+        "except DeviceError:\n    pass\n"  # there is none
+        "print(jax.config.jax_cuda_visible_devices)\n"
+    )
+    said = python(code, JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES=given)
+    assert said.splitlines()[-1] == visible
+
+
 def refusals(first: str, calls: list[str]) -> list[str]:
     """What calls of nmt.runtime.devices say, all in one process."""
     code = "from mgraph import DeviceError\nfrom nmt.runtime import devices\n"

@@ -159,5 +159,8 @@ def test_sentences_become_numbers_and_sentences_again() -> None:
     ]
     numbers = to_numbers(sentences)
     assert numbers.dtype == np.int32
-    assert from_numbers(numbers, [sentence.line for sentence in sentences]) == sentences
+    found = from_numbers(numbers, [sentence.line for sentence in sentences])
+    assert all(isinstance(words, np.ndarray) for sentence in found for words in sentence.sequences)
+    as_lists = [one._replace(sequences=tuple(words.tolist() for words in one.sequences)) for one in found]
+    assert as_lists == sentences
     assert from_numbers(to_numbers([]), []) == []
