@@ -1,0 +1,71 @@
+"""The exchanges of a compiled program, read from its text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+SIZES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8, "f64": 8}
+_LINE = re.compile(rf"= (.+?) ({'|'.join(KINDS)})(?:-start)?\((.*)")
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+_LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
+_COUNTED = re.compile(r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](T\([\d,]+\))?")
+
+
+class Collective(NamedTuple):
+    """One exchange."""
+
+    kind: str
+    arrays: tuple[tuple[int, ...], ...]
+    """The shapes of its results on one device."""
+    size: int
+    """The bytes of its results on one device."""
+    devices: int
+    """How many take part in each; for a ``collective-permute`` 2."""
+    apart: int
+    """The difference between the numbers of the first two of them."""
+
+    @property
+    def sent(self) -> float:
+        """The bytes that each device sends, in a ring, as each link then carries them."""
+        n = self.devices
+        others = (n - 1) / n
+        factors = {"all-reduce": 2 * others, "reduce-scatter": n - 1, "collective-permute": 1}
+        return self.size * factors.get(self.kind, others)
+
+
+def collectives(text: str) -> Iterator[Collective]:
+    """The exchanges in the text of a compiled program (``compiled.as_text()``), but those of one device."""
+    for line in text.splitlines():
+        found = _LINE.search(line)
+        if not found:
+            continue
+        results, kind, rest = found.groups()
+        arrays = [(type_, _numbers(sizes)) for type_, sizes in _ARRAY.findall(results)]
+        size = sum(SIZES[type_] * math.prod(shape) for type_, shape in arrays)
+        devices, apart = (2, 0) if kind == "collective-permute" else _members(rest)
+        if devices > 1:
+            yield Collective(kind, tuple(shape for _, shape in arrays), size, devices, apart)
+
+
+def _members(rest: str) -> tuple[int, int]:
+    """How many devices are in a group, and how far they are apart."""
+    listed = _LISTED.search(rest)
+    if listed:
+        first = _numbers(listed[1])
+        return len(first), first[1] - first[0] if len(first) > 1 else 0
+    counted = _COUNTED.search(rest)
+    if not counted:
+        raise ValueError(f"expected replica_groups in {rest!r:.200}")
+    _, devices = int(counted[1]), int(counted[2])
+    shape, order = _numbers(counted[3]), _numbers(counted[4][2:-1]) if counted[4] else ()
+    # The numbers 0, 1, ... in this shape, transposed: the last axis is the fastest of a group's.
+    apart = 1 if not order else math.prod(shape[order[-1] + 1 :])
+    return devices, apart
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
