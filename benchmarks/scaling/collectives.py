@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 SIZES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8, "f64": 8}
-_LINE = re.compile(rf"= (.+?) ({'|'.join(KINDS)})(?:-start)?\((.*)")
+_LINE = re.compile(rf"= (.+?) ({'|'.join(KINDS)})\((.*)")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
-_COUNTED = re.compile(r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](T\([\d,]+\))?")
+_NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}")
+_AXIS = re.compile(r"'(\w+)'")
+_COUNTED = re.compile(r"replica_groups=\[(\d+),(\d+)\]<=")
 
 
 class Collective(NamedTuple):
@@ -25,8 +27,6 @@ class Collective(NamedTuple):
     """The bytes of its results on one device."""
     devices: int
     """How many take part in each; for a ``collective-permute`` 2."""
-    apart: int
-    """The difference between the numbers of the first two of them."""
 
     @property
     def sent(self) -> float:
@@ -46,25 +46,21 @@ def collectives(text: str) -> Iterator[Collective]:
         results, kind, rest = found.groups()
         arrays = [(type_, _numbers(sizes)) for type_, sizes in _ARRAY.findall(results)]
         size = sum(SIZES[type_] * math.prod(shape) for type_, shape in arrays)
-        devices, apart = (2, 0) if kind == "collective-permute" else _members(rest)
+        devices = 2 if kind == "collective-permute" else _members(rest)
         if devices > 1:
-            yield Collective(kind, tuple(shape for _, shape in arrays), size, devices, apart)
+            yield Collective(kind, tuple(shape for _, shape in arrays), size, devices)
 
 
-def _members(rest: str) -> tuple[int, int]:
-    """How many devices are in a group, and how far they are apart."""
-    listed = _LISTED.search(rest)
-    if listed:
-        first = _numbers(listed[1])
-        return len(first), first[1] - first[0] if len(first) > 1 else 0
-    counted = _COUNTED.search(rest)
-    if not counted:
-        raise ValueError(f"expected replica_groups in {rest!r:.200}")
-    _, devices = int(counted[1]), int(counted[2])
-    shape, order = _numbers(counted[3]), _numbers(counted[4][2:-1]) if counted[4] else ()
-    # The numbers 0, 1, ... in this shape, transposed: the last axis is the fastest of a group's.
-    apart = 1 if not order else math.prod(shape[order[-1] + 1 :])
-    return devices, apart
+def _members(rest: str) -> int:
+    """How many devices are in a group: they are listed, or counted, or are those along axes of a mesh."""
+    if listed := _LISTED.search(rest):
+        return len(_numbers(listed[1]))
+    if counted := _COUNTED.search(rest):
+        return int(counted[2])
+    if named := _NAMED.search(rest):
+        sizes = dict(axis.split("=") for axis in named[1].split(","))
+        return math.prod(int(sizes[f"'{axis}'"]) for axis in _AXIS.findall(named[2]))
+    raise ValueError(f"expected replica_groups, got {rest:.200}")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

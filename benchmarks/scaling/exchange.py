@@ -14,6 +14,8 @@ from nmt.settings.model_options import ModelOptions
 from nmt.training.learning.division import divided_axes
 
 FLOAT32 = 4
+LOSSES = 6
+"""Numbers of a position that the loss and its gradient add up over the words."""
 
 
 class Work(NamedTuple):
@@ -95,7 +97,10 @@ def between_groups(work: Work) -> Iterator[Exchange]:
 
 
 def within_a_group(work: Work) -> Iterator[Exchange]:
-    """Activations and their gradients, where products by rows or by words are added up."""
+    """Activations and their gradients, where products by rows or by words are added up.
+
+    As XLA compiles it for CPUs, which adds up gradients by ``Wq``, ``Wk`` and ``Wv`` after their exchange.
+    """
     if work.parts == 1:
         return
     options = work.options
@@ -105,11 +110,12 @@ def within_a_group(work: Work) -> Iterator[Exchange]:
     def sums(what: str, count: int, size: int) -> Exchange:
         return Exchange(what, "all-reduce", count * size, work.parts, count)
 
-    yield sums("embeddings of the source", 1, source)
-    yield sums("embeddings of the target", 1, target)
-    yield sums("encoder, forwards", 2 * encoder, source)
-    yield sums("decoder, forwards", 3 * decoder, target)
-    yield sums("encoder, backwards", 2 * encoder, source)
-    yield sums("decoder, backwards", 3 * decoder, target)
-    yield sums("encoder's output, backwards", 1, source)
-    yield sums("output layer, backwards", 1, target)
+    yield sums("embeddings", 1, source)
+    yield sums("embeddings", 1, target)
+    yield sums("encoder forwards: Wo, W2", 2 * encoder, source)
+    yield sums("decoder forwards: Wo, Wo, W2", 3 * decoder, target)
+    yield sums("encoder backwards: Wq, Wk, Wv, W1", 4 * encoder, source)
+    yield sums("decoder backwards: Wq, Wk, Wv, Wq, W1", 5 * decoder, target)
+    yield sums("decoder backwards, to the encoder: Wk, Wv", 2 * decoder, source)
+    yield sums("output layer backwards", 1, target)
+    yield sums("loss: sums over the vocabulary", LOSSES, work.target * FLOAT32)

@@ -46,6 +46,7 @@ class ParametersOptions(ListedModel, Divided, ParametersOutput):
 
 DIVIDED = ("rows", "columns")
 """Names of the axes along which parameters are divided."""
+PARTS = ("each device has", "divided by")
 COMMAND = Command(
     "parameters",
     "list the parameters of a model with their shapes, or those of all model types and options",
@@ -108,26 +109,17 @@ def _divided(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, int], parts: 
 
 
 def _table(model_type: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    columns = [("parameter", "shape", "size", "layer", "exists with")]
-    columns += [
-        (
-            row["name"],
-            _shape(row["shape"]),
-            f"{row['size']:,}",
-            row["layer"] or "unknown",
-            ", ".join(row["options"]),
-        )
-        for row in rows
-    ]
-    if "part" in rows[0]:
-        parts = [("each device has", "divided by")]
-        parts += [(_shape(row["part"]), row["divided"] or "whole") for row in rows]
-        columns = [(*line[:3], *part, *line[3:]) for line, part in zip(columns, parts, strict=True)]
+    divided = "part" in rows[0]
+    columns = [["parameter", "shape", "size", *(PARTS if divided else ()), "layer", "exists with"]]
+    for row in rows:
+        part = [_shape(row["part"]), row["divided"] or "whole"] if divided else []
+        found = row["layer"] or "unknown", ", ".join(row["options"])
+        columns.append([row["name"], _shape(row["shape"]), f"{row['size']:,}", *part, *found])
     widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
     lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in columns]
     total = sum(row["size"] for row in rows)
     summary = f"{model_type}: {len(rows)} parameters, {total:,} numbers"
-    if "part" in rows[0]:
+    if divided:
         summary += f", {sum(math.prod(row['part']) for row in rows):,} on each device"
     return "\n".join([*lines, "", summary])
 

@@ -57,7 +57,7 @@ def compared(eight: Sequence[jax.Device]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, (options, places) in PLACES.items():
         first = options is TIED
-        updates = [[batch(5, 0), batch(5, 1)] if first else [batch(5, 0)]] * 2
+        updates = [[batch(5, 0), batch(5, 1)] if first else [batch(6, 2)]] * 2
         found[name] = {"alone": run(options, ONE_DEVICE, updates, measured=first)}
         for groups, parts, shard_state in places:
             used = eight[: groups * parts]

@@ -224,8 +224,8 @@ class Objective:
         return self.model.key, self.model.dropouts, *settings
 
     def arrays(self, batch: Batch, groups: int = 1) -> Arrays:
-        """A batch as the arguments of a program; the names are those of the graph's inputs. groups: devices
-        that compute it."""
+        """A batch as the arguments of a program; the names are those of the graph's inputs. groups: of
+        devices that compute it."""
         return packed_arrays(batch, groups) if self.packs else arrays(batch)
 
     def differentiated(
@@ -284,7 +284,7 @@ def _stream(inputs: Mapping[str, Node], number: int, groups: int) -> Source | Pa
 def packed_arrays(batch: Batch, groups: int = 1) -> Arrays:
     """A batch as the arguments of a program for packed sentences (``nmt.models.PackedText``).
 
-    groups: devices that compute it, each some of the sentences; the rows of the batch must be as many for
+    groups: of devices that compute it, each some of the sentences; the rows of the batch must be as many for
     each.
     """
     count, last = len(batch.ids[0]), len(batch.ids) - 1
