@@ -46,7 +46,7 @@ TABLE = (
     Rule("Output", r"_[Wb]", COLUMNS, WORDS),
 )
 """The first rule that fits a parameter counts. All other parameters are whole on every device: norms, biases
-of what is summed up, gates, positions, recurrent cells but for the one that only multiplies its input."""
+of what is summed up, gates, positions, and recurrent cells, after which XLA would divide norms, too."""
 
 
 def rule_for(parameter: Parameter) -> Rule | None:
