@@ -24,7 +24,7 @@ ROWS, COLUMNS = 0, 1
 HEADS, UNITS, WORDS = "heads", "units", "words"
 
 
-class Rule(NamedTuple):
+class DivisionRule(NamedTuple):
     """How some parameters are divided."""
 
     layer: str
@@ -37,19 +37,19 @@ class Rule(NamedTuple):
 
 
 TABLE = (
-    Rule("Affine", r"_[Wb][qkv]", COLUMNS, HEADS),
-    Rule("Affine", r"_Wo", ROWS, HEADS),
-    Rule("Affine", r"_(ffn|aan)_[Wb]\d*[13579]", COLUMNS, UNITS),
-    Rule("Affine", r"_(ffn|aan)_W\d*[02468]", ROWS, UNITS),
-    Rule("Embedding", r"Wemb", ROWS, WORDS),
-    Rule("Output", r"_Wt", ROWS, WORDS),
-    Rule("Output", r"_[Wb]", COLUMNS, WORDS),
+    DivisionRule("Affine", r"_[Wb][qkv]", COLUMNS, HEADS),
+    DivisionRule("Affine", r"_Wo", ROWS, HEADS),
+    DivisionRule("Affine", r"_(ffn|aan)_[Wb]\d*[13579]", COLUMNS, UNITS),
+    DivisionRule("Affine", r"_(ffn|aan)_W\d*[02468]", ROWS, UNITS),
+    DivisionRule("Embedding", r"Wemb", ROWS, WORDS),
+    DivisionRule("Output", r"_Wt", ROWS, WORDS),
+    DivisionRule("Output", r"_[Wb]", COLUMNS, WORDS),
 )
 """The first rule that fits a parameter counts. All other parameters are whole on every device: norms, biases
 of what is summed up, gates, positions, and recurrent cells, after which XLA would divide norms, too."""
 
 
-def rule_for(parameter: Parameter) -> Rule | None:
+def rule_for(parameter: Parameter) -> DivisionRule | None:
     """The rule of a parameter; ``None`` if it is whole on every device."""
     for rule in TABLE:
         if rule.layer == parameter.layer and re.search(f"({rule.names})$", parameter.name):

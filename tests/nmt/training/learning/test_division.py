@@ -7,6 +7,7 @@ import logging
 import re
 from dataclasses import replace
 
+import jax
 import pytest
 
 from nmt import numbers
@@ -22,6 +23,7 @@ from nmt.training.learning.division import (
     rule_for,
     warn_of_whole_vocabularies,
 )
+from nmt.training.learning.placement import SharedPlacement
 
 BASE = ModelOptions(type="transformer", dim_vocabs=(32000, 32000), enc_depth=1, dec_depth=1)
 VARIANTS = (
@@ -102,6 +104,12 @@ def test_each_rule_is_used() -> None:
 def test_what_cannot_be_divided_is_named(parts: int, options: ModelOptions, message: str) -> None:
     with pytest.raises(OptionError, match=re.escape(message) + "$"):
         divided_axes(options, parts)
+
+
+def test_groups_of_unequal_size_are_refused() -> None:
+    devices = 3 * jax.devices()[:1]
+    with pytest.raises(OptionError, match="divides the number of devices, which is 3$"):
+        SharedPlacement(devices, tensor_parallel=2)
 
 
 def test_an_odd_vocabulary_is_whole_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
