@@ -6,9 +6,14 @@ with what doubles. Decoding is with a beam of 4, as many words as the source has
 trained.
 
 Last, updates that devices share: one device, all of them with the parameters on each, all of them with the
-parameters divided, and how much memory each device then needs. On GPUs (``--gpu``) more devices are to be
+parameters divided (``--shard-state``), all of them as one group (``--tensor-parallel``), and how much memory
+each device then needs. On GPUs (``--gpu``) more devices are to be
 faster. Devices of a CPU share its cores: there a ratio of 1 is ideal, and what is above it is what sharing
 costs.
+
+``--expected`` prints the tables of docs/scale.md instead: what updates exchange, and how they scale, by
+arithmetic. ``--exchanged`` compiles updates for so many devices of the CPU (``--devices``), reads from the
+programs what they exchange, and prints it beside the arithmetic.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import jax
 import numpy as np
 
 from benchmarks.measuring import Table, alternate, positive, print_machine
+from benchmarks.scaling.tables import page_tables, show_simulation
 from mgraph import Adam
 from nmt.files import create_model
 from nmt.runtime import devices
@@ -156,6 +162,8 @@ def show_devices(used: Sequence[jax.Device], size: Size, dim: int, rounds: int) 
         f"{len(used)} devices, shared": SharedPlacement(used),
         f"{len(used)} devices, divided": SharedPlacement(used, shard_state=True),
     }
+    if size.model_options(dim).transformer_heads % len(used) == 0:
+        placements["one group of them"] = SharedPlacement(used, tensor_parallel=len(used))
     batch = size.sentences()
     trainers = {name: learner(size, placement, dim) for name, placement in placements.items()}
     runs = {name: second_of(update(trainer, batch)) for name, trainer in trainers.items()}
@@ -185,8 +193,16 @@ def main() -> None:
     parser.add_argument(
         "--dim", type=positive, default=128, help="of the model that devices share (%(default)s)"
     )
+    parser.add_argument("--expected", action="store_true", help="print what arithmetic expects, and end")
+    parser.add_argument("--exchanged", action="store_true", help="print what programs exchange, and end")
     given = parser.parse_args()
+    if given.expected:
+        print("\n\n".join(page_tables()))
+        return
     used = devices.start_all(0, ("all",)) if given.gpu else devices.start_all(cpu_devices=given.devices)
+    if given.exchanged:
+        show_simulation(used, Size().model_options(given.dim))
+        return
     print_machine(rounds=given.rounds, devices=len(used))
     axes = {axis: AXES[axis] for axis in given.axes}
     show_growth("update", training, axes, given.rounds)

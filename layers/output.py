@@ -92,15 +92,16 @@ class Output(Layer):
             return self._in_columns(x, shortlist)
         return self._of_candidates(x, shortlist)
 
-    def cross_entropy(self, x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
+    def cross_entropy(self, x: Node, labels: Node, label_smoothing: float = 0.0, *, parts: int = 1) -> Node:
         """``mgraph.cross_entropy`` of the logits of ``x (..., dim)``, ``(..., 1)``. If they are many they are
-        never held all at once (``affine_cross_entropy``)."""
+        never held all at once (``affine_cross_entropy``). parts: devices that may divide the vocabulary."""
         graph, logits = x.graph, math.prod(x.shape[:-1]) * self.dim_vocab
         if logits < MANY_LOGITS or int8_of(self.weight, graph) is not None:
             return cross_entropy(self(x), labels, label_smoothing)
         bias = None if self.bias is None else self.bias.on(graph)
         matrix = self.weight.on(graph)
-        return affine_cross_entropy(x, matrix, labels, bias, label_smoothing, self.transposed)
+        ranges = 1 if self.dim_vocab % parts else parts
+        return affine_cross_entropy(x, matrix, labels, bias, label_smoothing, self.transposed, parts=ranges)
 
     def of_listed(self, ids: Node) -> dict[str, Node]:
         """What stands for the parameters where only the words ``ids (listed,)`` are listed, by name."""

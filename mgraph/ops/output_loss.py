@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -48,11 +49,16 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
     trans_b: bool = False
     chunk: int
     """Classes at a time."""
+    parts: int = 1
+    """Ranges of as many classes, which are computed side by side, in chunks of their own."""
     cases = (
         Case((2, 3, 4), (4, 7), (6,), domain=("real", "real", "index:7"), chunk=3),
         Case((3, 4), (6, 4), (3,), (1, 6), domain=("real", "real", "index:6", "real"),
              chunk=2, alpha=0.1, trans_b=True),
         Case((3, 4), (4, 5), (3,), (5,), domain=("real", "real", "index:5", "real"), chunk=9, alpha=0.2),
+        Case((3, 4), (6, 4), (3,), (1, 6), domain=("real", "real", "index:6", "real"),
+             chunk=2, parts=2, alpha=0.1, trans_b=True),
+        Case((3, 4), (4, 6), (3,), (6,), domain=("real", "real", "index:6", "real"), chunk=2, parts=3),
     )  # fmt: skip
 
     def new_spec(self, x: Spec, matrix: Spec, indices: Spec, *bias: Spec) -> Specs:
@@ -64,13 +70,28 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
         rows, labels = math.prod(x.shape[:-1]), math.prod(indices.shape)
         if rows != labels:
             raise ShapeError(f"expected one label per row, got {labels} for {rows} rows")
+        if classes % self.parts:
+            raise ShapeError(f"expected classes in {self.parts} ranges of as many, got {classes}")
         for each in bias:
             check_bias(each, classes)
         return spec_of((*x.shape[:-1], 1), as_type(accumulator(x.type.dtype)))
 
     def forward_ops(self, x: Array, matrix: Array, indices: Array, *bias: Array) -> Array:
         rows, labels, classes = self._given(x, matrix, indices)
-        kind = accumulator(x.dtype)
+        top, total, gold, summed = self._by_range(self._sums, rows, labels, matrix, bias)
+        if self.parts > 1:
+            tops, top = top, jnp.max(top, 0)
+            total = jnp.sum(total * jnp.exp(tops - top), 0)
+            gold, summed = jnp.sum(gold, 0), jnp.sum(summed, 0)
+        gold = jnp.where((labels >= 0) & (labels < classes), gold, jnp.nan)
+        loss = (1 - self.alpha) * (jnp.log(total) - (gold - top))
+        if not known(self.alpha, 0.0):
+            loss = loss + self.alpha * (jnp.log(total) - (summed / classes - top))
+        return loss.reshape(*x.shape[:-1], 1)
+
+    def _sums(self, rows: Array, labels: Array, matrix: Array, bias: tuple[Array, ...]) -> _Sums:
+        """The sums over a range of classes, whose first one has the label 0."""
+        kind = accumulator(rows.dtype)
         zeros = jnp.zeros(labels.shape, kind)
         start = jnp.full(labels.shape, jnp.finfo(kind).min), zeros, zeros, zeros
 
@@ -84,13 +105,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             gold = gold + jnp.where((place >= 0) & (place < size), found, 0)
             return top, total, gold, summed + jnp.sum(logits, -1, keepdims=True)
 
-        given = x, matrix, indices, bias
-        top, total, gold, summed = self._by_chunk(classes, add, varied_as(start, given))
-        gold = jnp.where((labels >= 0) & (labels < classes), gold, jnp.nan)
-        loss = (1 - self.alpha) * (jnp.log(total) - (gold - top))
-        if not known(self.alpha, 0.0):
-            loss = loss + self.alpha * (jnp.log(total) - (summed / classes - top))
-        return loss.reshape(*x.shape[:-1], 1)
+        return self._by_chunk(matrix, add, varied_as(start, (rows, labels, matrix, bias)))
 
     def backward_ops(
         self, adj: Array, val: Array, x: Array, matrix: Array, indices: Array, *bias: Array
@@ -98,8 +113,29 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
         rows, labels, classes = self._given(x, matrix, indices)
         lse = self._lse(val.reshape(labels.shape), rows, labels, matrix, bias)
         weight = adj.reshape(labels.shape).astype(lse.dtype)
+        slopes = partial(self._slopes_by_chunk, lse=lse, weight=weight, classes=classes)
+        by_rows, by_matrix, by_bias = self._by_range(slopes, rows, labels, matrix, bias)
+        if self.parts > 1:
+            by_rows = jnp.sum(by_rows, 0)
+            by_matrix = by_matrix if self.trans_b else jnp.moveaxis(by_matrix, 0, 1)
+        found = by_rows.reshape(x.shape).astype(x.dtype), by_matrix.reshape(matrix.shape), None
+        return *found, *(by_bias.reshape(each.shape).astype(each.dtype) for each in bias)
+
+    def _slopes_by_chunk(
+        self,
+        rows: Array,
+        labels: Array,
+        matrix: Array,
+        bias: tuple[Array, ...],
+        *,
+        lse: Array,
+        weight: Array,
+        classes: int,
+    ) -> _Gradients:
+        """The gradients of a range of classes, whose first one has the label 0, among ``classes``."""
         columns = 0 if self.trans_b else 1
-        start = jnp.zeros(rows.shape, lse.dtype), jnp.zeros_like(matrix), jnp.zeros(classes, lse.dtype)
+        by_class = jnp.zeros(matrix.shape[columns], lse.dtype)
+        start = jnp.zeros(rows.shape, lse.dtype), jnp.zeros_like(matrix), by_class
 
         def add(sums: _Gradients, first: Any, size: int) -> _Gradients:
             by_rows, by_matrix, by_bias = sums
@@ -107,7 +143,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             named = jnp.arange(size, dtype=labels.dtype) == labels - first
             target = jnp.where(named, 1 - self.alpha, 0) + self.alpha / classes
             slopes = weight * (jnp.exp(logits - lse) - target)
-            narrow = slopes.astype(x.dtype)
+            narrow = slopes.astype(rows.dtype)
             by_rows = by_rows + matmul(narrow, self._part(matrix, first, size), False, not self.trans_b)
             a, b = (narrow, rows) if self.trans_b else (rows, narrow)
             part = matmul_of_columns(a, b, True, False).astype(matrix.dtype)
@@ -115,10 +151,7 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             own = jnp.sum(slopes, 0)
             return by_rows, by_matrix, jax.lax.dynamic_update_slice_in_dim(by_bias, own, first, 0)
 
-        given = adj, val, x, matrix, indices, bias
-        by_rows, by_matrix, by_bias = self._by_chunk(classes, add, varied_as(start, given))
-        found = by_rows.reshape(x.shape).astype(x.dtype), by_matrix, None
-        return *found, *(by_bias.reshape(each.shape).astype(each.dtype) for each in bias)
+        return self._by_chunk(matrix, add, varied_as(start, (rows, labels, matrix, bias, lse, weight)))
 
     def _given(self, x: Array, matrix: Array, indices: Array) -> tuple[Array, Array, int]:
         """The rows ``(n, k)``, their labels ``(n, 1)``, and the number of classes."""
@@ -150,9 +183,23 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             mean = mean + jnp.mean(accumulable(each))
         return lse + self.alpha * mean
 
-    def _by_chunk(self, classes: int, add: Callable[[T, Any, int], T], start: T) -> T:
+    def _by_range(
+        self, of_range: Callable[..., T], rows: Array, labels: Array, matrix: Array, bias: tuple[Array, ...]
+    ) -> T:
+        """``of_range(rows, labels, matrix, bias)`` of all classes, or if there are ``parts`` of each range,
+        along a first axis, with labels that count from its first class."""
+        if self.parts == 1:
+            return of_range(rows, labels, matrix, bias)
+        axis = 0 if self.trans_b else 1
+        own = matrix.shape[axis] // self.parts
+        by_range = matrix.reshape(*matrix.shape[:axis], self.parts, own, *matrix.shape[axis + 1 :])
+        shifted = labels - own * jnp.arange(self.parts, dtype=labels.dtype).reshape(-1, 1, 1)
+        shifts = tuple(each.reshape(self.parts, own) for each in bias)
+        return jax.vmap(of_range, (None, 0, axis, 0))(rows, shifted, by_range, shifts)
+
+    def _by_chunk(self, matrix: Array, add: Callable[[T, Any, int], T], start: T) -> T:
         """``add(sums, first, size)`` for the classes from ``first`` on, chunk after chunk."""
-        whole, rest = divmod(classes, self.chunk)
+        whole, rest = divmod(matrix.shape[0 if self.trans_b else 1], self.chunk)
         if whole:
             size = self.chunk
             start, _ = jax.lax.scan(lambda s, i: (add(s, i * size, size), None), start, jnp.arange(whole))
@@ -168,13 +215,16 @@ def affine_cross_entropy(
     trans_b: bool = False,
     *,
     chunk: int | None = None,
+    parts: int = 1,
 ) -> Node:
     """``cross_entropy(affine(x, matrix, bias), indices, label_smoothing)`` without ever holding all logits.
 
     ``trans_b`` takes the matrix as (V, k). ``chunk``: classes at a time, by default so many that there are
-    about four million logits. The gradient computes the logits a second time: four products in place of
-    three, and memory for a chunk instead of several arrays of (rows, V). ``ShapeError`` if sizes do not fit,
-    ``ArgumentError`` for a smoothing outside of 0 to 1 and a chunk of no classes.
+    about four million logits. ``parts``: ranges of as many classes that are computed side by side, each in
+    chunks of its own, for devices that have a range each. The gradient computes the logits a second time:
+    four products in place of three, and memory for a chunk instead of several arrays of (rows, V).
+    ``ShapeError`` if sizes do not fit, ``ArgumentError`` for a smoothing outside of 0 to 1, a chunk of no
+    classes and no parts.
 
     Shape: (..., k), (k, V), as many labels as rows and (1, V) to (..., 1).
     Gradient: with ``s = adj (p - (1 - alpha) onehot - alpha / V)`` and ``p = softmax`` of the logits:
@@ -189,6 +239,8 @@ def affine_cross_entropy(
         raise ArgumentError(
             f"affine_cross_entropy: expected at least 1 class in a chunk, got {chunk}{here()}"
         )
+    if parts < 1:
+        raise ArgumentError(f"affine_cross_entropy: expected at least 1 part, got {parts}{here()}")
     children = (x, matrix, indices) if bias is None else (x, matrix, indices, bias)
-    fields = {"alpha": alpha, "trans_b": bool(trans_b), "chunk": int(chunk)}
+    fields = {"alpha": alpha, "trans_b": bool(trans_b), "chunk": int(chunk), "parts": int(parts)}
     return AffineCrossEntropyNodeOp(*children, **fields)

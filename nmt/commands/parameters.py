@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,22 +24,36 @@ class ListedModel(Options):
     model: str = option("", "list those of this model: .npz, .bin or .safetensors", short="m")
 
 
+class Divided(Options):
+    """How training divides the parameters."""
+
+    title = "Division"
+
+    tensor_parallel: int = option(
+        1, "show what one of N devices has of each parameter", least=1, command=True
+    )
+
+
 class ParametersOutput(Json):
     """The format of the list."""
 
     markdown: bool = option(False, 'print the page "Model parameters" instead', command=True)
 
 
-class ParametersOptions(ListedModel, ParametersOutput):
+class ParametersOptions(ListedModel, Divided, ParametersOutput):
     """The options of ``mgraph parameters``."""
 
 
+DIVIDED = ("rows", "columns")
+"""Names of the axes along which parameters are divided."""
+PARTS = ("each device has", "divided by")
 COMMAND = Command(
     "parameters",
     "list the parameters of a model with their shapes, or those of all model types and options",
     ParametersOptions,
     examples=(
         ("mgraph parameters -m model.npz", "name, shape, size, layer, and the options that it exists with"),
+        ("mgraph parameters -m model.npz --tensor-parallel 4", "what each of four devices has of them"),
         ("mgraph parameters --markdown", "the page of all model types"),
     ),
 )
@@ -56,9 +71,12 @@ def run(options: ParametersOptions, argv: Sequence[str]) -> None:
     from nmt.files.loading import read_parameters
     from nmt.models.explanations import Explanations
     from nmt.models.parameters import parameters
+    from nmt.training.learning.division import divided_axes
 
     model, params = read_parameters(options.model)
     rows = _rows(params, parameters(model, params), Explanations(model).conditions())
+    if options.tensor_parallel > 1:
+        rows = _divided(rows, divided_axes(model, options.tensor_parallel, params), options.tensor_parallel)
     print(json.dumps(rows, indent=2) if options.json else _table(model.type, rows))
 
 
@@ -80,19 +98,31 @@ def _rows(
     ]
 
 
+def _divided(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, int], parts: int) -> list[dict[str, Any]]:
+    """The rows with the axis along which each parameter is divided into ``parts``, and what is left of it."""
+    found = []
+    for row in rows:
+        axis = axes.get(row["name"])
+        part = [size // parts if i == axis else size for i, size in enumerate(row["shape"])]
+        found.append({**row, "divided": "" if axis is None else DIVIDED[axis], "part": part})
+    return found
+
+
 def _table(model_type: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    columns = [("parameter", "shape", "size", "layer", "exists with")]
-    columns += [
-        (
-            row["name"],
-            "x".join(map(str, row["shape"])),
-            f"{row['size']:,}",
-            row["layer"] or "unknown",
-            ", ".join(row["options"]),
-        )
-        for row in rows
-    ]
+    divided = "part" in rows[0]
+    columns = [["parameter", "shape", "size", *(PARTS if divided else ()), "layer", "exists with"]]
+    for row in rows:
+        part = [_shape(row["part"]), row["divided"] or "whole"] if divided else []
+        found = row["layer"] or "unknown", ", ".join(row["options"])
+        columns.append([row["name"], _shape(row["shape"]), f"{row['size']:,}", *part, *found])
     widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
     lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in columns]
     total = sum(row["size"] for row in rows)
-    return "\n".join([*lines, "", f"{model_type}: {len(rows)} parameters, {total:,} numbers"])
+    summary = f"{model_type}: {len(rows)} parameters, {total:,} numbers"
+    if divided:
+        summary += f", {sum(math.prod(row['part']) for row in rows):,} on each device"
+    return "\n".join([*lines, "", summary])
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))

@@ -141,9 +141,10 @@ class Decoded(NamedTuple):
         normalized."""
         return self.output(self.hidden)
 
-    def cross_entropy(self, labels: Node, label_smoothing: float = 0.0) -> Node:
-        """The cost of each word ``labels``, in their order, ``(..., 1)``."""
-        return self.output.cross_entropy(self.hidden, labels, label_smoothing)
+    def cross_entropy(self, labels: Node, label_smoothing: float = 0.0, *, parts: int = 1) -> Node:
+        """The cost of each word ``labels``, in their order, ``(..., 1)``. parts: devices that may divide the
+        vocabulary."""
+        return self.output.cross_entropy(self.hidden, labels, label_smoothing, parts=parts)
 
 
 @dataclass(frozen=True)

@@ -293,6 +293,9 @@ class Extras(Options):
     cpu_devices: int = option(0, "divide the CPU into N devices; 0: one", least=0, dumped=False)
     compilation_cache: str = again(Devices, "compilation_cache")
     shard_state: bool = option(False, "divide parameters and averages among the devices", dumped=False)
+    tensor_parallel: int = option(
+        1, "divide each parameter among N devices that compute together", least=1, dumped=False
+    )
     coordinator: str = option("", "HOST:PORT of the first of several processes", dumped=False)
     num_processes: int = option(0, "the number of processes; 0: as launched", least=0, dumped=False)
     process_id: int = option(-1, "the number of this process; -1: as launched", least=-1, dumped=False)

@@ -25,6 +25,7 @@ from nmt.text.parallel import Fields
 from nmt.text.sentences import check_alphas
 from nmt.text.vocabs.base import VocabError
 from nmt.training.checkpoints.checkpoint import Checkpoint
+from nmt.training.learning.division import divided_axes
 from nmt.training.learning.settings import check_settings
 from nmt.training.reports import check_reports
 from nmt.training.schedule.scheduler import Scheduler
@@ -53,6 +54,7 @@ def _check(options: TrainOptions) -> None:
         model = new_model_options(options, (1,) * streams)  # the true sizes are not known yet
         check_options(model)
         parameters(model)
+        divided_axes(model, options.tensor_parallel)
     require_readable("--train-sets", options.train_sets)
     for name, path in () if options.tsv else options.extra_fields.items():
         require_readable(f"--{name}", [path])

@@ -71,7 +71,8 @@ class Trainer:
         )
         from nmt.training.learning.placement import placement_on
 
-        self._train(options, placement_on(used, shard_state=options.shard_state))
+        parts = options.tensor_parallel
+        self._train(options, placement_on(used, shard_state=options.shard_state, tensor_parallel=parts))
 
     def _train(self, options: TrainOptions, placement: Placement) -> None:
         """Train; after divergence resume from the last checkpoint with the options of the next fallback."""

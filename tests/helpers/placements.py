@@ -56,14 +56,20 @@ def batch(rows: int, seed: int) -> Batch:
 
 
 def run(
-    options: ModelOptions, placement: Placement, updates: list[list[Batch]], optimizer: Optimizer = ADAGRAD
+    options: ModelOptions,
+    placement: Placement,
+    updates: list[list[Batch]],
+    optimizer: Optimizer = ADAGRAD,
+    *,
+    measured: bool = True,
 ) -> dict:
+    """measured: whether to ask the compiler for the memory of a large batch, too."""
     created = create_model(options, seed=4)
     model = Model(created.options, created.params, DROPPED)
     objective = Objective(model, LossOptions(0.1, alignment_weight=0.3))
     learner = Learner(objective, UpdateStep(optimizer), seed=7, smoothing=0.2, placement=placement)
     said = [learner.update(group, learn_rate=0.05, number=i + 1) for i, group in enumerate(updates)]
-    memory = learner.memory(batch(MANY, 3), last_of_several=len(updates[0]) > 1)
+    memory = learner.memory(batch(MANY, 3), last_of_several=len(updates[0]) > 1) if measured else 0
     state = learner.state()
     moments = flat(state)
     learner.restore(replace(state, moments={name: {**tree} for name, tree in state.moments.items()}))

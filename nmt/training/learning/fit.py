@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
 EIGHT = 8
-"""Rows per device are a multiple of this, unless there are fewer."""
+"""Rows per group of devices are a multiple of this, unless there are fewer."""
 FULL = 0.9
 """The search ends once a program takes this share of the workspace."""
 GROWTH = 16
@@ -39,10 +39,11 @@ class Fit:
     convex in both, so this never underestimates. The longest stream counts for all.
 
     memory: bytes that a program needs in addition to the learner's state. workspace: bytes. step: the
-    granularity of lengths. longest: the greatest length, rounded up to a multiple of ``step``. devices: rows
-    are a multiple of it. multiplier: scales the result, for batches that are split before they are computed.
+    granularity of lengths. longest: the greatest length, rounded up to a multiple of ``step``. groups: of
+    devices that share the rows, which are a multiple of it. multiplier: scales the result, for batches that
+    are split before they are computed.
 
-    ArgumentError if one row per device does not fit.
+    ArgumentError if one row per group does not fit.
     """
 
     def __init__(
@@ -52,18 +53,18 @@ class Fit:
         *,
         step: int,
         longest: int,
-        devices: int = 1,
+        groups: int = 1,
         multiplier: float = 1.0,
     ) -> None:
         self._memory, self._workspace, self._step = memory, workspace, step
-        self._devices, self._multiplier = devices, multiplier
+        self._groups, self._multiplier = groups, multiplier
         self._longest = -(-longest // step) * step
         self._rows: dict[int, int] = {}
         self._needs: dict[int, dict[int, int]] = {length: {} for length in self._lengths()}
         least = self._least(step)
         for needs in self._needs.values():
             needs[0] = least
-        rows = EIGHT * devices * step
+        rows = EIGHT * groups * step
         for length in self._needs:
             rows = self._search(length, rows // length) * length
 
@@ -92,12 +93,12 @@ class Fit:
         return needs[rows]
 
     def _least(self, length: int) -> int:
-        """The bytes that one row per device needs; ArgumentError if it does not fit."""
-        needed = self._look(self._devices, length)
+        """The bytes that one row per group needs; ArgumentError if it does not fit."""
+        needed = self._look(self._groups, length)
         if needed > self._workspace:
             raise ArgumentError(
-                f"--mini-batch-fit: {self._devices} sentences of {length} words, one for each device, need"
-                f" {needed / MIB:.0f} MB, more than --workspace {self._workspace / MIB:.0f}"
+                f"--mini-batch-fit: {self._groups} sentences of {length} words, one for each group of"
+                f" devices, need {needed / MIB:.0f} MB, more than --workspace {self._workspace / MIB:.0f}"
             )
         return needed
 
@@ -105,9 +106,9 @@ class Fit:
         """The rows for sentences of a length, at least the step."""
         if length > self._longest:  # at worst memory is quadratic in the length
             rows = self._fitting(self._longest) * self._longest**2 // length**2
-            return self._even(max(rows, self._devices))
+            return self._even(max(rows, self._groups))
         if length not in self._rows:
-            low, high = self._devices, max(max(needs) for needs in self._needs.values())
+            low, high = self._groups, max(max(needs) for needs in self._needs.values())
             while low < high:
                 middle = -(-(low + high) // 2)
                 low, high = (middle, high) if self._fits(middle, length) else (low, middle - 1)
@@ -116,7 +117,7 @@ class Fit:
 
     def _even(self, rows: int) -> int:
         """Rounded down to a number of rows that computes efficiently."""
-        unit = self._devices * (EIGHT if rows >= EIGHT * self._devices else 1)
+        unit = self._groups * (EIGHT if rows >= EIGHT * self._groups else 1)
         return rows // unit * unit
 
     def _fits(self, rows: int, length: int) -> bool:
@@ -134,17 +135,17 @@ class Fit:
 
     def _search(self, length: int, guess: int) -> int:
         """Measure programs of a length until one nearly fills the workspace; the rows that fit."""
-        needs, rows = self._needs[length], max(self._even(guess), self._devices)
+        needs, rows = self._needs[length], max(self._even(guess), self._groups)
         while rows not in needs:
             self._look(rows, length)
             fitting = self._estimate(length)
-            if fitting < self._devices:
+            if fitting < self._groups:
                 self._least(length)
                 fitting = self._estimate(length)
             full = max(need for need in needs.values() if need <= self._workspace)
             if fitting < max(needs) and full >= FULL * self._workspace:
-                return max(fitting, self._devices)
-            rows = max(min(fitting, GROWTH * max(needs)), self._devices)
+                return max(fitting, self._groups)
+            rows = max(min(fitting, GROWTH * max(needs)), self._groups)
         return rows
 
     def _estimate(self, length: int) -> int:
@@ -185,7 +186,7 @@ def fitting(learner: Learner, options: TrainOptions) -> Fit | None:
         workspace,
         step=step,
         longest=length_bucket(options.max_length),
-        devices=learner.placement.devices,
+        groups=learner.placement.groups,
         multiplier=1.0 if grows else delay,
     )
     logger.info("[batching] Done. Typical MB size is %s target words", f"{fit.typical_words:,}")

@@ -14,6 +14,7 @@ from mgraph import Compiled, Plan, compiled
 from mgraph.device import platform_of
 from mgraph.draws import run_draws
 from mgraph.optimizers import OptimizerState
+from mgraph.running.memory import MemoryUse
 from nmt.models import Model
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
@@ -58,7 +59,7 @@ class Learner:
         self.objective, self.step, self.seed = objective, step, seed
         self.smoothing, self.words_reference = smoothing, words_reference
         self.normalization = normalization or Normalization()
-        self.placement = placement
+        self.placement = placement.of_model(objective.model)
         self._device = self._new_state(objective.model.params)
 
     @classmethod
@@ -114,7 +115,7 @@ class Learner:
 
     def layout(self, parts: int = 1) -> PaddedLayout:
         """How batches are laid out that are each computed in ``parts``."""
-        return PackedLayout(parts * self.placement.devices) if self.objective.packs else PADDED
+        return PackedLayout(parts * self.placement.groups) if self.objective.packs else PADDED
 
     @property
     def program(self) -> float:
@@ -182,15 +183,19 @@ class Learner:
         From XLA's analysis of the programs, which are compiled and cached but not run.
         last_of_several: the update adds gradients of earlier batches.
         """
+        programs = self.analysed(batch, last_of_several=last_of_several)
+        gradient, updating = (MemoryUse.of(program, None).needed for program in programs)
+        beside = self.held - self.placement.held(self._device.params)
+        return max(gradient + beside, updating)
+
+    def analysed(self, batch: Batch, *, last_of_several: bool = False) -> tuple[Any, Any]:
+        """What XLA has made of the two programs of an update by a batch of this shape, as ``memory``."""
         device, scalar = self._device, jax.ShapeDtypeStruct((), np.float32)
         draws, packed = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
         args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
-        gradient = self._gradient(args).memory(*args).needed
-        updating = self._update().memory(device, total, packed).needed
-        beside = self.held - self.placement.held(device.params)
-        return max(gradient + beside, updating)
+        return self._gradient(args).analysed(*args), self._update().analysed(device, total, packed)
 
     @property
     def held(self) -> int:
@@ -199,7 +204,7 @@ class Learner:
 
     def _own(self, batch: Batch) -> Arrays:
         """The arrays of a batch that all devices can share."""
-        return self.objective.arrays(self.placement.even(batch), self.placement.devices)
+        return self.objective.arrays(self.placement.even(batch), self.placement.groups)
 
     def _rate(self, learn_rate: float, words: int) -> float:
         """The learning rate; Adam's is raised for batches with more words than the reference."""
@@ -252,9 +257,11 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
         return before, params, scale if self.scaled else None, batch, draws
 
     def __call__(self, total: Any, params: Tensors, scale: Any, batch: Arrays, draws: Any) -> Differentiated:
-        differentiated = self.objective.differentiated(specs_of(batch), self.placement.devices)
+        groups, parts = self.placement.groups, self.placement.parts
+        differentiated = self.objective.differentiated(specs_of(batch), groups, parts)
         factor = 1.0 if scale is None else scale.factor
-        found = differentiated(self.placement.whole(params), batch, draws, factor)
+        # Whole first: or else XLA would divide what gradients are computed from as it divides the state.
+        found = self.placement.whole(differentiated(self.placement.whole(params), batch, draws, factor))
         return self.placement.pinned(found if total is None else jax.tree.map(jnp.add, total, found))
 
 

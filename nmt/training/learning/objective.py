@@ -77,7 +77,12 @@ class Loss(NamedTuple):
 
 
 def training_loss(
-    model: Model, sources: Sequence[Source | PackedText], target: Target, options: LossOptions
+    model: Model,
+    sources: Sequence[Source | PackedText],
+    target: Target,
+    options: LossOptions,
+    *,
+    parts: int = 1,
 ) -> Loss:
     """Marian's training loss, recorded with the model in the graph of the sentences.
 
@@ -89,6 +94,7 @@ def training_loss(
     by words / links and counts words; ``mean`` divides each cost by its labels and counts 1 label. In the
     latter two ``w`` does not scale labels.
 
+    parts: devices that may divide the vocabulary.
     ``ArgumentError`` if weights or alignments are needed and missing, and for packed sentences with
     ``unlikelihood``.
     Source: Marian, ``layers/loss.h``, ``layers/guided_alignment.h``; Welleck et al. 2020 for unlikelihood.
@@ -96,7 +102,7 @@ def training_loss(
     combine = choose("multi-loss-type", options.multi_loss_type, COMBINATIONS)
     guided = options.alignment_weight is not None
     decoded = model.decode(model.encode(sources), target.packed or target.ids, attention=guided)
-    words = Loss(_cost_of_words(decoded, target, options), sum(flatten(target.mask)))
+    words = Loss(_cost_of_words(decoded, target, options, parts), sum(flatten(target.mask)))
     if options.alignment_weight is None:
         return combine(words, None, 0.0)
     if decoded.attention is None or target.alignment is None:
@@ -109,10 +115,11 @@ def training_loss(
     return combine(words, links, options.alignment_weight)
 
 
-def _cost_of_words(decoded: Decoded, target: Target, options: LossOptions) -> Node:
+def _cost_of_words(decoded: Decoded, target: Target, options: LossOptions, parts: int) -> Node:
     shape = target.mask.shape
     labels = flatten(target.ids)
-    costs = reshape(decoded.cross_entropy(labels, options.label_smoothing), shape) * target.mask
+    found = decoded.cross_entropy(labels, options.label_smoothing, parts=parts)
+    costs = reshape(found, shape) * target.mask
     if not options.unlikelihood:
         return sum(flatten(costs if target.weights is None else costs * target.weights))
     if target.weights is None:
@@ -217,19 +224,20 @@ class Objective:
         return self.model.key, self.model.dropouts, *settings
 
     def arrays(self, batch: Batch, groups: int = 1) -> Arrays:
-        """A batch as the arguments of a program; the names are those of the graph's inputs. groups: devices
-        that compute it."""
+        """A batch as the arguments of a program; the names are those of the graph's inputs. groups: of
+        devices that compute it."""
         return packed_arrays(batch, groups) if self.packs else arrays(batch)
 
     def differentiated(
-        self, specs: dict[str, jax.ShapeDtypeStruct], groups: int = 1
+        self, specs: dict[str, jax.ShapeDtypeStruct], groups: int = 1, parts: int = 1
     ) -> Callable[[Tensors, Arrays, Any, Any], Differentiated]:
-        """``f(params, batch, draws, scale)`` for batches of these shapes, computed by ``groups`` devices.
+        """``f(params, batch, draws, scale)`` for batches of these shapes, computed by ``groups`` of ``parts``
+        devices.
 
         ``draws`` are four uint32 that determine the dropout: the seed, the number of the update and of the
         batch in it. ``scale`` multiplies the cost that is differentiated, not the one returned.
         """
-        function = self._recorded(specs, groups)
+        function = self._recorded(specs, groups, parts)
         trained = [name for name in self.model.params if name not in self.frozen]
 
         def scaled_cost(some: Tensors, params: Tensors, batch: Arrays, key: Any, scale: Any) -> Any:
@@ -247,7 +255,7 @@ class Objective:
 
         return differentiated
 
-    def _recorded(self, specs: dict[str, jax.ShapeDtypeStruct], groups: int) -> Any:
+    def _recorded(self, specs: dict[str, jax.ShapeDtypeStruct], groups: int, parts: int) -> Any:
         graph = ExpressionGraph(derivatives=self.rule_set)
         graph.set_default_element_type(self.precision)
         graph.set_checkpointing(self.checkpointing)
@@ -259,7 +267,7 @@ class Objective:
         beside = inputs.get("weights"), inputs.get("alignment")
         packed = target if isinstance(target, PackedText) else None
         wanted = Target(target.ids, target.mask, *beside, packed)
-        outputs: list[Node] = list(training_loss(self.model, masked, wanted, self.loss))
+        outputs: list[Node] = list(training_loss(self.model, masked, wanted, self.loss, parts=parts))
         return graph.function(outputs, inputs)
 
 
@@ -276,7 +284,7 @@ def _stream(inputs: Mapping[str, Node], number: int, groups: int) -> Source | Pa
 def packed_arrays(batch: Batch, groups: int = 1) -> Arrays:
     """A batch as the arguments of a program for packed sentences (``nmt.models.PackedText``).
 
-    groups: devices that compute it, each some of the sentences; the rows of the batch must be as many for
+    groups: of devices that compute it, each some of the sentences; the rows of the batch must be as many for
     each.
     """
     count, last = len(batch.ids[0]), len(batch.ids) - 1

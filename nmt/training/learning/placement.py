@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import jax
@@ -10,11 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from nmt.models import Model
+from nmt.settings.option import OptionError
 from nmt.text.batches import Batch
+from nmt.training.learning.division import divided_axes, warn_of_whole_vocabularies
 from nmt.training.learning.objective import Arrays, specs_of
 from nmt.training.update import Tensors
 
-AXIS = "devices"
+DATA, MODEL = "data", "model"
+"""The axes of the mesh: groups of devices have other sentences, the devices of a group other parts of the
+parameters."""
+WHOLE: Mapping[str, int] = MappingProxyType({})
 
 Tree = TypeVar("Tree")
 
@@ -22,8 +29,15 @@ Tree = TypeVar("Tree")
 class Placement:
     """Everything on JAX's default device."""
 
-    devices: int = 1
-    """How many devices share an update."""
+    groups: int = 1
+    """How many groups of devices share an update, each with some of the sentences."""
+    parts: int = 1
+    """How many devices are in a group."""
+
+    def of_model(self, model: Model) -> Placement:
+        """The placement for this model. ``OptionError`` if it cannot be divided among the devices of a
+        group."""
+        return self
 
     @property
     def key(self) -> Hashable:
@@ -31,9 +45,9 @@ class Placement:
         return None
 
     def even(self, batch: Batch) -> Batch:
-        """A batch with as many rows for each device; those added are copies of the first row that do not
+        """A batch with as many rows for each group; those added are copies of the first row that do not
         count."""
-        return batch.with_rows(-(-batch.shape[0] // self.devices) * self.devices)
+        return batch.with_rows(-(-batch.shape[0] // self.groups) * self.groups)
 
     def batch(self, batch: Arrays) -> Arrays:
         """The arrays of a batch as the arguments of a program."""
@@ -58,9 +72,9 @@ class Placement:
         """Inside a program: its results, with the sharding that the next update expects."""
         return tree
 
-    def whole(self, tensors: Tensors) -> Tensors:
-        """Inside a program: the parameters, gathered on every device."""
-        return tensors
+    def whole(self, tree: Tree) -> Tree:
+        """Inside a program: parameters or gradients, gathered on every group of devices."""
+        return tree
 
     def fetched(self, tree: Tree) -> Tree:
         """Copies as unsharded numpy arrays. All processes must call this."""
@@ -76,25 +90,48 @@ class Placement:
 
 
 class SharedPlacement(Placement):
-    """Splits the sentences of a batch among several devices.
+    """Splits the sentences of a batch among several devices, or among groups of ``tensor_parallel`` devices
+    that split the parameters (``divided_axes``).
 
     Programs are the same as on one device, with the same random draws; XLA inserts the communication. Each
-    device holds all parameters, or with ``shard_state`` only a part of each parameter, moment and average,
-    split along the longest axis that divides evenly, and gathers the parameters for each update (Rajbhandari
-    et al. 2020, ZeRO).
+    group holds all parameters, moments and averages, or with ``shard_state`` only a part of each, split along
+    the longest axis that divides evenly, and gathers the parameters for each update (Rajbhandari et al. 2020,
+    ZeRO).
 
-    devices: of all processes, in the order of their share of the sentences.
+    devices: of all processes, in the order of their share of the sentences; those of a group follow each
+    other. axes: along which each parameter is divided in a group, by name. ``OptionError`` for groups of
+    unequal size.
     """
 
-    def __init__(self, devices: Sequence[jax.Device], *, shard_state: bool = False) -> None:
-        self.devices, self._divided = len(devices), shard_state
-        self._mesh = Mesh(np.array(devices), (AXIS,))
+    def __init__(
+        self,
+        devices: Sequence[jax.Device],
+        *,
+        shard_state: bool = False,
+        tensor_parallel: int = 1,
+        axes: Mapping[str, int] = WHOLE,
+    ) -> None:
+        if len(devices) % tensor_parallel:
+            raise OptionError(
+                f"--tensor-parallel {tensor_parallel}: expected a number that divides the number of devices,"
+                f" which is {len(devices)}"
+            )
+        self.groups, self.parts = len(devices) // tensor_parallel, tensor_parallel
+        self._devices, self._shard_state, self._axes = devices, shard_state, axes
+        self._mesh = Mesh(np.array(devices).reshape(self.groups, self.parts), (DATA, MODEL))
         self._everywhere = NamedSharding(self._mesh, PartitionSpec())
-        self._by_rows = NamedSharding(self._mesh, PartitionSpec(AXIS))
+        self._by_rows = NamedSharding(self._mesh, PartitionSpec(DATA))
+
+    def of_model(self, model: Model) -> SharedPlacement:
+        axes = divided_axes(model.options, self.parts, model.params)
+        warn_of_whole_vocabularies(model.options, self.parts)
+        return SharedPlacement(
+            self._devices, shard_state=self._shard_state, tensor_parallel=self.parts, axes=axes
+        )
 
     @property
     def key(self) -> Hashable:
-        return self._mesh, self._divided
+        return self._mesh, self._shard_state, frozenset(self._axes.items())
 
     def batch(self, batch: Arrays) -> Arrays:
         return {name: _put(array, self._by_rows) for name, array in batch.items()}
@@ -107,21 +144,19 @@ class SharedPlacement(Placement):
         }
 
     def specs(self, tree: Tree) -> Tree:
-        return _map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=self._place(a)), tree)
+        return self._map(lambda a, where: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=where), tree)
 
     def placed(self, tree: Tree) -> Tree:
-        return _map(lambda array: _put(array, self._place(array)), tree)
+        return self._map(_put, tree)
 
     def pinned(self, tree: Tree) -> Tree:
-        return _map(lambda array: jax.lax.with_sharding_constraint(array, self._place(array)), tree)
+        return self._map(jax.lax.with_sharding_constraint, tree)
 
-    def whole(self, tensors: Tensors) -> Tensors:
-        if not self._divided:
-            return tensors
-        return _map(lambda array: jax.lax.with_sharding_constraint(array, self._everywhere), tensors)
+    def whole(self, tree: Tree) -> Tree:
+        return self._map(jax.lax.with_sharding_constraint, tree, shard_state=False)
 
     def fetched(self, tree: Tree) -> Tree:
-        if not self._divided or jax.process_count() == 1:
+        if jax.process_count() == 1:
             return super().fetched(tree)
         # One array after another: all at once may not fit on a device.
         return _map(lambda array: np.asarray(jax.device_put(array, self._everywhere)), tree)
@@ -135,21 +170,42 @@ class SharedPlacement(Placement):
             for leaf in jax.tree.leaves(tree)
         )
 
-    def _place(self, array: Any) -> NamedSharding:
-        shape = np.shape(array)
-        fitting = [i for i, size in enumerate(shape) if size and size % self.devices == 0]
-        if not self._divided or not fitting:
-            return self._everywhere
-        longest = max(fitting, key=lambda i: shape[i])
-        return NamedSharding(self._mesh, PartitionSpec(*(None,) * longest, AXIS))
+    def _map(self, function: Any, tree: Tree, *, shard_state: bool | None = None) -> Tree:
+        """``function(array, sharding)`` of each array."""
+        divides = self._shard_state if shard_state is None else shard_state
+
+        def placed(path: Any, array: Any) -> Any:
+            return function(array, self._sharding(path, np.shape(array), divides))
+
+        mapped: Tree = jax.tree_util.tree_map_with_path(placed, tree)
+        return mapped
+
+    def _sharding(self, path: Sequence[Any], shape: tuple[int, ...], shard_state: bool) -> NamedSharding:
+        """How an array is divided that belongs to the parameter named last in its path, if it has a shape
+        like it."""
+        axes: list[str | None] = [None] * len(shape)
+        names = [key.key for key in path if isinstance(key, jax.tree_util.DictKey)]
+        divided = self._axes.get(names[-1]) if names else None
+        if divided is not None and divided < len(shape) and shape[divided] % self.parts == 0:
+            axes[divided] = MODEL
+        even = [i for i, size in enumerate(shape) if axes[i] is None and size and size % self.groups == 0]
+        if shard_state and even:
+            axes[max(even, key=lambda i: shape[i])] = DATA
+        while axes and axes[-1] is None:
+            axes.pop()
+        return NamedSharding(self._mesh, PartitionSpec(*axes))
 
 
 ONE_DEVICE = Placement()
 
 
-def placement_on(devices: Sequence[jax.Device], *, shard_state: bool = False) -> Placement:
+def placement_on(
+    devices: Sequence[jax.Device], *, shard_state: bool = False, tensor_parallel: int = 1
+) -> Placement:
     """The placement for updates shared by these devices; a single one is JAX's default device."""
-    return SharedPlacement(devices, shard_state=shard_state) if len(devices) > 1 else ONE_DEVICE
+    if len(devices) == tensor_parallel == 1:
+        return ONE_DEVICE
+    return SharedPlacement(devices, shard_state=shard_state, tensor_parallel=tensor_parallel)
 
 
 def _map(function: Any, tree: Tree) -> Tree:

@@ -36,16 +36,19 @@ def nodes(
     chunk=st.integers(1, 10),
     trans_b=st.booleans(),
     biased=st.booleans(),
+    parts=st.sampled_from([1, 2, 3]),
 )
 def test_the_loss_and_its_gradients_are_those_of_all_logits(
-    rows: int, classes: int, chunk: int, trans_b: bool, biased: bool
+    rows: int, classes: int, chunk: int, trans_b: bool, biased: bool, parts: int
 ) -> None:
+    classes *= parts
     found = []
     for chunked in (True, False):
         graph = ExpressionGraph()
         x, matrix, labels, bias = nodes(graph, rows, classes, trans_b=trans_b, biased=biased)
         if chunked:
-            loss = mgraph.affine_cross_entropy(x, matrix, labels, bias, 0.1, trans_b, chunk=chunk)
+            sizes = {"chunk": chunk, "parts": parts}
+            loss = mgraph.affine_cross_entropy(x, matrix, labels, bias, 0.1, trans_b, **sizes)
         else:
             logits = mgraph.dot(x, matrix, False, trans_b)
             loss = mgraph.cross_entropy(logits if bias is None else logits + bias, labels, 0.1)
@@ -107,3 +110,7 @@ def test_errors_name_what_is_wrong() -> None:
         mgraph.affine_cross_entropy(x, matrix, labels, bias, 2)
     with pytest.raises(ArgumentError, match="at least 1 class in a chunk, got 0"):
         mgraph.affine_cross_entropy(x, matrix, labels, bias, chunk=0)
+    with pytest.raises(ArgumentError, match="at least 1 part, got 0"):
+        mgraph.affine_cross_entropy(x, matrix, labels, bias, parts=0)
+    with pytest.raises(ShapeError, match="classes in 4 ranges of as many, got 5"):
+        mgraph.affine_cross_entropy(x, matrix, labels, bias, parts=4)

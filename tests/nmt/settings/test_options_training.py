@@ -95,6 +95,7 @@ def test_training_goes_on_with_its_own_configuration() -> None:
 def test_options_of_ours_are_written_if_training_needs_them() -> None:
     words = (
         "--marian-exact --log-json log.json --tensorboard events --progress --cpu-devices 2 --shard-state"
+        " --tensor-parallel 2"
         " --coordinator localhost:1 --num-processes 2 --process-id 1 --compilation-cache none"
     )
     ours = {word[2:] for word in words.split() if word.startswith("--")}

@@ -19,12 +19,12 @@ class Planned:
     """Memory as programs need it: for gradients of parameters or for values at all positions, whichever is
     more."""
 
-    def __init__(self, parameters: int, position: int, pair: int, devices: int = 1) -> None:
-        self.parameters, self.position, self.pair, self.devices = parameters, position, pair, devices
+    def __init__(self, parameters: int, position: int, pair: int, groups: int = 1) -> None:
+        self.parameters, self.position, self.pair, self.groups = parameters, position, pair, groups
         self.asked: list[tuple[int, int]] = []
 
     def needed(self, rows: int, length: int) -> int:
-        own = -(-rows // self.devices)
+        own = -(-rows // self.groups)
         return max(
             self.parameters, self.parameters // 2 + own * length * (self.position + self.pair * length)
         )
@@ -40,22 +40,22 @@ class Planned:
     position=st.integers(1 << 10, 1 << 16),
     pair=st.integers(0, 1 << 9),
     workspace=st.integers(100 * MIB, 4000 * MIB),
-    devices=st.sampled_from([1, 3, 8]),
+    groups=st.sampled_from([1, 3, 8]),
     step=st.sampled_from([7, 10, 16]),
 )
 def test_batches_fit_and_nearly_fill_the_workspace(
-    parameters: int, position: int, pair: int, workspace: int, devices: int, step: int
+    parameters: int, position: int, pair: int, workspace: int, groups: int, step: int
 ) -> None:
-    planned = Planned(parameters, position, pair, devices)
-    fit = Fit(planned, workspace, step=step, longest=100, devices=devices)
+    planned = Planned(parameters, position, pair, groups)
+    fit = Fit(planned, workspace, step=step, longest=100, groups=groups)
     assert len(planned.asked) < 20
     for length in range(1, 101):
         rows = fit((length // 2, length))
-        assert rows == fit((length, 1)) and rows % devices == 0
+        assert rows == fit((length, 1)) and rows % groups == 0
         assert planned.needed(rows, length) <= workspace
-        assert planned.needed(rows + 9 * devices, max(length, step)) >= 0.75 * workspace
+        assert planned.needed(rows + 9 * groups, max(length, step)) >= 0.75 * workspace
     beyond = fit((300, 1))
-    assert devices <= beyond and planned.needed(beyond, 300) <= workspace
+    assert groups <= beyond and planned.needed(beyond, 300) <= workspace
 
 
 def test_batches_that_are_divided_are_larger() -> None:
@@ -73,9 +73,9 @@ def test_typical_words_are_those_of_all_lengths_together() -> None:
 
 @pytest.mark.parametrize(("length", "longest"), [(10, 10), (40, 40)])
 def test_a_sentence_that_does_not_fit_is_an_error(length: int, longest: int) -> None:
-    said = rf"2 sentences of {length} words, one for each device, need \d+ MB, more than --workspace 1$"
-    with pytest.raises(ArgumentError, match=f"^--mini-batch-fit: {said}"):
-        Fit(Planned(0, 110_000 if longest == 10 else 30_000, 1, 2), MIB, step=10, longest=longest, devices=2)
+    said = rf"2 sentences of {length} words, one for each group of devices, need \d+ MB"
+    with pytest.raises(ArgumentError, match=f"^--mini-batch-fit: {said}, more than --workspace 1$"):
+        Fit(Planned(0, 110_000 if longest == 10 else 30_000, 1, 2), MIB, step=10, longest=longest, groups=2)
 
 
 REAL = """

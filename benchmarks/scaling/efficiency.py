@@ -1,0 +1,73 @@
+"""The efficiency that arithmetic expects of training on many devices.
+
+An update takes the time of its operations at a share of the chip's peak, and that of its exchanges at the
+rate of the slowest link that they cross. Gradients are exchanged while others are still computed: at best all
+are, behind the backward pass; at worst none. What the devices of a group exchange is waited for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from benchmarks.scaling.exchange import Work, between_groups, within_a_group
+
+BACKWARDS = 2 / 3
+"""The share of the operations that are of the backward pass."""
+GB = 1e9
+
+
+class Chip(NamedTuple):
+    """A device, by its maker's figures."""
+
+    name: str
+    peak: float
+    """Operations a second, dense products of bfloat16."""
+    link: float
+    """Bytes a second that it sends to others in its machine (of a TPU: to its neighbours)."""
+    near: int = 8
+    """How many such links connect: the devices of a machine, of a TPU those of a pod."""
+
+
+class Network(NamedTuple):
+    """What connects machines."""
+
+    name: str
+    rate: float
+    """Bytes a second that a machine sends."""
+
+
+H100 = Chip("H100", 989e12, 450 * GB)
+A100 = Chip("A100", 312e12, 300 * GB)
+TPU = Chip("TPU v5e", 197e12, 200 * GB, 256)
+CARDS = Network("eight cards of 400 Gb/s", 8 * 50 * GB)
+CARD = Network("one card of 400 Gb/s", 50 * GB)
+ETHERNET = Network("100 Gb Ethernet", 12.5 * GB)
+
+
+class Bounds(NamedTuple):
+    """The least and the most that is expected."""
+
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        low, high = (f"{100 * share:.0f}" for share in self)
+        return low if low == high else f"{low}-{high}"
+
+
+def efficiency(work: Work, chip: Chip, network: Network, share: float) -> Bounds:
+    """The time of the operations alone over the time of an update, each group having these sentences.
+
+    share: of the chip's peak that one device reaches. Groups are within a machine if they fit into one.
+    """
+    computing = work.operations / work.parts / (share * chip.peak)
+    waiting = sum(exchange.sent for exchange in within_a_group(work)) / _rate(chip, network, work.parts)
+    between = sum(exchange.sent for exchange in between_groups(work)) / _rate(chip, network, work.devices)
+    at_worst, at_best = between, max(0.0, between - BACKWARDS * computing)
+    return Bounds(*(computing / (computing + waiting + exposed) for exposed in (at_worst, at_best)))
+
+
+def _rate(chip: Chip, network: Network, devices: int) -> float:
+    """The bytes a second of a ring of devices. It crosses each machine's network once, and several rings, one
+    for each card, share the work."""
+    return chip.link if devices <= chip.near else min(chip.link, network.rate)

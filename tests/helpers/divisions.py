@@ -1,0 +1,128 @@
+"""Updates of small models by one device and by groups of devices that divide the parameters; prints as JSON
+what each said and where it ended.
+
+A process of its own, since the CPU is divided into devices before JAX starts.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from nmt import Trainer
+from nmt.runtime import devices
+from nmt.settings.model_options import ModelOptions
+from nmt.training.learning.placement import ONE_DEVICE, SharedPlacement
+from tests.helpers.placements import S2S, batch, run
+
+TIED = ModelOptions(
+    type="transformer",
+    dim_vocabs=(32, 32),
+    tied_embeddings_all=True,
+    dim_emb=16,
+    enc_depth=1,
+    dec_depth=1,
+    transformer_heads=8,
+    transformer_dim_ffn=24,
+    transformer_guided_alignment_layer="1",
+)
+"""All of which 8 devices can divide."""
+SSRU = replace(
+    TIED,
+    dim_vocabs=(24, 28),
+    tied_embeddings_all=False,
+    transformer_decoder_autoreg="rnn",
+    dec_cell="ssru",
+    transformer_preprocess="n",
+    transformer_postprocess="da",
+    transformer_postprocess_top="n",
+)
+PLACES: dict[str, tuple[ModelOptions, list[tuple[int, int, bool]]]] = {
+    "tied": (TIED, [(1, 2, False), (2, 2, True), (2, 4, False), (4, 2, True)]),
+    "ssru": (SSRU, [(1, 4, False)]),
+    "s2s": (S2S, [(2, 2, True)]),
+}
+"""Models, and how they are divided: groups, devices in each, and whether ``--shard-state`` is on, too."""
+
+
+def compared(eight: Sequence[jax.Device]) -> dict[str, dict[str, Any]]:
+    """What two updates say, by model and division; of the first model by two batches each."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, (options, places) in PLACES.items():
+        first = options is TIED
+        updates = [[batch(5, 0), batch(5, 1)] if first else [batch(6, 2)]] * 2
+        found[name] = {"alone": run(options, ONE_DEVICE, updates, measured=first)}
+        for groups, parts, shard_state in places:
+            used = eight[: groups * parts]
+            placement = SharedPlacement(used, shard_state=shard_state, tensor_parallel=parts)
+            said = run(options, placement, updates, measured=first and not shard_state)
+            found[name][text_of(groups, parts, shard_state)] = said
+    return found
+
+
+def text_of(groups: int, parts: int, shard_state: bool) -> str:
+    """A division as text."""
+    return f"{groups} x {parts}" + (", sharded" if shard_state else "")
+
+
+def resumed(folder: Path) -> dict[str, list[str]]:
+    """What differs in the files of a training that always has one device, and of one that goes on with
+    others: of other shape, or not close."""
+    rng = np.random.default_rng(0)
+    texts = [folder / "text.a", folder / "text.b"]
+    for text in texts:
+        words = rng.choice(["one", "two", "three", "four", "five", "six"], (40, 4))
+        text.write_text("".join(" ".join(row) + "\n" for row in words))
+    options: dict[str, Any] = {
+        "type": "transformer",
+        "dim_emb": 16,
+        "enc_depth": 1,
+        "dec_depth": 1,
+        "transformer_heads": 4,
+        "transformer_dim_ffn": 24,
+        "transformer_dropout": 0.1,
+        "train_sets": [str(text) for text in texts],
+        "vocabs": [f"{text}.yml" for text in texts],
+        "mini_batch": 8,
+        "seed": 3,
+        "exponential_smoothing": 0.1,
+        "optimizer_params": (0.9, 0.98, 0.001),  # whose last keeps the rounding of no gradient small
+    }
+    one, other = str(folder / "one.npz"), str(folder / "other.npz")
+    Trainer(**options, model=one, after_batches=6, cpu_devices=1).train()
+    for done, (count, parts) in enumerate([(2, 2), (1, 1), (4, 4)], 1):
+        Trainer(
+            **options, model=other, after_batches=2 * done, cpu_devices=count, tensor_parallel=parts
+        ).train()
+    return {end: different(one + end, other + end) for end in ("", ".optimizer.npz")}
+
+
+def different(one: str, other: str) -> list[str]:
+    """The names of the arrays of one file that the other lacks, or that are not alike."""
+    with np.load(one) as left, np.load(other) as right:
+        if left.files != right.files:
+            return sorted(set(left.files) ^ set(right.files))
+        return [
+            name
+            for name in left.files
+            if left[name].shape != right[name].shape
+            or left[name].dtype != right[name].dtype
+            or (left[name].dtype == np.float32 and not np.allclose(left[name], right[name], 1e-4, 1e-5))
+        ]
+
+
+def main() -> None:
+    eight = devices.start_all(1, cpu_devices=8)
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps({"updates": compared(eight), "resumed": resumed(Path(folder))}))
+
+
+if __name__ == "__main__":
+    main()

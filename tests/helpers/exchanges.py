@@ -1,0 +1,65 @@
+"""What small transformers exchange on divided CPUs, by their compiled programs and by arithmetic; as JSON.
+
+A process of its own, since the CPU is divided into devices before JAX starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+import layers.output
+from benchmarks.scaling.exchange import Work, between_groups, within_a_group
+from benchmarks.scaling.simulation import compiled, learner
+from mgraph import clear_programs
+from nmt.runtime import devices
+from nmt.settings.model_options import ModelOptions
+from nmt.training.learning import division
+
+OPTIONS = ModelOptions(
+    type="transformer",
+    dim_vocabs=(96, 96),
+    dim_emb=32,
+    enc_depth=2,
+    dec_depth=1,
+    transformer_heads=4,
+    transformer_dim_ffn=64,
+)
+WORDS = {"source": 128, "target": 128}
+WORK = {
+    "data": Work(OPTIONS, groups=4, **WORDS),
+    "state": Work(OPTIONS, groups=2, shard_state=True, **WORDS),
+    "parameters": Work(OPTIONS, parts=2, **WORDS),
+    "both": Work(OPTIONS, groups=2, parts=2, shard_state=True, **WORDS),
+}
+
+
+def said(work: Work, used: Sequence[jax.Device]) -> dict[str, Any]:
+    programs = compiled(learner(work, used), work)
+    return {
+        "gradient": programs.gradient,
+        "update": programs.update,
+        "groups": list(between_groups(work)),
+        "parts": list(within_a_group(work)),
+        "numbers": work.numbers,
+    }
+
+
+def main() -> None:
+    four = devices.start_all(1, cpu_devices=4)
+    found = {name: said(work, four) for name, work in WORK.items()}
+    layers.output.MANY_LOGITS = 1
+    clear_programs()
+    found["in chunks"] = said(WORK["parameters"], four)
+    layers.output.MANY_LOGITS = 1 << 24
+    table = division.TABLE
+    division.TABLE = tuple(rule._replace(axis=1 if rule.names == "_Wo" else rule.axis) for rule in table)
+    found["wrong"] = said(WORK["parameters"], four)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
