@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -23,15 +24,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def process() -> int:
     """``main`` for a process that ends with it: the collector need not look at all that it leaves, and after
-    an error nobody waits for the other processes of a training."""
+    an error or Ctrl-C JAX need not wait for the other processes of a training."""
     try:
         code = main()
     finally:
         gc.freeze()
-    if code == FAILED:
-        from nmt.runtime.devices import leave_processes
-
-        leave_processes(code)
+    devices = sys.modules.get("nmt.runtime.devices")
+    if devices and code in (FAILED, INTERRUPTED):
+        devices.leave_processes(code)
     return code
 
 

@@ -96,9 +96,9 @@ def join_processes(launch: Launch, coordinator: str = "") -> None:
         )
     if jax.distributed.is_initialized():
         return
+    method = "deactivate" if coordinator else detection(launch, os.environ)
     if started():
         raise DeviceError(f"{_joining(launch, coordinator)}: JAX runs already, for one process")
-    method = "deactivate" if coordinator else detection(launch, os.environ)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
     logger.info(

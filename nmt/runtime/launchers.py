@@ -137,7 +137,7 @@ def _require(package: str, launcher: str, options: str) -> None:
     if find_spec(package) is None:
         raise DeviceError(
             f"JAX finds the first of the processes that {launcher} started with the package {package}, which "
-            f"is not installed: pip install {package}, or give {options}"
+            f"is not installed: pip install {package}, or give {options}; --num-processes 1 trains alone"
         )
 
 

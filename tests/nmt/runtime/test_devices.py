@@ -1,12 +1,16 @@
-"""The device is chosen before JAX starts; each case needs a process of its own."""
+"""The device is chosen before JAX starts; most cases need a process of their own."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
+import jax
 import pytest
 
+from mgraph import DeviceError
+from nmt.runtime import devices
 from tests.helpers.fresh import python
 
 ONE = "--devices takes the number of one GPU, got '{}'; several devices are for training"
@@ -35,7 +39,7 @@ def test_without_a_gpu_the_cpu_is_taken_and_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("local_index", "given", "devices", "visible"),
+    ("local_index", "given", "wanted", "visible"),
     [
         (2, "", "0", "2"),
         (2, "5", "0", "0"),
@@ -45,16 +49,16 @@ def test_without_a_gpu_the_cpu_is_taken_and_named() -> None:
     ],
 )
 def test_a_launched_process_takes_the_gpu_of_its_number(
-    local_index: int | None, given: str, devices: str, visible: str
+    local_index: int | None, given: str, wanted: str, visible: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = (
-        "import jax\nfrom mgraph import DeviceError\nfrom nmt.runtime import devices\n"
-        f"try:\n    devices.start_all(0, ['{devices}'], 0, {local_index})\n"
-        "except DeviceError:\n    pass\n"  # there is none
-        "print(jax.config.jax_cuda_visible_devices)\n"
-    )
-    said = python(code, JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES=given)
-    assert said.splitlines()[-1] == visible
+    said: dict[str, str] = {}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    monkeypatch.setattr(devices, "started", lambda: False)
+    monkeypatch.setattr(devices, "keep_freed_memory", lambda: True)
+    monkeypatch.setattr(jax.config, "update", said.__setitem__)
+    with suppress(DeviceError):  # there is none
+        devices.start_all(0, [wanted], 0, local_index)
+    assert said["jax_cuda_visible_devices"] == said["jax_rocm_visible_devices"] == visible
 
 
 def refusals(first: str, calls: list[str]) -> list[str]:
