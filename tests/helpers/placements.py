@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgraph import Adagrad
+from mgraph import Adagrad, compile_stats
 from nmt.files import create_model
 from nmt.models import Dropouts, Model
 from nmt.runtime import devices
@@ -59,7 +59,11 @@ def run(options: ModelOptions, placement: Placement, updates: list[list[Batch]])
         objective, UpdateStep(Adagrad(0.05, clip_norm=1.0)), seed=7, smoothing=0.2, placement=placement
     )
     said = [learner.update(group, learn_rate=0.05, number=i + 1) for i, group in enumerate(updates)]
-    memory = learner.memory(batch(MANY, 3), last_of_several=len(updates[0]) > 1)
+    several = len(updates[0])
+    memory = learner.memory(batch(MANY, 3), last_of_several=several > 1)
+    before = compile_stats()
+    learner.update([batch(MANY, 3)] * several, learn_rate=0.05, number=len(updates) + 1)
+    compiled = (compile_stats() - before).misses
     state = learner.state()
     moments = state.moments["adagrad_gt"]
     learner.restore(replace(state, moments={"adagrad_gt": moments}))
@@ -70,6 +74,7 @@ def run(options: ModelOptions, placement: Placement, updates: list[list[Batch]])
         "norms": [float(result.gradient_norm) for result in said],
         "held": learner.held,
         "memory": memory,
+        "compiled": compiled,
         "params": {name: np.ravel(value).tolist() for name, value in state.params.items()},
         "moments": {name: np.ravel(value).tolist() for name, value in moments.items()},
         "average": {name: np.ravel(value).tolist() for name, value in learner.params(smoothed=True).items()},
