@@ -2,14 +2,14 @@
 
 A transformer of 2+2 layers of 128, 8,000 words, 32 sentences of 24 words; in each table one of these numbers
 changes. "of the first" is the ratio to the first row, taken within a round: linear growth where it doubles
-with what doubles. Decoding is with a beam of 4, as many words as the source has, by a model that nobody
-trained.
+with what doubles. "TFLOP/s" and "% of peak" are those of ``benchmarks.train``. Decoding is with a beam of 4,
+as many words as the source has, by a model that nobody trained.
 
 Last, updates that devices share: one device, all of them with the parameters on each, all of them with the
 parameters divided (``--shard-state``), all of them as one group (``--tensor-parallel``), and how much memory
-each device then needs. On GPUs (``--gpu``) more devices are to be
-faster. Devices of a CPU share its cores: there a ratio of 1 is ideal, and what is above it is what sharing
-costs.
+each device then needs. Words a second are those of all devices together. On GPUs (``--gpu``) more devices are
+to be faster. Devices of a CPU share its cores: there a ratio of 1 is ideal, and what is above it is what
+sharing costs.
 
 ``--expected`` prints the tables of docs/scale.md instead: what updates exchange, and how they scale, by
 arithmetic. ``--exchanged`` compiles updates for so many devices of the CPU (``--devices``), reads from the
@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,9 +29,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks.measuring import Table, alternate, positive, print_machine
+from benchmarks.measuring import Samples, Table, alternate, positive, print_machine
+from benchmarks.measuring.chips import add_chip, peak_here
 from benchmarks.scaling.tables import page_tables, show_simulation
-from mgraph import Adam
+from benchmarks.training.models import MODELS
+from benchmarks.training.work import RATES, rates_of, work_of
+from mgraph import Adam, Type
 from nmt.files import create_model
 from nmt.runtime import devices
 from nmt.search.beam_search import BeamSearch
@@ -59,16 +62,17 @@ class Size(NamedTuple):
     vocabulary: int = 8000
     batch: int = 32
 
-    def model_options(self, dim: int = 128) -> ModelOptions:
-        return ModelOptions(
-            type="transformer",
-            dim_vocabs=(self.vocabulary, self.vocabulary),
-            dim_emb=dim,
-            transformer_dim_ffn=4 * dim,
-            enc_depth=self.layers,
-            dec_depth=self.layers,
-            tied_embeddings_all=True,
-        )
+    def model_options(self, dim: int = 128, **other: Any) -> ModelOptions:
+        """Of a transformer; ``other`` options in place of these."""
+        own = {
+            "type": "transformer",
+            "dim_emb": dim,
+            "transformer_dim_ffn": 4 * dim,
+            "enc_depth": self.layers,
+            "dec_depth": self.layers,
+        }
+        dim_vocabs = (self.vocabulary, self.vocabulary)
+        return ModelOptions(**own | other, dim_vocabs=dim_vocabs, tied_embeddings_all=True)
 
     def words(self) -> np.ndarray:
         """Random ids, (batch, length), with no ``</s>``, which is 0."""
@@ -80,6 +84,14 @@ class Size(NamedTuple):
         return Batch((self.words(),) * 2, (mask,) * 2, self.batch)
 
 
+class Chip(NamedTuple):
+    """What computes."""
+
+    precision: str
+    peak: float | None
+    """TFLOP/s."""
+
+
 AXES: dict[str, tuple[int, ...]] = {
     "layers": (1, 2, 4),
     "length": (12, 24, 48, 96),
@@ -88,9 +100,9 @@ AXES: dict[str, tuple[int, ...]] = {
 }
 
 
-def learner(size: Size, placement: Placement = ONE_DEVICE, dim: int = 128) -> Learner:
-    """What trains a new model of that size."""
-    objective = Objective(create_model(size.model_options(dim), seed=1), LossOptions(0.1))
+def learner(options: ModelOptions, precision: str, placement: Placement = ONE_DEVICE) -> Learner:
+    """What trains a new model."""
+    objective = Objective(create_model(options, seed=1), LossOptions(0.1), Type(precision))
     step = UpdateStep(Adam(1e-4, clip_norm=1.0))
     return Learner(objective, step, seed=1, smoothing=1e-4, placement=placement)
 
@@ -100,8 +112,8 @@ def update(trainer: Learner, batch: Batch) -> Callable[[], Any]:
     return lambda: trainer.update([batch], learn_rate=1e-4, number=1).cost
 
 
-def training(size: Size) -> Callable[[], Any]:
-    return update(learner(size), size.sentences())
+def training(size: Size, precision: str) -> Callable[[], Any]:
+    return update(learner(size.model_options(), precision), size.sentences())
 
 
 def decoding(size: Size) -> Callable[[], Any]:
@@ -139,43 +151,55 @@ def _vocab(words: int) -> Vocab:
 
 
 def show_growth(
-    what: str, make: Callable[[Size], Callable[[], Any]], axes: Mapping[str, Sequence[int]], rounds: int
+    what: str,
+    make: Callable[[Size], Callable[[], Any]],
+    axes: Mapping[str, Sequence[int]],
+    rounds: int,
+    rates: Callable[[Size, Samples], Iterable[Samples | str]] | None = None,
 ) -> None:
-    """Print a table for each number that changes."""
+    """Print a table for each number that changes; rates: the cells of ``RATES``."""
     for axis, values in axes.items():
         sizes = {value: Size(**{axis: value}) for value in values}
         found = alternate({str(v): second_of(make(size)) for v, size in sizes.items()}, rounds)
         first = found[str(values[0])]
-        table = Table([f"{what}: {axis}", "ms", "of the first", "words/s"], width=24)
+        columns = [f"{what}: {axis}", "ms", "of the first", "words/s", *(RATES if rates else ())]
+        table = Table(columns, width=24)
         for value, size in sizes.items():
             seconds = found[str(value)]
             milliseconds = seconds.times(MS)
             words = seconds.rates(size.batch * size.length)
-            table.row(f"{value:,}", milliseconds, seconds.over(first), words)
+            own = rates(size, seconds) if rates else ()
+            table.row(f"{value:,}", milliseconds, seconds.over(first), words, *own)
         print()
 
 
-def show_devices(used: Sequence[jax.Device], size: Size, dim: int, rounds: int) -> None:
+def show_devices(
+    used: Sequence[jax.Device], size: Size, options: ModelOptions, chip: Chip, rounds: int
+) -> None:
     """Print what updates cost that devices share."""
     placements = {
         "one device": ONE_DEVICE,
         f"{len(used)} devices, shared": SharedPlacement(used),
         f"{len(used)} devices, divided": SharedPlacement(used, shard_state=True),
     }
-    if size.model_options(dim).transformer_heads % len(used) == 0:
+    if options.transformer_heads % len(used) == 0:
         placements["one group of them"] = SharedPlacement(used, tensor_parallel=len(used))
     batch = size.sentences()
-    trainers = {name: learner(size, placement, dim) for name, placement in placements.items()}
+    trainers = {name: learner(options, chip.precision, placement) for name, placement in placements.items()}
     runs = {name: second_of(update(trainer, batch)) for name, trainer in trainers.items()}
     found = alternate(runs, rounds)
     print(f"{len(used)} x {used[0].device_kind}, {size.batch} sentences of {size.length} words")
-    table = Table(["an update", "ms", "of one", "state MiB", "update MiB"], width=24)
+    columns = ["an update", "ms", "of one", "words/s", *RATES, "state MiB", "update MiB"]
+    table = Table(columns, width=24)
+    work = work_of(options, batch)
     for name, seconds in found.items():
         trainer = trainers[name]
         table.row(
             name,
             seconds.times(MS),
             seconds.over(found["one device"]),
+            seconds.rates(batch.words),
+            *rates_of(work, seconds, chip.peak, trainer.placement.groups * trainer.placement.parts),
             trainer.held / MIB,
             trainer.memory(batch) / MIB,
         )
@@ -193,6 +217,12 @@ def main() -> None:
     parser.add_argument(
         "--dim", type=positive, default=128, help="of the model that devices share (%(default)s)"
     )
+    transformers = [name for name, options in MODELS.items() if options["type"] == "transformer"]
+    parser.add_argument("--model", choices=transformers, help="that devices share, in place of one of --dim")
+    parser.add_argument(
+        "--batch", type=positive, default=32, help="sentences of the updates that devices share (%(default)s)"
+    )
+    add_chip(parser)
     parser.add_argument("--expected", action="store_true", help="print what arithmetic expects, and end")
     parser.add_argument("--exchanged", action="store_true", help="print what programs exchange, and end")
     given = parser.parse_args()
@@ -203,12 +233,21 @@ def main() -> None:
     if given.exchanged:
         show_simulation(used, Size().model_options(given.dim))
         return
-    print_machine(rounds=given.rounds, devices=len(used))
+    print_machine(rounds=given.rounds, devices=len(used), precision=given.precision)
+    chip = Chip(given.precision, peak_here(given))
     axes = {axis: AXES[axis] for axis in given.axes}
-    show_growth("update", training, axes, given.rounds)
+    show_growth(
+        "update",
+        lambda size: training(size, chip.precision),
+        axes,
+        given.rounds,
+        lambda size, taken: rates_of(work_of(size.model_options(), size.sentences()), taken, chip.peak),
+    )
     show_growth("decoding", decoding, axes, given.rounds)
     if len(used) > 1:
-        show_devices(used, Size(), given.dim, given.rounds)
+        size = Size(batch=given.batch)
+        options = size.model_options(given.dim, **MODELS.get(given.model, {}))
+        show_devices(used, size, options, chip, given.rounds)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,10 @@ training; rows take turns, in rounds. Second table: three epochs from nothing, b
 gives: the first from the start of the process, then the second and the third, all compiling counted; with an
 empty compilation cache, and once more with the cache that this left.
 
+"TFLOP/s" counts the operations that the model needs (``benchmarks.training.work``); "% of peak" is their
+share of what the chip can do (``benchmarks.measuring.chips``), empty for an unknown one without ``--peak``.
+``--precision`` is ours alone: Marian and plain JAX compute in float32.
+
 "times Marian" is against Marian with as many threads (for a GPU: with the most), "times plain JAX" against
 the step written by hand; both are ratios of speeds, taken within a round.
 """
@@ -37,10 +41,12 @@ from benchmarks.measuring import (
     print_machine,
     share_gpu,
 )
+from benchmarks.measuring.chips import add_chip, peak_here
 from benchmarks.measuring.options import natural, positive
 from benchmarks.peers import pymarian_training
 from benchmarks.peers.programs import add_pymarian, add_threads, find_pymarian
 from benchmarks.training.models import NO_CACHE, add_options, command_line, training_options
+from benchmarks.training.work import RATES, rates_of
 
 MARIAN, OURS, PLAIN = "pymarian", "mgraph", "plain JAX"
 COLD, WARM = "mgraph, cache empty", "mgraph, cache warm"
@@ -66,6 +72,10 @@ class Job(NamedTuple):
 
     options: dict[str, Any]
     """Of training, by attribute name."""
+    precision: str
+    """In which ours computes."""
+    peak: float | None
+    """The most TFLOP/s of the chip."""
     marian: str
     """The program; empty if there is none."""
     threads: tuple[int, ...]
@@ -90,12 +100,15 @@ def compare_updates(job: Job, rounds: int) -> int:
             candidates[str(row)] = partial(_seconds_per_word, child)
         taken = alternate(candidates, rounds, warm_up=0)
         words: int = children[own[0]].ask("epoch")["words"]
+        work: float = children[own[0]].ask("work")["per_word"]
     speeds = {row: taken[str(row)].rates(1) for row in marian + own}
     print(f"\nupdates {job.skipped + 1} to {job.skipped + job.updates}\n")
-    table = Table(["trainer", "words/s", "times Marian", "times plain JAX"])
+    table = Table(["trainer", "words/s", *RATES, "times Marian", "times plain JAX"])
     for row, speed in speeds.items():
+        rates = rates_of(work, taken[str(row)], job.peak)
         peers = Row(MARIAN, row.threads or max(job.threads)), Row(PLAIN, row.threads)
-        table.row(str(row), speed, *(speed.over(speeds[peer]) if peer in speeds else "" for peer in peers))
+        ratios = (speed.over(speeds[peer]) if peer in speeds else "" for peer in peers)
+        table.row(str(row), speed, *rates, *ratios)
     return words
 
 
@@ -108,6 +121,7 @@ def _child(job: Job, row: Row) -> Iterator[Child]:
         "model": str(job.folder / "none.npz"),
         "no_reload": True,
         "compilation_cache": str(job.folder / "prepared"),
+        "precision": (job.precision, "float32"),
     }
     task = {"trainer": row.trainer, "options": options, "skipped": job.skipped, "updates": job.updates}
     child = Child("benchmarks.training.child", json.dumps(task), environment=NO_CACHE)
@@ -151,6 +165,7 @@ def compare_epochs(job: Job, rounds: int, words: int) -> None:
                 "model": Path(folder) / "model.npz",
                 "cpu_threads": own,
                 "compilation_cache": cache,
+                "precision": (job.precision, "float32"),
             }
             command = [sys.executable, "-m", "nmt", "train", *command_line(given)]
             return finished(command, environment=NO_CACHE)
@@ -198,6 +213,7 @@ def main() -> None:
     add_options(parser, ["transformer-small", "s2s-gru"])
     add_pymarian(parser)
     add_threads(parser)
+    add_chip(parser)
     parser.add_argument("--updates", type=positive, default=12, help="that count, in a round (%(default)s)")
     parser.add_argument("--skipped", type=natural, default=4, help="updates before those (%(default)s)")
     parser.add_argument("--rounds", type=positive, default=3, help="of the first table (%(default)s)")
@@ -215,6 +231,7 @@ def main() -> None:
         skipped=given.skipped,
         rounds=given.rounds,
         epochs=given.epochs,
+        precision=given.precision,
         pymarian=pymarian or "none",
     )
     own_threads = tuple(given.threads) if jax.default_backend() == "cpu" else (0,)
@@ -223,6 +240,8 @@ def main() -> None:
             options = training_options(model, given, Path(folder))
             job = Job(
                 options,
+                given.precision,
+                peak_here(given),
                 pymarian,
                 tuple(given.threads),
                 own_threads,

@@ -23,6 +23,7 @@ import jax
 from benchmarks.measuring import answering
 from benchmarks.measuring.launcher import UNIT
 from benchmarks.peers.plain_jax import adam
+from benchmarks.training.work import work_of
 from nmt.runtime import compilation_cache, devices
 from nmt.settings import TRAIN
 from nmt.text.batches import Batch
@@ -104,6 +105,7 @@ class Timing:
         devices.start_all(values.cpu_threads, values.devices, values.cpu_devices)
         session = Session(values, lambda: False)
         self._skipped, self._updates = skipped, updates
+        self._model_options = session.model_options
         self._corpus, self._candidate = session.corpus, CANDIDATES[trainer](session)
         if not isinstance(self._candidate, Ours):
             vocabs, *_ = load_or_create_vocabs(session.options)
@@ -140,6 +142,12 @@ class Timing:
         self._corpus.restore("", "", 0)
         return {"words": sum(batch.words for batch in self._corpus)}
 
+    def work(self) -> dict[str, Any]:
+        """The floating point operations that the updates need for a target word."""
+        batches = list(self._batches())
+        operations = sum(work_of(self._model_options, batch) for batch in batches)
+        return {"per_word": operations / sum(batch.words for batch in batches)}
+
     def memory(self) -> dict[str, Any]:
         """Bytes: of the state; of what the largest of the updates needs besides, by XLA's analysis; the most
         that this process had; and the most that a GPU had in use, 0 on a CPU."""
@@ -159,7 +167,7 @@ class Timing:
 
 def main() -> None:
     timing = Timing(**json.loads(sys.argv[1]))
-    answering({name: getattr(timing, name) for name in ("prepare", "run", "epoch", "memory")})
+    answering({name: getattr(timing, name) for name in ("prepare", "run", "epoch", "work", "memory")})
 
 
 if __name__ == "__main__":

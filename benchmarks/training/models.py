@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import positive
-from benchmarks.training.text import write_text
+from benchmarks.training.text import PAIRS, WORDS, write_text
 
 MODELS: dict[str, dict[str, Any]] = {
     "transformer-small": {
@@ -24,6 +24,14 @@ MODELS: dict[str, dict[str, Any]] = {
         "dim_emb": 512,
         "transformer_heads": 8,
         "transformer_dim_ffn": 2048,
+        "enc_depth": 6,
+        "dec_depth": 6,
+    },
+    "transformer-big": {
+        "type": "transformer",
+        "dim_emb": 1024,
+        "transformer_heads": 16,
+        "transformer_dim_ffn": 4096,
         "enc_depth": 6,
         "dec_depth": 6,
     },
@@ -55,9 +63,13 @@ def add_options(parser: argparse.ArgumentParser, default: list[str]) -> None:
         "--train-sets",
         nargs=2,
         metavar=("SRC", "TRG"),
-        help="a corpus (a made one of 3,000 pairs, their lengths as in Europarl)",
+        help="a corpus (a made one, its lengths as in Europarl)",
     )
     parser.add_argument("--vocabs", nargs=2, metavar=("SRC", "TRG"), help="its vocabularies")
+    parser.add_argument("--pairs", type=positive, default=PAIRS, help="of a made corpus (%(default)s)")
+    parser.add_argument(
+        "--words", type=positive, default=WORDS, help="in each vocabulary of a made corpus (%(default)s)"
+    )
     parser.add_argument("--mini-batch", type=positive, default=64, help="sentences in a batch (%(default)s)")
     parser.add_argument(
         "--max-length", type=positive, default=100, help="most words of a sentence (%(default)s)"
@@ -73,7 +85,7 @@ def training_options(model: str, given: argparse.Namespace, folder: Path) -> dic
         raise SystemExit("--train-sets and --vocabs: expected both or none")
     texts, vocabs = given.train_sets, given.vocabs
     if not texts:
-        texts, vocabs = write_text(folder)
+        texts, vocabs = write_text(folder, given.pairs, given.words)
     return {
         **MODELS[model],
         "train_sets": tuple(map(str, texts)),

@@ -16,20 +16,22 @@ LOG_RATIO = 0.04, 0.19
 """The same of the target's length divided by the source's."""
 
 
-def write_text(folder: Path, pairs: int = PAIRS) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Write both sides and their vocabularies, unless they are there; the paths."""
+def write_text(
+    folder: Path, pairs: int = PAIRS, words: int = WORDS
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Write both sides and their vocabularies of so many words, unless they are there; the paths."""
     texts = folder / "text.src", folder / "text.trg"
     vocabs = folder / "vocab.src.yml", folder / "vocab.trg.yml"
     if not all(path.exists() for path in (*texts, *vocabs)):
         dice = random.Random(1)
         lengths = [_lengths(dice) for _ in range(pairs)]
         for side, (text, vocab) in enumerate(zip(texts, vocabs, strict=True)):
-            words = [f"{'st'[side]}{number}" for number in range(WORDS)]
-            weights = [1 / (rank + 10) for rank in range(WORDS)]
+            known = [f"{'st'[side]}{number}" for number in range(words)]
+            weights = [1 / (rank + 10) for rank in range(words)]
             text.write_text(
-                "".join(f"{' '.join(dice.choices(words, weights, k=pair[side]))}\n" for pair in lengths)
+                "".join(f"{' '.join(dice.choices(known, weights, k=pair[side]))}\n" for pair in lengths)
             )
-            vocab.write_bytes(word_vocab(word.encode() for word in words))
+            vocab.write_bytes(word_vocab(word.encode() for word in known))
     return (str(texts[0]), str(texts[1])), (str(vocabs[0]), str(vocabs[1]))
 
 

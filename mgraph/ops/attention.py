@@ -64,7 +64,10 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         return spec_of((*batch, rows, columns), query.type)
 
     def forward_ops(self, query: Array, keys: Array, values: Array, *masks: Array) -> Array:
-        return self._by_kernel(self._attend, self._flash, query, keys, values, *masks)
+        def without_gradients(*given: Array) -> Array:
+            return self._by_kernel(self._attend, self._flash, *given)
+
+        return self._by_kernel(without_gradients, self._flash_value, query, keys, values, *masks)
 
     def backward_ops(
         self, adj: Array, y: Array, query: Array, keys: Array, values: Array, *masks: Array
@@ -135,13 +138,20 @@ class DotProductAttentionNodeOp(FloatNodeOp):
     def _flash(self, query: Array, keys: Array, values: Array, *mask: Array) -> Array:
         return flash_attention(query, keys, values, mask[0] if mask else None, self.scale)
 
-    def _flash_gradients(
-        self, adj: Array, query: Array, keys: Array, values: Array, *mask: Array
-    ) -> tuple[Array, ...]:
+    def _flash_value(self, *operands: Array) -> Array:
+        """By the call that the gradients need: in one program XLA makes it once for both."""
+        return self._flash_with_pull(*operands)[0]
+
+    def _flash_gradients(self, adj: Array, *operands: Array) -> tuple[Array, ...]:
         """The gradients by the kernel's own rule, which stores no weights either."""
-        _, pull = jax.vjp(lambda *operands: self._flash(*operands, *mask), query, keys, values)
+        _, pull = self._flash_with_pull(*operands)
         gradients: tuple[Array, ...] = pull(adj)
         return gradients
+
+    def _flash_with_pull(self, query: Array, keys: Array, values: Array, *mask: Array) -> tuple[Array, Any]:
+        value: Array
+        value, pull = jax.vjp(lambda *operands: self._flash(*operands, *mask), query, keys, values)
+        return value, pull
 
 
 def _domain(used: str, parts: int) -> tuple[str, ...]:

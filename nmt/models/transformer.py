@@ -26,7 +26,7 @@ from layers import (
     log_mask,
 )
 from layers.transformer import Now, no_ancestors, places_of, with_ancestors
-from mgraph import ArgumentError, Node, cast, eq, gt, inits, le, narrow, reshape, shift
+from mgraph import ArgumentError, Node, Type, cast, eq, gt, inits, le, narrow, reshape, shift
 from mgraph.tape import Graph
 from nmt.models.parts import (
     TRAINING,
@@ -382,8 +382,9 @@ class TransformerDecoder(DecoderPart):
         packing = target.packing if isinstance(target, PackedText) else None
         embedded = self._embedded(target)
         length = embedded.shape[1] if packing is None else packing.length
-        places = embedded.graph.constant((1, length), inits.range(0, length))
-        mask = log_mask(le(places, reshape(places, (length, 1))))
+        # In float32, because 16 bits cannot number all places.
+        places = embedded.graph.constant((1, length), inits.range(0, length), Type.float32)
+        mask = log_mask(cast(le(places, reshape(places, (length, 1))), embedded.value_type))
         x = self.stack.bottom(embedded, packing)
         aligned = self._attention_depth() if attention else None
         weights = None

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgraph import Adagrad, Optax, Optimizer
+from mgraph import Adagrad, Optax, Optimizer, compile_stats
 from nmt.files import create_model
 from nmt.models import Dropouts, Model
 from nmt.runtime import devices
@@ -69,7 +69,12 @@ def run(
     objective = Objective(model, LossOptions(0.1, alignment_weight=0.3))
     learner = Learner(objective, UpdateStep(optimizer), seed=7, smoothing=0.2, placement=placement)
     said = [learner.update(group, learn_rate=0.05, number=i + 1) for i, group in enumerate(updates)]
-    memory = learner.memory(batch(MANY, 3), last_of_several=len(updates[0]) > 1) if measured else 0
+    several, memory, compiled = len(updates[0]), 0, 0
+    if measured:
+        memory = learner.memory(batch(MANY, 3), last_of_several=several > 1)
+        before = compile_stats()
+        learner.update([batch(MANY, 3)] * several, learn_rate=0.05, number=len(updates) + 1)
+        compiled = (compile_stats() - before).misses
     state = learner.state()
     moments = flat(state)
     learner.restore(replace(state, moments={name: {**tree} for name, tree in state.moments.items()}))
@@ -80,6 +85,7 @@ def run(
         "norms": [float(result.gradient_norm) for result in said],
         "held": learner.held,
         "memory": memory,
+        "compiled": compiled,
         "params": {name: np.ravel(value).tolist() for name, value in state.params.items()},
         "moments": {name: np.ravel(value).tolist() for name, value in moments.items()},
         "average": {name: np.ravel(value).tolist() for name, value in learner.params(smoothed=True).items()},

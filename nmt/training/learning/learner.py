@@ -104,10 +104,12 @@ class Learner:
         )
         total: Differentiated | None = None
         for i, batch in enumerate(batches):
-            inputs = self.placement.batch(self._own(batch)), run_draws(self.seed, number, [i])
+            draws = self.placement.everywhere(run_draws(self.seed, number, [i]))
+            inputs = self.placement.batch(self._own(batch)), draws
             args = (total, self._device.params, self._device.scale, *inputs)
             total = self._gradient(args)(*args)
-        self._device, reported = self._update()(self._device, total, scalars.packed())
+        packed = self.placement.everywhere(scalars.packed())
+        self._device, reported = self._update()(self._device, total, packed)
         sentences = sum(batch.sentences for batch in batches)
         return UpdateResult(
             reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
@@ -191,7 +193,8 @@ class Learner:
     def analysed(self, batch: Batch, *, last_of_several: bool = False) -> tuple[Any, Any]:
         """What XLA has made of the two programs of an update by a batch of this shape, as ``memory``."""
         device, scalar = self._device, jax.ShapeDtypeStruct((), np.float32)
-        draws, packed = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
+        sizes = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
+        draws, packed = map(self.placement.everywhere, sizes)
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
         args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
@@ -217,7 +220,7 @@ class Learner:
 
     def _gradient(self, args: tuple[Any, ...]) -> Compiled:
         total, _, scale, batch, _ = args
-        shapes = tuple((name, tuple(array.shape), str(array.dtype)) for name, array in batch.items())
+        shapes = tuple((name, tuple(array.shape), str(array.dtype)) for name, array in sorted(batch.items()))
         first, scaled = total is None, scale is not None
         return compiled(BatchGradientPlan(self.objective, self.placement, first, scaled, shapes))
 

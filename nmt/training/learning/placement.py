@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from nmt.models import Model
 from nmt.settings.option import OptionError
@@ -50,8 +50,12 @@ class Placement:
         return batch.with_rows(-(-batch.shape[0] // self.groups) * self.groups)
 
     def batch(self, batch: Arrays) -> Arrays:
-        """The arrays of a batch as the arguments of a program."""
-        return batch
+        """The arrays of a batch, copied to their devices while these compute."""
+        return jax.device_put(batch)
+
+    def everywhere(self, numbers: np.ndarray) -> jax.Array:
+        """The numbers that an update is given, on every device."""
+        return jax.device_put(numbers)
 
     def batch_specs(self, batch: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes, types and shardings of the arrays of a batch."""
@@ -59,13 +63,14 @@ class Placement:
 
     def specs(self, tree: Tree) -> Tree:
         """Shapes, types and shardings of the arrays that an update changes."""
-        return _map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), tree)
+        own = SingleDeviceSharding(_default_device())
+        return _map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=own), tree)
 
     def placed(self, tree: Tree) -> Tree:
         """The arrays that an update changes, on their devices."""
         # Stored programs give arrays that are bound to their device. Were the first ones not, JAX would
         # compile each program twice.
-        (device,) = jnp.zeros(()).devices()
+        device = _default_device()
         return _map(lambda array: jax.device_put(array, device), tree)
 
     def pinned(self, tree: Tree) -> Tree:
@@ -135,6 +140,9 @@ class SharedPlacement(Placement):
 
     def batch(self, batch: Arrays) -> Arrays:
         return {name: _put(array, self._by_rows) for name, array in batch.items()}
+
+    def everywhere(self, numbers: np.ndarray) -> jax.Array:
+        return _put(numbers, self._everywhere)
 
     def batch_specs(self, batch: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
         specs = specs_of(batch)
@@ -206,6 +214,11 @@ def placement_on(
     if len(devices) == tensor_parallel == 1:
         return ONE_DEVICE
     return SharedPlacement(devices, shard_state=shard_state, tensor_parallel=tensor_parallel)
+
+
+def _default_device() -> jax.Device:
+    (device,) = jnp.zeros(()).devices()
+    return device
 
 
 def _map(function: Any, tree: Tree) -> Tree:

@@ -1,7 +1,8 @@
-"""Models whose matrices are int8."""
+"""Models whose matrices are int8, or that compute in 16 bits."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from layers import Columns, Embedding, Output
 from layers.products import MULTIPLIER, SCALE
-from mgraph import ArgumentError, ExpressionGraph, ModelFileError, ParameterError, Type
+from mgraph import ArgumentError, ExpressionGraph, ModelFileError, ParameterError, Type, inits
 from mgraph.files.intgemm import IntegerMatrix, is_quantized
 from mgraph.files.items import read_npz, write_npz
 from mgraph.files.parameter_files import read_items_and_integers
@@ -193,3 +194,21 @@ def test_a_model_of_int8_is_not_saved(tmp_path: Path) -> None:
 def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="expected a precision of float32, .*, int8, got 'int4'"):
         load_model(saved(TRANSFORMER, tmp_path), precision="int4")
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_long_sentences_in_16_bits_show_no_later_words(kind: str) -> None:
+    """Of all places up to 260, bfloat16 has only every second above 256."""
+    options = replace(TRANSFORMER, type="lm-transformer", dim_vocabs=(11,), dec_depth=1)
+    model = create_model(options, seed=3)
+    graph = ExpressionGraph(inference=True)
+    graph.set_default_element_type(kind)
+    ids = np.full((2, 264), 3, np.int32)
+    ids[1, 260:] = 5
+    for name, value in model.params.items():
+        graph.param(name, value.shape, inits.from_tensor(np.asarray(value)))
+    logits = model.logits({}, graph.constant(ids.shape, inits.from_tensor(ids), Type.int32))
+    graph.forward()
+    one, other = np.asarray(logits.val(), np.float32)
+    np.testing.assert_array_equal(one[:261], other[:261])
+    assert not np.array_equal(one[261:], other[261:])

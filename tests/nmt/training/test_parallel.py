@@ -78,6 +78,17 @@ def test_each_device_needs_less_memory(found: dict, alone: str, shared: str) -> 
     assert found[shared]["memory"] < 0.8 * found[alone]["memory"]
 
 
+@pytest.mark.slow
+def test_programs_whose_memory_was_asked_for_are_not_compiled_again(found: dict) -> None:
+    # The first of two batches has a program of its own.
+    assert {name: each["compiled"] for name, each in found.items()} == {
+        "transformer": 1,
+        "transformer divided": 1,
+        "s2s": 0,
+        "s2s shared": 0,
+    }
+
+
 def test_rows_that_are_added_count_nothing() -> None:
     ids, mask = np.array([[5, 6], [7, 0]], np.int32), np.array([[1, 1], [1, 0]], np.float32)
     batch = Batch((ids, ids), (mask, mask), 2, weights=mask)

@@ -309,7 +309,12 @@ def test_memory_is_what_the_program_needs(model: Model) -> None:
     assert learner.memory(ALL) > learner.held
     assert learner.held >= 4 * sum(p.nbytes for p in model.params.values())
     before = mgraph.compile_stats()
-    learner.update([ALL], learn_rate=0.01, number=1)
+    for number in (1, 2):
+        learner.update([ALL], learn_rate=0.01, number=number)
+    assert (mgraph.compile_stats() - before).misses == 0
+    learner.memory(ALL, last_of_several=True)
+    before = mgraph.compile_stats()
+    learner.update([ALL] * 3, learn_rate=0.01, number=3)
     assert (mgraph.compile_stats() - before).misses == 0
 
 
