@@ -19,7 +19,8 @@ from nmt.models import Model
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
 from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout
-from nmt.training.learning.objective import Arrays, Differentiated, Objective, specs_of
+from nmt.training.learning.batch_arrays import Arrays, specs_of
+from nmt.training.learning.objective import Differentiated, Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.learning.scaling import CostScale, Normalization
 from nmt.training.learning.settings import normalization_of, objective_of, step_of

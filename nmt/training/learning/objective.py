@@ -32,7 +32,7 @@ from mgraph.draws import run_key
 from nmt.models import Decoded, Model, PackedText, Source
 from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
-from nmt.text.packing import Running, rows_for
+from nmt.training.learning.batch_arrays import Arrays, packed_arrays, padded_arrays
 from nmt.training.update import Tensors
 
 ALIGNMENT_EPS = 1e-6
@@ -180,10 +180,6 @@ def cross_entropy_loss(
     return training_loss(model, sources, target, LossOptions(label_smoothing)).cost
 
 
-Arrays = dict[str, Any]
-"""A batch as the arguments of a program."""
-
-
 @register_tuple
 class Differentiated(NamedTuple):
     """The loss of one or several batches and its gradient; float32."""
@@ -226,7 +222,7 @@ class Objective:
     def arrays(self, batch: Batch, groups: int = 1) -> Arrays:
         """A batch as the arguments of a program; the names are those of the graph's inputs. groups: of
         devices that compute it."""
-        return packed_arrays(batch, groups) if self.packs else arrays(batch)
+        return packed_arrays(batch, groups) if self.packs else padded_arrays(batch)
 
     def differentiated(
         self, specs: dict[str, jax.ShapeDtypeStruct], groups: int = 1, parts: int = 1
@@ -272,56 +268,10 @@ class Objective:
 
 
 def _stream(inputs: Mapping[str, Node], number: int, groups: int) -> Source | PackedText:
-    """The sentences of a stream, of the inputs that ``arrays`` or ``packed_arrays`` name."""
+    """The sentences of a stream, of the inputs that ``padded_arrays`` or ``packed_arrays`` name."""
     ids, mask, places, origins, positions = (
         inputs.get(f"{part}{number}") for part in ("ids", "mask", "places", "origins", "positions")
     )
     if places is None:
         return Source(ids, mask)
     return PackedText(ids, PackedWords(places, origins, positions, groups), mask)
-
-
-def packed_arrays(batch: Batch, groups: int = 1) -> Arrays:
-    """A batch as the arguments of a program for packed sentences (``nmt.models.PackedText``).
-
-    groups: of devices that compute it, each some of the sentences; the rows of the batch must be as many for
-    each.
-    """
-    count, last = len(batch.ids[0]), len(batch.ids) - 1
-    order = np.concatenate([np.arange(group, count, groups) for group in range(groups)])
-    real = order < batch.sentences
-    found: Arrays = {}
-    for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
-        room = rows_for(count // groups * ids.shape[1]) if batch.packed is None else batch.packed[i]
-        own = mask[order] * real[:, None]
-        lengths = own.sum(1).astype(np.int64)
-        running = Running.of(ids[order], lengths, room, groups)
-        found |= {
-            f"ids{i}": running.ids,
-            f"positions{i}": running.positions,
-            f"places{i}": running.places,
-            f"origins{i}": running.origins,
-            f"mask{i}": running.taken_up(own) if i == last else own,
-        }
-        if i == last and batch.weights is not None:
-            found["weights"] = running.taken_up(batch.weights[order])
-    if batch.alignment is not None:
-        found["alignment"] = batch.alignment[order] * own[..., None]
-    return found
-
-
-def arrays(batch: Batch) -> Arrays:
-    """A batch as the arguments of a program; the names are those of the graph's inputs."""
-    found: Arrays = {}
-    for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
-        found[f"ids{i}"], found[f"mask{i}"] = ids, mask
-    if batch.weights is not None:
-        found["weights"] = batch.weights
-    if batch.alignment is not None:
-        found["alignment"] = batch.alignment
-    return found
-
-
-def specs_of(batch: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and element types of a batch."""
-    return {name: jax.ShapeDtypeStruct(np.shape(array), array.dtype) for name, array in batch.items()}

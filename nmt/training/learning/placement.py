@@ -14,8 +14,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 from nmt.models import Model
 from nmt.settings.option import OptionError
 from nmt.text.batches import Batch
+from nmt.training.learning.batch_arrays import Arrays, specs_of
 from nmt.training.learning.division import divided_axes, warn_of_whole_vocabularies
-from nmt.training.learning.objective import Arrays, specs_of
 from nmt.training.update import Tensors
 
 DATA, MODEL = "data", "model"

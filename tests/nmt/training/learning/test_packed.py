@@ -14,13 +14,8 @@ from nmt.files import create_model
 from nmt.models import Dropouts, Model, PackedText
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import Batch, pad
-from nmt.training.learning.objective import (
-    LossOptions,
-    Objective,
-    arrays,
-    packed_arrays,
-    specs_of,
-)
+from nmt.training.learning.batch_arrays import packed_arrays, padded_arrays, specs_of
+from nmt.training.learning.objective import LossOptions, Objective
 
 SIZES = {"dim_emb": 8, "dim_rnn": 8, "transformer_heads": 2, "transformer_dim_ffn": 6}
 DEPTHS = {"enc_depth": 1, "dec_depth": 1}
@@ -66,7 +61,7 @@ def test_costs_and_gradients_are_those_of_padded_sentences(name: str, groups: in
     batch = batch_of(model)
     batch = replace(batch, weights=np.random.default_rng(1).uniform(0, 2, (8, 10)).astype(np.float32))
     assert objective.packs
-    expected, cost, labels = gradient(objective, arrays(batch))
+    expected, cost, labels = gradient(objective, padded_arrays(batch))
     found, own_cost, own_labels = gradient(objective, packed_arrays(batch, groups), groups)
     assert own_cost == pytest.approx(cost, rel=1e-6) and own_labels == labels
     largest = max(float(np.abs(value).max()) for value in expected.values())
@@ -79,7 +74,7 @@ def test_guided_alignment_is_laid_out() -> None:
     objective = Objective(model, LossOptions(alignment_weight=0.3))
     wanted = (np.random.default_rng(2).random((8, 10, 10)) < 0.1).astype(np.float32)
     batch = replace(batch_of(model), alignment=wanted)
-    expected, cost, labels = gradient(objective, arrays(batch))
+    expected, cost, labels = gradient(objective, padded_arrays(batch))
     found, own_cost, own_labels = gradient(objective, packed_arrays(batch, 2), 2)
     assert (own_cost, own_labels) == pytest.approx((cost, labels), rel=1e-6)
     name = "decoder_l1_context_Wq"
@@ -92,7 +87,7 @@ def test_what_looks_at_whole_targets_is_not_packed() -> None:
     recurrent = create_model(ModelOptions(type="s2s", dim_vocabs=(7, 9), dim_emb=3, dim_rnn=4))
     assert not Objective(recurrent).packs
     batch = batch_of(model)
-    assert Objective(recurrent).arrays(batch).keys() == arrays(batch).keys()
+    assert Objective(recurrent).arrays(batch).keys() == padded_arrays(batch).keys()
     graph = ExpressionGraph()
     ids, mask = graph.zeros((1, 32), "int32"), graph.ones((1, 32))
     with pytest.raises(ArgumentError, match="type s2s take no packed sentences"):

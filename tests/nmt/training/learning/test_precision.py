@@ -16,8 +16,8 @@ from nmt.models import Model
 from nmt.settings import TRAIN
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import Batch, pad
+from nmt.training.learning.batch_arrays import specs_of
 from nmt.training.learning.learner import Learner
-from nmt.training.learning.objective import specs_of
 from nmt.training.learning.settings import objective_of, step_of
 from nmt.training.learning.step import DeviceState, UpdateStep
 
