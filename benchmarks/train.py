@@ -105,7 +105,8 @@ def compare_updates(job: Job, rounds: int) -> int:
     print(f"\nupdates {job.skipped + 1} to {job.skipped + job.updates}\n")
     table = Table(["trainer", "words/s", *RATES, "times Marian", "times plain JAX"])
     for row, speed in speeds.items():
-        rates = rates_of(work, taken[str(row)], job.peak)
+        own = row.trainer == OURS or job.precision == "float32"
+        rates = rates_of(work, taken[str(row)], job.peak if own else None)
         peers = Row(MARIAN, row.threads or max(job.threads)), Row(PLAIN, row.threads)
         ratios = (speed.over(speeds[peer]) if peer in speeds else "" for peer in peers)
         table.row(str(row), speed, *rates, *ratios)

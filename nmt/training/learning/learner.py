@@ -194,8 +194,8 @@ class Learner:
     def analysed(self, batch: Batch, *, last_of_several: bool = False) -> tuple[Any, Any]:
         """What XLA has made of the two programs of an update by a batch of this shape, as ``memory``."""
         device, scalar = self._device, jax.ShapeDtypeStruct((), np.float32)
-        sizes = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
-        draws, packed = map(self.placement.everywhere, sizes)
+        zeros = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
+        draws, packed = map(self.placement.everywhere, zeros)
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
         args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
