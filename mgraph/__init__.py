@@ -177,9 +177,9 @@ if TYPE_CHECKING:
     from .gradcheck import check_compiled as check_compiled
     from .gradcheck import check_gradients as check_gradients
     from .gradcheck import check_operators as check_operators
-    from .optax_optimizer import Optax as Optax
     from .optimizers import Adagrad as Adagrad
     from .optimizers import Adam as Adam
+    from .optimizers import Optax as Optax
     from .optimizers import Optimizer as Optimizer
     from .optimizers import Sgd as Sgd
 
@@ -195,7 +195,7 @@ _HOMES = {
     "check_compiled": "gradcheck",
     "check_gradients": "gradcheck",
     "check_operators": "gradcheck",
-    "Optax": "optax_optimizer",
+    "Optax": "optimizers",
     "Adagrad": "optimizers",
     "Adam": "optimizers",
     "Optimizer": "optimizers",

@@ -13,8 +13,8 @@ import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, Optax, inits
-from mgraph.optax_functions import optimizers, rate_of
 from mgraph.optimizers import moved
+from mgraph.optimizers.optax_functions import optimizers, rate_of
 
 RATES = (0.1, 0.02, 0.05)
 PARAMS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mgraph import Adagrad, Adam, ArgumentError, Optax, Optimizer, Sgd
-from mgraph.optax_functions import check_arguments, named, optimizers
+from mgraph.optimizers.optax_functions import check_arguments, named, optimizers
 from nmt.settings.optax_options import OPTAX, assignments
 from nmt.settings.option import OptionError
 from nmt.settings.training import TrainOptions

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mgraph import ArgumentError
-from mgraph.optax_functions import check_arguments, named, schedules, shapes_of
+from mgraph.optimizers.optax_functions import check_arguments, named, schedules, shapes_of
 from nmt.settings.optax_options import BY_SCHEDULE, OPTAX, assignments
 from nmt.settings.option import OptionError, options_of, shown
 from nmt.settings.training import TrainOptions

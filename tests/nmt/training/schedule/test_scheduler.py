@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mgraph.optax_functions import schedules
+from mgraph.optimizers.optax_functions import schedules
 from nmt.settings import TRAIN, OptionError
 from nmt.settings.config import parse
 from nmt.settings.training import TrainOptions

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import optax
 
-from .errors import ArgumentError
+from ..errors import ArgumentError
 
 RATES = ("learning_rate", "max_learning_rate")
 """What optax's optimizers call the learning rate."""

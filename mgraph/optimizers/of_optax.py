@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .errors import ArgumentError
+from ..errors import ArgumentError
+from .base import Optimizer, OptimizerState
 from .optax_functions import check_arguments, named, optimizers, rate_of, shapes_of
-from .optimizers import Optimizer, OptimizerState
 
 REFUSED = {
     f"contrib.schedule_free_{name}": "it trains other parameters than those that are used afterwards"
