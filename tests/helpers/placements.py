@@ -63,29 +63,21 @@ def run(
     *,
     measured: bool = True,
 ) -> dict:
-    """measured: whether to ask the compiler for the memory of a large batch, too."""
+    """measured: whether to ask for the memory of a large batch, too, and what an update by it compiles."""
     created = create_model(options, seed=4)
     model = Model(created.options, created.params, DROPPED)
     objective = Objective(model, LossOptions(0.1, alignment_weight=0.3))
     learner = Learner(objective, UpdateStep(optimizer), seed=7, smoothing=0.2, placement=placement)
     said = [learner.update(group, learn_rate=0.05, number=i + 1) for i, group in enumerate(updates)]
-    several, memory, compiled = len(updates[0]), 0, 0
-    if measured:
-        memory = learner.memory(batch(MANY, 3), last_of_several=several > 1)
-        before = compile_stats()
-        learner.update([batch(MANY, 3)] * several, learn_rate=0.05, number=len(updates) + 1)
-        compiled = (compile_stats() - before).misses
     state = learner.state()
     moments = flat(state)
     learner.restore(replace(state, moments={name: {**tree} for name, tree in state.moments.items()}))
     restored = learner.state()
-    return {
+    result = {
         "costs": [float(result.cost) for result in said],
         "labels": [float(result.labels) for result in said],
         "norms": [float(result.gradient_norm) for result in said],
         "held": learner.held,
-        "memory": memory,
-        "compiled": compiled,
         "params": {name: np.ravel(value).tolist() for name, value in state.params.items()},
         "moments": {name: np.ravel(value).tolist() for name, value in moments.items()},
         "average": {name: np.ravel(value).tolist() for name, value in learner.params(smoothed=True).items()},
@@ -99,6 +91,13 @@ def run(
             for name in one
         ),
     }
+    if measured:
+        several = len(updates[0])
+        result["memory"] = learner.memory(batch(MANY, 3), last_of_several=several > 1)
+        before = compile_stats()
+        learner.update([batch(MANY, 3)] * several, learn_rate=0.05, number=len(updates) + 1)
+        result["compiled"] = (compile_stats() - before).misses
+    return result
 
 
 def flat(state: LearnerState) -> dict[str, np.ndarray]:

@@ -86,6 +86,8 @@ def test_programs_whose_memory_was_asked_for_are_not_compiled_again(found: dict)
         "transformer divided": 1,
         "s2s": 0,
         "s2s shared": 0,
+        "optax": 0,
+        "optax divided": 0,
     }
 
 
