@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from benchmarks.scaling.exchange import sent_in_a_ring
+
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 SIZES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8, "f64": 8}
 _LINE = re.compile(rf"= (.+?) ({'|'.join(KINDS)})\((.*)")
@@ -30,11 +32,8 @@ class Collective(NamedTuple):
 
     @property
     def sent(self) -> float:
-        """The bytes that each device sends, in a ring, as each link then carries them."""
-        n = self.devices
-        others = (n - 1) / n
-        factors = {"all-reduce": 2 * others, "reduce-scatter": n - 1, "collective-permute": 1}
-        return self.size * factors.get(self.kind, others)
+        """The bytes that each device sends, in a ring."""
+        return sent_in_a_ring(self.kind, self.size, self.devices)
 
 
 def collectives(text: str) -> Iterator[Collective]:

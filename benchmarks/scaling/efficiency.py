@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from benchmarks.measuring.chips import TERA, peak_of
 from benchmarks.scaling.exchange import Work, between_groups, within_a_group
 
 BACKWARDS = 2 / 3
@@ -20,12 +21,18 @@ class Chip(NamedTuple):
     """A device, by its maker's figures."""
 
     name: str
-    peak: float
-    """Operations a second, dense products of bfloat16."""
     link: float
     """Bytes a second that it sends to others in its machine (of a TPU: to its neighbours)."""
     near: int = 8
     """How many such links connect: the devices of a machine, of a TPU those of a pod."""
+
+    @property
+    def peak(self) -> float:
+        """Operations a second, dense products of bfloat16."""
+        found = peak_of(self.name, "bfloat16")
+        if found is None:
+            raise ValueError(f"the peak of {self.name} is not known")
+        return TERA * found
 
 
 class Network(NamedTuple):
@@ -36,9 +43,9 @@ class Network(NamedTuple):
     """Bytes a second that a machine sends."""
 
 
-H100 = Chip("H100", 989e12, 450 * GB)
-A100 = Chip("A100", 312e12, 300 * GB)
-TPU = Chip("TPU v5e", 197e12, 200 * GB, 256)
+H100 = Chip("H100", 450 * GB)
+A100 = Chip("A100", 300 * GB)
+TPU = Chip("TPU v5e", 200 * GB, 256)
 CARDS = Network("eight cards of 400 Gb/s", 8 * 50 * GB)
 CARD = Network("one card of 400 Gb/s", 50 * GB)
 ETHERNET = Network("100 Gb Ethernet", 12.5 * GB)

@@ -58,6 +58,14 @@ class Work(NamedTuple):
         return 6.0 * (encoder * self.source + (decoder + output) * self.target)
 
 
+def sent_in_a_ring(kind: str, size: int, devices: int) -> float:
+    """The bytes that each of these devices sends, as each link then carries them, for results of ``size``
+    bytes."""
+    others = (devices - 1) / devices
+    factors = {"all-reduce": 2 * others, "reduce-scatter": devices - 1, "collective-permute": 1}
+    return size * factors.get(kind, others)
+
+
 class Exchange(NamedTuple):
     """One kind of exchange of an update."""
 
@@ -73,9 +81,7 @@ class Exchange(NamedTuple):
     @property
     def sent(self) -> float:
         """The bytes that each device sends, in a ring."""
-        others = (self.devices - 1) / self.devices
-        factors = {"all-reduce": 2 * others, "reduce-scatter": self.devices - 1.0}
-        return self.size * factors.get(self.kind, others)
+        return sent_in_a_ring(self.kind, self.size, self.devices)
 
 
 def exchanges(work: Work) -> Iterator[Exchange]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import jax
 
@@ -11,15 +10,15 @@ from benchmarks.measuring import Table
 from benchmarks.scaling.efficiency import A100, CARD, CARDS, ETHERNET, H100, TPU, efficiency
 from benchmarks.scaling.exchange import Work, between_groups, exchanges
 from benchmarks.scaling.simulation import compiled, learner
+from benchmarks.training.models import MODELS
 from nmt.settings.model_options import ModelOptions
 
 MB = 1e6
 MIB = 1 << 20
-BASE = ModelOptions(
-    type="transformer", dim_vocabs=(32000, 32000), tied_embeddings_all=True, enc_depth=6, dec_depth=6
+BASE, BIG = (
+    ModelOptions(**MODELS[f"transformer-{size}"], dim_vocabs=(32000, 32000), tied_embeddings_all=True)
+    for size in ("base", "big")
 )
-BIG = replace(BASE, dim_emb=1024, transformer_dim_ffn=4096, transformer_heads=16)
-MODELS = {"base": BASE, "big": BIG}
 WORDS = 8192
 """Positions of the source, and of the target, for each device."""
 MORE = 4 * WORDS
@@ -53,7 +52,7 @@ def _sizes() -> Iterator[list[str]]:
     }
     for said, division in divisions.items():
         row = []
-        for options in MODELS.values():
+        for options in (BASE, BIG):
             parts = division.get("parts", 1)
             work = Work(options, source=parts * WORDS, target=parts * WORDS, itemsize=2, **division)
             within = sum(e.sent for e in exchanges(work)) - sum(e.sent for e in between_groups(work))

@@ -20,23 +20,20 @@ from nmt import Trainer
 from nmt.runtime import devices
 from nmt.settings.model_options import ModelOptions
 from nmt.training.learning.placement import ONE_DEVICE, SharedPlacement
-from tests.helpers.placements import S2S, batch, run
+from tests.helpers.placements import S2S, TRANSFORMER, VOCABS, batch, run
 
-TIED = ModelOptions(
-    type="transformer",
+TIED = replace(
+    TRANSFORMER,
     dim_vocabs=(32, 32),
     tied_embeddings_all=True,
     dim_emb=16,
-    enc_depth=1,
-    dec_depth=1,
     transformer_heads=8,
     transformer_dim_ffn=24,
-    transformer_guided_alignment_layer="1",
 )
 """All of which 8 devices can divide."""
 SSRU = replace(
     TIED,
-    dim_vocabs=(24, 28),
+    dim_vocabs=VOCABS,
     tied_embeddings_all=False,
     transformer_decoder_autoreg="rnn",
     dec_cell="ssru",
