@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,15 +15,11 @@ from ..errors import GradientError, GraphError, ShapeError
 from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
 from ..node import NaryNodeOp, Node
-from ..operators import make_operator
-from ..ops.loop import Body
 from ..places import place
 from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..shape import Shape, as_shape
-from ..specs import Spec, is_real, spec_of
-from ..structure import Row, Structure, is_leaf
-from ..types import Type
+from .recorded import recorded_function, wide
 from .report import GradientCheck, GradientReport
 from .witnesses import Problem
 
@@ -149,9 +144,9 @@ def _check_node(node: Node, settings: _Settings) -> GradientReport:
     notes += [f"straight through, as derivatives of surrogates: {', '.join(straight)}"] if straight else []
     note = "; ".join(notes)
     with jax.enable_x64(True):
-        leaves = [_wide(n.leaf_value()) for n in nodes]
-        excerpt = replace(excerpt, structure=_widened(excerpt.structure))
-        problem = Problem(excerpt, excerpt.row_of[node.id], chosen, leaves, graph.seed, settings.seed)
+        leaves = [wide(n.leaf_value()) for n in nodes]
+        values = recorded_function(excerpt, excerpt.row_of[node.id], chosen, leaves, graph.seed)
+        problem = Problem(values, [leaves[k] for k in chosen], settings.seed)
         names, shapes = [_leaf_name(nodes[k]) for k in chosen], [nodes[k].shape for k in chosen]
         checks = _checks(problem, names, shapes, settings)
     return GradientReport(title, checks, note)
@@ -161,48 +156,6 @@ def _leaf_name(node: Node) -> str:
     if isinstance(node, ParamNode | ConstantNode) and node.name != "none":
         return node.name
     return f"{node.type} {node.id}"
-
-
-def _wide(value: Any) -> np.ndarray:
-    array = np.asarray(value)
-    return array.astype(np.float64) if is_real(array) else array
-
-
-def _widened(structure: Structure) -> Structure:
-    """The same computation in float64 throughout: random leaves are drawn in float64, and casts to floating
-    point types, also in bodies of loops, cast to float64. Operators with a surrogate compute it."""
-    rows = (_wide_leaf(row) if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
-    return replace(structure, rows=tuple(rows))
-
-
-def _wide_leaf(row: Row) -> Row:
-    """A leaf, drawn in float64 if it is a random one of a floating point type."""
-    head, spec, *rest = row
-    if isinstance(spec, Spec) and spec.type.is_float:
-        spec = spec_of(spec.shape, Type.float64)
-    return head, spec, *rest
-
-
-def _wide_operator(operator: Any) -> Any:
-    cls: Any = type(operator)
-    fields = {name: _wide_field(getattr(operator, name)) for name in operator.fields}
-    return make_operator(_smooth(cls), fields)
-
-
-@functools.cache
-def _smooth(cls: Any) -> Any:
-    """The class of an operator, or where it has a surrogate one with this as forward and the same rule."""
-    if cls.surrogate_ops is None:
-        return cls
-    return type(cls)(cls.__name__, (cls,), {"forward_ops": cls.surrogate_ops, "__module__": __name__})
-
-
-def _wide_field(value: Any) -> Any:
-    if isinstance(value, Type) and value.is_float:
-        return Type.float64
-    if isinstance(value, Body):
-        return replace(value, structure=_widened(value.structure))
-    return value
 
 
 def _checks(

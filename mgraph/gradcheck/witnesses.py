@@ -1,4 +1,4 @@
-"""The witnesses: one output of a structure as a function of some leaves, in float64."""
+"""The witnesses: a function of arrays, in float64, with gradients by rules, by JAX and by differences."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..specs import is_real
-from ..structure import Excerpt
-from ..tracing.trace import trace
 
 _ELEMENTWISE = 48
 """Inputs up to this many elements are moved one element at a time, larger ones along random directions."""
@@ -24,30 +22,20 @@ _SMALL = 2000
 """Elements of inputs up to which compiling takes longer than running."""
 
 Point = list[jax.Array]
-Loss = Callable[[Point], jax.Array]
+Values = Callable[[Point, str, int | None], Any]
+"""The outputs at a point, as a tree of arrays, by a rule set, and without a gradient by the input of one
+number, if there is one."""
 Differences = dict[str, float]
 
 
 class Problem:
-    """One output of an excerpt as a function of the ``chosen`` leaves; the others keep their values.
+    """A function of some arrays at a point. Its outputs are contracted with a random adjoint."""
 
-    The output is contracted with a random adjoint.
-    """
-
-    def __init__(
-        self,
-        excerpt: Excerpt,
-        output: int,
-        chosen: Sequence[int],
-        leaves: Sequence[np.ndarray],
-        draw_seed: int,
-        seed: int,
-    ) -> None:
-        self._excerpt, self._output, self._chosen, self._leaves = excerpt, output, chosen, leaves
-        self._key = jax.random.key(draw_seed & 0xFFFFFFFF)
+    def __init__(self, values: Values, point: Sequence[Any], seed: int) -> None:
+        self._values = values
         self._random = np.random.default_rng(seed)
-        self._point = [jnp.asarray(leaves[k]) for k in chosen]
-        shapes = jax.eval_shape(lambda v: self._values(v, "jax"), self._point)
+        self._point = [jnp.asarray(p) for p in point]
+        shapes = jax.eval_shape(lambda v: self._values(v, "jax", None), self._point)
         self._adjoint = jax.tree.map(self._random_like, shapes)
 
     def first_order(self, rule_set: str) -> list[Differences]:
@@ -99,7 +87,7 @@ class Problem:
         recomputed, and with other inputs frozen."""
         gradient = self._gradient(rule_set)
         near = [0.999 * p for p in self._point]
-        positions = range(len(self._chosen))
+        positions = range(len(self._point))
 
         def witnesses(point: Point, near: Point) -> tuple[Any, Any]:
             here, there = gradient(point), gradient(near)
@@ -147,22 +135,13 @@ class Problem:
 
     # -- the function itself
 
-    def _values(self, point: Point, rule_set: str, frozen: int | None = None) -> Any:
-        leaves: list[Any] = list(self._leaves)
-        for k, value in zip(self._chosen, point, strict=True):
-            leaves[k] = value
-        moving = {k for i, k in enumerate(self._chosen) if i != frozen}
-        trained = tuple(k in moving for k in range(len(leaves)))
-        values = trace(self._excerpt.structure, leaves, rule_set=rule_set, trained=trained, key=self._key)
-        return values[self._output]
-
     def _loss(self, point: Point, rule_set: str, *, frozen: int | None = None, curved: bool = False) -> Any:
         terms = self._terms(self._values(point, rule_set, frozen))
         return _total(jnp.sum(v * (a + 0.5 * v if curved else a)) for v, a in terms)
 
     def _magnitude(self, point: Point) -> jax.Array:
         """The sum of the absolute values of the terms of the loss."""
-        return _total(jnp.sum(jnp.abs(v * a)) for v, a in self._terms(self._values(point, "jax")))
+        return _total(jnp.sum(jnp.abs(v * a)) for v, a in self._terms(self._values(point, "jax", None)))
 
     def _terms(self, output: Any) -> list[tuple[Any, Any]]:
         """Pairs of an output and its adjoint."""

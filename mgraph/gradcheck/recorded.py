@@ -1,0 +1,83 @@
+"""What was recorded in a graph, as a function of some of its leaves, in float64."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..operators import make_operator
+from ..ops.loop import Body
+from ..specs import Spec, is_real, spec_of
+from ..structure import Excerpt, Row, Structure, is_leaf
+from ..tracing.trace import trace
+from ..types import Type
+from .witnesses import Point, Values
+
+
+def recorded_function(
+    excerpt: Excerpt, output: int, chosen: Sequence[int], leaves: Sequence[np.ndarray], draw_seed: int
+) -> Values:
+    """The value of the row ``output`` as a function of the ``chosen`` leaves; the others keep their values.
+
+    It is computed in float64 throughout.
+    """
+    structure = _widened(excerpt.structure)
+    key = jax.random.key(draw_seed & 0xFFFFFFFF)
+
+    def values(point: Point, rule_set: str, frozen: int | None) -> Any:
+        known: list[Any] = list(leaves)
+        for k, value in zip(chosen, point, strict=True):
+            known[k] = value
+        moving = {k for i, k in enumerate(chosen) if i != frozen}
+        trained = tuple(k in moving for k in range(len(known)))
+        return trace(structure, known, rule_set=rule_set, trained=trained, key=key)[output]
+
+    return values
+
+
+def wide(value: Any) -> np.ndarray:
+    """A value as NumPy's array; in float64 if it is of a floating point type."""
+    array = np.asarray(value)
+    return array.astype(np.float64) if is_real(array) else array
+
+
+def _widened(structure: Structure) -> Structure:
+    """The same computation in float64 throughout: random leaves are drawn in float64, and casts to floating
+    point types, also in bodies of loops, cast to float64. Operators with a surrogate compute it."""
+    rows = (_wide_leaf(row) if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
+    return replace(structure, rows=tuple(rows))
+
+
+def _wide_leaf(row: Row) -> Row:
+    """A leaf, drawn in float64 if it is a random one of a floating point type."""
+    head, spec, *rest = row
+    if isinstance(spec, Spec) and spec.type.is_float:
+        spec = spec_of(spec.shape, Type.float64)
+    return head, spec, *rest
+
+
+def _wide_operator(operator: Any) -> Any:
+    cls: Any = type(operator)
+    fields = {name: _wide_field(getattr(operator, name)) for name in operator.fields}
+    return make_operator(_smooth(cls), fields)
+
+
+@functools.cache
+def _smooth(cls: Any) -> Any:
+    """The class of an operator, or where it has a surrogate one with this as forward and the same rule."""
+    if cls.surrogate_ops is None:
+        return cls
+    return type(cls)(cls.__name__, (cls,), {"forward_ops": cls.surrogate_ops, "__module__": __name__})
+
+
+def _wide_field(value: Any) -> Any:
+    if isinstance(value, Type) and value.is_float:
+        return Type.float64
+    if isinstance(value, Body):
+        return replace(value, structure=_widened(value.structure))
+    return value
