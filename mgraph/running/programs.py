@@ -229,14 +229,17 @@ class Program:
 
         What one thread compiles already, others wait for; if that fails they try themselves.
         """
-        if self._jitted is None and self._prepare(function, args):
+        if self.prepare(function, *args):
             return self._within(self._jitted, function, args)
         return self._counted(self._jitted, function, args)
 
+    def prepare(self, function: Callable[..., Any], *args: Any) -> bool:
+        """Compile ``function`` for such arguments, unless that was done before; whether it was not."""
+        return self._jitted is None and self._prepare(function, args)
+
     def compiled(self, function: Callable[..., Any], *args: Any) -> Any:
         """What XLA has made of ``function`` for such arguments, for analyses; nothing is run."""
-        if self._jitted is None:
-            self._prepare(function, args)
+        self.prepare(function, *args)
         return self._counted(lambda *args: self._jitted.lower(*args).compile(), function, args)
 
     def _prepare(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
@@ -334,6 +337,11 @@ class ProgramCache:
                 self._programs.move_to_end(full)
         return program
 
+    def drop(self, program: Program) -> None:
+        """Forget a program."""
+        with self._lock:
+            self._programs = OrderedDict((k, p) for k, p in self._programs.items() if p is not program)
+
     def stats(self) -> CompileStats:
         with self._lock:
             programs, capacity = len(self._programs), self._capacity
@@ -379,6 +387,14 @@ class Compiled(NamedTuple):
         if found is None:
             raise ArgumentError(f"{self.plan} does not know its inputs")
         return found
+
+    def prepare(self, *args: Any) -> bool:
+        """Compile for such arguments, unless that was done before; whether it was not."""
+        return self.program.prepare(self.plan, *args)
+
+    def drop(self) -> None:
+        """Forget the program, which takes some ten megabytes; it is compiled anew when needed."""
+        PROGRAMS.drop(self.program)
 
     def analysed(self, *args: Any) -> Any:
         """What XLA has made of the plan for such arguments; nothing is run."""

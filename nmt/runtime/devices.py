@@ -145,6 +145,15 @@ def keep_freed_memory() -> bool:
     return all(mallopt(name, value) == 1 for name, value in settings)
 
 
+def release_freed_memory() -> None:
+    """Give freed memory back to the system, where the platform can; using it again costs the kernel's time.
+
+    After a compilation much is free in pieces, and what the program itself needs may not fit into one.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _start_cpu(threads: int, count: int) -> tuple[jax.Device, ...]:
     if started():
         return _running_cpu(threads, count)

@@ -175,7 +175,8 @@ def fitting(learner: Learner, options: TrainOptions) -> Fit | None:
 
     def memory(rows: int, length: int) -> int:
         batch = blank(rows, length, streams, *extras)
-        return learner.memory(batch, last_of_several=grows or delay > 1) - learner.held
+        needed = learner.memory(batch, last_of_several=grows or delay > 1, keep=False)
+        return needed - learner.held
 
     workspace = options.workspace * MIB
     if workspace < 0:

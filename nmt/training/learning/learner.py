@@ -14,8 +14,8 @@ from mgraph import Compiled, Plan, compiled
 from mgraph.device import platform_of
 from mgraph.draws import run_draws
 from mgraph.optimizers import OptimizerState
-from mgraph.running.memory import MemoryUse
 from nmt.models import Model
+from nmt.runtime.devices import release_freed_memory
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
 from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout
@@ -108,7 +108,10 @@ class Learner:
             draws = self.placement.everywhere(run_draws(self.seed, number, [i]))
             inputs = self.placement.batch(self._own(batch)), draws
             args = (total, self._device.params, self._device.scale, *inputs)
-            total = self._gradient(args)(*args)
+            gradient = self._gradient(args)
+            if gradient.prepare(*args):
+                release_freed_memory()
+            total = gradient(*args)
         packed = self.placement.everywhere(scalars.packed())
         self._device, reported = self._update()(self._device, total, packed)
         sentences = sum(batch.sentences for batch in batches)
@@ -180,26 +183,35 @@ class Learner:
         restored = DeviceState(params, OptimizerState(steps, moments), average, scale, errors)
         self._device = self.placement.placed(restored)
 
-    def memory(self, batch: Batch, *, last_of_several: bool = False) -> int:
+    def memory(self, batch: Batch, *, last_of_several: bool = False, keep: bool = True) -> int:
         """The bytes per device, ``held`` included, that an update by a batch of this shape needs.
 
-        From XLA's analysis of the programs, which are compiled and cached but not run.
-        last_of_several: the update adds gradients of earlier batches.
+        From XLA's analysis of the programs, which are compiled but not run.
+        last_of_several: the update adds gradients of earlier batches. keep: whether the program of this shape
+        stays compiled, to be run.
         """
-        programs = self.analysed(batch, last_of_several=last_of_several)
-        gradient, updating = (MemoryUse.of(program, None).needed for program in programs)
+        (gradient, inputs), (updating, state) = self._programs(batch, last_of_several)
         beside = self.held - self.placement.held(self._device.params)
-        return max(gradient + beside, updating)
+        needed = max(gradient.memory(*inputs).needed + beside, updating.memory(*state).needed)
+        if not keep:
+            gradient.drop()
+        return needed
 
-    def analysed(self, batch: Batch, *, last_of_several: bool = False) -> tuple[Any, Any]:
-        """What XLA has made of the two programs of an update by a batch of this shape, as ``memory``."""
+    def analysed(self, batch: Batch, *, last_of_several: bool = False) -> tuple[Any, ...]:
+        """What XLA has made of the two programs of an update by a batch of this shape."""
+        return tuple(program.analysed(*args) for program, args in self._programs(batch, last_of_several))
+
+    def _programs(
+        self, batch: Batch, last_of_several: bool
+    ) -> tuple[tuple[Compiled, tuple[Any, ...]], tuple[Compiled, tuple[Any, ...]]]:
+        """The two programs of an update by a batch of this shape, each with what it takes."""
         device, scalar = self._device, jax.ShapeDtypeStruct((), np.float32)
         zeros = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
         draws, packed = map(self.placement.everywhere, zeros)
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
         args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
-        return self._gradient(args).analysed(*args), self._update().analysed(device, total, packed)
+        return (self._gradient(args), args), (self._update(), (device, total, packed))
 
     @property
     def held(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -78,6 +79,20 @@ def test_a_program_that_was_dropped_is_compiled_again() -> None:
         cache.get(key, key).run(jnp.negative, X)
     stats = cache.stats()
     assert (stats.programs, stats.misses, stats.evictions, stats.hits) == (1, 3, 2, 0)
+
+
+def test_a_program_is_prepared_once_and_forgotten_when_dropped() -> None:
+    cache = ProgramCache(4)
+    program, other = cache.get("a", "a"), cache.get("b", "b")
+    assert program.prepare(jnp.negative, X) and not program.prepare(jnp.negative, X)
+    cache.drop(program)
+    assert cache.get("b", "b") is other and cache.stats().programs == 1
+    known = weakref.ref(program)
+    del program
+    gc.collect()
+    assert known() is None
+    assert cache.get("a", "a").prepare(jnp.negative, X)
+    assert cache.stats().misses == 2
 
 
 @pytest.mark.parametrize("key", ["a", ("a", 1)])

@@ -316,6 +316,9 @@ def test_memory_is_what_the_program_needs(model: Model) -> None:
     before = mgraph.compile_stats()
     learner.update([ALL] * 3, learn_rate=0.01, number=3)
     assert (mgraph.compile_stats() - before).misses == 0
+    before = mgraph.compile_stats()
+    learner.memory(ALL, keep=False)
+    assert mgraph.compile_stats().programs == before.programs - 1
 
 
 # -- the loss
