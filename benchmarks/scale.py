@@ -84,8 +84,8 @@ class Size(NamedTuple):
         return Batch((self.words(),) * 2, (mask,) * 2, self.batch)
 
 
-class Chip(NamedTuple):
-    """What computes."""
+class Arithmetic(NamedTuple):
+    """In which numbers is computed, and how fast at most."""
 
     precision: str
     peak: float | None
@@ -174,7 +174,7 @@ def show_growth(
 
 
 def show_devices(
-    used: Sequence[jax.Device], size: Size, options: ModelOptions, chip: Chip, rounds: int
+    used: Sequence[jax.Device], size: Size, options: ModelOptions, arithmetic: Arithmetic, rounds: int
 ) -> None:
     """Print what updates cost that devices share."""
     placements = {
@@ -185,7 +185,9 @@ def show_devices(
     if options.transformer_heads % len(used) == 0:
         placements["one group of them"] = SharedPlacement(used, tensor_parallel=len(used))
     batch = size.sentences()
-    trainers = {name: learner(options, chip.precision, placement) for name, placement in placements.items()}
+    trainers = {
+        name: learner(options, arithmetic.precision, placement) for name, placement in placements.items()
+    }
     runs = {name: second_of(update(trainer, batch)) for name, trainer in trainers.items()}
     found = alternate(runs, rounds)
     print(f"{len(used)} x {used[0].device_kind}, {size.batch} sentences of {size.length} words")
@@ -199,7 +201,7 @@ def show_devices(
             seconds.times(MS),
             seconds.over(found["one device"]),
             seconds.rates(batch.words),
-            *rates_of(work, seconds, chip.peak, trainer.placement.groups * trainer.placement.parts),
+            *rates_of(work, seconds, arithmetic.peak, trainer.placement.groups * trainer.placement.parts),
             trainer.held / MIB,
             trainer.memory(batch) / MIB,
         )
@@ -234,20 +236,20 @@ def main() -> None:
         show_simulation(used, Size().model_options(given.dim))
         return
     print_machine(rounds=given.rounds, devices=len(used), precision=given.precision)
-    chip = Chip(given.precision, peak_here(given))
+    arithmetic = Arithmetic(given.precision, peak_here(given))
     axes = {axis: AXES[axis] for axis in given.axes}
     show_growth(
         "update",
-        lambda size: training(size, chip.precision),
+        lambda size: training(size, arithmetic.precision),
         axes,
         given.rounds,
-        lambda size, taken: rates_of(work_of(size.model_options(), size.sentences()), taken, chip.peak),
+        lambda size, taken: rates_of(work_of(size.model_options(), size.sentences()), taken, arithmetic.peak),
     )
     show_growth("decoding", decoding, axes, given.rounds)
     if len(used) > 1:
         size = Size(batch=given.batch)
         options = size.model_options(given.dim, **MODELS.get(given.model, {}))
-        show_devices(used, size, options, chip, given.rounds)
+        show_devices(used, size, options, arithmetic, given.rounds)
 
 
 if __name__ == "__main__":
