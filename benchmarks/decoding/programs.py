@@ -1,4 +1,4 @@
-"""What a job compiles, and what memory it needs."""
+"""What a job compiles, what of its work is idle or padding, and what memory it needs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,18 @@ COLUMNS = {
     "from cache": "read",
     "tracing s": "tracing",
     "compiling s": "compiling",
+    "rows idle, %": "idle",
+    "encoded padding, %": "padding",
 }
 """Headings, and what they show of ``benchmarks.decoding.reporting.report``."""
 
 
 def report_programs(task: Task, measuring: Measuring) -> None:
-    """Print a table for each beam: the text of second calls, as a job with an empty and with a warm cache."""
+    """Print a table for each beam: the text of second calls, as a job with an empty and with a warm cache.
+
+    "rows idle": of the steps of a lane's rows, how many had no sentence. "encoded padding": of the encoder's
+    positions.
+    """
     lines = task.lines[: measuring.call_lines]
     for beam in measuring.beams:
         print(f"\n{task.name}: what a job of {len(lines):,} lines compiles, beam {beam}\n")

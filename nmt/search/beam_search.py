@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -24,12 +25,15 @@ from nmt.search.results import Hypothesis
 from nmt.search.schedule import Found, Request, Searches, Waiting
 from nmt.search.shortlist import MULTIPLE, Listed, Shortlist
 from nmt.search.trellis import FREE, Arrays, Ranking, Sentences, best_hypotheses
+from nmt.search.work import SearchWork
 from nmt.settings import OptionError
 from nmt.settings.sections import BeamOptions
 from nmt.text.batches import pad, table
 from nmt.text.packing import Bins
 from nmt.text.shapes import length_bucket
 from nmt.text.vocabs.base import Vocab
+
+logger = logging.getLogger(__name__)
 
 MORE_STEPS = 16
 BIN, PACKED = 128, 16  # words of a bin, and in all bins by the sentences that wait: at least so many
@@ -166,6 +170,8 @@ class BeamSearch:
         searches = Searches(job.searches, callers_settings())
         for found in searches.run(job.turns):
             yield from found
+        work = job.work
+        logger.debug("[search] %s", work, extra={"work": work})
 
     def limit(self, length: int) -> int:
         """The maximum number of target words for ``length`` source words, in float32 as in Marian."""
@@ -257,8 +263,8 @@ class BeamSearch:
         return LaneSize(length, capacity, min(places, capacity * self.beam_size))
 
     def whole(self, length: int) -> LaneSize:
-        """The lane for sources of ``length`` words, with room for all of their translations: one for all that
-        are longer than is usual, so that they share its program."""
+        """The lane for sources of at most ``length`` words, with room for all of their translations: one for
+        all that are longer than is usual, so that they share its programs."""
         capacity = self.limit(length)
         return LaneSize(length, capacity, capacity * self.beam_size)
 
@@ -317,14 +323,21 @@ class Job:
         self.search, self.forced, self.attention, self.count = search, forced, attention, count
         self.candidates = search.candidates(requests)
         self.waiting = Waiting(requests, search.sizes(requests), search.beam_size)
+        self.whole = search.whole(search.lengths.longest)
         lengths = self.waiting.lengths()
         each = max(1, search.searches // len(lengths))
         self.rows = {size: search.rows.of_lane(size, own, each) for size, own in lengths.items()}
         turns = sum(-(-len(own) // self.rows[size]) for size, own in lengths.items())
         self.searches = min(search.searches, turns)
+        self._work: list[SearchWork] = []
         self.listed = {
             rows: search.listed(requests, rows) if self.candidates else 0 for rows in {1, *self.rows.values()}
         }
+
+    @property
+    def work(self) -> SearchWork:
+        """What has been done so far."""
+        return sum(self._work, start=SearchWork())
 
     def turns(self, number: int) -> Generator[Found]:
         """The search of this number: what it finds, turn by turn, until nothing waits."""
@@ -380,14 +393,27 @@ class Job:
             living = min(shape.rows, len(held))
             enough = living if requests else max(0, living - shape.entering)
             done, report = lane.advance(params, weights, ranking, enough)
+            self._note(shape, requests, report)
             found: Found = []
             for desk in done.tolist():
                 request = held.pop(desk)
                 if report.outcomes[desk] == CUT:
-                    self.waiting.again(request, self.search.whole(size.length))
+                    self.waiting.again(request, self.whole)
                 else:
                     found.append((request.index, self._hypotheses(request, desk, report)))
             yield found
+
+    def _note(self, shape: LaneShape, requests: Sequence[Request], report: LaneReport) -> None:
+        """Count the work of a turn in which these sentences were encoded."""
+        each = math.prod(shape.bins or (shape.waiting, shape.length))
+        self._work.append(
+            SearchWork(
+                steps=int(report.steps) * shape.rows,
+                busy=int(report.busy),
+                positions=each * shape.sources if requests else 0,
+                words=sum(len(source) for request in requests for source in request.sources),
+            )
+        )
 
     def _hypotheses(self, request: Request, desk: int, report: LaneReport) -> list[Hypothesis]:
         search, steps = self.search, int(report.outcomes[desk])
@@ -415,8 +441,7 @@ class Job:
             return [
                 PackedSource(*own.filled(stream, sizes)) for own, stream in zip(bins, streams, strict=True)
             ]
-        door = self.search.lengths.door(shape.length, max(request.length for request in requests))
-        batch = pad(streams, (shape.waiting, *[door] * shape.sources))
+        batch = pad(streams, (shape.waiting, *[shape.length] * shape.sources))
         return list(map(Source, batch.ids, batch.masks))
 
     def _sentences(self, shape: LaneShape, requests: Sequence[Request]) -> Sentences:

@@ -25,6 +25,8 @@ from nmt.search.lane_state import CUT, Arrivals, LaneReport, LaneShape, LaneStat
 from nmt.search.trellis import NONE, Arrays, Beam, Ranking, Sentences, Trellis
 
 T = TypeVar("T")
+Noted = tuple[jax.Array, jax.Array]
+"""The outcomes so far, and the counts of steps and of rows with sentences in them."""
 
 
 class LaneLoop:
@@ -133,7 +135,7 @@ class LaneLoop:
         """
         shape = self.shape
         steppers = self.steppers(shape.rows)
-        outcomes = jnp.zeros(shape.desks, jnp.int32)
+        nothing = jnp.zeros(shape.desks, jnp.int32), jnp.zeros(2, jnp.int32)
         parameters = [self._with_listed(*each, waiting) for each in zip(self.models, params, strict=True)]
 
         def living(state: LaneState) -> jax.Array:
@@ -142,26 +144,31 @@ class LaneLoop:
         def left(entered: jax.Array) -> jax.Array:
             return waiting.count - entered
 
-        def unfinished(carry: tuple[jax.Array, LaneState, jax.Array]) -> jax.Array:
+        def unfinished(carry: tuple[jax.Array, LaneState, Noted]) -> jax.Array:
             entered, state, _ = carry
             return (left(entered) > 0) | (living(state) > enough)
 
-        def turn(carry: tuple[jax.Array, LaneState, jax.Array]) -> tuple[jax.Array, LaneState, jax.Array]:
-            entered, state, outcomes = carry
+        def turn(carry: tuple[jax.Array, LaneState, Noted]) -> tuple[jax.Array, LaneState, Noted]:
+            entered, state, noted = carry
             entered, state = self._entered(params, entered, state, waiting)
             more = jnp.minimum(left(entered), shape.entering)
             until = jnp.where(more > 0, shape.rows - more, enough)
 
-            def busy(carry: tuple[LaneState, jax.Array]) -> jax.Array:
+            def busy(carry: tuple[LaneState, Noted]) -> jax.Array:
                 return living(carry[0]) > until
 
-            def step(carry: tuple[LaneState, jax.Array]) -> tuple[LaneState, jax.Array]:
-                return self._stepped(parameters, steppers, *carry, waiting.columns, weights, ranking)
+            def step(carry: tuple[LaneState, Noted]) -> tuple[LaneState, Noted]:
+                state, (outcomes, counts) = carry
+                counts += jnp.stack([jnp.int32(1), living(state)])
+                known = state, outcomes, waiting.columns, weights, ranking
+                state, outcomes = self._stepped(parameters, steppers, *known)
+                return state, (outcomes, counts)
 
-            return entered, *lax.while_loop(busy, step, (state, outcomes))
+            return entered, *lax.while_loop(busy, step, (state, noted))
 
-        _, state, outcomes = lax.while_loop(unfinished, turn, (jnp.int32(0), state, outcomes))
-        return state, LaneReport(outcomes, state.trellis)
+        _, state, noted = lax.while_loop(unfinished, turn, (jnp.int32(0), state, nothing))
+        outcomes, (steps, taken) = noted
+        return state, LaneReport(outcomes, state.trellis, steps, taken)
 
     def _with_listed(self, model: Model, params: Arrays, waiting: Arrivals) -> Arrays:
         """The parameters of a model, with those of the listed words."""

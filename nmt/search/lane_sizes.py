@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass
 
-from nmt.text.shapes import few_lengths, length_bucket
+from nmt.text.shapes import few_lengths
 
 FIRST_LENGTHS = 24, 48
 LATER_LENGTH = 104
 """Padded source lengths of lanes: 24, 48, 104, 208, 416, ..."""
-MOST_LANES, MOST_DOORS = 2, 2
-"""Lanes for a group of sentences, and lengths for encoding those of a lane: six programs serve all."""
+MOST_LANES = 2
+"""For a group of sentences. With the lane for translations that do not end these are three, each of two
+programs."""
 PROGRAM = 3_000
 """About how many words are translated in the shortest lane instead of making a program: 1,000 if it is read
 from a cache, 10,000 if it is compiled."""
@@ -72,31 +73,13 @@ def choose_lanes(lengths: Counter[int], known: Collection[int] = ()) -> list[int
     return few_lengths(lengths, ladder, words, price=2 * PROGRAM, most=MOST_LANES, known=known)
 
 
-def choose_doors(lengths: Counter[int], lane: int, known: Collection[int] = ()) -> list[int]:
-    """The padded lengths for encoding sentences that enter a lane, ascending; the last is the lane's.
-
-    lengths, known: as for ``choose_lanes``, of this lane.
-    """
-    ladder = {min(length_bucket(length), lane) for length in lengths} | {lane}
-    return few_lengths(lengths, ladder, _encoding, price=PROGRAM, most=MOST_DOORS, known=known, top=lane)
-
-
-def _encoding(_: int, padded: int) -> float:
-    """What encoding a sentence costs, in target words."""
-    return padded / 2
-
-
 class Lengths:
-    """The padded lengths of lanes and of their doors, chosen for all sentences so far.
-
-    A door of a lane is a length to which sentences are padded when they are encoded.
-    """
+    """The padded lengths of lanes, chosen for all sentences so far."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: Counter[int] = Counter()
         self._lanes: set[int] = set()
-        self._doors: dict[int, set[int]] = {}
 
     def lanes(self, lengths: Iterable[int]) -> list[int]:
         """The lanes for sentences of these lengths, ascending."""
@@ -104,21 +87,13 @@ class Lengths:
         with self._lock:
             self._seen.update(now)
             self._lanes.update(choose_lanes(self._seen, self._lanes))
-            by_lane: dict[int, Counter[int]] = {}
-            for length, count in self._seen.items():
-                by_lane.setdefault(self._lane(length), Counter())[length] = count
-            for lane, own in by_lane.items():
-                doors = self._doors.setdefault(lane, set())
-                doors.update(choose_doors(own, lane, doors))
-            return sorted({self._lane(length) for length in now})
+            return sorted({min(lane for lane in self._lanes if lane >= length) for length in now})
 
-    def door(self, lane: int, length: int) -> int:
-        """The narrowest door of a lane for sentences of at most this length."""
+    @property
+    def longest(self) -> int:
+        """The longest lane so far."""
         with self._lock:
-            return min((door for door in self._doors.get(lane, ()) if door >= length), default=lane)
-
-    def _lane(self, length: int) -> int:
-        return min(lane for lane in self._lanes if lane >= length)
+            return max(self._lanes)
 
 
 class LaneRows:

@@ -106,11 +106,14 @@ class Arrivals:
 class LaneReport:
     """What the host reads after some steps; axis 0 is the desk.
 
-    outcomes int32: how many steps a sentence took that is done, ``CUT``, or 0.
+    outcomes int32: how many steps a sentence took that is done, ``CUT``, or 0. steps, busy int32 ``[]``: how
+    many steps these were, and the sum of the rows that had sentences in each.
     """
 
     outcomes: Any
     trellis: Trellis
+    steps: Any
+    busy: Any
 
 
 def spec(*shape: int, kind: Any = np.int32) -> jax.ShapeDtypeStruct:

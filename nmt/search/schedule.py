@@ -116,9 +116,9 @@ class Waiting:
 
     def again(self, request: Request, whole: LaneSize) -> None:
         """Search a sentence once more from its start, for which its lane had no room: in a lane that has, or
-        in the ``whole`` one, which has room for all sentences of that length."""
+        in the ``whole`` one, which has room for all."""
         with self._lock:
-            enough = LaneSize(whole.length, request.limit, request.limit * self._beam)
+            enough = LaneSize(request.length, request.limit, request.limit * self._beam)
             chosen = min((size for size in self._queues if size.holds(enough)), default=whole)
             bisect.insort(self._queues.setdefault(chosen, []), request, key=_place)
 

@@ -134,7 +134,7 @@ def test_commands_and_reports(task: Task, tmp_path: Path, capsys: pytest.Capture
     words = our_command(task, how, "int8", module="a.module", beam_size=4)
     assert words[:4] == [sys.executable, "-m", "a.module", "decode"]
     assert words[words.index("--models") + 1] == task.files["int8"] and "--shortlist" not in words
-    assert set(programs.COLUMNS.values()) == set(reporting.report())
+    assert set(programs.COLUMNS.values()) == set(reporting.report(reporting.Searched()))
     jobs.compare_jobs(task, measuring(lines=[1000]))
     assert capsys.readouterr().out == "\njobs of 1,000 lines: left out: the text has 3\n"
     assert task.typical == "w5 w6 w7"

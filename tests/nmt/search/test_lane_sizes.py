@@ -8,13 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.search.lane_sizes import (
-    MOST_DOORS,
     MOST_LANES,
     PROGRAM,
     LaneRows,
     LaneSize,
-    Lengths,
-    choose_doors,
     choose_lanes,
     lane_length,
 )
@@ -68,8 +65,6 @@ def test_every_sentence_has_a_lane_and_there_are_few(lengths: dict[int, int], kn
     chosen = choose_lanes(Counter(lengths), known)
     assert chosen == sorted(set(chosen)) and len(chosen) <= MOST_LANES
     assert chosen[-1] >= max(lengths)
-    doors = choose_doors(Counter(lengths), chosen[-1])
-    assert doors[-1] == chosen[-1] and len(doors) <= MOST_DOORS
     assert choose_lanes(Counter(lengths), chosen) == chosen, "what is compiled stays good"
 
 
@@ -86,14 +81,3 @@ def test_a_lane_is_made_when_it_pays() -> None:
     assert choose_lanes(some) == [24, 104]
     assert choose_lanes(some, [208]) == [208], "what exists serves for longer"
     assert choose_lanes(many, [208]) == [24, 104]
-
-
-def test_doors_are_as_narrow_as_pays() -> None:
-    lengths = Lengths()
-    assert lengths.lanes([5, 6]) == [24]
-    assert [lengths.door(24, n) for n in (3, 20, 24)] == [24, 24, 24], "one serves a few lines"
-    assert lengths.lanes([10] * 20_000 + [24]) == [24]
-    assert [lengths.door(24, n) for n in (3, 12, 13, 24)] == [16, 16, 16, 24]
-    assert lengths.lanes([100]) == [104]
-    assert lengths.door(104, 3) == 104
-    assert lengths.door(416, 3) == 416, "a lane that nothing is known of has one door"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
 import jax
@@ -16,6 +17,7 @@ from nmt.search import beam_search as search_module
 from nmt.search.choice import Sampling, best_extensions
 from nmt.search.shortlist import Lexicon, Shortlist
 from nmt.search.trellis import best_hypotheses
+from nmt.search.work import SearchWork
 from tests.helpers.toy_search import (
     CONTROL,
     EOS,
@@ -238,6 +240,28 @@ def test_translations_that_do_not_end_share_a_program():
         [[found]] = search.search([[5] * length + [EOS]])
         assert len(found.words) == 7 * (length + 1)
     assert (mgraph.compile_stats() - before).misses == 0
+
+
+def test_six_programs_serve_lines_of_all_lengths_and_translations_that_do_not_end() -> None:
+    sources = [[5] * length + [EOS] for length in (*[9] * 1_000, *[90] * 50, 22, 23, 101, 103)]
+    search = beam_search([ToyModel(5, 12, eos=-30.0)], beam_size=6)
+    before = mgraph.compile_stats()
+    found = search.search(sources)
+    assert (mgraph.compile_stats() - before).misses == 6
+    assert [len(best.words) for best, *_ in found] == [3 * len(source) for source in sources]
+
+
+def test_a_search_says_what_was_idle_and_padding(caplog: pytest.LogCaptureFixture) -> None:
+    search = beam_search([ToyModel(3, 11, eos=-30.0)], beam_size=2)
+    with caplog.at_level(logging.DEBUG, "nmt.search"):
+        search.search([[5] * length + [EOS] for length in (4, 6, 6)])
+    [work] = [record.work for record in caplog.records if hasattr(record, "work")]
+    assert (work.words, work.busy) == (5 + 7 + 7, 3 * (5 + 7 + 7))
+    assert work.steps > work.busy and work.positions > work.words
+    assert work.idle == pytest.approx(1 - work.busy / work.steps)
+    assert f"{work.padding:.1%} padding" in caplog.text
+    both = work + SearchWork(steps=10, busy=10)
+    assert both.idle < work.idle and both.padding == work.padding
 
 
 @given(
