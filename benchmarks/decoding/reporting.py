@@ -1,4 +1,4 @@
-"""``python -m benchmarks.decoding.reporting decode ...``: ``mgraph``, which then says what it compiled and did.
+"""``mgraph``, which says at its end what it did: ``python -m benchmarks.decoding.reporting decode ...``.
 
 The last line on standard error is ``MARK`` and a JSON object.
 """
