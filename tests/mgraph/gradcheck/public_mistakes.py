@@ -1,7 +1,7 @@
 """Wrong gradients from the histories of public projects, rewritten as node classes.
 
-Each class names the thread in which the mistake was found. ``custom_vjp`` makes a function of JAX's of it, with
-the same rule.
+Each class names the thread in which the mistake was found. ``custom_vjp`` makes a function of JAX's of it,
+with the same rule.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ class SteepSigmoid(UnaryNodeOp):
 
 
 class Scaled(NaryNodeOp):
-    """Wrong in bfloat16 only: the gradient by a weight is added up row by row in the type of the weight, which
-    is off by several per cent after some hundred rows."""
+    """Wrong in bfloat16 only: the gradient by a weight is added up row by row in the type of the weight, and
+    off by several per cent after some hundred rows."""
 
     type = "scaled"
     thread = GITHUB + "karpathy/llm.c/issues/428"
