@@ -1,9 +1,9 @@
 """Checkers of gradients, PyTorch's, JAX's, Autograd's and ours, on wrong rules.
 
-The rules are those of ``tests/mgraph/gradcheck/public_mistakes.py``, mistakes that public projects made. Every
-checker gets the same function with the same rule, at values that a test would draw (``ordinary``) and at
-values where the mistake shows (``telling``). Only the rule of ``Sinc`` is right. Then: the smallest relative
-error that each of them sees, and what only PyTorch's arrays allow.
+The rules are those of ``tests/mgraph/gradcheck/public_mistakes.py``, mistakes that public projects made.
+Every checker gets the same function with the same rule, at values that a test would draw (``ordinary``) and
+at values where the mistake shows (``telling``). Only the rule of ``Sinc`` is right. Then: the smallest
+relative error that each of them sees, and what only PyTorch's arrays allow.
 
 Needs ``pip install torch autograd``. (https://download.pytorch.org/whl/cpu has PyTorch without CUDA.)
 """
