@@ -66,7 +66,8 @@ def _mean(x):
 
 
 class Huber(UnaryNodeOp):
-    """The adjoint is ignored: what comes after the loss has no effect. The test's adjoint was one."""
+    """The adjoint is ignored: what comes after the loss has no effect. A random adjoint came into the test
+    with the repair."""
 
     type = "huber"
     thread = GITHUB + "chainer/chainer/issues/1175"
@@ -126,7 +127,8 @@ class CumulativeProduct(UnaryNodeOp):
 class TotalVariation(NaryNodeOp):
     """Wrong at ties: the slope of |p - q| has two cases, and p = q falls into the second.
 
-    A student that starts as a copy of its teacher has a loss of zero, and this gradient everywhere.
+    A student that starts as a copy of its teacher has a loss of zero, and this gradient everywhere. By JAX's
+    convention the slope is 0.5 there, by central differences 0.
     """
 
     type = "total_variation"
@@ -156,7 +158,7 @@ class CrossEntropy(NaryNodeOp):
 
 
 class SteepSigmoid(UnaryNodeOp):
-    """Wrong in float32 only, and far from zero: exp(-25 x) overflows at x = -3.6, and the gradient is NaN."""
+    """Wrong in float32 only: exp(-25 x) overflows below x = -3.5, and the gradient is NaN."""
 
     type = "steep_sigmoid"
     thread = GITHUB + "jeshraghian/snntorch/issues/427"
