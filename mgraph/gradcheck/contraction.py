@@ -37,7 +37,7 @@ class Contraction:
     def __init__(self, values: Values, point: Sequence[Any], seed: int, cotangent: Any = None) -> None:
         self._values = values
         self._random = np.random.default_rng(seed)
-        self.point = [jnp.asarray(p) for p in point]
+        self.point: Point = jax.device_put([np.asarray(p) for p in point])
         outputs = jax.eval_shape(lambda v: self._values(v, "jax", None), self.point)
         self.adjoint: Adjoint = [self.random_like(spec) for spec in jax.tree.leaves(outputs)]
         if cotangent is not None:
@@ -85,6 +85,11 @@ class Contraction:
         terms = self._terms(self._values(point, "jax", None), adjoint)
         return total(jnp.sum(jnp.abs(v * a)) for v, a in terms)
 
+    def _weighed(self, point: Point, adjoint: Adjoint) -> tuple[Any, Any]:
+        """The loss, to be differentiated by JAX, and the sum of the absolute values of its terms."""
+        terms = [v * a for v, a in self._terms(self._values(point, "jax", None), adjoint)]
+        return total(map(jnp.sum, terms)), total(jnp.sum(jnp.abs(t)) for t in terms)
+
     def gradient(self, rule_set: str, frozen: int | None = None) -> Callable[[Point], Point]:
         """The gradient of the loss, as a function of the point."""
         return jax.grad(lambda point: self.loss(point, rule_set, frozen=frozen))
@@ -104,8 +109,8 @@ class Contraction:
         def both(given: tuple[Point, Adjoint]) -> tuple[Point, Point, jax.Array]:
             point, adjoint = given
             by_rule = jax.grad(lambda p: self.loss(p, rule_set, adjoint))(point)
-            by_jax = jax.grad(lambda p: self.loss(p, "jax", adjoint))(point)
-            return by_rule, by_jax, self.magnitude(point, adjoint)
+            by_jax, magnitude = jax.grad(self._weighed, has_aux=True)(point, adjoint)
+            return by_rule, by_jax, magnitude
 
         def program(*given: Any) -> Any:
             return jax.lax.map(both, given)
@@ -126,8 +131,8 @@ class Contraction:
         samples] are the places. They are to be contracted with ``weights``.
         """
 
-        def at(line: Point, t: jax.Array) -> jax.Array:
-            moved = [p + t * v for p, v in zip(self.point, line, strict=True)]
+        def at(point: Point, line: Point, t: jax.Array) -> jax.Array:
+            moved = [p + t * v for p, v in zip(point, line, strict=True)]
             terms = self._terms(self._values(moved, "jax", None), None)
             if not self._grouped:
                 return jnp.concatenate([jnp.ravel(v) for v, _ in terms])
@@ -136,11 +141,10 @@ class Contraction:
                 jnp.pad(contracted, (0, -len(contracted) % _MOST_OUTPUTS)).reshape(_MOST_OUTPUTS, -1), 1
             )
 
-        def along(given: tuple[Point, jax.Array]) -> jax.Array:
-            line, places = given
-            return jax.lax.map(lambda t: at(line, t), places)
+        def sampled(point: Point, lines: Point, places: jax.Array) -> jax.Array:
+            def along(given: tuple[Point, jax.Array]) -> jax.Array:
+                return jax.lax.map(lambda t: at(point, given[0], t), given[1])
 
-        def sampled(lines: Point, places: jax.Array) -> jax.Array:
             return jax.lax.map(along, (lines, places))
 
         count = len(offsets)
@@ -148,7 +152,7 @@ class Contraction:
         found = []
         for start in range(0, count, chunk):
             rows = np.minimum(np.arange(start, start + chunk), count - 1)
-            part = self.run(sampled, list(map(jnp.asarray, directions(rows))), offsets[rows], name="samples")
+            part = self.run(sampled, self.point, directions(rows), offsets[rows], name="samples")
             found.append(np.asarray(part)[: count - start])
         return np.concatenate(found)
 

@@ -13,6 +13,7 @@ import mgraph
 from mgraph import ShapeError, UnaryNodeOp, check_gradients
 from mgraph.gradcheck.report import GradientReport
 from mgraph.gradcheck.witnesses import Problem
+from tests.helpers.fresh import python
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -332,3 +333,33 @@ def test_what_does_not_repeat_is_named() -> None:
     assert "repeat" in seen(report) and "NOT REPEATABLE" in str(report), report
     steady = check_gradients(Unsteady, (2, 3), thorough=True, nondet_tol=1e-12)
     assert "repeat" not in seen(steady)
+
+
+@pytest.mark.slow
+def test_another_device_must_give_the_same_bits() -> None:
+    """In a process of its own with two virtual devices: devices are fixed when JAX starts."""
+    code = """
+import jax, jax.numpy as jnp, numpy as np
+from mgraph.gradcheck.witnesses import Problem
+
+class Elsewhere(Problem):
+    off = 0.0
+
+    def run(self, function, *args, name=""):
+        found = super().run(function, *args, name=name)
+        first = jax.tree.leaves(args)[0]
+        there = isinstance(first, jax.Array) and first.devices() == {jax.devices()[1]}
+        return jax.tree.map(lambda g: g * (1 + self.off), found) if there else found
+
+def values(point, rule_set, frozen):
+    return jnp.sin(point[0])
+
+with jax.enable_x64(True):
+    for off in (0.0, 1e-14):
+        problem = Elsewhere(values, [np.ones(3)], 0)
+        problem.off = off
+        problem.first_order("rules")
+        (answer,) = problem.repeated("rules")
+        assert (answer.differences["repeat"] > 0) == (off > 0), answer
+"""
+    python(code, XLA_FLAGS="--xla_force_host_platform_device_count=2")
