@@ -200,6 +200,8 @@ def _checks(
             answers = question(settings.rule_set)
         except Exception as e:  # the user's rule may raise anything
             problems.append(_reason(question.__name__, e))
+            if question == problem.first_order:
+                break  # the others go by what it found
             continue
         for answer, of_input in zip(answers, known, strict=True):
             of_input.append(answer)

@@ -12,6 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_NEAR = 1e-2
+"""The distance of kinks that reports show."""
+_SHOWN = 5
+"""How many they show."""
+
 
 @dataclass(frozen=True)
 class Kink:
@@ -43,11 +48,9 @@ class Kink:
         return f"{line}: at a kink, {slopes}, rule {self.rule:.4g}, jax {self.jax:.4g}"
 
 
-def summary(kinks: Sequence[Kink], most: int = 3) -> list[str]:
-    """Lines about the kinks at the point, then the nearest of the others; the first ``most`` of each."""
-    here = [kink for kink in kinks if kink.at_the_point]
-    near = sorted((k for k in kinks if not k.at_the_point), key=lambda kink: kink.distance)
-    lines = [str(kink) for kink in here[:most]]
-    if len(here) > most:
-        lines.append(f"and {len(here) - most} more at a kink")
-    return lines + [str(kink) for kink in near[:1]]
+def about_kinks(kinks: Sequence[tuple[str, Kink]]) -> list[str]:
+    """Lines about kinks of named inputs: the nearest ones, those at the point first."""
+    near = [(name, kink) for name, kink in kinks if kink.distance <= _NEAR]
+    near.sort(key=lambda found: found[1].distance)
+    lines = [f"{name} {kink}" for name, kink in near[:_SHOWN]]
+    return [*lines, f"and {len(near) - _SHOWN} more kinks"] if len(near) > _SHOWN else lines

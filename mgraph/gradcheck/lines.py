@@ -140,24 +140,17 @@ def measured(
         finer = slopes_of(*_sampled(problem, [lines[int(k)] for k in again], sizes[again], ladder))
         slopes = _replaced(slopes, again, finer)
     low, high, bound = _contracted(slopes, adjoint, slack)
-    remainders: list[Taylor | None] = []
-    for i in range(len(problem.point)):
-        k = random_line(lines, i)
-        if k is None:
-            remainders.append(None)
-            continue
-        with np.errstate(invalid="ignore"):
-            moving = slopes.moved[k]
-            change = changes[k][:, moving] @ adjoint[moving]
-            rounding = float(np.abs(adjoint[moving]) @ slopes.noise[k, moving])
-        remainders.append(taylor_of(steps[k], change, expected[k], rounding))
+    of_inputs = [random_line(lines, i) for i in range(len(problem.point))]
+    remainders = tuple(
+        None if k is None else _remainders(slopes, adjoint, k, changes[k], steps[k], expected[k])
+        for k in of_inputs
+    )
     with np.errstate(invalid="ignore"):
         crossed = np.where(slopes.crossed > 0, slopes.crossed, np.inf)[:, adjoint != 0].min(1, initial=np.inf)
         kinked = (slopes.kinked & (adjoint != 0)).any(1)
         left, right = (np.where(slopes.moved, s, 0) @ adjoint for s in (slopes.left, slopes.right))
     crossed = np.where(np.isfinite(crossed), crossed, 0.0)
-    found = Measured(tuple(lines), slopes, low, high, bound, left, right, kinked, crossed, tuple(remainders))
-    return found
+    return Measured(tuple(lines), slopes, low, high, bound, left, right, kinked, crossed, remainders)
 
 
 def kinks_of(found: Measured, i: int, by_rule: Sequence[Any], by_jax: Sequence[Any]) -> tuple[Kink, ...]:
@@ -178,6 +171,16 @@ def hidden_rounding(found: Measured, k: int, adjoint: Array) -> float:
     """What rounding may hide along the k-th line in outputs that did not move."""
     still = ~found.slopes.moved[k]
     return float(np.abs(adjoint[still]) @ found.slopes.noise[k, still]) / LADDERS[0]
+
+
+def _remainders(
+    slopes: Slopes, adjoint: Array, k: int, changes: Array, steps: Array, expected: float
+) -> Taylor:
+    """The Taylor remainders of the k-th line, by how much outputs change at the steps."""
+    moving = slopes.moved[k]
+    with np.errstate(invalid="ignore"):
+        change = changes[:, moving] @ adjoint[moving]
+    return taylor_of(steps, change, expected, float(np.abs(adjoint[moving]) @ slopes.noise[k, moving]))
 
 
 def _size(array: Any, line: Line) -> float:

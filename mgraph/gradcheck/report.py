@@ -10,8 +10,8 @@ from typing import Any
 from ..errors import GradientError
 from ..tables import table
 from .agreement import Finding
-from .kinks import Kink, summary
-from .taylor import Taylor
+from .kinks import Kink, about_kinks
+from .taylor import Taylor, about_slopes
 
 TOLERANCES: Mapping[str, float] = {
     "jax": 1e-10,
@@ -170,9 +170,8 @@ class GradientReport:
         rows = [("gradient by", "shape", *columns, "verdict")]
         rows += [(c.name, _shape(c), *cells(c.differences, columns), c.verdict) for c in self.checks]
         lines = table(rows, f"<<{'>' * len(columns)}<")
-        slopes = [f"{c.name} {c.taylor}" for c in self.checks if c.taylor]
-        notes = [f"Taylor: {', '.join(slopes)}"] if slopes else []
-        notes += [f"{c.name} {line}" for c in self.checks for line in summary(c.kinks)]
+        notes = about_slopes([(c.name, c.taylor) for c in self.checks if c.taylor])
+        notes += about_kinks([(c.name, kink) for c in self.checks for kink in c.kinks])
         notes += [self.note] if self.note else []
         return "\n".join([self.title, *lines, *(f"  {note}" for note in notes)])
 

@@ -28,6 +28,10 @@ _DERIVATIVES = ("jax", "differences", "second", "one-hot", "missing")
 design."""
 
 
+_MOST_THREADS = 8
+"""Operators that are checked at once, at most."""
+
+
 @dataclass(frozen=True)
 class OperatorRow:
     """One operator, held against the witnesses on all of its cases."""
@@ -64,7 +68,8 @@ class OperatorRow:
             return verdict(self.problem, self.objections)
         if self.ok and self.report.note:
             return f"ok ({self.report.note})"
-        found = (check.finding for check in self.report.checks if check.finding)
+        judged = {"jax", "differences"} & set(self.objections)
+        found = (check.finding for check in self.report.checks if check.finding and judged)
         return verdict(self.problem, self.objections, next(found, None))
 
 
@@ -124,12 +129,12 @@ def check_operators(
     operator without cases, or whose cases cannot be recorded, fails. ``quick`` asks for first derivatives
     only, by JAX, by differences and for a cotangent of zeros: not for second derivatives, transformations,
     frozen children, other cotangents, and repetitions. ``on_row`` sees each row in turn as soon as it is
-    complete. As many operators as there are cores are checked at once: most of the time goes into compiling.
+    complete. Operators are checked side by side, one by each core: most of the time goes into compiling.
     ``ArgumentError`` for an unknown name, and for a module that cannot be imported or has no operators.
     """
     rows = []
     chosen = chosen_operators(names, module)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         for row in pool.map(lambda cls: check_operator(cls, seed, quick=quick), chosen):
             if on_row is not None:
                 on_row(row)

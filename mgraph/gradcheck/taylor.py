@@ -6,6 +6,7 @@ of slope 2 or 1 in a plot with logarithmic axes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 
 _CLEAR = 30.0
 """A remainder counts if it is so many roundings large."""
+_SHOWN = 4
+"""Inputs up to which a report shows each slope."""
 _FEWEST, _FITTED = 3, 5
 """Remainders that a slope needs, and the most that it is fitted to: those of the shortest steps."""
 
@@ -33,6 +36,16 @@ class Taylor:
         if self.slope is not None:
             return f"slope {self.slope:.2f}"
         return "no remainder (affine)" if np.isfinite(self.remainders).all() else "not finite"
+
+
+def about_slopes(found: Sequence[tuple[str, Taylor]]) -> list[str]:
+    """A line about the remainders of named inputs, if there are any."""
+    slopes = [taylor.slope for _, taylor in found if taylor.slope is not None]
+    if len(found) <= _SHOWN or not slopes:
+        return (
+            [f"Taylor: {', '.join(f'{name} {taylor}' for name, taylor in found[:_SHOWN])}"] if found else []
+        )
+    return [f"Taylor: slopes from {min(slopes):.2f} to {max(slopes):.2f} for {len(slopes)} of {len(found)}"]
 
 
 def taylor_of(steps: Any, changes: Any, expected: float, rounding: float) -> Taylor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -259,8 +259,7 @@ class Problem(Contraction):
             return Answer({"differences": 0.0})
         lengths = np.array([found.lines[k].length for k in rows])
         expected, nearest, bound = (a[rows] / lengths for a in (expected, nearest, bound))
-        places = [found.lines[k].element for k in rows]
-        return _judged("differences", expected, nearest, bound, scale, places)
+        return _judged("differences", expected, nearest, bound, scale, lambda k: found.lines[rows[k]].element)
 
     def _moves_unseen(self, found: Measured, k: int, rule_set: str) -> bool:
         """Whether JAX says that an output moves along a line, though not a bit of it does."""
@@ -281,14 +280,14 @@ class Problem(Contraction):
 
     def _one_hot(self, most: int) -> list[Adjoint]:
         """Adjoints that take a single output each, at most so many, drawn without repetition."""
-        places = [(k, e) for k, a in enumerate(self.adjoint) if a is not None for e in range(a.size)]
-        if len(places) > most:
-            drawn = self._random.choice(len(places), most, replace=False)
-            places = [places[int(d)] for d in sorted(drawn)]
+        sizes = [0 if a is None else a.size for a in self.adjoint]
+        starts = np.cumsum([0, *sizes])
+        drawn = self._random.choice(starts[-1], min(most, starts[-1]), replace=False) if starts[-1] else []
         found = []
-        for k, element in places:
+        for place in sorted(drawn):
+            k = int(np.searchsorted(starts, place, side="right")) - 1
             one: Adjoint = [None if a is None else np.zeros(a.shape) for a in self.adjoint]
-            one[k].reshape(-1)[element] = 1.0
+            one[k].reshape(-1)[place - starts[k]] = 1.0
             found.append(one)
         return found
 
@@ -323,19 +322,21 @@ def _bound_to_jax(by_jax: Any, scale: float, noise: Any) -> Any:
 
 def _elementwise(found: Any, expected: Any, bound: Any, choices: Any, witness: str, scale: float) -> Answer:
     """Elements compared, those aside that are choices at a kink."""
-    found = np.where(choices, expected, found)
-    places = list(np.ndindex(found.shape))
-    return _judged(witness, found.reshape(-1), expected.reshape(-1), bound.reshape(-1), scale, places)
+    shape, found = found.shape, np.where(choices, expected, found).reshape(-1)
+    expected, bound = expected.reshape(-1), bound.reshape(-1)
+    return _judged(
+        witness, found, expected, bound, scale, lambda k: tuple(map(int, np.unravel_index(k, shape)))
+    )
 
 
 def _judged(
-    witness: str, found: Any, expected: Any, bound: Any, scale: float, places: Sequence[Any]
+    witness: str, found: Any, expected: Any, bound: Any, scale: float, place: Callable[[int], Any]
 ) -> Answer:
     """The worst of the differences, relative to ``scale``, and what could be seen there."""
     if not found.size:
         return Answer({witness: 0.0}, {witness: 0.0})
     k = worst(found, expected, bound)
-    finding = Finding(places[k], float(found[k]), float(expected[k]), float(bound[k]))
+    finding = Finding(place(k), float(found[k]), float(expected[k]), float(bound[k]))
     return Answer(
         {witness: ratio(abs(finding.found - finding.expected), scale)},
         {witness: ratio(finding.bound, scale)},

@@ -1,4 +1,4 @@
-"""The checker on shapes of all kinds: stretched, empty, single, large; and on one node that is given twice."""
+"""The checker on shapes of all kinds: stretched, empty, single, large; and on a node that is given twice."""
 
 from __future__ import annotations
 
