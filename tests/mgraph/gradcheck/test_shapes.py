@@ -35,7 +35,7 @@ def distinct(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(np.linspace(-1, 1, int(np.prod(shape)))).reshape(shape)
 
 
-@settings(max_examples=10)
+@settings(max_examples=7)
 @example(shapes=[(3, 1, 5), (4, 1)], function=BINARY[2])
 @example(shapes=[(0, 2), (1, 1)], function=BINARY[1])
 @given(
@@ -51,7 +51,7 @@ def test_children_of_all_shapes_that_fit(shapes: list[tuple[int, ...]], function
     assert [check.shape for check in report.checks] == shapes
 
 
-@settings(max_examples=6)
+@settings(max_examples=5)
 @given(st.sampled_from(BINARY), st.sampled_from([(3,), (2, 1, 2), (1,)]))
 def test_one_node_given_twice_gets_the_sum(function: Any, shape: tuple[int, ...]) -> None:
     report = check_gradients(lambda x: function(x, x), values=[distinct(shape, 0) + 0.3])
@@ -59,7 +59,7 @@ def test_one_node_given_twice_gets_the_sum(function: Any, shape: tuple[int, ...]
     assert len(report.checks) == 1
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @example(function=UNARY[0], shape=(0, 3))
 @example(function=UNARY[1], shape=(1,))
 @example(function=UNARY[3], shape=(60, 50))
