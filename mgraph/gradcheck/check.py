@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from .. import inits
 from ..cases import Case
-from ..errors import GradientError, GraphError, ShapeError
+from ..errors import ArgumentError, GradientError, GraphError, ShapeError
 from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
 from ..node import NaryNodeOp, Node
@@ -19,11 +20,14 @@ from ..places import place
 from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..shape import Shape, as_shape
+from .arguments import are_shapes
+from .function_problem import FunctionProblem
+from .functions import traced_function
 from .recorded import recorded_function, wide
 from .report import GradientCheck, GradientReport
 from .witnesses import Problem
 
-Target = ExpressionGraph | Node | type[NaryNodeOp] | Callable[..., Node]
+Target = ExpressionGraph | Node | type[NaryNodeOp] | Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,12 @@ class _Settings:
 
 def check_gradients(
     target: Target,
-    *shapes: Sequence[int],
+    *args: Any,
     fields: Mapping[str, Any] | None = None,
     values: Sequence[Any] | None = None,
+    argnums: int | Sequence[int] | None = None,
+    only: str | Sequence[str] = (),
+    cotangents: Any = None,
     seed: int = 0,
     rule_set: str = "rules",
     thorough: bool = False,
@@ -51,9 +58,11 @@ def check_gradients(
     - a node: the gradients of that node by every trainable leaf below it, at the leaves' present values
       (by every floating point leaf if none is trainable);
     - a graph: the same for its one top node;
-    - a node class, yours or a built-in one, or a function of nodes: called on fresh nodes of ``shapes``
-      (drawn from a normal distribution, or ``values``) with ``fields`` as keywords. A class without
-      ``shapes`` is checked on each of its ``cases``.
+    - a node class, yours or a built-in one, or a function of nodes: called on fresh nodes of the shapes
+      ``args`` (drawn from a normal distribution, or ``values``) with ``fields`` as keywords. A class without
+      shapes is checked on each of its ``cases``;
+    - a function of arrays with ``jax.custom_vjp`` or ``jax.custom_jvp`` rules, called with ``args``, pytrees
+      of which at least one is no shape (see below).
 
     The output is contracted with a random adjoint. Differences are five-point central ones. Agreement means
     a relative difference of at most 1e-10 to JAX and 1e-6 to the differences. ``thorough`` also compares
@@ -62,6 +71,19 @@ def check_gradients(
     table; ``report.ok`` is the verdict. Functions that are not smooth at the given values (``relu`` at 0,
     ties of ``max``) cannot be judged by differences there. Of an operator that declares ``surrogate_ops``,
     the rule is judged with this smooth function as its forward, and the report says so.
+
+    A function of arrays is called with ``args`` as they are; it is one if an argument is no shape (an int or
+    a sequence of ints), if ``argnums`` or ``only`` is given, or if it is itself a ``jax.custom_vjp`` or
+    ``jax.custom_jvp``. Keyword arguments and static ones are fixed by ``functools.partial``. It is
+    differentiated by every floating point leaf of ``args``, or of those that ``argnums`` names as in
+    ``jax.grad``; Python's floats are leaves, other leaves keep their values. Its outputs may be any pytree,
+    ``cotangents`` one of the same structure, ``None`` for an output that is left out. JAX's own derivative is
+    that of the function without its custom rules: without those of the names ``only``, or all but JAX's own
+    (``jax.nn.relu``), or these, too, if there are no others. The report names them. Where JAX cannot
+    differentiate without them (a ``while`` loop, a callback), it says so, and differences remain. With
+    ``custom_jvp``, forward mode is held against JAX's own and against reverse mode. A function that does not
+    take float64, or casts to a type of less precision, has the limits of that type. ``ArgumentError`` where
+    the function raises, takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
     """
     settings = _Settings(seed, check_rule_set(rule_set), thorough)
     if isinstance(target, ExpressionGraph):
@@ -69,8 +91,14 @@ def check_gradients(
         return _check_node(top, settings)
     if isinstance(target, Node):
         return _check_node(target, settings)
-    if shapes or values is not None:
-        sizes = [as_shape(s) for s in shapes]
+    if _is_of_arrays(target, args, argnums, only) and values is None:
+        if fields:
+            raise ArgumentError(
+                f"{_title(target)}: fields are an operator's; fix keywords by functools.partial"
+            )
+        return _check_function(target, args, argnums, only, cotangents, settings)
+    if args or values is not None:
+        sizes = [as_shape(s) for s in args]
         given = [np.shape(v) for v in values] if values is not None else sizes
         if sizes and given != sizes:
             raise ShapeError(f"{_title(target)}: values of the shapes {given} were given for {sizes}")
@@ -92,7 +120,43 @@ def check_gradients(
 
 
 def _title(target: Any) -> str:
+    if isinstance(target, functools.partial):
+        return _title(target.func)
     return getattr(target, "__name__", repr(target))
+
+
+def _is_of_arrays(target: Any, args: Sequence[Any], argnums: Any, only: Any) -> bool:
+    """Whether a target is a function of arrays, not of nodes whose shapes are given."""
+    if isinstance(target, jax.custom_vjp | jax.custom_jvp) or argnums is not None or only:
+        return True
+    return not (isinstance(target, type) and issubclass(target, NaryNodeOp)) and not are_shapes(args)
+
+
+def _check_function(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    argnums: int | Sequence[int] | None,
+    only: str | Sequence[str],
+    cotangents: Any,
+    settings: _Settings,
+) -> GradientReport:
+    title = _title(function)
+    if not callable(function):
+        raise ArgumentError(f"expected a function, an operator, a node or a graph, got {title}")
+    traced, narrow = traced_function(function, title, args, argnums, only, cotangents)
+    names, notes = traced.arguments.names, [*traced.described_rules()]
+    notes += [f"does not take float64: {narrow}"] if narrow else []
+    if traced.problem:
+        checks = tuple(
+            GradientCheck(name, shape, {}, traced.problem)
+            for name, shape in zip(names, traced.shapes, strict=True)
+        )
+        return GradientReport(title, checks, "\n  ".join(notes))
+    with jax.enable_x64(traced.x64):
+        problem = FunctionProblem(traced, settings.seed)
+        found = _checks(problem, names, traced.shapes, settings)
+    checks = tuple(replace(c, allowed=a) for c, a in zip(found, problem.allowed, strict=True))
+    return GradientReport(title, checks, "\n  ".join([*notes, *problem.notes]))
 
 
 def record_case(

@@ -19,6 +19,9 @@ TOLERANCES: Mapping[str, float] = {
     "scan": 1e-10,
     "remat": 1e-10,
     "frozen": 1e-10,
+    "value": 1e-10,
+    "forward": 1e-10,
+    "dot": 1e-10,
     "float64": 1e-10,
     "float32": 1e-5,
 }
@@ -29,6 +32,8 @@ TOLERANCES: Mapping[str, float] = {
 - ``second``: the derivative of the gradient, by the rule and by JAX, both reverse over reverse;
 - ``jit``, ``vmap``, ``scan``, ``remat``: the same rule not compiled, over a batch, in a loop, recomputed;
 - ``frozen``: the same rule with another child frozen, and nothing for a frozen child;
+- ``value``: of a JAX function, its value under differentiation and without;
+- ``forward``, ``dot``: of a JAX function, forward mode by the rule and by JAX, forward and reverse mode;
 - ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
 """
 
@@ -38,6 +43,8 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "2nd order": ("second",),
     "transformed": ("jit", "vmap", "scan", "remat"),
     "frozen": ("frozen",),
+    "value": ("value",),
+    "forward": ("forward", "dot"),
 }
 """Columns of a table and the witnesses whose largest difference each shows."""
 
