@@ -46,7 +46,7 @@ def check_gradients(
     values: Sequence[Any] | None = None,
     argnums: int | Sequence[int] | None = None,
     only: str | Sequence[str] = (),
-    cotangents: Any = None,
+    cotangents: Any = "random",
     seed: int = 0,
     rule_set: str = "rules",
     thorough: bool = False,
@@ -122,7 +122,7 @@ def check_gradients(
 def _title(target: Any) -> str:
     if isinstance(target, functools.partial):
         return _title(target.func)
-    return getattr(target, "__name__", repr(target))
+    return getattr(target, "__name__", type(target).__name__ if callable(target) else repr(target))
 
 
 def _is_of_arrays(target: Any, args: Sequence[Any], argnums: Any, only: Any) -> bool:
@@ -141,6 +141,8 @@ def _check_function(
     settings: _Settings,
 ) -> GradientReport:
     title = _title(function)
+    if isinstance(cotangents, str) and cotangents != "random":
+        raise ArgumentError(f"{title}: expected cotangents like the outputs, or 'random', got {cotangents!r}")
     if not callable(function):
         raise ArgumentError(f"expected a function, an operator, a node or a graph, got {title}")
     traced, narrow = traced_function(function, title, args, argnums, only, cotangents)

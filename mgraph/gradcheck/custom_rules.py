@@ -91,7 +91,7 @@ def spec_of_variable(variable: Any) -> jax.ShapeDtypeStruct:
 
 
 def faults_of_rules(program: Any) -> list[str]:
-    """What rules of ``jax.custom_vjp`` return that does not fit by shape or type. JAX lets much of it pass."""
+    """What rules of ``jax.custom_vjp`` return that has a wrong shape or type; JAX lets much of it pass."""
     found: dict[str, None] = {}
     for call in calls_of_rules(program):
         rule = rule_of(call)

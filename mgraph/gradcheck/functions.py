@@ -90,7 +90,7 @@ class TracedFunction:
             raise ArgumentError(
                 f"{self.title} returned no floating point number: {described(result)}{here()}"
             )
-        return found if self._cotangents is None else self._contracted(result)
+        return found if isinstance(self._cotangents, str) else self._contracted(result)
 
     def _contracted(self, result: Any) -> list[jax.Array]:
         """The sum of outputs times the user's cotangents."""
