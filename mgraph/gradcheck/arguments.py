@@ -68,9 +68,9 @@ def arguments_of(
             names.append(name)
             chosen.append(i)
     if not chosen:
-        raise ArgumentError(
-            f"{title}: no floating point number among {_listed(args, positions)} to differentiate by{here()}"
-        )
+        listed = ", ".join(f"argument {i} ({described(args[i])})" for i in sorted(positions))
+        among = f" among {listed}" if listed else ""
+        raise ArgumentError(f"{title}: no floating point number{among} to differentiate by{here()}")
     return Arguments(tuple(names), tuple(leaf for _, leaf in paths), tuple(chosen), form)
 
 
@@ -125,10 +125,6 @@ def _name(function: Callable[..., Any], position: int) -> str:
         if i == position:
             return parameter.name
     return f"args[{position}]"
-
-
-def _listed(args: Sequence[Any], positions: set[int]) -> str:
-    return ", ".join(f"argument {i} ({described(args[i])})" for i in sorted(positions)) or "no arguments"
 
 
 def described(tree: Any) -> str:

@@ -77,13 +77,15 @@ def check_gradients(
     ``jax.custom_jvp``. Keyword arguments and static ones are fixed by ``functools.partial``. It is
     differentiated by every floating point leaf of ``args``, or of those that ``argnums`` names as in
     ``jax.grad``; Python's floats are leaves, other leaves keep their values. Its outputs may be any pytree,
-    ``cotangents`` one of the same structure, ``None`` for an output that is left out. JAX's own derivative is
-    that of the function without its custom rules: without those of the names ``only``, or all but JAX's own
-    (``jax.nn.relu``), or these, too, if there are no others. The report names them. Where JAX cannot
-    differentiate without them (a ``while`` loop, a callback), it says so, and differences remain. With
+    ``cotangents`` one of the same structure, ``None`` for an output that is left out.
+
+    JAX's own derivative of such a function is that without the custom rules called ``only``; by default
+    without all rules but those of JAX's functions (``jax.nn.relu``), and if there are no others without
+    these. The report names them; differences judge the whole gradient. Where JAX cannot differentiate
+    without the rules (a ``while`` loop, a callback), the report says so, and differences remain. With
     ``custom_jvp``, forward mode is held against JAX's own and against reverse mode. A function that does not
     take float64, or casts to a type of less precision, has the limits of that type. ``ArgumentError`` where
-    the function raises, takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
+    the function raises, or takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
     """
     settings = _Settings(seed, check_rule_set(rule_set), thorough)
     if isinstance(target, ExpressionGraph):
@@ -106,7 +108,9 @@ def check_gradients(
         return _check_case(target, case, settings, values)
     cases = getattr(target, "cases", ())
     if not cases:
-        raise GraphError(f"{_title(target)} declares no cases; give the shapes of its children")
+        raise GraphError(
+            f"{_title(target)} declares no cases; give the shapes of its children, or a function's arguments"
+        )
     reports = [
         _check_case(target, case, replace(settings, seed=seed + i, eager=i == 0))
         for i, case in enumerate(cases)

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import GradientError
 from .functions import TracedFunction
 from .report import TOLERANCES
+from .rounding import STEP
 from .witnesses import Differences, Point, Problem, relative
 
 _LEAST = 1e-5
@@ -22,7 +23,6 @@ _REFUTED = 1e-4
 _PLACES = (-2.0, -1.0, 1.0, 2.0)
 _WEIGHTS = (1 / 12, -8 / 12, 8 / 12, -1 / 12)
 """A five-point difference."""
-_STEP = 2e-4
 
 
 class FunctionProblem(Problem):
@@ -42,7 +42,7 @@ class FunctionProblem(Problem):
         self._units = [1.0 if rounding.is_wide else rounding.reach * size for size in sizes]
         start = [p / p.dtype.type(unit) for p, unit in zip(traced.point, self._units, strict=True)]
         self._start = [jnp.asarray(p) for p in start]
-        self._no_own = traced.no_jax
+        self._no_jax = traced.no_jax
         """Why JAX's own derivative is no witness, empty if it is one."""
         draws = np.random.default_rng([seed, 1])
         self._tangents = [_random_like(p, draws) for p in self._start]
@@ -56,22 +56,22 @@ class FunctionProblem(Problem):
         with np.errstate(all="ignore"):
             lost = self._lost_at_the_point()
             found = [self._modes(i) for i in range(len(self._units))]
-        self._no_own = self.traced.no_jax or lost
+        self._no_jax = self.traced.no_jax or lost
         if self.traced.no_reverse:
             self._note(f"forward mode only: {self.traced.no_reverse}")
         else:
             found = [{**d, **mode} for d, mode in zip(super().first_order(rule_set), found, strict=True)]
-        if self._no_own and self.traced.rules:
-            self._note(f"not held against JAX's own derivative: {self._no_own}")
+        if self._no_jax and self.traced.rules:
+            self._note(f"not held against JAX's own derivative: {self._no_jax}")
         for i, differences in enumerate(found):
-            for witness in (["jax"] if self._no_own else []) + (["forward"] if lost else []):
+            for witness in (["jax"] if self._no_jax else []) + (["forward"] if lost else []):
                 differences.pop(witness, None)
             self._limit(i, differences)
         return found
 
     def second_order(self, rule_set: str) -> list[Differences]:
         """Differences of second derivatives, where rule and function have them."""
-        if self.traced.no_reverse or self._no_own:
+        if self.traced.no_reverse or self._no_jax:
             return self._nothing()
         if self.traced.no_second:
             self._note(f"no second derivatives: {self.traced.no_second}")
@@ -97,7 +97,7 @@ class FunctionProblem(Problem):
 
     def _outputs(self, point: Point, rule_set: str, frozen: int | None) -> list[jax.Array]:
         point = [jax.lax.stop_gradient(p) if i == frozen else p for i, p in enumerate(point)]
-        return self._by_jax(point) if rule_set == "jax" and not self._no_own else self._by_rule(point)
+        return self._by_jax(point) if rule_set == "jax" and not self._no_jax else self._by_rule(point)
 
     def _by_rule(self, point: Point) -> list[jax.Array]:
         return self.traced.by_rule(self._counted(point))
@@ -113,7 +113,7 @@ class FunctionProblem(Problem):
     @cached_property
     def _derivatives(self) -> dict[str, Any]:
         """What the function computes: ``plain`` outputs, their ``value`` under differentiation, ``gradient``
-        and ``own gradient`` (by JAX) of their contraction with the adjoint, ``forward`` and ``own forward``
+        and ``jax gradient`` of their contraction with the adjoint, ``forward`` and ``jax forward``
         derivatives along each input's tangent, and where it is needed the ``measured`` one."""
         reverse, forward = not self.traced.no_reverse, not self.traced.no_forward
 
@@ -125,11 +125,11 @@ class FunctionProblem(Problem):
                 found["gradient"] = pull(self._fitted(found["value"]))[0]
             if reverse and not self.traced.no_jax:
                 outputs, pull = jax.vjp(self._by_jax, point)
-                found["own gradient"] = pull(self._fitted(outputs))[0]
+                found["jax gradient"] = pull(self._fitted(outputs))[0]
             if forward:
                 found["forward"] = [jax.jvp(self._by_rule, (point,), (t,)) for t in along]
             if forward and not self.traced.no_jax_forward:
-                found["own forward"] = [jax.jvp(self._by_jax, (point,), (t,))[1] for t in along]
+                found["jax forward"] = [jax.jvp(self._by_jax, (point,), (t,))[1] for t in along]
             if not reverse:
                 found["measured"] = [self._slope(point, t) for t in along]
             return found
@@ -148,15 +148,12 @@ class FunctionProblem(Problem):
         Many rules exist because it is not finite, or wrong, at some points.
         """
         found = self._derivatives
-        if "own gradient" not in found:
+        if "jax gradient" not in found:
             return ""
-        pairs = list(zip(found["own gradient"], found["gradient"], strict=True))
+        pairs = list(zip(found["jax gradient"], found["gradient"], strict=True))
         names = self.traced.arguments.names
-        lost = [
-            names[i]
-            for i, (own, rule) in enumerate(pairs)
-            if np.isfinite(rule).all() > np.isfinite(own).all()
-        ]
+        finite = [(np.isfinite(own).all(), np.isfinite(rule).all()) for own, rule in pairs]
+        lost = [names[i] for i, (own, rule) in enumerate(finite) if rule and not own]
         if lost:
             return f"by {', '.join(lost)} it is not finite here"
         suspects = [i for i, (own, rule) in enumerate(pairs) if _apart([own], [rule], 0.0) > _REFUTED]
@@ -169,7 +166,7 @@ class FunctionProblem(Problem):
         measured = sum(np.sum(a * np.asarray(s)) for a, s in zip(self._adjoints, slope, strict=True))
         own, rule = (
             abs(np.sum(self._derivatives[key][i] * self._tangents[i]) - measured)
-            for key in ("own gradient", "gradient")
+            for key in ("jax gradient", "gradient")
         )
         return bool(rule < _REFUTED * own)
 
@@ -183,8 +180,8 @@ class FunctionProblem(Problem):
             value, slopes = found["forward"][i]
             values.append(value)
         differences = {"value": max(_apart(value, found["plain"], size) for value in values)}
-        if "own forward" in found:
-            differences["forward"] = _apart(slopes, found["own forward"][i], _LEAST * size)
+        if "jax forward" in found:
+            differences["forward"] = _apart(slopes, found["jax forward"][i], _LEAST * size)
         if "measured" in found:
             differences["differences"] = _apart(slopes, found["measured"][i], _LEAST * size)
         if "gradient" in found and "forward" in found:
@@ -207,11 +204,11 @@ class FunctionProblem(Problem):
     def _slope(self, point: Point, tangent: Point) -> list[Any]:
         """Five-point differences of the outputs along a tangent."""
         samples = [
-            self._by_rule([p + place * _STEP * t for p, t in zip(point, tangent, strict=True)])
+            self._by_rule([p + place * STEP * t for p, t in zip(point, tangent, strict=True)])
             for place in _PLACES
         ]
         return [
-            sum(w * v for w, v in zip(_WEIGHTS, column, strict=True)) / _STEP
+            sum(w * v for w, v in zip(_WEIGHTS, column, strict=True)) / STEP
             for column in zip(*samples, strict=True)
         ]
 

@@ -38,7 +38,7 @@ class TracedFunction:
     ) -> None:
         self.title, self.arguments = title, arguments
         self._function, self._only, self._cotangents = function, only, cotangents
-        self.x64 = widened or bool(jax.config.read("jax_enable_x64"))
+        self.x64 = widened or jnp.result_type(float) == jnp.float64
         with jax.enable_x64(self.x64):
             own = [jnp.asarray(leaf) for leaf in arguments.leaves]
             self._types = [jnp.dtype(jnp.float64) if widened else leaf.dtype for leaf in own]

@@ -14,7 +14,7 @@ from .custom_rules import opened, programs_in
 from .numpy_witness import CALLS
 from .report import TOLERANCES
 
-_STEP = 2e-4
+STEP = 2e-4
 """The step of differences in float64, relative to the size of an input."""
 _SEEN = 0.3
 """A relative difference that is allowed must be smaller, or a witness sees nothing."""
@@ -57,7 +57,7 @@ class Rounding:
             return TOLERANCES
         limits = dict.fromkeys(TOLERANCES, self.exact)
         limits["second"] = 10 * self.exact
-        limits["differences"] = 10 * self.exact + 8 * self.epsilon * magnitude / (_STEP * gradient or 1e-300)
+        limits["differences"] = 10 * self.exact + 8 * self.epsilon * magnitude / (STEP * gradient or 1e-300)
         if limits["differences"] > _SEEN:
             del limits["differences"]
         return limits
