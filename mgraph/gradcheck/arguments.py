@@ -93,9 +93,7 @@ def _is_float(title: str, name: str, leaf: Any) -> bool:
         raise ArgumentError(f"{title}: {name} is a tracer; gradients are checked outside of jax.jit{here()}")
     if isinstance(leaf, jax.ShapeDtypeStruct):
         raise ArgumentError(f"{title}: {name} is a shape without values, expected an array{here()}")
-    if isinstance(leaf, complex) or (
-        _is_array(leaf) and np.issubdtype(np.dtype(leaf.dtype), np.complexfloating)
-    ):
+    if isinstance(leaf, complex) or (_is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.complexfloating)):
         raise ElementTypeError(
             f"{title}: {name} is complex; give real and imaginary parts, or choose others by argnums{here()}"
         )

@@ -63,9 +63,9 @@ class FunctionProblem(Problem):
             found = [{**d, **mode} for d, mode in zip(super().first_order(rule_set), found, strict=True)]
         if self._no_jax and self.traced.rules:
             self._note(f"not held against JAX's own derivative: {self._no_jax}")
+        silent = {"jax", "forward"} if lost else {"jax"} if self._no_jax else set()
+        found = [{w: d for w, d in differences.items() if w not in silent} for differences in found]
         for i, differences in enumerate(found):
-            for witness in (["jax"] if self._no_jax else []) + (["forward"] if lost else []):
-                differences.pop(witness, None)
             self._limit(i, differences)
         return found
 
