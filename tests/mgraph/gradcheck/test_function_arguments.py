@@ -80,7 +80,7 @@ def raises(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("target", "args", "error", "message"),
     [
-        (raises, (X,), ArgumentError, r"raises raised KeyError: 'no such table'\n  at .*test_function_arguments.py"),
+        (raises, (X,), ArgumentError, r"raises raised KeyError: 'no such table'\n  at .*test_function_arg"),
         (jnp.argmax, (X,), ArgumentError, r"argmax returned no floating point number: int32\[\]"),
         (lambda x: "text", (X,), ArgumentError, "must return arrays, got str"),
         (lambda x: x + 1j, (X,), ElementTypeError, "returned complex numbers"),
