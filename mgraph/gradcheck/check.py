@@ -20,12 +20,16 @@ from ..places import place
 from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..shape import Shape, as_shape
+from .agreement import Answer
 from .arguments import are_shapes
 from .function_problem import FunctionProblem
 from .functions import traced_function
 from .recorded import recorded_function, wide
-from .report import GradientCheck, GradientReport
+from .report import TOLERANCES, GradientCheck, GradientReport, largest
 from .witnesses import Problem
+
+COTANGENTS = ("random", "zero", "one-hot", "missing")
+"""The cotangents that have names."""
 
 Target = ExpressionGraph | Node | type[NaryNodeOp] | Callable[..., Any]
 
@@ -37,6 +41,8 @@ class _Settings:
     thorough: bool
     eager: bool = True
     """Whether a thorough check also runs without compiling, which takes long."""
+    cotangents: Any = "random"
+    nondet_tol: float = 0.0
 
 
 def check_gradients(
@@ -46,10 +52,11 @@ def check_gradients(
     values: Sequence[Any] | None = None,
     argnums: int | Sequence[int] | None = None,
     only: str | Sequence[str] = (),
-    cotangents: Any = "random",
     seed: int = 0,
     rule_set: str = "rules",
     thorough: bool = False,
+    cotangents: Any = "random",
+    nondet_tol: float = 0.0,
 ) -> GradientReport:
     """Hold hand-written gradients against ``jax.grad`` of the same forward and against differences.
 
@@ -64,13 +71,24 @@ def check_gradients(
     - a function of arrays with ``jax.custom_vjp`` or ``jax.custom_jvp`` rules, called with ``args``, pytrees
       of which at least one is no shape (see below).
 
-    The output is contracted with a random adjoint. Differences are five-point central ones. Agreement means
-    a relative difference of at most 1e-10 to JAX and 1e-6 to the differences. ``thorough`` also compares
-    second derivatives, the gradient under ``vmap``, ``scan`` and ``remat``, with each input frozen in turn,
-    and not compiled, which of several cases is done for the first (1e-10 each). The report prints as a
-    table; ``report.ok`` is the verdict. Functions that are not smooth at the given values (``relu`` at 0,
-    ties of ``max``) cannot be judged by differences there. Of an operator that declares ``surrogate_ops``,
-    the rule is judged with this smooth function as its forward, and the report says so.
+    The output is contracted with a cotangent: random numbers, or ``cotangents``, an array like the output.
+    ``"zero"``, ``"one-hot"`` and ``"missing"`` ask, besides the random one, for nothing, for each element of
+    the output alone (up to 256), and for all outputs but one of several.
+
+    Every number has its own bound. An element must be within 1e-10 of JAX's, relative to itself; one that is
+    small beside others within 1e-6 and rounding, which is measured. Differences are extrapolated along lines,
+    and may be off by what is left of the series and by the rounding of the outputs that move: a report says
+    ``wrong by 3e-04, can see 1e-09``. Where the point is at a kink (``relu`` at 0, ties of ``max``) any
+    number between the slopes of both sides is right, and JAX's choice is shown beside it; steps that cross a
+    kink do not count. ``report.checks[0].taylor`` has Taylor remainders.
+
+    ``thorough`` also compares second derivatives, the gradient under ``vmap``, ``scan`` and ``remat``, with
+    each input frozen in turn, for cotangents of zeros and of single outputs, computed twice, and not
+    compiled, which of several cases is done for the first (1e-10 each). The same bits are expected of what is
+    computed twice, or numbers that differ by no more than ``nondet_tol`` of the largest gradient.
+
+    The report prints as a table; ``report.ok`` is the verdict. Of an operator that declares
+    ``surrogate_ops``, the rule is judged with this smooth function as its forward, and the report says so.
 
     A function of arrays is called with ``args`` as they are; it is one if an argument is no shape (an int or
     a sequence of ints), if ``argnums`` or ``only`` is given, or if it is itself a ``jax.custom_vjp`` or
@@ -87,7 +105,12 @@ def check_gradients(
     take float64, or casts to a type of less precision, has the limits of that type. ``ArgumentError`` where
     the function raises, or takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
     """
-    settings = _Settings(seed, check_rule_set(rule_set), thorough)
+    if isinstance(cotangents, str) and cotangents not in COTANGENTS:
+        known = ", ".join(map(repr, COTANGENTS))
+        raise ArgumentError(f"cotangents: expected an array or one of {known}, got {cotangents!r}")
+    settings = _Settings(
+        seed, check_rule_set(rule_set), thorough, cotangents=cotangents, nondet_tol=nondet_tol
+    )
     if isinstance(target, ExpressionGraph):
         top = target.tape.nodes[one_top(target.tape)]
         return _check_node(top, settings)
@@ -98,7 +121,7 @@ def check_gradients(
             raise ArgumentError(
                 f"{_title(target)}: fields are an operator's; fix keywords by functools.partial"
             )
-        return _check_function(target, args, argnums, only, cotangents, settings)
+        return _check_function(target, args, argnums, only, settings)
     if args or values is not None:
         sizes = [as_shape(s) for s in args]
         given = [np.shape(v) for v in values] if values is not None else sizes
@@ -141,15 +164,12 @@ def _check_function(
     args: Sequence[Any],
     argnums: int | Sequence[int] | None,
     only: str | Sequence[str],
-    cotangents: Any,
     settings: _Settings,
 ) -> GradientReport:
     title = _title(function)
-    if isinstance(cotangents, str) and cotangents != "random":
-        raise ArgumentError(f"{title}: expected cotangents like the outputs, or 'random', got {cotangents!r}")
     if not callable(function):
         raise ArgumentError(f"expected a function, an operator, a node or a graph, got {title}")
-    traced, narrow = traced_function(function, title, args, argnums, only, cotangents)
+    traced, narrow = traced_function(function, title, args, argnums, only, settings.cotangents)
     names, notes = traced.arguments.names, [*traced.described_rules()]
     notes += [f"does not take float64: {narrow}"] if narrow else []
     if traced.problem:
@@ -160,8 +180,7 @@ def _check_function(
         return GradientReport(title, checks, "\n  ".join(notes))
     with jax.enable_x64(traced.x64):
         problem = FunctionProblem(traced, settings.seed)
-        found = _checks(problem, names, traced.shapes, settings)
-    checks = tuple(replace(c, allowed=a) for c, a in zip(found, problem.allowed, strict=True))
+        checks = _checks(problem, names, traced.shapes, settings)
     return GradientReport(title, checks, "\n  ".join([*notes, *problem.notes]))
 
 
@@ -216,7 +235,8 @@ def _check_node(node: Node, settings: _Settings) -> GradientReport:
     with jax.enable_x64(True):
         leaves = [wide(n.leaf_value()) for n in nodes]
         values = recorded_function(excerpt, excerpt.row_of[node.id], chosen, leaves, graph.seed)
-        problem = Problem(values, [leaves[k] for k in chosen], settings.seed)
+        cotangent = None if isinstance(settings.cotangents, str) else settings.cotangents
+        problem = Problem(values, [leaves[k] for k in chosen], settings.seed, cotangent)
         names, shapes = [_leaf_name(nodes[k]) for k in chosen], [nodes[k].shape for k in chosen]
         checks = _checks(problem, names, shapes, settings)
     return GradientReport(title, checks, note)
@@ -234,21 +254,46 @@ def _checks(
     """One check per input; if a rule cannot be evaluated for a witness, all checks report it."""
     questions = [problem.first_order]
     if settings.thorough:
-        questions += [problem.second_order, problem.transformed]
+        questions += [problem.second_order, problem.transformed, problem.cotangents, problem.repeated]
         questions += [problem.compiled] if settings.eager else []
-    differences: list[dict[str, float]] = [{} for _ in names]
+    elif isinstance(settings.cotangents, str) and settings.cotangents != "random":
+        questions.append(getattr(problem, settings.cotangents.replace("-", "_")))
+    known: list[list[Answer]] = [[] for _ in names]
     problems = []
     for question in questions:
         try:
             answers = question(settings.rule_set)
         except Exception as e:  # the user's rule may raise anything
             problems.append(_reason(question.__name__, e))
+            if question == problem.first_order:
+                break  # the others go by what it found
             continue
-        for known, answer in zip(differences, answers, strict=True):
-            known.update(answer)
+        for answer, of_input in zip(answers, known, strict=True):
+            of_input.append(answer)
+    problem_found = "; ".join(dict.fromkeys(problems))
     return tuple(
-        GradientCheck(name, shape, known, "; ".join(dict.fromkeys(problems)))
-        for name, shape, known in zip(names, shapes, differences, strict=True)
+        _check_of(name, shape, answers, problem_found, settings)
+        for name, shape, answers in zip(names, shapes, known, strict=True)
+    )
+
+
+def _check_of(
+    name: str, shape: Shape, answers: Sequence[Answer], problem: str, settings: _Settings
+) -> GradientCheck:
+    """The check of one input from all answers about it."""
+    differences = largest(a.differences for a in answers)
+    allowed = {**TOLERANCES, "repeat": settings.nondet_tol}
+    for answer in answers:
+        allowed.update(answer.allowed)
+    return GradientCheck(
+        name,
+        shape,
+        differences,
+        problem,
+        allowed,
+        {witness: finding for a in answers for witness, finding in a.findings.items()},
+        tuple(kink for a in answers for kink in a.kinks),
+        next((a.taylor for a in answers if a.taylor), None),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -11,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import GradientError
+from .agreement import Answer, ratio, relative
 from .functions import TracedFunction
-from .report import TOLERANCES
-from .rounding import STEP
-from .witnesses import Differences, Point, Problem, relative
+from .witnesses import Point, Problem
 
 _LEAST = 1e-5
 """What differences are relative to is at least so much of the size of the outputs."""
@@ -23,6 +23,10 @@ _REFUTED = 1e-4
 _PLACES = (-2.0, -1.0, 1.0, 2.0)
 _WEIGHTS = (1 / 12, -8 / 12, 8 / 12, -1 / 12)
 """A five-point difference."""
+_SEEN = 0.3
+"""What differences may be off at most, relative to a slope, or they see nothing."""
+
+Differences = dict[str, float]
 
 
 class FunctionProblem(Problem):
@@ -30,64 +34,97 @@ class FunctionProblem(Problem):
 
     def __init__(self, traced: TracedFunction, seed: int) -> None:
         self.traced, self.notes = traced, list[str]()
-        self.allowed: list[Mapping[str, float]] = [TOLERANCES for _ in traced.shapes]
-        """The largest differences that count as agreement, for each input."""
         rounding = traced.rounding
         if not rounding.is_wide:
             self.notes.append(
                 f"computed in {rounding.type}: limits are those of {rounding.type}, {rounding.exact:.0e}"
             )
-        # In larger units the steps of differences are longer.
-        sizes = [max(1.0, float(np.max(np.abs(p), initial=0.0))) for p in traced.point]
-        self._units = [1.0 if rounding.is_wide else rounding.reach * size for size in sizes]
-        start = [p / p.dtype.type(unit) for p, unit in zip(traced.point, self._units, strict=True)]
-        self._start = [jnp.asarray(p) for p in start]
+        self.extrapolates = rounding.is_wide
         self._no_jax = traced.no_jax
         """Why JAX's own derivative is no witness, empty if it is one."""
+        super().__init__(self._either, traced.point, seed)
         draws = np.random.default_rng([seed, 1])
-        self._tangents = [_random_like(p, draws) for p in self._start]
-        self._adjoints = [_random_like(v, draws) for v in jax.eval_shape(self._by_rule, self._start)]
-        super().__init__(self._outputs, start, seed)
+        self._tangents = [_random_like(p, draws) for p in self.point]
+        self._adjoints = [_random_like(v, draws) for v in jax.eval_shape(self.traced.by_rule, self.point)]
 
-    def first_order(self, rule_set: str) -> list[Differences]:
+    def first_order(self, rule_set: str) -> list[Answer]:
         """Differences of first derivatives, of values, and of forward mode where there is one."""
         if not all(np.isfinite(v).all() for v in self._derivatives["plain"]):
             raise GradientError("NaN or infinity among the outputs at these arguments")
         with np.errstate(all="ignore"):
             lost = self._lost_at_the_point()
-            found = [self._modes(i) for i in range(len(self._units))]
+            modes = [self._modes(i) for i in range(len(self.point))]
         self._no_jax = self.traced.no_jax or lost
         if self.traced.no_reverse:
             self._note(f"forward mode only: {self.traced.no_reverse}")
-        else:
-            found = [{**d, **mode} for d, mode in zip(super().first_order(rule_set), found, strict=True)]
+            return [self._told(i, Answer(mode)) for i, mode in enumerate(modes)]
         if self._no_jax and self.traced.rules:
             self._note(f"not held against JAX's own derivative: {self._no_jax}")
-        silent = {"jax", "forward"} if lost else {"jax"} if self._no_jax else set()
-        found = [{w: d for w, d in differences.items() if w not in silent} for differences in found]
-        for i, differences in enumerate(found):
-            self._limit(i, differences)
-        return found
+        answers = [
+            replace(answer, differences={**answer.differences, **mode})
+            for answer, mode in zip(super().first_order(rule_set), modes, strict=True)
+        ]
+        if not self.extrapolates:
+            answers = [replace(answer, allowed={}, findings={}) for answer in answers]
+        told = [self._told(i, answer) for i, answer in enumerate(answers)]
+        return [self._heard(answer, ("forward",) if lost else ()) for answer in told]
 
-    def second_order(self, rule_set: str) -> list[Differences]:
+    def second_order(self, rule_set: str) -> list[Answer]:
         """Differences of second derivatives, where rule and function have them."""
         if self.traced.no_reverse or self._no_jax:
             return self._nothing()
         if self.traced.no_second:
             self._note(f"no second derivatives: {self.traced.no_second}")
             return self._nothing()
-        return super().second_order(rule_set)
+        return self._asked(super().second_order, rule_set)
 
-    def transformed(self, rule_set: str) -> list[Differences]:
-        """Differences under transformations, of reverse mode."""
-        return self._nothing() if self.traced.no_reverse else super().transformed(rule_set)
+    def transformed(self, rule_set: str) -> list[Answer]:
+        return self._asked(super().transformed, rule_set)
 
-    def compiled(self, rule_set: str) -> list[Differences]:
-        """Differences to what is not compiled, of reverse mode."""
-        return self._nothing() if self.traced.no_reverse else super().compiled(rule_set)
+    def zero(self, rule_set: str) -> list[Answer]:
+        return self._asked(super().zero, rule_set)
 
-    def _nothing(self) -> list[Differences]:
-        return [{} for _ in self._units]
+    def one_hot(self, rule_set: str, most: int = 256) -> list[Answer]:
+        return self._asked(partial(super().one_hot, most=most), rule_set)
+
+    def missing(self, rule_set: str) -> list[Answer]:
+        return self._asked(super().missing, rule_set)
+
+    def repeated(self, rule_set: str) -> list[Answer]:
+        return self._asked(super().repeated, rule_set)
+
+    def compiled(self, rule_set: str) -> list[Answer]:
+        return self._asked(super().compiled, rule_set)
+
+    def _asked(self, question: Callable[[str], list[Answer]], rule_set: str) -> list[Answer]:
+        """Answers to a question about reverse mode, where there is one."""
+        if self.traced.no_reverse:
+            return self._nothing()
+        return [self._heard(answer) for answer in question(rule_set)]
+
+    def _heard(self, answer: Answer, silent: Sequence[str] = ()) -> Answer:
+        """An answer without the witnesses that cannot judge, with limits that rounding allows."""
+        silent = [*silent, *(("jax", "one-hot", "missing") if self._no_jax else ())]
+        differences = {w: d for w, d in answer.differences.items() if w not in silent}
+        return self.traced.rounding.allows(replace(answer, differences=differences))
+
+    def _told(self, i: int, answer: Answer) -> Answer:
+        """An answer with the limit of differences in types of less precision, without them if they drown."""
+        if self.extrapolates:
+            return answer
+        found, rounding = self._derivatives, self.traced.rounding
+        magnitude = sum(
+            float(np.sum(np.abs(a * v))) for a, v in zip(self._adjoints, found["plain"], strict=True)
+        )
+        blur = rounding.blur(magnitude, self._step(i), self._steepness(i))
+        if blur <= _SEEN:
+            return rounding.allows(replace(answer, allowed={"differences": blur}))
+        self._note(f"differences by {self.traced.arguments.names[i]} drown in rounding")
+        differences = {w: d for w, d in answer.differences.items() if w != "differences"}
+        return rounding.allows(replace(answer, differences=differences))
+
+    def _nothing(self) -> list[Answer]:
+        return [Answer({}) for _ in self.point]
 
     def _note(self, note: str) -> None:
         if note not in self.notes:
@@ -95,18 +132,11 @@ class FunctionProblem(Problem):
 
     # -- the function
 
-    def _outputs(self, point: Point, rule_set: str, frozen: int | None) -> list[jax.Array]:
+    def _either(self, point: Point, rule_set: str, frozen: int | None) -> list[jax.Array]:
+        """The outputs with the rules, or for JAX's own derivative, where it is a witness, without."""
         point = [jax.lax.stop_gradient(p) if i == frozen else p for i, p in enumerate(point)]
-        return self._by_jax(point) if rule_set == "jax" and not self._no_jax else self._by_rule(point)
-
-    def _by_rule(self, point: Point) -> list[jax.Array]:
-        return self.traced.by_rule(self._counted(point))
-
-    def _by_jax(self, point: Point) -> list[jax.Array]:
-        return self.traced.by_jax(self._counted(point))
-
-    def _counted(self, point: Point) -> Point:
-        return [x * jnp.asarray(u, x.dtype) for x, u in zip(point, self._units, strict=True)]
+        without = rule_set == "jax" and not self._no_jax
+        return self.traced.by_jax(point) if without else self.traced.by_rule(point)
 
     # -- values and both modes
 
@@ -118,23 +148,23 @@ class FunctionProblem(Problem):
         reverse, forward = not self.traced.no_reverse, not self.traced.no_forward
 
         def computed(point: Point) -> dict[str, Any]:
-            found: dict[str, Any] = {"plain": self._by_rule(point)}
+            found: dict[str, Any] = {"plain": self.traced.by_rule(point)}
             along = [self._alone(i) for i in range(len(point))]
             if reverse:
-                found["value"], pull = jax.vjp(self._by_rule, point)
+                found["value"], pull = jax.vjp(self.traced.by_rule, point)
                 found["gradient"] = pull(self._fitted(found["value"]))[0]
             if reverse and not self.traced.no_jax:
-                outputs, pull = jax.vjp(self._by_jax, point)
+                outputs, pull = jax.vjp(self.traced.by_jax, point)
                 found["jax gradient"] = pull(self._fitted(outputs))[0]
             if forward:
-                found["forward"] = [jax.jvp(self._by_rule, (point,), (t,)) for t in along]
+                found["forward"] = [jax.jvp(self.traced.by_rule, (point,), (t,)) for t in along]
             if forward and not self.traced.no_jax_forward:
-                found["jax forward"] = [jax.jvp(self._by_jax, (point,), (t,))[1] for t in along]
-            if not reverse:
-                found["measured"] = [self._slope(point, t) for t in along]
+                found["jax forward"] = [jax.jvp(self.traced.by_jax, (point,), (t,))[1] for t in along]
+            if not (reverse and self.extrapolates):
+                found["measured"] = [self._slope(point, t, self._step(i)) for i, t in enumerate(along)]
             return found
 
-        found: dict[str, Any] = jax.tree.map(np.asarray, self._run(computed, self._start))
+        found: dict[str, Any] = jax.tree.map(np.asarray, self.run(computed, self.point))
         return found
 
     @cached_property
@@ -162,8 +192,10 @@ class FunctionProblem(Problem):
 
     def _refuted(self, i: int) -> bool:
         """Whether differences along an input's tangent say that the rule is right and JAX's own is wrong."""
-        slope = self._run(lambda point: self._slope(point, self._alone(i)), self._start)
-        measured = sum(np.sum(a * np.asarray(s)) for a, s in zip(self._adjoints, slope, strict=True))
+        step = self._step(i)
+        measured = self._sum_along(
+            self.run(lambda point: self._slope(point, self._alone(i), step), self.point)
+        )
         own, rule = (
             abs(np.sum(self._derivatives[key][i] * self._tangents[i]) - measured)
             for key in ("jax gradient", "gradient")
@@ -183,7 +215,9 @@ class FunctionProblem(Problem):
         if "jax forward" in found:
             differences["forward"] = _apart(slopes, found["jax forward"][i], _LEAST * size)
         if "measured" in found:
-            differences["differences"] = _apart(slopes, found["measured"][i], _LEAST * size)
+            measured = self._sum_along(found["measured"][i])
+            off = abs(self._slope_of_rule(i) - measured)
+            differences["differences"] = ratio(off, max(self._steepness(i), _LEAST * size))
         if "gradient" in found and "forward" in found:
             terms = [np.sum(a * s) for a, s in zip(self._adjoints, slopes, strict=True)]
             back = np.sum(found["gradient"][i] * self._tangents[i])
@@ -191,24 +225,37 @@ class FunctionProblem(Problem):
             differences["dot"] = relative(sum(terms), back, scale)
         return differences
 
-    def _limit(self, i: int, differences: Differences) -> None:
-        """What agreement means for an input, by the precision that the function computes in."""
-        found = self._derivatives
-        slopes = [found["gradient"][i]] if "gradient" in found else found["forward"][i][1]
-        gradient = max(float(np.max(np.abs(s), initial=0.0)) for s in slopes)
-        magnitude = sum(float(np.sum(np.abs(v))) for v in found["plain"])
-        self.allowed[i] = self.traced.rounding.limits(magnitude, gradient)
-        if "differences" not in self.allowed[i] and differences.pop("differences", None) is not None:
-            self._note(f"differences by {self.traced.arguments.names[i]} drown in rounding")
+    def _sum_along(self, slopes: Sequence[Any]) -> float:
+        """Derivatives of the outputs along a tangent, contracted with the adjoint."""
+        return float(sum(np.sum(a * np.asarray(s)) for a, s in zip(self._adjoints, slopes, strict=True)))
 
-    def _slope(self, point: Point, tangent: Point) -> list[Any]:
+    def _slope_of_rule(self, i: int) -> float:
+        """The derivative along an input's tangent by the rule, in reverse mode if there is one."""
+        found = self._derivatives
+        if "gradient" in found:
+            return float(np.sum(found["gradient"][i] * self._tangents[i]))
+        return self._sum_along(found["forward"][i][1])
+
+    def _steepness(self, i: int) -> float:
+        """The sum of the absolute values of the terms of that derivative."""
+        found = self._derivatives
+        if "gradient" in found:
+            return float(np.sum(np.abs(found["gradient"][i] * self._tangents[i])))
+        slopes = found["forward"][i][1]
+        return float(sum(np.sum(np.abs(a * s)) for a, s in zip(self._adjoints, slopes, strict=True)))
+
+    def _step(self, i: int) -> float:
+        """The step of differences along an input's tangent."""
+        return self.traced.rounding.step * max(1.0, float(np.max(np.abs(self.traced.point[i]), initial=0.0)))
+
+    def _slope(self, point: Point, tangent: Point, step: float) -> list[Any]:
         """Five-point differences of the outputs along a tangent."""
         samples = [
-            self._by_rule([p + place * STEP * t for p, t in zip(point, tangent, strict=True)])
+            self.traced.by_rule([p + place * step * t for p, t in zip(point, tangent, strict=True)])
             for place in _PLACES
         ]
         return [
-            sum(w * v for w, v in zip(_WEIGHTS, column, strict=True)) / STEP
+            sum(w * v.astype(point[0].dtype) for w, v in zip(_WEIGHTS, column, strict=True)) / step
             for column in zip(*samples, strict=True)
         ]
 

@@ -16,7 +16,7 @@ from ..specs import Spec, is_real, spec_of
 from ..structure import Excerpt, Row, Structure, is_leaf
 from ..tracing.trace import trace
 from ..types import Type
-from .witnesses import Point, Values
+from .contraction import Point, Values
 
 
 def recorded_function(

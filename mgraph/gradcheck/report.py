@@ -9,6 +9,9 @@ from typing import Any
 
 from ..errors import GradientError
 from ..tables import table
+from .agreement import Finding
+from .kinks import Kink, about_kinks
+from .taylor import Taylor, about_slopes
 
 TOLERANCES: Mapping[str, float] = {
     "jax": 1e-10,
@@ -19,19 +22,27 @@ TOLERANCES: Mapping[str, float] = {
     "scan": 1e-10,
     "remat": 1e-10,
     "frozen": 1e-10,
+    "zero": 0.0,
+    "one-hot": 1e-10,
+    "missing": 1e-10,
+    "repeat": 0.0,
     "value": 1e-10,
     "forward": 1e-10,
     "dot": 1e-10,
     "float64": 1e-10,
     "float32": 1e-5,
 }
-"""The witnesses and the largest relative difference to each:
+"""The witnesses and the largest relative difference to each. The first two know better: each of their numbers
+has a bound of its own, in ``GradientCheck.allowed``.
 
-- ``jax``: JAX's own derivative of the same forward;
-- ``differences``: five-point central differences of the forward;
+- ``jax``: JAX's own derivative of the same forward, element by element;
+- ``differences``: extrapolated differences of the forward, line by line;
 - ``second``: the derivative of the gradient, by the rule and by JAX, both reverse over reverse;
 - ``jit``, ``vmap``, ``scan``, ``remat``: the same rule not compiled, over a batch, in a loop, recomputed;
 - ``frozen``: the same rule with another child frozen, and nothing for a frozen child;
+- ``zero``, ``one-hot``, ``missing``: nothing for a cotangent of zeros, and JAX's derivative for one that
+  takes a single element of the outputs, or all outputs but one;
+- ``repeat``: the same bits when it is computed again, compiled and not, and on another device;
 - ``value``: of a JAX function, its value under differentiation and without;
 - ``forward``, ``dot``: of a JAX function, forward mode by the rule and by JAX, forward and reverse mode;
 - ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
@@ -43,6 +54,8 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "2nd order": ("second",),
     "transformed": ("jit", "vmap", "scan", "remat"),
     "frozen": ("frozen",),
+    "cotangents": ("zero", "one-hot", "missing"),
+    "repeated": ("repeat",),
     "value": ("value",),
     "forward": ("forward", "dot"),
 }
@@ -60,7 +73,14 @@ class GradientCheck:
     problem: str = ""
     """Why the rule could not be evaluated, if it could not."""
     allowed: Mapping[str, float] = field(default_factory=lambda: TOLERANCES)
-    """The largest difference to each witness that counts as agreement."""
+    """The largest difference to each witness that counts as agreement: for those that know their error what
+    they can see."""
+    findings: Mapping[str, Finding] = field(default_factory=dict)
+    """For ``jax`` and ``differences`` where the gradient is farthest from what they expect."""
+    kinks: tuple[Kink, ...] = ()
+    """The kinks at the point or beside it."""
+    taylor: Taylor | None = None
+    """Taylor remainders along a random line."""
 
     @property
     def jax_difference(self) -> float:
@@ -85,8 +105,17 @@ class GradientCheck:
 
     @property
     def verdict(self) -> str:
-        """``ok``, the problem, or which witnesses say that the rule is wrong."""
-        return verdict(self.problem, self.objections)
+        """``ok``, the problem, or which witnesses say that the rule is wrong, by how much and what they can
+        see."""
+        return verdict(self.problem, self.objections, self.finding)
+
+    @property
+    def finding(self) -> Finding | None:
+        """Where the rule is wrong, by differences, or else by JAX; ``None`` if neither says that it is."""
+        found = (
+            self.findings[w] for w in ("differences", "jax") if w in self.objections and w in self.findings
+        )
+        return next(found, None)
 
 
 @dataclass(frozen=True)
@@ -148,7 +177,10 @@ class GradientReport:
         rows = [("gradient by", "shape", *columns, "verdict")]
         rows += [(c.name, _shape(c), *cells(c.differences, columns), c.verdict) for c in self.checks]
         lines = table(rows, f"<<{'>' * len(columns)}<")
-        return "\n".join([self.title, *lines, *([f"  {self.note}"] if self.note else [])])
+        notes = about_slopes([(c.name, c.taylor) for c in self.checks if c.taylor])
+        notes += about_kinks([(c.name, kink) for c in self.checks for kink in c.kinks])
+        notes += [self.note] if self.note else []
+        return "\n".join([self.title, *lines, *(f"  {note}" for note in notes)])
 
 
 @dataclass(frozen=True)
@@ -242,9 +274,12 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def verdict(problem: str, objections: Iterable[str]) -> str:
+def verdict(problem: str, objections: Iterable[str], finding: Finding | None = None) -> str:
     """``ok``, the problem, or which witnesses say that the rule is wrong."""
-    return problem or (f"WRONG: {', '.join(objections)}" if objections else "ok")
+    wrong = [witness for witness in objections if witness != "repeat"]
+    found = [f"WRONG: {', '.join(wrong)}{f' ({finding})' if finding else ''}"] if wrong else []
+    found += ["NOT REPEATABLE"] if "repeat" in objections else []
+    return problem or "; ".join(found) or "ok"
 
 
 def columns_of(differences: Iterable[Mapping[str, float]]) -> list[str]:

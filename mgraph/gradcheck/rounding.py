@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
 from jax.extend import core
 
 from ..specs import is_real
+from .agreement import Answer
 from .custom_rules import opened, programs_in
 from .numpy_witness import CALLS
 from .report import TOLERANCES
 
-STEP = 2e-4
-"""The step of differences in float64, relative to the size of an input."""
-_SEEN = 0.3
-"""A relative difference that is allowed must be smaller, or a witness sees nothing."""
+_STEP = 2e-4
+"""The step of a five-point difference in float64."""
 
 
 @dataclass(frozen=True)
@@ -37,30 +36,32 @@ class Rounding:
         return bool(self.type == jnp.float64)
 
     @property
-    def reach(self) -> float:
-        """How many times larger than in float64 the best step of a five-point difference is: the error of a
-        step h is of the order of ``h**4 + epsilon / h``."""
-        return float((self.epsilon / jnp.finfo(jnp.float64).eps) ** 0.2)
+    def step(self) -> float:
+        """The best step of a five-point difference, whose error is of the order of ``h**4 + epsilon / h``."""
+        return float(_STEP * (self.epsilon / jnp.finfo(jnp.float64).eps) ** 0.2)
 
     @property
     def exact(self) -> float:
         """The largest relative difference of gradients that are equal but for rounding."""
         return TOLERANCES["jax"] if self.is_wide else max(1e-4, 16 * self.epsilon)
 
-    def limits(self, magnitude: float, gradient: float) -> Mapping[str, float]:
-        """The largest relative difference to each witness.
+    def blur(self, magnitude: float, step: float, slope: float) -> float:
+        """How far, relative to a slope, five-point differences of outputs of a magnitude may be off."""
+        return 10 * self.exact + 8 * self.epsilon * magnitude / (step * slope or 1e-300)
 
-        ``magnitude`` is that of what is differentiated, ``gradient`` that of the largest element of its
-        gradient. ``differences`` is missing where the rounding of the former hides the latter.
+    def allows(self, answer: Answer) -> Answer:
+        """What was found, with no smaller differences told from rounding than the type allows.
+
+        ``zero`` and ``repeat`` ask for the same bits in any type; second derivatives lose ten times as much.
         """
         if self.is_wide:
-            return TOLERANCES
-        limits = dict.fromkeys(TOLERANCES, self.exact)
-        limits["second"] = 10 * self.exact
-        limits["differences"] = 10 * self.exact + 8 * self.epsilon * magnitude / (STEP * gradient or 1e-300)
-        if limits["differences"] > _SEEN:
-            del limits["differences"]
-        return limits
+            return answer
+        limits = {
+            witness: self.exact * (10 if witness == "second" else 1)
+            for witness in answer.differences
+            if witness not in ("zero", "repeat")
+        }
+        return replace(answer, allowed={**limits, **answer.allowed})
 
 
 def narrowest(program: Any) -> Rounding:

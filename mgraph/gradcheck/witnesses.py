@@ -10,201 +10,346 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..specs import is_real
+from .agreement import Answer, Finding, ratio, relative, same_bits, scales, worst
+from .contraction import SLOTS, Adjoint, Contraction, total
+from .contraction import Point as Point
+from .contraction import Values as Values
+from .lines import Measured, element_line, hidden_rounding, kinks_of, lines_through, measured
 
-_ELEMENTWISE = 48
-"""Inputs up to this many elements are moved one element at a time, larger ones along random directions."""
-_DIRECTIONS = 12
-_STEP = 2e-4
-"""Step of the five-point difference, relative to the size of the input; its error goes as step**4."""
-
-_SMALL = 2000
-"""Elements of inputs up to which compiling takes longer than running."""
-
-Point = list[jax.Array]
-Values = Callable[[Point, str, int | None], Any]
-"""The outputs at a point, as a tree of arrays, by a rule set, and without a gradient by the input of one
-number, if there is one."""
-Differences = dict[str, float]
+_CLOSE, _CLOSE_SMALL = 1e-10, 1e-6
+"""How near to JAX's an element must be, relative to itself; and one that is small beside others, if rounding
+in these may reach so far."""
+_NEAR = 4 * np.finfo(np.float64).eps
+"""How far inputs and adjoints are moved, relative to themselves, to see what rounding does to a gradient."""
+_ROUNDINGS = 4
+"""By how many times what they saw rounding may be more."""
+_EXAMINED = 48
+"""Elements at which rule and JAX differ that are held against differences, to see whether they are kinks."""
+_ONE_HOT = 4
+"""Outputs that are taken alone by a thorough check."""
 
 
-class Problem:
-    """A function of some arrays at a point. Its outputs are contracted with a random adjoint."""
+class Problem(Contraction):
+    """A function at a point, and the questions to the witnesses of its gradient.
 
-    def __init__(self, values: Values, point: Sequence[Any], seed: int) -> None:
-        self._values = values
-        self._random = np.random.default_rng(seed)
-        self._point = [jnp.asarray(p) for p in point]
-        shapes = jax.eval_shape(lambda v: self._values(v, "jax", None), self._point)
-        self._adjoint = jax.tree.map(self._random_like, shapes)
+    Each question returns one answer per input. ``first_order`` is the first one to ask.
+    """
 
-    def first_order(self, rule_set: str) -> list[Differences]:
-        """For each input the differences to JAX and to finite differences, all by one program."""
-        directions = [self._directions(math.prod(p.shape)) for p in self._point]
+    extrapolates = True
+    """Whether outputs are those of float64, so that differences can be extrapolated along lines."""
 
-        def witnesses(point: Point, directions: list[jax.Array]) -> tuple[Any, ...]:
-            by_rule = self._gradient(rule_set)(point)
-            by_jax = self._gradient("jax")(point)
-            measured = [self._slopes(point, i, along) for i, along in enumerate(directions)]
-            expected = [along @ g.reshape(-1) for along, g in zip(directions, by_rule, strict=True)]
-            return by_rule, by_jax, measured, expected, self._magnitude(point)
-
-        by_rule, by_jax, measured, slopes, magnitude = self._run(witnesses, self._point, directions)
-        scales = _scales(by_jax, magnitude)
-        return [
-            {"jax": relative(rule, jaxs, scale), "differences": relative(slope, difference, scale)}
-            for rule, jaxs, slope, difference, scale in zip(
-                by_rule, by_jax, slopes, measured, scales, strict=True
-            )
+    def first_order(self, rule_set: str) -> list[Answer]:
+        """Differences to JAX and to slopes along lines, each gradient against a bound of its own."""
+        here, *near = self.gradients(rule_set, *self._within_rounding())
+        by_rule, by_jax, magnitude = here
+        self._scales = scales(by_jax, magnitude)
+        self._choices = [np.zeros(p.shape, bool) for p in self.point]
+        noise = [_scatter(here, near, i) for i in range(len(self.point))]
+        rounding = [
+            np.minimum(n, _CLOSE * scale) + _NEAR * np.abs(np.nan_to_num(g, posinf=0.0, neginf=0.0))
+            for n, scale, g in zip(noise, self._scales, by_rule, strict=True)
         ]
+        lines = lines_through(self.point, by_rule, self._random)
+        sampled = self.extrapolates and lines and self.weights.size
+        found = measured(self, lines, by_rule, rounding) if sampled else None
+        answers = []
+        for i, scale in enumerate(self._scales):
+            bound = _bound_to_jax(by_jax[i], scale, noise[i])
+            if found is not None:
+                off = ~(np.abs(by_rule[i] - by_jax[i]) <= bound)
+                self._choices[i] = self._chosen_freely(found, i, by_rule, off, rounding)
+            to_jax = _elementwise(by_rule[i], by_jax[i], bound, self._choices[i], "jax", scale)
+            if found is None:
+                answers.append(Answer({**to_jax.differences, "differences": 0.0}, to_jax.allowed))
+                continue
+            slopes = self._along(found, i, here, rule_set, scale)
+            answers.append(
+                Answer(
+                    {**to_jax.differences, **slopes.differences},
+                    {**to_jax.allowed, **slopes.allowed},
+                    {**to_jax.findings, **slopes.findings},
+                    kinks_of(found, i, by_rule, by_jax),
+                    found.taylor[i],
+                )
+            )
+        self._smooth = found is None or not found.kinked.any()
+        return answers
 
-    def second_order(self, rule_set: str) -> list[Differences]:
-        """For each input the difference of second derivatives, reverse over reverse, rule to JAX.
+    def second_order(self, rule_set: str) -> list[Answer]:
+        """The difference of second derivatives, reverse over reverse, rule to JAX; not at a kink.
 
         A square of the output is added to what is differentiated, so that the rule is differentiated by
         the adjoint too.
         """
-        directions = [self._random_like(p) for p in self._point]
+        if not self._smooth:
+            return [Answer({}) for _ in self.point]
+        directions = [self.random_like(p) for p in self.point]
 
         def curvature(point: Point, rule_set: str) -> tuple[Any, Any]:
-            gradient = jax.grad(lambda p: self._loss(p, rule_set, curved=True))
+            gradient = jax.grad(lambda p: self.loss(p, rule_set, curved=True))
 
             def along(point: Point) -> tuple[jax.Array, jax.Array]:
                 terms = [g * d for g, d in zip(gradient(point), directions, strict=True)]
-                return _total(map(jnp.sum, terms)), _total(jnp.sum(jnp.abs(t)) for t in terms)
+                return total(map(jnp.sum, terms)), total(jnp.sum(jnp.abs(t)) for t in terms)
 
             return jax.grad(along, has_aux=True)(point)
 
         def witnesses(point: Point) -> tuple[Any, Any]:
             return curvature(point, rule_set), curvature(point, "jax")
 
-        (found, _), (expected, magnitude) = self._run(witnesses, self._point)
-        triples = zip(found, expected, _scales(expected, magnitude), strict=True)
-        return [{"second": relative(f, e, scale)} for f, e, scale in triples]
+        (found, _), (expected, magnitude) = self.run(witnesses, self.point)
+        triples = zip(found, expected, scales(expected, magnitude), strict=True)
+        return [Answer({"second": relative(f, e, scale)}) for f, e, scale in triples]
 
-    def transformed(self, rule_set: str) -> list[Differences]:
-        """For each input the differences between the gradient and the same one over a batch, in a loop,
-        recomputed, and with other inputs frozen."""
-        gradient = self._gradient(rule_set)
-        near = [0.999 * p for p in self._point]
-        positions = range(len(self._point))
+    def transformed(self, rule_set: str) -> list[Answer]:
+        """The differences between the gradient and the same one over a batch, in a loop, recomputed, and
+        with other inputs frozen."""
+        gradient = self.gradient(rule_set)
+        near = [0.999 * np.asarray(p) for p in self.point]
+        positions = range(len(self.point))
 
         def witnesses(point: Point, near: Point) -> tuple[Any, Any]:
             here, there = gradient(point), gradient(near)
             both = [jnp.stack(pair) for pair in zip(point, near, strict=True)]
             expected = [jnp.stack(pair) for pair in zip(here, there, strict=True)]
-            remat = jax.grad(jax.checkpoint(lambda p: self._loss(p, rule_set)))
-            return (here, expected, self._magnitude(point)), {
+            remat = jax.grad(jax.checkpoint(lambda p: self.loss(p, rule_set)))
+            return (here, expected, self.magnitude(point)), {
                 "vmap": jax.vmap(gradient)(both),
                 "scan": jax.grad(lambda b: self._in_a_loop(b, rule_set))(both),
                 "remat": remat(point),
-                "frozen": [self._gradient(rule_set, frozen=k)(point) for k in positions],
+                "frozen": [self.gradient(rule_set, frozen=k)(point) for k in positions],
             }
 
-        (here, expected, magnitude), found = self._run(witnesses, self._point, near)
-        scales = _scales(here, magnitude)
+        (here, expected, magnitude), found = self.run(witnesses, self.point, near)
+        sizes = scales(here, magnitude)
         return [
-            {
-                "vmap": relative(found["vmap"][i], expected[i], scales[i]),
-                "scan": relative(found["scan"][i], expected[i], scales[i]),
-                "remat": relative(found["remat"][i], here[i], scales[i]),
-                "frozen": max(
-                    relative(found["frozen"][k][i], 0 * here[i] if i == k else here[i], scales[i])
-                    for k in positions
-                ),
-            }
+            Answer(
+                {
+                    "vmap": relative(found["vmap"][i], expected[i], sizes[i]),
+                    "scan": relative(found["scan"][i], expected[i], sizes[i]),
+                    "remat": relative(found["remat"][i], here[i], sizes[i]),
+                    "frozen": max(
+                        relative(found["frozen"][k][i], 0 * here[i] if i == k else here[i], sizes[i])
+                        for k in positions
+                    ),
+                }
+            )
             for i in positions
         ]
 
-    def compiled(self, rule_set: str) -> list[Differences]:
-        """For each input the difference between the compiled gradient and the same one not compiled."""
-        gradient = self._gradient(rule_set)
+    def cotangents(self, rule_set: str) -> list[Answer]:
+        """``zero``, ``one_hot`` of a few outputs, and ``missing``."""
+        questions = self.zero(rule_set), self.one_hot(rule_set, _ONE_HOT), self.missing(rule_set)
+        return [
+            Answer({w: d for answer in answers for w, d in answer.differences.items()})
+            for answers in zip(*questions, strict=True)
+        ]
 
-        def witnesses(point: Point) -> tuple[Point, jax.Array]:
-            return gradient(point), self._magnitude(point)
+    def zero(self, rule_set: str) -> list[Answer]:
+        """The gradient of no output at all, which must be zero."""
+        nothing = [None if a is None else np.zeros(a.shape) for a in self.adjoint]
+        ((found, _, _),) = self.gradients(rule_set, [self.point], [nothing])
+        return [
+            Answer({"zero": relative(g, 0 * g, scale)}) for g, scale in zip(found, self._scales, strict=True)
+        ]
 
-        found, magnitude = self._run(witnesses, self._point)
-        triples = zip(gradient(self._point), found, _scales(found, magnitude), strict=True)
-        return [{"jit": relative(eager, here, scale)} for eager, here, scale in triples]
+    def one_hot(self, rule_set: str, most: int = 256) -> list[Answer]:
+        """The differences to JAX of the gradients of single elements of the outputs, at most so many."""
+        adjoints = self._one_hot(most)
+        found = self.gradients(rule_set, [self.point] * len(adjoints), adjoints)
+        return [Answer({"one-hot": self._apart(i, found)} if found else {}) for i in range(len(self.point))]
 
-    def _run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """``function(*args)``, compiled; for small inputs in the way that compiles fastest."""
-        small = sum(p.size for p in self._point) < _SMALL
-        level: dict[str, str | bool] = {"xla_backend_optimization_level": "0"} if small else {}
-        return jax.jit(function).lower(*args).compile(compiler_options=level)(*args)
+    def missing(self, rule_set: str) -> list[Answer]:
+        """The same of gradients of all outputs but one, where there are several; the first three are left
+        out in turn."""
+        present = [k for k, a in enumerate(self.adjoint) if a is not None]
+        if len(present) < 2:
+            return [Answer({}) for _ in self.point]
+        partial = [[None if j == k else a for j, a in enumerate(self.adjoint)] for k in present[:3]]
 
-    # -- the function itself
+        def witnesses(point: Point) -> Any:
+            return [
+                (
+                    jax.grad(lambda p, a=a: self.loss(p, rule_set, a))(point),
+                    jax.grad(lambda p, a=a: self.loss(p, "jax", a))(point),
+                    self.magnitude(point, a),
+                )
+                for a in partial
+            ]
 
-    def _loss(self, point: Point, rule_set: str, *, frozen: int | None = None, curved: bool = False) -> Any:
-        terms = self._terms(self._values(point, rule_set, frozen))
-        return _total(jnp.sum(v * (a + 0.5 * v if curved else a)) for v, a in terms)
+        found = self.run(witnesses, self.point)
+        return [Answer({"missing": self._apart(i, found)}) for i in range(len(self.point))]
 
-    def _magnitude(self, point: Point) -> jax.Array:
-        """The sum of the absolute values of the terms of the loss."""
-        return _total(jnp.sum(jnp.abs(v * a)) for v, a in self._terms(self._values(point, "jax", None)))
+    def compiled(self, rule_set: str) -> list[Answer]:
+        """The difference between the compiled gradient and the same one not compiled, and whether the latter
+        is the same twice."""
+        (here, _, _), *_ = self.gradients(rule_set, [self.point], [self.adjoint])
+        gradient = self.gradient(rule_set)
+        eager, again = gradient(self.point), gradient(self.point)
+        return [
+            Answer({"jit": relative(e, h, scale), "repeat": _unlike(e, a, scale)})
+            for e, a, h, scale in zip(eager, again, here, self._scales, strict=True)
+        ]
 
-    def _terms(self, output: Any) -> list[tuple[Any, Any]]:
-        """Pairs of an output and its adjoint."""
-        adjoints = jax.tree.leaves(self._adjoint, is_leaf=lambda a: a is None)
-        pairs = zip(jax.tree.leaves(output), adjoints, strict=True)
-        return [(v, a) for v, a in pairs if a is not None]
+    def repeated(self, rule_set: str) -> list[Answer]:
+        """How far the compiled gradient is from the same one, computed again, and by the last of several
+        devices."""
+        given = [self.point] * SLOTS, [self.adjoint] * SLOTS
+        runs = [*self.gradients(rule_set, *given), *self.gradients(rule_set, *given)]
+        answers = [
+            Answer({"repeat": max(_unlike(run[0][i], runs[0][0][i], scale) for run in runs)})
+            for i, scale in enumerate(self._scales)
+        ]
+        others = jax.local_devices()[1:]
+        if not others:
+            return answers
+        gradient = self.gradient(rule_set)
+        here = self.run(gradient, self.point)
+        there = self.run(gradient, jax.device_put(self.point, others[-1]))
+        return [
+            Answer({"repeat": max(answer.differences["repeat"], _unlike(h, t, scale))})
+            for answer, h, t, scale in zip(answers, here, there, self._scales, strict=True)
+        ]
 
-    def _gradient(self, rule_set: str, frozen: int | None = None) -> Callable[[Point], Point]:
-        return jax.grad(lambda point: self._loss(point, rule_set, frozen=frozen))
+    # -- first order
+
+    def _within_rounding(self) -> tuple[list[Point], list[Adjoint]]:
+        """The point and the adjoint, and some that differ by rounding."""
+
+        def moved(array: Any) -> Any:
+            if array is None:
+                return None
+            return np.asarray(array) * (1 + _NEAR * self._random.uniform(-1, 1, array.shape))
+
+        points, adjoints = [self.point], [self.adjoint]
+        for _ in range(SLOTS - 1):
+            points.append([moved(p) for p in self.point])
+            adjoints.append([moved(a) for a in self.adjoint])
+        return points, adjoints
+
+    def _chosen_freely(
+        self, found: Measured, i: int, by_rule: Sequence[Any], off: Any, rounding: Sequence[Any]
+    ) -> Any:
+        """Those of the elements that are ``off`` from JAX's that are subgradients at a kink, too."""
+        free = np.zeros(self.point[i].size, bool)
+        differing = np.flatnonzero(off)
+        if not len(differing) or not any(
+            kink and line.input == i for kink, line in zip(found.kinked, found.lines, strict=True)
+        ):
+            return free.reshape(off.shape)
+        examined = differing[np.linspace(0, len(differing) - 1, min(_EXAMINED, len(differing))).astype(int)]
+        lines = [element_line(self.point, i, k) for k in examined]
+        alone = measured(self, lines, by_rule, rounding)
+        expected = np.array([line.along(by_rule) for line in lines])
+        allowed = alone.kinked & (np.abs(alone.nearest(expected) - expected) <= alone.bound)
+        free[examined[allowed]] = True
+        if allowed.all():
+            free[differing] = True
+        return free.reshape(off.shape)
+
+    def _along(self, found: Measured, i: int, here: Any, rule_set: str, scale: float) -> Answer:
+        """The slopes along the lines through the i-th input."""
+        by_rule = here[0]
+        rows = [k for k, line in enumerate(found.lines) if line.input == i]
+        expected = np.array([line.along(by_rule) for line in found.lines])
+        nearest = found.nearest(expected)
+        bound = found.bound.copy()
+        for k in rows:
+            off = abs(expected[k] - nearest[k])
+            hidden = hidden_rounding(found, k, self.weights)
+            if bound[k] < off <= bound[k] + hidden and self._moves_unseen(found, k, rule_set):
+                bound[k] += hidden
+        if not rows:
+            return Answer({"differences": 0.0})
+        lengths = np.array([found.lines[k].length for k in rows])
+        expected, nearest, bound = (a[rows] / lengths for a in (expected, nearest, bound))
+        return _judged("differences", expected, nearest, bound, scale, lambda k: found.lines[rows[k]].element)
+
+    def _moves_unseen(self, found: Measured, k: int, rule_set: str) -> bool:
+        """Whether JAX says that an output moves along a line, though not a bit of it does."""
+        if len(self.weights) != sum(a.size for a in self.adjoint if a is not None):
+            return True
+        still, start = ~found.slopes.moved[k], 0
+        adjoint: Adjoint = []
+        for a in self.adjoint:
+            if a is None:
+                adjoint.append(None)
+                continue
+            adjoint.append(a * still[start : start + a.size].reshape(a.shape))
+            start += a.size
+        ((_, by_jax, _),) = self.gradients(rule_set, [self.point], [adjoint])
+        return found.lines[k].along(by_jax) != 0
+
+    # -- cotangents
+
+    def _one_hot(self, most: int) -> list[Adjoint]:
+        """Adjoints that take a single output each, at most so many, drawn without repetition."""
+        sizes = [0 if a is None else a.size for a in self.adjoint]
+        starts = np.cumsum([0, *sizes])
+        drawn = self._random.choice(starts[-1], min(most, starts[-1]), replace=False) if starts[-1] else []
+        found = []
+        for place in sorted(drawn):
+            k = int(np.searchsorted(starts, place, side="right")) - 1
+            one: Adjoint = [None if a is None else np.zeros(a.shape) for a in self.adjoint]
+            one[k].reshape(-1)[place - starts[k]] = 1.0
+            found.append(one)
+        return found
+
+    def _apart(self, i: int, found: Sequence[Any]) -> float:
+        """The largest relative difference of rule and JAX by the i-th input, without choices at kinks."""
+        return max(
+            relative(
+                np.where(self._choices[i], by_jax[i], by_rule[i]), by_jax[i], scales(by_jax, magnitude)[i]
+            )
+            for by_rule, by_jax, magnitude in found
+        )
 
     def _in_a_loop(self, points: Point, rule_set: str) -> jax.Array:
-        def step(total: jax.Array, point: Point) -> tuple[jax.Array, None]:
-            return total + self._loss(point, rule_set), None
+        def step(sum_: jax.Array, point: Point) -> tuple[jax.Array, None]:
+            return sum_ + self.loss(point, rule_set), None
 
         return jax.lax.scan(step, jnp.zeros(()), points)[0]
 
-    def _random_like(self, spec: Any) -> Any:
-        if not is_real(spec):
-            return None
-        return jnp.asarray(self._random.standard_normal(spec.shape) + 0.5)
 
-    # -- differences
-
-    def _directions(self, size: int) -> jax.Array:
-        """Directions in which an input of ``size`` elements is moved, one per row."""
-        if size <= _ELEMENTWISE:
-            return jnp.eye(size)
-        return jnp.asarray(self._random.standard_normal((_DIRECTIONS, size)) / math.sqrt(size))
-
-    def _slopes(self, point: Point, i: int, directions: jax.Array) -> jax.Array:
-        """Five-point differences of the loss along directions of the i-th input."""
-        step = _STEP * jnp.maximum(1.0, jnp.max(jnp.abs(point[i]), initial=0.0))
-        weights = jnp.array([1.0, -8.0, 8.0, -1.0]) / (12 * step)
-        places = jnp.array([-2.0, -1.0, 1.0, 2.0]) * step
-
-        def moved(direction: jax.Array, t: jax.Array) -> jax.Array:
-            shifted = list(point)
-            shifted[i] = point[i] + t * direction.reshape(point[i].shape)
-            return self._loss(shifted, "jax")
-
-        def slope(direction: jax.Array) -> jax.Array:
-            return weights @ jax.lax.map(lambda t: moved(direction, t), places)
-
-        return jax.lax.map(slope, directions)
+def _scatter(here: Any, near: Sequence[Any], i: int) -> Any:
+    """How far rounding moves the gradients by the i-th input, that of the rule and JAX's."""
+    with np.errstate(invalid="ignore"):
+        moved = [np.max([np.abs(other[by][i] - here[by][i]) for other in near], axis=0) for by in (0, 1)]
+    return _ROUNDINGS * np.nan_to_num(moved[0] + moved[1], posinf=0.0)
 
 
-def _total(terms: Any) -> Any:
-    return sum(terms, start=jnp.zeros(()))
+def _bound_to_jax(by_jax: Any, scale: float, noise: Any) -> Any:
+    """How far elements may be from JAX's: by rounding, but by no more than the tolerance of the largest."""
+    size = np.abs(by_jax)
+    return _CLOSE * size + np.minimum(_CLOSE * scale, _CLOSE_SMALL * size + noise)
 
 
-def relative(found: Any, expected: Any, scale: float) -> float:
-    """Largest difference over ``scale``; infinite where a value is not finite."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    if not (np.isfinite(found).all() and np.isfinite(expected).all()):
-        return math.inf
-    difference = float(np.max(np.abs(found - expected), initial=0.0))
-    return difference / scale if difference else 0.0
+def _elementwise(found: Any, expected: Any, bound: Any, choices: Any, witness: str, scale: float) -> Answer:
+    """Elements compared, those aside that are choices at a kink."""
+    shape, found = found.shape, np.where(choices, expected, found).reshape(-1)
+    expected, bound = expected.reshape(-1), bound.reshape(-1)
+    return _judged(
+        witness, found, expected, bound, scale, lambda k: tuple(map(int, np.unravel_index(k, shape)))
+    )
 
 
-def _scales(gradients: Sequence[Any], magnitude: Any) -> list[float]:
-    """What differences of each gradient are relative to: its largest element, but no less than what rounding
-    in the others, or in the terms of the output (whose sum of absolute values is ``magnitude``), can blur.
-    """
-    sizes = [float(np.max(np.abs(np.asarray(g)), initial=0.0)) for g in gradients]
-    least = max(1e-4 * max(sizes), 1e-5 * float(magnitude))
-    return [max(size, least) for size in sizes]
+def _judged(
+    witness: str, found: Any, expected: Any, bound: Any, scale: float, place: Callable[[int], Any]
+) -> Answer:
+    """The worst of the differences, relative to ``scale``, and what could be seen there."""
+    if not found.size:
+        return Answer({witness: 0.0}, {witness: 0.0})
+    k = worst(found, expected, bound)
+    finding = Finding(place(k), float(found[k]), float(expected[k]), float(bound[k]))
+    return Answer(
+        {witness: ratio(abs(finding.found - finding.expected), scale)},
+        {witness: ratio(finding.bound, scale)},
+        {witness: finding},
+    )
+
+
+def _unlike(first: Any, second: Any, scale: float) -> float:
+    """0 for arrays that are the same to the last bit, else their difference; at least the smallest number."""
+    if same_bits(first, second):
+        return 0.0
+    return max(relative(first, second, scale), math.ulp(0.0))

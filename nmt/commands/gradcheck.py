@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from nmt.commands.common import Json, Operands, greet, require_distinct
+from nmt.runtime.counting import counting
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, OptionError, Options, option, require_files, require_readable
 from nmt.settings.sections import Devices, Logging
@@ -26,7 +27,9 @@ class CheckedOperators(Options):
     compiled: bool = option(
         False, "check the compiler: operators and compositions over many rows, compiled and not"
     )
-    quick: bool = option(False, "with --compiled: few sizes, one case of each operator")
+    quick: bool = option(
+        False, "the short form: first derivatives only; with --compiled few sizes, one case of each operator"
+    )
 
 
 class CheckedModel(Options):
@@ -62,6 +65,7 @@ COMMAND = Command(
         ("mgraph gradcheck", "every operator"),
         ("mgraph gradcheck layer_norm softmax", "these two"),
         ("mgraph gradcheck --module user_ops.py", "your own"),
+        ("mgraph gradcheck --quick", "every operator, first derivatives only"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
     ),
@@ -89,8 +93,6 @@ def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
 def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     """OptionError for conflicting options: operators and a model cannot be checked together."""
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
-    if options.quick and not options.compiled:
-        raise OptionError("--quick needs --compiled")
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
         given += options.operands
@@ -122,7 +124,7 @@ def _operators(options: GradcheckOptions) -> Sequence[str]:
 
 
 def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
-    from mgraph.gradcheck import check_compiled, check_operators
+    from mgraph.gradcheck import check_compiled, check_operators, chosen_operators
 
     if options.compiled:
         return check_compiled(
@@ -131,11 +133,14 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
             quick=options.quick,
             on_row=lambda row: logger.info("%s %s: %s", row.operator, row.case, row.verdict),
         )
-    return check_operators(
-        names,
-        options.module or None,
-        on_row=lambda row: logger.info("%s: %s", row.operator, row.verdict),
-    )
+    count = None if options.module else len(chosen_operators(names))
+    with counting(logger, "operators", count, quiet=options.quiet) as done:
+        return check_operators(
+            names,
+            options.module or None,
+            quick=options.quick,
+            on_row=lambda row: done(f"{row.operator}: {row.verdict}"),
+        )
 
 
 def _model_gradients(options: GradcheckOptions) -> Any:

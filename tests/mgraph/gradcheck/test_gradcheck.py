@@ -166,13 +166,13 @@ PLANTED: dict[type[NaryNodeOp], set[str]] = {
     NotFinite: FIRST,
     MeanForSum: FIRST,
     FirstRowForSum: FIRST,
-    CutToFloat32: {"jax"},
+    CutToFloat32: FIRST,
     HiddenFromJax: {"jax"},
     WrongLikeJax: {"differences"},
     RuleIsConstant: {"second"},
     KnowsWhetherItIsCompiled: {"jit"},
     MixesBatches: {"vmap"},
-    RemembersItsCalls: {"second", "jit", "vmap", "scan", "remat", "frozen"},
+    RemembersItsCalls: {"second", "jit", "vmap", "scan", "remat", "frozen", "repeat"},
     FreezesTogether: {"frozen"},
 }
 """Wrong rules, and the witnesses of which each must be caught by."""
@@ -203,7 +203,11 @@ def test_the_report_shows_which_gradient_is_off_and_by_how_much() -> None:
     assert first.jax_difference == pytest.approx(0.01, rel=1e-6)
     assert first.finite_difference == pytest.approx(0.01, rel=1e-4)
     lines = str(report).splitlines()
-    assert "child 0" in lines[2] and "1.0e-02" in lines[2] and lines[2].endswith("WRONG: jax, differences")
+    assert (
+        "child 0" in lines[2]
+        and "1.0e-02" in lines[2]
+        and "WRONG: jax, differences (wrong by 1.0e-02 at [" in lines[2]
+    )
     assert lines[3].endswith("ok")
 
 

@@ -77,7 +77,7 @@ def test_the_command_without_a_model_checks_operators(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").touch()
 
-    def check_operators(names: Sequence[str], module: str | None, *, on_row: Any) -> Operators:
+    def check_operators(names: Sequence[str], module: str | None, *, quick: bool, on_row: Any) -> Operators:
         return Operators(names, module, ok)
 
     monkeypatch.setattr("mgraph.gradcheck.check_operators", check_operators)

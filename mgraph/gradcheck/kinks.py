@@ -1,0 +1,56 @@
+"""Kinks: where a function has two slopes, what its rule may say there, and what JAX says.
+
+``relu`` at 0, ``max`` at a tie, ``abs`` at 0 and ``clip`` at a bound have a slope to each side and no
+derivative. A rule may choose any number between the two, a subgradient: mgraph's ``relu`` and ``jax.grad``'s
+say 0. The number is held against the slopes of both sides along each line, also along those where ties stay
+ties, and JAX's choice is shown beside it. A point near a kink has a derivative; the steps that cross the kink
+are not held against the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_NEAR = 1e-2
+"""The distance of kinks that reports show."""
+_SHOWN = 5
+"""How many they show."""
+
+
+@dataclass(frozen=True)
+class Kink:
+    """A kink that a line crosses."""
+
+    where: tuple[int, ...] | None
+    """The element of the input that is moved; ``None`` for a line that moves all elements."""
+    distance: float
+    """0 for a kink at the point; otherwise the shortest step that crosses it."""
+    left: float = 0.0
+    """At the point: the slope before it, of the outputs contracted with their adjoint."""
+    right: float = 0.0
+    """The slope behind it."""
+    rule: float = 0.0
+    """What the rule says."""
+    jax: float = 0.0
+    """What JAX says."""
+
+    @property
+    def at_the_point(self) -> bool:
+        """Whether the point itself is a kink, so that there is no derivative."""
+        return self.distance == 0
+
+    def __str__(self) -> str:
+        line = "all elements" if self.where is None else str(list(self.where))
+        if not self.at_the_point:
+            return f"{line}: a kink within {self.distance:.0e}; longer steps are not held against the rule"
+        slopes = f"slopes {self.left:.4g} and {self.right:.4g}"
+        return f"{line}: at a kink, {slopes}, rule {self.rule:.4g}, jax {self.jax:.4g}"
+
+
+def about_kinks(kinks: Sequence[tuple[str, Kink]]) -> list[str]:
+    """Lines about kinks of named inputs: the nearest ones, those at the point first."""
+    near = [(name, kink) for name, kink in kinks if kink.distance <= _NEAR]
+    near.sort(key=lambda found: found[1].distance)
+    lines = [f"{name} {kink}" for name, kink in near[:_SHOWN]]
+    return [*lines, f"and {len(near) - _SHOWN} more kinks"] if len(near) > _SHOWN else lines
