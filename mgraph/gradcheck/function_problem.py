@@ -67,7 +67,9 @@ class FunctionProblem(Problem):
         if not self.extrapolates:
             answers = [replace(answer, allowed={}, findings={}) for answer in answers]
         told = [self._told(i, answer) for i, answer in enumerate(answers)]
-        return [self._heard(answer, ("forward",) if lost else ()) for answer in told]
+        # At a kink forward mode may choose another subgradient than JAX; reverse mode is judged there.
+        silent = ("forward",) if lost or not self._smooth else ()
+        return [self._heard(answer, silent) for answer in told]
 
     def second_order(self, rule_set: str) -> list[Answer]:
         """Differences of second derivatives, where rule and function have them."""

@@ -217,6 +217,11 @@ def test_rules_of_jax_are_kept_unless_they_are_the_subject() -> None:
         check_gradients(both, X, only=["gelu"])
 
 
+def test_a_rule_chooses_a_subgradient_at_a_kink() -> None:
+    report = check_gradients(jax.nn.relu, np.array([0.0, 1.0, -1.0]), thorough=True)
+    assert report.ok and report.checks[0].kinks, report
+
+
 def test_custom_gradient_is_a_rule_of_the_user() -> None:
     @jax.custom_gradient
     def wrong(x: Any) -> Any:
