@@ -23,6 +23,7 @@ from .errors import ModelFileError as ModelFileError
 from .errors import NonFiniteError as NonFiniteError
 from .errors import ParameterError as ParameterError
 from .errors import ShapeError as ShapeError
+from .errors import WrongGradientError as WrongGradientError
 from .files.dumps import DumpDiff as DumpDiff
 from .files.dumps import NodeDifference as NodeDifference
 from .files.dumps import diff as diff
@@ -174,6 +175,7 @@ if TYPE_CHECKING:
     from .bridges import import_onnx as import_onnx
     from .gradcheck import GradientReport as GradientReport
     from .gradcheck import OperatorReport as OperatorReport
+    from .gradcheck import assert_gradients as assert_gradients
     from .gradcheck import check_compiled as check_compiled
     from .gradcheck import check_gradients as check_gradients
     from .gradcheck import check_operators as check_operators
@@ -192,6 +194,7 @@ _HOMES = {
     "import_onnx": "bridges",
     "GradientReport": "gradcheck",
     "OperatorReport": "gradcheck",
+    "assert_gradients": "gradcheck",
     "check_compiled": "gradcheck",
     "check_gradients": "gradcheck",
     "check_operators": "gradcheck",

@@ -27,6 +27,10 @@ class GradientError(MGraphError, ValueError):
     """A hand-written backward rule returned something that is not a gradient of its children."""
 
 
+class WrongGradientError(GradientError, AssertionError):
+    """``assert_gradients`` found a wrong gradient; holds the table of witnesses."""
+
+
 class NonFiniteError(MGraphError, ArithmeticError):
     """A value or a gradient holds NaN or infinity while ``set_throw_nan`` watches for them."""
 

@@ -42,6 +42,17 @@ def place(where: Place | None) -> str:
     return f"{code.co_filename}:{line}"
 
 
+def place_of(error: BaseException) -> str:
+    """``file:line`` of the last line of the user's code that an exception passed through; without one, of
+    the user's line that is running now."""
+    found, traceback = None, error.__traceback__
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_FOREIGN):
+            found = traceback
+        traceback = traceback.tb_next
+    return f"{found.tb_frame.f_code.co_filename}:{found.tb_lineno}" if found else place(user_frame())
+
+
 def here() -> str:
     """The end of a message: the user's line that is running now."""
     return f"\n  at {place(user_frame())}"

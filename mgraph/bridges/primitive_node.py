@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -81,17 +82,27 @@ class DifferentiablePrimitiveNodeOp(PrimitiveNodeOp):
     composite = True
 
 
+def read_by(source: core.JaxprEqn) -> list[Any]:
+    """The variables that an equation reads, each once."""
+    return list(dict.fromkeys(v for v in source.invars if not isinstance(v, core.Literal)))
+
+
+def as_function(source: core.JaxprEqn, info: Any) -> Callable[..., list[Any]]:
+    """An equation as a function of the variables that it reads; ``info`` says where it comes from."""
+    alone = core.Jaxpr((), read_by(source), source.outvars, [source], debug_info=info.with_unknown_names())
+    run: Callable[..., list[Any]] = core.jaxpr_as_fun(ClosedJaxpr(alone, ()))
+    return run
+
+
 class CustomCall:
     """A call of a function with a rule of its own, as a field; equal to another of the same trace."""
 
     __slots__ = ("_key", "name", "run")
 
     def __init__(self, source: core.JaxprEqn) -> None:
-        invars = list(dict.fromkeys(v for v in source.invars if not isinstance(v, core.Literal)))
         inner = source.params["call_jaxpr"]
         info = inner.jaxpr.debug_info
-        alone = core.Jaxpr((), invars, source.outvars, [source], debug_info=info.with_unknown_names())
-        self.run = core.jaxpr_as_fun(ClosedJaxpr(alone, ()))
+        self.run = as_function(source, info)
         self.name = info.func_src_info or source.primitive.name
         self._key = inner, tuple(map(repr, source.invars))
 

@@ -1,13 +1,15 @@
 """Gradients held against three witnesses: the hand-written rules, JAX's own derivatives, differences.
 
 Everything is computed in float64, whatever the element type of the graph, so that a rule that is one per
-cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph,
-``check_operators`` every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of
-its parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler.
+cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph, or a JAX
+function with rules of its own, and ``assert_gradients`` is the same as a line of a test; ``check_operators``
+checks every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of its
+parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler.
 """
 
 from __future__ import annotations
 
+from .assertions import assert_gradients as assert_gradients
 from .check import check_gradients as check_gradients
 from .compiled import check_compiled as check_compiled
 from .compiled_report import CompiledReport as CompiledReport

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,9 @@ from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..shape import Shape, as_shape
 from .agreement import Answer
+from .arguments import are_shapes
+from .function_problem import FunctionProblem
+from .functions import traced_function
 from .recorded import recorded_function, wide
 from .report import TOLERANCES, GradientCheck, GradientReport, largest
 from .witnesses import Problem
@@ -27,7 +31,7 @@ from .witnesses import Problem
 COTANGENTS = ("random", "zero", "one-hot", "missing")
 """The cotangents that have names."""
 
-Target = ExpressionGraph | Node | type[NaryNodeOp] | Callable[..., Node]
+Target = ExpressionGraph | Node | type[NaryNodeOp] | Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,11 @@ class _Settings:
 
 def check_gradients(
     target: Target,
-    *shapes: Sequence[int],
+    *args: Any,
     fields: Mapping[str, Any] | None = None,
     values: Sequence[Any] | None = None,
+    argnums: int | Sequence[int] | None = None,
+    only: str | Sequence[str] = (),
     seed: int = 0,
     rule_set: str = "rules",
     thorough: bool = False,
@@ -59,9 +65,11 @@ def check_gradients(
     - a node: the gradients of that node by every trainable leaf below it, at the leaves' present values
       (by every floating point leaf if none is trainable);
     - a graph: the same for its one top node;
-    - a node class, yours or a built-in one, or a function of nodes: called on fresh nodes of ``shapes``
-      (drawn from a normal distribution, or ``values``) with ``fields`` as keywords. A class without
-      ``shapes`` is checked on each of its ``cases``.
+    - a node class, yours or a built-in one, or a function of nodes: called on fresh nodes of the shapes
+      ``args`` (drawn from a normal distribution, or ``values``) with ``fields`` as keywords. A class without
+      shapes is checked on each of its ``cases``;
+    - a function of arrays with ``jax.custom_vjp`` or ``jax.custom_jvp`` rules, called with ``args``, pytrees
+      of which at least one is no shape (see below).
 
     The output is contracted with a cotangent: random numbers, or ``cotangents``, an array like the output.
     ``"zero"``, ``"one-hot"`` and ``"missing"`` ask, besides the random one, for nothing, for each element of
@@ -81,6 +89,21 @@ def check_gradients(
 
     The report prints as a table; ``report.ok`` is the verdict. Of an operator that declares
     ``surrogate_ops``, the rule is judged with this smooth function as its forward, and the report says so.
+
+    A function of arrays is called with ``args`` as they are; it is one if an argument is no shape (an int or
+    a sequence of ints), if ``argnums`` or ``only`` is given, or if it is itself a ``jax.custom_vjp`` or
+    ``jax.custom_jvp``. Keyword arguments and static ones are fixed by ``functools.partial``. It is
+    differentiated by every floating point leaf of ``args``, or of those that ``argnums`` names as in
+    ``jax.grad``; Python's floats are leaves, other leaves keep their values. Its outputs may be any pytree,
+    ``cotangents`` one of the same structure, ``None`` for an output that is left out.
+
+    JAX's own derivative of such a function is that without the custom rules called ``only``; by default
+    without all rules but those of JAX's functions (``jax.nn.relu``), and if there are no others without
+    these. The report names them; differences judge the whole gradient. Where JAX cannot differentiate
+    without the rules (a ``while`` loop, a callback), the report says so, and differences remain. With
+    ``custom_jvp``, forward mode is held against JAX's own and against reverse mode. A function that does not
+    take float64, or casts to a type of less precision, has the limits of that type. ``ArgumentError`` where
+    the function raises, or takes or returns no floating point numbers; ``ElementTypeError`` for complex ones.
     """
     if isinstance(cotangents, str) and cotangents not in COTANGENTS:
         known = ", ".join(map(repr, COTANGENTS))
@@ -93,8 +116,14 @@ def check_gradients(
         return _check_node(top, settings)
     if isinstance(target, Node):
         return _check_node(target, settings)
-    if shapes or values is not None:
-        sizes = [as_shape(s) for s in shapes]
+    if _is_of_arrays(target, args, argnums, only) and values is None:
+        if fields:
+            raise ArgumentError(
+                f"{_title(target)}: fields are an operator's; fix keywords by functools.partial"
+            )
+        return _check_function(target, args, argnums, only, settings)
+    if args or values is not None:
+        sizes = [as_shape(s) for s in args]
         given = [np.shape(v) for v in values] if values is not None else sizes
         if sizes and given != sizes:
             raise ShapeError(f"{_title(target)}: values of the shapes {given} were given for {sizes}")
@@ -102,7 +131,9 @@ def check_gradients(
         return _check_case(target, case, settings, values)
     cases = getattr(target, "cases", ())
     if not cases:
-        raise GraphError(f"{_title(target)} declares no cases; give the shapes of its children")
+        raise GraphError(
+            f"{_title(target)} declares no cases; give the shapes of its children, or a function's arguments"
+        )
     reports = [
         _check_case(target, case, replace(settings, seed=seed + i, eager=i == 0))
         for i, case in enumerate(cases)
@@ -116,7 +147,41 @@ def check_gradients(
 
 
 def _title(target: Any) -> str:
-    return getattr(target, "__name__", repr(target))
+    if isinstance(target, functools.partial):
+        return _title(target.func)
+    return getattr(target, "__name__", type(target).__name__ if callable(target) else repr(target))
+
+
+def _is_of_arrays(target: Any, args: Sequence[Any], argnums: Any, only: Any) -> bool:
+    """Whether a target is a function of arrays, not of nodes whose shapes are given."""
+    if isinstance(target, jax.custom_vjp | jax.custom_jvp) or argnums is not None or only:
+        return True
+    return not (isinstance(target, type) and issubclass(target, NaryNodeOp)) and not are_shapes(args)
+
+
+def _check_function(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    argnums: int | Sequence[int] | None,
+    only: str | Sequence[str],
+    settings: _Settings,
+) -> GradientReport:
+    title = _title(function)
+    if not callable(function):
+        raise ArgumentError(f"expected a function, an operator, a node or a graph, got {title}")
+    traced, narrow = traced_function(function, title, args, argnums, only, settings.cotangents)
+    names, notes = traced.arguments.names, [*traced.described_rules()]
+    notes += [f"does not take float64: {narrow}"] if narrow else []
+    if traced.problem:
+        checks = tuple(
+            GradientCheck(name, shape, {}, traced.problem)
+            for name, shape in zip(names, traced.shapes, strict=True)
+        )
+        return GradientReport(title, checks, "\n  ".join(notes))
+    with jax.enable_x64(traced.x64):
+        problem = FunctionProblem(traced, settings.seed)
+        checks = _checks(problem, names, traced.shapes, settings)
+    return GradientReport(title, checks, "\n  ".join([*notes, *problem.notes]))
 
 
 def record_case(

@@ -56,8 +56,8 @@ def _literal(v: Any) -> Array:
 
 def _computed(equation: Any, args: list[Any]) -> list[Array]:
     name, out = equation.primitive.name, equation.outvars[0].aval if equation.outvars else None
-    if name in _CALLS:
-        found = _interpreted(equation.params[_CALLS[name]], args)
+    if name in CALLS:
+        found = _interpreted(equation.params[CALLS[name]], args)
     elif name in ELEMENTWISE:
         found = [ELEMENTWISE[name](*args)]
     elif name in _CONTROL:
@@ -70,7 +70,7 @@ def _computed(equation: Any, args: list[Any]) -> list[Array]:
     return [np.asarray(a, v.aval.dtype) for a, v in zip(found, equation.outvars, strict=True)]
 
 
-_CALLS = {
+CALLS = {
     **dict.fromkeys(("jit", "pjit", "remat2", "checkpoint"), "jaxpr"),
     **dict.fromkeys(("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
     "custom_vjp_call_jaxpr": "fun_jaxpr",

@@ -26,6 +26,9 @@ TOLERANCES: Mapping[str, float] = {
     "one-hot": 1e-10,
     "missing": 1e-10,
     "repeat": 0.0,
+    "value": 1e-10,
+    "forward": 1e-10,
+    "dot": 1e-10,
     "float64": 1e-10,
     "float32": 1e-5,
 }
@@ -40,6 +43,8 @@ has a bound of its own, in ``GradientCheck.allowed``.
 - ``zero``, ``one-hot``, ``missing``: nothing for a cotangent of zeros, and JAX's derivative for one that
   takes a single element of the outputs, or all outputs but one;
 - ``repeat``: the same bits when it is computed again, compiled and not, and on another device;
+- ``value``: of a JAX function, its value under differentiation and without;
+- ``forward``, ``dot``: of a JAX function, forward mode by the rule and by JAX, forward and reverse mode;
 - ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
 """
 
@@ -51,6 +56,8 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "frozen": ("frozen",),
     "cotangents": ("zero", "one-hot", "missing"),
     "repeated": ("repeat",),
+    "value": ("value",),
+    "forward": ("forward", "dot"),
 }
 """Columns of a table and the witnesses whose largest difference each shows."""
 

@@ -35,6 +35,9 @@ class Problem(Contraction):
     Each question returns one answer per input. ``first_order`` is the first one to ask.
     """
 
+    extrapolates = True
+    """Whether outputs are those of float64, so that differences can be extrapolated along lines."""
+
     def first_order(self, rule_set: str) -> list[Answer]:
         """Differences to JAX and to slopes along lines, each gradient against a bound of its own."""
         here, *near = self.gradients(rule_set, *self._within_rounding())
@@ -47,7 +50,8 @@ class Problem(Contraction):
             for n, scale, g in zip(noise, self._scales, by_rule, strict=True)
         ]
         lines = lines_through(self.point, by_rule, self._random)
-        found = measured(self, lines, by_rule, rounding) if lines and self.weights.size else None
+        sampled = self.extrapolates and lines and self.weights.size
+        found = measured(self, lines, by_rule, rounding) if sampled else None
         answers = []
         for i, scale in enumerate(self._scales):
             bound = _bound_to_jax(by_jax[i], scale, noise[i])

@@ -1,0 +1,78 @@
+"""A JAX function without its custom rules: what JAX differentiates by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from ..bridges.primitive_node import ClosedJaxpr, as_function, read_by
+from .custom_rules import CustomRule, calls_of_rules, is_rule, opened, programs_in, rule_of, spec_of_variable
+from .numpy_witness import CALLS
+
+Chosen = Callable[[CustomRule], bool]
+
+
+def without_rules(program: Any, args: Sequence[Any], chosen: Chosen) -> list[Any]:
+    """The results of a program whose chosen rules are taken out: JAX sees what the functions compute.
+
+    ``jax.jit``, ``jax.checkpoint`` and other calls around a chosen rule are inlined; loops and branches stay.
+    """
+    if not _has(program, chosen):
+        results: list[Any] = core.jaxpr_as_fun(_closed(program))(*args)
+        return results
+    closed = _closed(program)
+    values: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    values.update(zip(closed.jaxpr.invars, args, strict=True))
+
+    def read(atom: Any) -> Any:
+        if not isinstance(atom, core.Literal):
+            return values[atom]
+        return np.asarray(atom.val, getattr(atom.aval, "dtype", None))
+
+    for equation in closed.jaxpr.eqns:
+        name = equation.primitive.name
+        inside = any(_has(inner, chosen) for inner in programs_in(equation.params.values()))
+        if is_rule(equation):
+            inside = chosen(rule_of(equation))
+        if inside and name in CALLS:
+            operands = [read(v) for v in equation.invars]
+            found = without_rules(equation.params[CALLS[name]], operands, chosen)
+        else:
+            equation = _rewritten(equation, chosen) if inside else equation
+            found = as_function(equation, closed.jaxpr.debug_info)(*(values[v] for v in read_by(equation)))
+        values.update(zip(equation.outvars, found, strict=True))
+    return [read(v) for v in closed.jaxpr.outvars]
+
+
+def _has(program: Any, chosen: Chosen) -> bool:
+    return any(chosen(rule_of(call)) for call in calls_of_rules(program))
+
+
+def _closed(program: Any) -> Any:
+    return program if hasattr(program, "jaxpr") else ClosedJaxpr(program, ())
+
+
+def _rewritten(equation: core.JaxprEqn, chosen: Chosen) -> core.JaxprEqn:
+    """A loop or a branch whose programs have no chosen rules."""
+
+    def rewritten(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            parts = [rewritten(part) for part in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return _without(value, chosen) if hasattr(value, "eqns") and _has(value, chosen) else value
+
+    return equation.replace(params={name: rewritten(value) for name, value in equation.params.items()})
+
+
+def _without(program: Any, chosen: Chosen) -> Any:
+    specs = map(spec_of_variable, opened(program).invars)
+    made = jax.make_jaxpr(lambda *args: without_rules(program, args, chosen))(*specs)
+    if hasattr(program, "jaxpr"):
+        return made
+    if made.consts:
+        raise NotImplementedError("a program that holds arrays in a place where JAX allows none")
+    return made.jaxpr
