@@ -13,11 +13,14 @@ from .compiled import check_compiled as check_compiled
 from .compiled_report import CompiledReport as CompiledReport
 from .compiled_report import CompiledRow as CompiledRow
 from .compiled_report import Difference as Difference
+from .evaluation import gradients_at as gradients_at
 from .loss import check_loss as check_loss
 from .report import GradientCheck as GradientCheck
 from .report import GradientReport as GradientReport
 from .report import LossReport as LossReport
 from .report import ParameterCheck as ParameterCheck
+from .shrinking import SmallestFailure as SmallestFailure
+from .shrinking import smallest_failure as smallest_failure
 from .survey import OperatorReport as OperatorReport
 from .survey import OperatorRow as OperatorRow
 from .survey import check_operators as check_operators

@@ -19,6 +19,7 @@ from ..places import place
 from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..shape import Shape, as_shape
+from .example import Example
 from .recorded import recorded_function, wide
 from .report import GradientCheck, GradientReport
 from .witnesses import Problem
@@ -123,7 +124,9 @@ def _check_case(
     graph = ExpressionGraph(seed=settings.seed + 1)
     node, _ = record_case(graph, target, case, arrays)
     report = _check_node(node, settings)
-    return GradientReport(f"{_title(target)} {case}", report.checks, report.note)
+    example = Example(target, case, tuple(arrays), settings.seed, settings.rule_set)
+    checks = tuple(replace(check, example=example) for check in report.checks)
+    return GradientReport(f"{_title(target)} {case}", checks, report.note)
 
 
 def _check_node(node: Node, settings: _Settings) -> GradientReport:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import GradientError
 from ..tables import table
+from .example import Example
 
 TOLERANCES: Mapping[str, float] = {
     "jax": 1e-10,
@@ -54,6 +55,8 @@ class GradientCheck:
     """Why the rule could not be evaluated, if it could not."""
     allowed: Mapping[str, float] = field(default_factory=lambda: TOLERANCES)
     """The largest difference to each witness that counts as agreement."""
+    example: Example | None = field(default=None, compare=False, repr=False)
+    """The operator and the arrays that were examined, for ``smallest_failure``."""
 
     @property
     def jax_difference(self) -> float:
