@@ -33,7 +33,7 @@ TOLERANCES: Mapping[str, float] = {
 - ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
 """
 
-_COLUMNS: Mapping[str, tuple[str, ...]] = {
+COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rule - jax": ("jax",),
     "rule - diff": ("differences",),
     "2nd order": ("second",),
@@ -246,12 +246,12 @@ def verdict(problem: str, objections: Iterable[str]) -> str:
 def columns_of(differences: Iterable[Mapping[str, float]]) -> list[str]:
     """The columns for which there are numbers; the first two always."""
     seen = {"jax", "differences"}.union(*differences)
-    return [title for title, witnesses in _COLUMNS.items() if seen.intersection(witnesses)]
+    return [title for title, witnesses in COLUMNS.items() if seen.intersection(witnesses)]
 
 
 def cells(differences: Mapping[str, float], columns: Sequence[str]) -> list[str]:
     """The largest number of each column, ``-`` where there is none."""
-    found = [[differences[w] for w in _COLUMNS[title] if w in differences] for title in columns]
+    found = [[differences[w] for w in COLUMNS[title] if w in differences] for title in columns]
     return [f"{max(numbers):.1e}" if numbers else "-" for numbers in found]
 
 
