@@ -18,7 +18,16 @@ function html(name, attributes = {}, ...parts) {
 /** A number; JSON has no infinities, which are texts here. */
 const numberOf = (value) => value === null || value === undefined ? -1 : value === "nan" ? Infinity : Number(
   String(value).replace("inf", "Infinity"));
-const shown = (value) => typeof value === "number" ? value.toExponential(1) : value ?? "–";
+function shown(value) {
+  if (typeof value !== "number") return value ?? "–";
+  return value === 0 ? "0" : Number(value.toPrecision(2)).toExponential();
+}
+
+/** What is allowed in a column of witnesses, if it is the same for all operators. */
+function limitOf(i) {
+  const limits = new Set(report.operators.map((row) => row.cells[i].limit).filter((limit) => limit !== undefined));
+  return limits.size === 1 ? `≤ ${shown([...limits][0])}` : "";
+}
 
 // -- the table
 
@@ -28,7 +37,7 @@ const COLUMNS = [
   { title: "file", value: (row) => row.file, className: "file" },
   { title: "cases", value: (row) => row.cases, className: "number" },
   ...report.columns.map((title, i) => (
-    { title, value: (row) => numberOf(row.cells[i].difference), className: "number" })),
+    { title, value: (row) => numberOf(row.cells[i].difference), className: "number", limit: limitOf(i) })),
   { title: "verdict", value: (row) => row.verdict.toLowerCase() },
 ];
 const wrong = report.operators.filter((row) => !row.ok);
@@ -53,7 +62,7 @@ function lineOf(row) {
 
 function showHead() {
   const cells = COLUMNS.map((column) => {
-    const sort = html("button", {}, column.title);
+    const sort = html("button", {}, column.title, html("span", { className: "limit" }, column.limit ?? ""));
     sort.addEventListener("click", () => sortBy(column));
     const cell = html("th", { className: column.className ?? "", scope: "col" }, sort);
     if (column === sorted.column) {
@@ -112,17 +121,17 @@ function about(row) {
   const parts = [];
   if (row.failure) {
     const copy = html("button", { className: "copy" }, "Copy");
-    const test = html("pre", {}, row.failure);
+    const text = row.failure.join("\n"), test = html("pre", {}, text);
     copy.addEventListener("click", (event) => {
       event.stopPropagation();
-      navigator.clipboard?.writeText(row.failure).catch(() => getSelection().selectAllChildren(test));
+      navigator.clipboard?.writeText(text).catch(() => getSelection().selectAllChildren(test));
       copy.textContent = "Copied";
     });
     parts.push(html("section", { className: "failure" },
       html("h2", {}, "The smallest failure, as a test  ", copy), test));
   }
-  parts.push(...Object.entries(row.documents).flatMap(([name, text]) =>
-    [html("h3", {}, name), html("pre", { className: "document" }, text)]));
+  parts.push(...Object.entries(row.documents).flatMap(([name, lines]) =>
+    [html("h3", {}, name), html("pre", { className: "document" }, ...marked(lines.join("\n")))]));
   if (row.note) parts.push(html("p", {}, row.note));
   if (row.checks.length) {
     parts.push(html("h2", {}, "The gradients"), html("div", { className: "scroller" }, checksTable(row.checks)));
@@ -132,11 +141,14 @@ function about(row) {
     parts.push(html("h2", {}, "Taylor remainders over steps: slope 2 if the gradient is right, 1 if it is wrong"),
       html("div", { className: "pictures" }, ...pictured.map(figureOf)));
   }
-  for (const [name, text] of Object.entries(row.sources)) {
-    parts.push(html("h3", {}, name), html("pre", {}, text));
+  for (const [name, lines] of Object.entries(row.sources)) {
+    parts.push(html("h3", {}, name), html("pre", {}, lines.join("\n")));
   }
   return parts.length ? parts : [html("p", {}, row.verdict)];
 }
+
+/** Text of a docstring, with code in elements of its own. */
+const marked = (text) => text.split(/``([^`]+)``/).map((part, i) => i % 2 ? html("code", {}, part) : part);
 
 function checksTable(checks) {
   const witnesses = [...new Set(checks.flatMap((check) => Object.keys(check.differences)))];
@@ -160,7 +172,8 @@ function numberCell(found) {
 
 function figureOf(check) {
   const slope = check.slope === null ? "" : `, slope ${check.slope.toFixed(2)}`;
-  const figure = html("figure", { className: check.ok ? "" : "bad" },
+  const bad = ["jax", "differences"].some((witness) => check.differences[witness]?.wrong);
+  const figure = html("figure", { className: bad ? "bad" : "" },
     html("figcaption", {}, `${check.name}${slope}`));
   const picture = html("template", { innerHTML: check.picture }); // of numbers alone
   figure.prepend(picture.content);

@@ -6,7 +6,7 @@ import datetime
 import inspect
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -14,11 +14,10 @@ from types import FunctionType
 from typing import Any
 
 import jax
-import jaxlib
+from jaxlib.version import __version__ as _JAXLIB
 
 from ..drawing.page import as_script, filled
 from ..files.items import replacing
-from ..node import NaryNodeOp
 from .report import COLUMNS, GradientCheck, columns_of
 from .slopes import picture
 from .survey import OperatorReport, OperatorRow
@@ -63,7 +62,7 @@ def _facts() -> dict[str, str]:
     return {
         "date": now.isoformat(" ", "seconds"),
         "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": _JAXLIB,
         "Python": platform.python_version(),
         "processor": _processor(),
         "JAX's device": jax.devices()[0].device_kind,
@@ -94,7 +93,7 @@ def _row_data(row: OperatorRow, columns: list[str]) -> dict[str, Any]:
         "sources": {} if cls is None else _sources(cls),
         "note": row.report.note if row.report else "",
         "checks": [_check_data(check) for check in checks],
-        "failure": None if row.failure is None else row.failure.test,
+        "failure": None if row.failure is None else _lines(row.failure.test),
     }
 
 
@@ -143,7 +142,7 @@ def _place(cls: Any) -> str:
     return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else package}:{line}"
 
 
-def _documents(cls: Any) -> dict[str, str]:
+def _documents(cls: Any) -> dict[str, list[str]]:
     """The docstrings of a class and of the functions of its module that record it."""
     module = inspect.getmodule(cls)
     functions = [
@@ -153,18 +152,34 @@ def _documents(cls: Any) -> dict[str, str]:
         if cls.__name__ in f.__code__.co_names
     ]
     found = {cls.__name__: cls.__doc__ if "__doc__" in vars(cls) else None}
-    found |= {f"{f.__name__}{inspect.signature(f)}": f.__doc__ for f in functions}
-    return {name: inspect.cleandoc(text) for name, text in found.items() if text}
+    found |= {f"{f.__name__}{_signature(f)}": f.__doc__ for f in functions}
+    return {name: _lines(inspect.cleandoc(text)) for name, text in found.items() if text}
 
 
-def _sources(cls: type[NaryNodeOp]) -> Mapping[str, str]:
-    """The sources of forward and rule, and of a surrogate."""
-    names = ("forward_ops", "surrogate_ops", "backward_ops", "evaluate")
-    return {name: source for name in names if (source := _source(getattr(cls, name, None)))}
+def _signature(function: FunctionType) -> str:
+    """The parameters and their defaults, without types."""
+    signature = inspect.signature(function)
+    empty = inspect.Parameter.empty
+    bare = [parameter.replace(annotation=empty) for parameter in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=empty))
 
 
-def _source(function: Callable[..., Any] | None) -> str:
+def _sources(cls: Any) -> dict[str, list[str]]:
+    """The sources of forward and rule, and of a surrogate; of an operator that runs a body, how it does."""
+    names = ["forward_ops", "surrogate_ops", "backward_ops"]
+    if getattr(cls, "composite", False):
+        names.append("evaluate")
+    found = {name: getattr(cls, name, None) for name in names}
+    return {name: lines for name, function in found.items() if (lines := _source(function))}
+
+
+def _source(function: Callable[..., Any] | None) -> list[str]:
     try:
-        return "" if function is None else inspect.cleandoc("\n" + inspect.getsource(function))
+        return [] if function is None else _lines(inspect.cleandoc("\n" + inspect.getsource(function)))
     except (OSError, TypeError):
-        return ""
+        return []
+
+
+def _lines(text: str) -> list[str]:
+    """Line by line, because ends of lines are not printable."""
+    return text.expandtabs(4).splitlines()

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -77,8 +78,11 @@ class Names:
 
 
 def _can_be_imported(module: str, path: str | None) -> bool:
-    """Whether an import finds the module that this file was loaded as."""
+    """Whether an import finds the module that this file was loaded as, wherever the test is pasted to."""
     if module == "__main__" or path is None:
+        return False
+    beside = [Path.cwd(), Path(sys.path[0])]
+    if "." not in module and Path(path).resolve().parent in [folder.resolve() for folder in beside]:
         return False
     folders: Sequence[str] | None = None
     name, spec = "", None
@@ -147,7 +151,7 @@ def _numbers(
     lines = [f"adjoint = {array(adjoint[0]) if len(adjoint) == 1 else _list([array(a) for a in adjoint])}"]
     lines.append(f"expected = {array(expected)}  # {kind}")
     if by_differences is not None and kind == "jax.grad":
-        lines.append(f"# by differences: {_short(by_differences)}")
+        lines.append(f"# by differences: {_short(np.round(by_differences, 9))}")
     if kind == "differences":
         lines.append(f"# jax.grad: {_short(found.by_jax)}")
     derivatives = [f"derivatives={example.rule_set!r}"] if example.rule_set != "rules" else []

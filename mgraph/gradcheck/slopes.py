@@ -24,17 +24,17 @@ def picture(taylor: Any) -> str:
         return ""
     xs, ys = zip(*points, strict=True)
     frame = _Frame(min(xs), max(xs), min(ys), max(ys))
-    lines = [_guide(frame, points[-1], slope) for slope in _GUIDES]
-    curve = " ".join(frame.place(x, y) for x, y in points)
-    marks = [f'<circle cx="{p[0]}" cy="{p[1]}" r="2.5"/>' for p in (frame.place(*q).split(",") for q in points)]
+    spots = [frame.place(x, y) for x, y in points]
+    curve = " ".join(f"{left:.1f},{top:.1f}" for left, top in spots)
+    marks = "".join(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="2.5"/>' for left, top in spots)
     says = "Taylor remainders" + ("" if taylor.slope is None else f", slope {taylor.slope:.2f}")
     return "".join(
         [
             f'<svg class="slope" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img"',
             f' aria-label="{says}">',
             *frame.axes(),
-            *lines,
-            f'<polyline class="curve" points="{curve}"/><g class="marks">{"".join(marks)}</g></svg>',
+            *(_guide(frame, points[-1], slope) for slope in _GUIDES),
+            f'<polyline class="curve" points="{curve}"/><g class="marks">{marks}</g></svg>',
         ]
     )
 
@@ -45,40 +45,42 @@ class _Frame:
     def __init__(self, left: float, right: float, low: float, high: float) -> None:
         self._left, self._right = left, max(right, left + 1e-9)
         middle, half = (low + high) / 2, max((high - low) / 2, 0.5)
-        self.low, self.high = middle - 1.05 * half, middle + 1.05 * half
+        self._low, self._high = middle - 1.05 * half, middle + 1.05 * half
 
-    def place(self, x: float, y: float) -> str:
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """The distances of a point from the left and from the top."""
         across = (x - self._left) / (self._right - self._left)
-        up = (y - self.low) / (self.high - self.low)
+        up = (y - self._low) / (self._high - self._low)
         left = _LEFT + across * (WIDTH - _LEFT - _RIGHT)
-        return f"{left:.1f},{HEIGHT - _BOTTOM - up * (HEIGHT - _TOP - _BOTTOM):.1f}"
+        return left, HEIGHT - _BOTTOM - up * (HEIGHT - _TOP - _BOTTOM)
 
-    def least(self, x: float, y: float, slope: float) -> tuple[float, float]:
-        """Where a line through a point leaves the picture to the left, or at its bottom."""
+    def end(self, x: float, y: float, slope: float) -> tuple[float, float]:
+        """Where a line that falls from a point to the left leaves the picture."""
         at_left = y + slope * (self._left - x)
-        return (self._left, at_left) if at_left >= self.low else (x - (y - self.low) / slope, self.low)
+        return (self._left, at_left) if at_left >= self._low else (x - (y - self._low) / slope, self._low)
 
     def axes(self) -> list[str]:
-        floor = HEIGHT - _BOTTOM
-        frame = f'<path class="axis" d="M{_LEFT},{_TOP}V{floor}H{WIDTH - _RIGHT}"/>'
-        ticks = []
-        for x, anchor in ((self._left, "start"), (self._right, "end")):
-            left = self.place(x, self.low).split(",")[0]
-            ticks.append(f'<text x="{left}" y="{floor + 12}" text-anchor="{anchor}">{_power(x)}</text>')
-        for y, drop in ((self.low, 0), (self.high, 8)):
-            top = self.place(self._left, y).split(",")[1]
-            ticks.append(f'<text x="{_LEFT - 4}" y="{float(top) + drop:.1f}" text-anchor="end">{_power(y)}</text>')
-        middle = (_LEFT + WIDTH - _RIGHT) / 2
-        ticks.append(f'<text x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">step</text>')
-        return [frame, *ticks]
+        """The two axes with the numbers at their ends."""
+        floor, edge = HEIGHT - _BOTTOM, WIDTH - _RIGHT
+        middle = (_LEFT + edge) / 2
+        return [
+            f'<path class="axis" d="M{_LEFT},{_TOP}V{floor}H{edge}"/>',
+            _text(_LEFT, floor + 12, "start", _power(self._left)),
+            _text(edge, floor + 12, "end", _power(self._right)),
+            _text(_LEFT - 4, floor - 1, "end", _power(self._low)),
+            _text(_LEFT - 4, _TOP + 8, "end", _power(self._high)),
+            _text(middle, HEIGHT - 6, "middle", "step"),
+        ]
 
 
 def _guide(frame: _Frame, start: tuple[float, float], slope: int) -> str:
-    end = frame.least(*start, slope)
-    line = f'<path class="guide" d="M{frame.place(*start)}L{frame.place(*end)}"/>'
-    x, y = ((a + b) / 2 for a, b in zip(start, end, strict=True))
-    left, top = frame.place(x, y).split(",")
-    return f'{line}<text x="{float(left) + 4:.1f}" y="{float(top) + 10:.1f}" class="guide-name">{slope}</text>'
+    (right, top), (left, bottom) = frame.place(*start), frame.place(*frame.end(*start, slope))
+    line = f'<path class="guide" d="M{right:.1f},{top:.1f}L{left:.1f},{bottom:.1f}"/>'
+    return line + _text((left + right) / 2 + 4, (top + bottom) / 2 + 10, "start", str(slope))
+
+
+def _text(left: float, top: float, anchor: str, text: str) -> str:
+    return f'<text x="{left:.1f}" y="{top:.1f}" text-anchor="{anchor}">{text}</text>'
 
 
 def _power(exponent: float) -> str:

@@ -10,7 +10,15 @@ from typing import Any
 
 from nmt.commands.common import Json, Operands, greet, require_distinct
 from nmt.runtime.log import logging_as
-from nmt.settings import Command, OptionError, Options, option, require_files, require_readable
+from nmt.settings import (
+    Command,
+    OptionError,
+    Options,
+    option,
+    require_files,
+    require_readable,
+    require_writable,
+)
 from nmt.settings.sections import Devices, Logging
 from nmt.text.lines import STANDARD_OUTPUT, open_input
 
@@ -27,6 +35,7 @@ class CheckedOperators(Options):
         False, "check the compiler: operators and compositions over many rows, compiled and not"
     )
     quick: bool = option(False, "with --compiled: few sizes, one case of each operator")
+    no_shrink: bool = option(False, "do not search the smallest failure of each wrong operator")
 
 
 class CheckedModel(Options):
@@ -48,6 +57,8 @@ class CheckedModel(Options):
 class GradcheckOutput(Json, Logging):
     """The report and the log."""
 
+    html: str = option("", "write the report as a page to this file")
+
 
 class GradcheckOptions(CheckedOperators, CheckedModel, GradcheckOutput, Devices, Operands):
     """The options of ``mgraph gradcheck``."""
@@ -62,6 +73,7 @@ COMMAND = Command(
         ("mgraph gradcheck", "every operator"),
         ("mgraph gradcheck layer_norm softmax", "these two"),
         ("mgraph gradcheck --module user_ops.py", "your own"),
+        ("mgraph gradcheck --html report.html", "every operator, as a page"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
     ),
@@ -79,10 +91,14 @@ def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
         names = () if of_model else _operators(options)
         devices.start(options.cpu_threads, options.devices)
         report = _model_gradients(options) if of_model else _operator_gradients(options, names)
+    if options.html:
+        _write_page(options.html, report)
     if options.json:
         print(json.dumps(report.as_json(), indent=2))
     else:
         print(report.table() if options.all else report)
+        if not of_model and not options.compiled:
+            _print_failures(report)
     return None if report.ok else 1
 
 
@@ -91,6 +107,9 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
     if options.quick and not options.compiled:
         raise OptionError("--quick needs --compiled")
+    if options.html and (of_model or options.compiled):
+        raise OptionError(f"--html cannot go with {'--model' if of_model else '--compiled'}")
+    require_writable("--html", options.html)
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
         given += options.operands
@@ -122,7 +141,7 @@ def _operators(options: GradcheckOptions) -> Sequence[str]:
 
 
 def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
-    from mgraph.gradcheck import check_compiled, check_operators
+    from mgraph.gradcheck import check_compiled, check_operators, with_failures
 
     if options.compiled:
         return check_compiled(
@@ -131,11 +150,26 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
             quick=options.quick,
             on_row=lambda row: logger.info("%s %s: %s", row.operator, row.case, row.verdict),
         )
-    return check_operators(
+    report = check_operators(
         names,
         options.module or None,
         on_row=lambda row: logger.info("%s: %s", row.operator, row.verdict),
     )
+    return report if report.ok or options.no_shrink else with_failures(report)
+
+
+def _print_failures(report: Any) -> None:
+    """The smallest failures that were found, each as a test."""
+    for row in report.rows:
+        if row.failure is not None:
+            print(f"\n{row.operator}, the smallest failure that was found, as a test:\n\n{row.failure}")
+
+
+def _write_page(path: str, report: Any) -> None:
+    from mgraph.gradcheck import write_page
+
+    write_page(report, path)
+    logger.info("wrote %s", path)
 
 
 def _model_gradients(options: GradcheckOptions) -> Any:

@@ -139,7 +139,13 @@ def test_shapes_and_values_become_small_and_the_adjoint_one_number() -> None:
 
 def test_the_printed_test_fails_and_passes_when_the_rule_is_mended() -> None:
     test = str(smallest(Stretched, (3, 4), (1, 4)))
-    for part in ("import mgraph", "seed=0", "(2,), ()", "expected = np.array(0.8414709848078965)", "got: 0.0"):
+    for part in (
+        "import mgraph",
+        "seed=0",
+        "(2,), ()",
+        "expected = np.array(0.8414709848078965)",
+        "got: 0.0",
+    ):
         assert part in test, test
     problem = run(test)
     assert isinstance(problem, AssertionError) and "0.841" in str(problem)
