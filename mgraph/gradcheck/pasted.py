@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import math
 import re
 import sys
@@ -44,7 +45,9 @@ class Names:
             self.imports[f"from {module} import {first}"] = None
         elif path:
             self.imports["import runpy"] = None
-            self.definitions[f'{first} = runpy.run_path({str(Path(path).resolve())!r})["{first}"]'] = None
+            self.definitions[
+                f'{first} = runpy.run_path({json.dumps(str(Path(path).resolve()))})["{first}"]'
+            ] = None
         else:
             return self._defined(thing, name)
         return f"{first}.{rest}" if rest else first
@@ -63,6 +66,12 @@ class Names:
         self.definitions["# operator = ...  (it has no name: define it here)"] = None
         return "operator"
 
+    def import_blocks(self) -> list[str]:
+        """The imports: of the standard library, then of others."""
+        standard = [line for line in self.imports if line.split()[1] in sys.stdlib_module_names]
+        others = sorted(self.imports.keys() - standard, key=lambda line: (line.startswith("from"), line))
+        return ["\n".join(block) for block in (standard, others) if block]
+
     def literal(self, value: Any) -> str:
         """An expression for the value of a field."""
         if isinstance(value, tuple):
@@ -71,7 +80,7 @@ class Names:
         if isinstance(value, float) and not math.isfinite(value):
             return f'float("{value}")'
         if isinstance(value, Type):
-            return repr(value.value)
+            return json.dumps(value.value)
         if callable(value):
             return self.of(value)
         return repr(value)
@@ -110,12 +119,12 @@ def pasted_test(
     and got. It passes when the rule is right."""
     names = Names()
     target = names.of(example.target)
-    shapes = ", ".join(str(v.shape) for v in example.values)
-    body = [f"values = {_list([array(v) for v in example.values])}  # of shapes {shapes}"]
+    children = enumerate(example.values)
+    body = ["values = [", *(f"    {array(v)},  # child {i}: {v.shape}" for i, v in children), "]"]
     given = ["values"]
     if example.case.fields:
-        fields = ", ".join(f"{name!r}: {names.literal(v)}" for name, v in example.case.fields.items())
-        body.append(f"fields = {{{fields}}}")
+        fields = ", ".join(f"{name}={names.literal(v)}" for name, v in example.case.fields.items())
+        body.append(f"fields = dict({fields})")
     keywords = [*(["fields=fields"] if example.case.fields else []), f"seed={example.seed}"]
     if gradients is not None:
         body += _numbers(names, target, example, way, adjoint, gradients, [*given, "adjoint", *keywords])
@@ -126,11 +135,10 @@ def pasted_test(
         settings += ["thorough=True"] if way.question != "first_order" else []
         call = ", ".join([target, "values=values", *keywords, *settings])
         body.append(f"mgraph.check_gradients({call}).raise_if_wrong()")
-    says = way.problem or f"wrong: {', '.join(way.differences)}"
-    title = f'"""{example.name}, child {way.child}: {_one_line(says)}."""'
-    head = sorted(names.imports, key=lambda line: (line.startswith("from"), line))
+    says = f": {_one_line(way.problem)}" if way.problem else f" is wrong: {', '.join(way.differences)}"
+    title = f'"""The gradient of {example.name} by child {way.child}{says}."""'
     function = f"def test_gradient_of_{_snake(example.name)}():"
-    parts = [title, "\n".join(head), *names.definitions]
+    parts = [title, *names.import_blocks(), *names.definitions]
     return "\n\n".join(parts) + "\n\n\n" + "\n".join([function, *(f"    {line}" for line in body)]) + "\n"
 
 

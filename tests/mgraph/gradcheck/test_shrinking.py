@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,11 +17,13 @@ import pytest
 import mgraph
 from mgraph import ArgumentError, GraphError, NaryNodeOp, Node, UnaryNodeOp, check_gradients
 from mgraph.cases import Case
-from mgraph.gradcheck import SmallestFailure, gradients_at, smallest_failure
+from mgraph.gradcheck import SmallestFailure, gradients_at, smallest_failure, with_failures
 from mgraph.gradcheck.example import Example
 from mgraph.gradcheck.shrinking import shrink
 from mgraph.gradcheck.simpler import cost, simpler_fields, simpler_shapes, simpler_values
 from mgraph.gradcheck.survey import check_operator
+from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
 
 
 class Stretched(NaryNodeOp):
@@ -127,8 +130,12 @@ def run(test: str) -> Exception | None:
     return None
 
 
-def test_shapes_and_values_become_small_and_the_adjoint_one_number() -> None:
-    found = smallest(Stretched, (3, 4), (1, 4))
+@pytest.fixture(scope="module")
+def found() -> SmallestFailure:
+    return smallest(Stretched, (3, 4), (1, 4))
+
+
+def test_shapes_and_values_become_small_and_the_adjoint_one_number(found: SmallestFailure) -> None:
     assert [v.shape for v in found.example.values] == [(2,), ()], "stretching needs two elements"
     assert sorted(found.example.values[0].tolist()) == [0.0, 1.0] and found.example.values[1] == 0.0
     assert sorted(found.adjoint[0].tolist()) == [0.0, 1.0]
@@ -137,12 +144,12 @@ def test_shapes_and_values_become_small_and_the_adjoint_one_number() -> None:
     assert found.gradients.by_jax == pytest.approx(np.sin(1.0))
 
 
-def test_the_printed_test_fails_and_passes_when_the_rule_is_mended() -> None:
-    test = str(smallest(Stretched, (3, 4), (1, 4)))
+def test_the_printed_test_fails_and_passes_when_the_rule_is_mended(found: SmallestFailure) -> None:
+    test = str(found)
     for part in (
         "import mgraph",
         "seed=0",
-        "(2,), ()",
+        "# child 0: (2,)",
         "expected = np.array(0.8414709848078965)",
         "got: 0.0",
     ):
@@ -155,8 +162,8 @@ def test_the_printed_test_fails_and_passes_when_the_rule_is_mended() -> None:
 def test_fields_become_plain_and_those_of_their_defaults_are_left_out() -> None:
     found = smallest(Powers, (2, 3), fields={"n": 5, "scale": 0.37, "turned": True})
     assert dict(found.example.case.fields) == {"n": 3}
-    assert found.example.values[0] == 1.0 and "fields = {'n': 3}" in found.test
-    assert run(found.test.replace("'n': 3", "'n': 2")) is not None, "other numbers are expected"
+    assert found.example.values[0] == 1.0 and "fields = dict(n=3)" in found.test
+    assert isinstance(run(found.test), AssertionError)
 
 
 def test_a_kink_is_no_smaller_failure() -> None:
@@ -257,3 +264,14 @@ def test_a_test_of_an_operator_in_a_file_runs_by_itself(tmp_path: Path) -> None:
     own.write_text(source.replace("2 * adj", "3 * adj"))
     right = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert right.returncode == 0, right.stdout
+
+
+def test_the_page_of_documentation_shows_what_is_printed(tmp_path: Path) -> None:
+    """The operator of ``docs/gradients-shrinking.md``, its smallest failure as printed, and the code."""
+    text = (ROOT / "docs" / "gradients-shrinking.md").read_text()
+    operator, test, code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "user_ops.py").write_text(operator)
+    (row,) = with_failures(mgraph.check_operators(module=str(tmp_path / "user_ops.py"))).rows
+    assert row.failure is not None and row.failure.test.replace(str(tmp_path), "/home/you") == test
+    expected = check_blocks([operator + code], "gradients-shrinking.md")
+    assert len(expected) >= 3
