@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -44,10 +45,9 @@ class Names:
         if _can_be_imported(module, path):
             self.imports[f"from {module} import {first}"] = None
         elif path:
+            file = json.dumps(str(Path(path).resolve()))
             self.imports["import runpy"] = None
-            self.definitions[
-                f'{first} = runpy.run_path({json.dumps(str(Path(path).resolve()))})["{first}"]'
-            ] = None
+            self.definitions[f'{first} = runpy.run_path({file})["{first}"]'] = None
         else:
             return self._defined(thing, name)
         return f"{first}.{rest}" if rest else first
@@ -83,6 +83,9 @@ class Names:
             return json.dumps(value.value)
         if callable(value):
             return self.of(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            parts = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init)
+            return f"{self.of(type(value))}({', '.join(f'{n}={self.literal(v)}' for n, v in parts)})"
         return repr(value)
 
 
@@ -118,7 +121,7 @@ def pasted_test(
     """The source of a test that fails as the example does: imports, seed, shapes, values, fields, expected
     and got. It passes when the rule is right."""
     names = Names()
-    target = names.of(example.target)
+    target = _target(names, example)
     children = enumerate(example.values)
     body = ["values = [", *(f"    {array(v)},  # child {i}: {v.shape}" for i, v in children), "]"]
     given = ["values"]
@@ -136,10 +139,20 @@ def pasted_test(
         call = ", ".join([target, "values=values", *keywords, *settings])
         body.append(f"mgraph.check_gradients({call}).raise_if_wrong()")
     says = f": {_one_line(way.problem)}" if way.problem else f" is wrong: {', '.join(way.differences)}"
-    title = f'"""The gradient of {example.name} by child {way.child}{says}."""'
+    title = f'"""The gradient of {example.name} by child {way.child}{says}."""'.replace("\\", "/")
     function = f"def test_gradient_of_{_snake(example.name)}():"
     parts = [title, *names.import_blocks(), *names.definitions]
     return "\n\n".join(parts) + "\n\n\n" + "\n".join([function, *(f"    {line}" for line in body)]) + "\n"
+
+
+def _target(names: Names, example: Example) -> str:
+    """The class or function; one without a name by its place in the operator's cases."""
+    through = example.case.through
+    if through is not None and "<" in getattr(through, "__qualname__", "<"):
+        for i, case in enumerate(getattr(example.operator, "cases", ())):
+            if case.through is through:
+                return f"{names.of(example.operator)}.cases[{i}].through"
+    return names.of(example.target)
 
 
 def _numbers(

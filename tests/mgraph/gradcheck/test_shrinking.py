@@ -244,6 +244,35 @@ def test_gradients_at_given_values() -> None:
         gradients_at(Mended, [a, b], np.ones(3))
 
 
+class Twice(UnaryNodeOp):
+    """Twice a range of a child, through a function without a name."""
+
+    type = "twice"
+    range: mgraph.Slice
+    cases = (Case((4,), through=lambda x: Twice(x, range=mgraph.Slice(1, 3)) + x),)
+
+    def forward_ops(self, x):
+        return jnp.zeros_like(x).at[self.range.begin : self.range.end].set(2.0) * x
+
+    def backward_ops(self, adj, val, x):
+        return (adj,)
+
+
+def test_functions_without_a_name_and_fields_of_any_kind() -> None:
+    test = smallest_failure(check_operator(Twice).report).test
+    assert "check_gradients(Twice.cases[0].through, values=values, seed=0)" in test
+    assert isinstance(run(test), AssertionError)
+    test = smallest_failure(check_gradients(Twice, (4,), fields={"range": mgraph.Slice(0, 2)})).test
+    assert "fields = dict(range=mgraph.Slice(begin=0, end=2, stride=1))" in test
+    assert isinstance(run(test), AssertionError)
+
+    def local(x):
+        return Stretched(x, x)
+
+    test = smallest_failure(check_gradients(local, (2,))).test
+    assert "def local(x):\n    return Stretched(x, x)" in test, "it has no address"
+
+
 @pytest.mark.slow
 def test_a_test_of_an_operator_in_a_file_runs_by_itself(tmp_path: Path) -> None:
     """In a process of its own, by the path of the file, which can be mended."""
