@@ -66,7 +66,7 @@ class Gradients:
         return self.by_jax if found is None else found
 
 
-class Recorded:
+class RecordedExample:
     """An example recorded: a function of those of its children that can have a gradient."""
 
     def __init__(self, example: Example) -> None:
@@ -97,7 +97,7 @@ class Recorded:
         return Problem(self.values, self.point(example), example.seed)
 
 
-class Program(Recorded):
+class FirstDerivatives(RecordedExample):
     """The first derivatives of an example, and of all that differ from it in numbers alone."""
 
     def __init__(self, example: Example) -> None:
@@ -207,7 +207,7 @@ def gradients_at(
     arrays = tuple(np.asarray(v) for v in values)
     case = Case(*(a.shape for a in arrays), **(fields or {}))
     with jax.enable_x64(True):
-        recorded = Recorded(Example(target, case, arrays, seed))
+        recorded = RecordedExample(Example(target, case, arrays, seed))
         rule_set = check_rule_set(derivatives)
 
         def contracted(point: Point) -> jax.Array:

@@ -165,7 +165,7 @@ function checksTable(checks) {
 
 function numberCell(found) {
   if (!found) return html("td", { className: "number" }, "–");
-  const limit = found.limit === null ? "" : ` ≤ ${shown(found.limit)}`;
+  const limit = found.limit === null ? "" : `≤ ${shown(found.limit)}`;
   return html("td", { className: found.wrong ? "number wrong" : "number" }, shown(found.difference),
     html("span", { className: "limit" }, found.wrong ? limit.replace("≤", ">") : limit));
 }

@@ -21,7 +21,7 @@ from .example import Adjoint, Example
 from .pasted import pasted_test
 from .report import GradientCheck, GradientReport
 from .simpler import cost, simpler_adjoint, simpler_fields, simpler_shapes, simpler_values
-from .ways import QUESTIONS, Judge, Way
+from .ways import QUESTIONS, Question, Way
 
 SECONDS = 20.0
 """How long a failure is made smaller, if nothing else is said."""
@@ -104,20 +104,18 @@ def shrink(
 
     ``witnesses`` are those whose objections count, by default all. The search ends after ``seconds``.
     """
-    for question, answering in QUESTIONS.items():
-        counting = [w for w in answering if witnesses is None or w in witnesses]
-        if counting:
-            judge = Judge(question, counting)
-            if ways := judge.ways(example):
-                return _Search(judge, example, ways[0], seconds).result()
+    for name, answering in QUESTIONS.items():
+        question = Question(name, [w for w in answering if witnesses is None or w in witnesses])
+        if question.witnesses and (ways := question.ways(example)):
+            return _Search(question, example, ways[0], seconds).result()
     return None
 
 
 class _Search:
     """The simplest example so far, and the way in which all of them fail."""
 
-    def __init__(self, judge: Judge, example: Example, way: Way, seconds: float) -> None:
-        self._judge, self._best, self._way, self._found = judge, example, way, way
+    def __init__(self, question: Question, example: Example, way: Way, seconds: float) -> None:
+        self._question, self._best, self._way, self._found = question, example, way, way
         self._start = time.perf_counter()
         self._end = self._start + seconds
         self._tried: set[str] = set()
@@ -125,12 +123,12 @@ class _Search:
     def result(self) -> SmallestFailure:
         """Search, and confirm what was found by ``check_gradients``."""
         complete = self._run()
-        best, first_order = self._best, self._judge.question == "first_order"
+        best, first_order = self._best, self._question.name == "first_order"
         with jax.enable_x64(True):
-            program = self._judge.program(best)
-            adjoint = program.adjoint(best)
+            derivatives = self._question.derivatives(best)
+            adjoint = derivatives.adjoint(best)
             has_numbers = first_order and not self._found.problem
-            gradients = program(best)[self._found.child] if has_numbers else None
+            gradients = derivatives(best)[self._found.child] if has_numbers else None
         report = check_gradients(
             best.target,
             values=best.values,
@@ -148,7 +146,7 @@ class _Search:
         """Make the example simpler; whether there was time to try everything."""
         while self._improve(simpler_shapes) or self._improve(simpler_fields):
             pass
-        if self._judge.question == "first_order" and not self._way.problem:
+        if self._question.name == "first_order" and not self._way.problem:
             while self._improve(self._with_simpler_adjoint):
                 pass
         while self._improve(simpler_values):
@@ -157,7 +155,7 @@ class _Search:
 
     def _with_simpler_adjoint(self, example: Example) -> Iterator[Example]:
         with jax.enable_x64(True):
-            adjoint = self._judge.program(example).adjoint(example)
+            adjoint = self._question.derivatives(example).adjoint(example)
         return simpler_adjoint(example, adjoint)
 
     def _improve(self, simpler: Callable[[Example], Iterator[Example]]) -> bool:
@@ -169,7 +167,7 @@ class _Search:
             if key in self._tried or cost(example) >= cost(self._best):
                 continue
             self._tried.add(key)
-            found = next((w for w in self._judge.ways(example) if self._is_the_same(example, w)), None)
+            found = next((w for w in self._question.ways(example) if self._is_the_same(example, w)), None)
             if found is not None:
                 self._best, self._found = example, found
                 return True

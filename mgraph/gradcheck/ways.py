@@ -6,14 +6,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import numpy as np
 
 from ..errors import GradientError
 from ..specs import is_real
-from .evaluation import Gradients, Program
+from .evaluation import FirstDerivatives, Gradients
 from .example import Example
 from .report import TOLERANCES
 from .witnesses import relative
@@ -80,51 +79,51 @@ def compared(found: Gradients) -> tuple[dict[str, float], bool]:
     return differences, agree and bend <= _MOST_BEND
 
 
-class Judge:
-    """Asks one of the ``QUESTIONS`` of examples, and keeps the programs of those that it saw.
+class Question:
+    """One of the ``QUESTIONS``, to be asked of many examples; keeps the programs of those that it saw.
 
     Only the ``witnesses`` count.
     """
 
-    def __init__(self, question: str, witnesses: Sequence[str]) -> None:
-        self.question = question
-        self._witnesses = [w for w in QUESTIONS[question] if w in witnesses]
-        self._programs: dict[Any, Program] = {}
+    def __init__(self, name: str, witnesses: Sequence[str]) -> None:
+        self.name = name
+        self.witnesses = tuple(witnesses)
+        self._kept: dict[str, FirstDerivatives] = {}
 
     def ways(self, example: Example) -> list[Way]:
         """How the example fails, by child; nothing if it does not, or if it cannot be recorded."""
         with jax.enable_x64(True), np.errstate(all="ignore"):
             try:
-                program = self.program(example)
+                derivatives = self.derivatives(example)
             except Exception:  # the user's operator may raise anything
                 return []
             try:
-                found = self._found(program, example)
+                found = self._found(derivatives, example)
             except Exception as e:  # and so may its rule
-                problem = _reason(self.question, e)
-                return [Way(self.question, child, problem=problem) for child in program.children]
+                problem = _reason(self.name, e)
+                return [Way(self.name, child, problem=problem) for child in derivatives.children]
         return [way for way in found if way.differences]
 
-    def program(self, example: Example) -> Program:
+    def derivatives(self, example: Example) -> FirstDerivatives:
         """The program of an example; a new one if no other has its shapes, fields and integers."""
         integers = [v.tobytes() for v in example.values if not is_real(v)]
         shapes = [v.shape for v in example.values]
         key = str((shapes, dict(example.case.fields), integers))
-        if key not in self._programs:
-            self._programs[key] = Program(example)
-        return self._programs[key]
+        if key not in self._kept:
+            self._kept[key] = FirstDerivatives(example)
+        return self._kept[key]
 
-    def _found(self, program: Program, example: Example) -> list[Way]:
-        if self.question == "first_order":
-            gradients = program(example)
+    def _found(self, derivatives: FirstDerivatives, example: Example) -> list[Way]:
+        if self.name == "first_order":
+            gradients = derivatives(example)
             return [self._way(child, *compared(found)) for child, found in gradients.items()]
-        answers = getattr(program.problem(example), self.question)(example.rule_set)
-        return [self._way(child, found) for child, found in zip(program.children, answers, strict=True)]
+        answers = getattr(derivatives.problem(example), self.name)(example.rule_set)
+        return [self._way(child, found) for child, found in zip(derivatives.children, answers, strict=True)]
 
     def _way(self, child: int, differences: Mapping[str, float], smooth: bool = False) -> Way:
-        found = {w: differences[w] for w in self._witnesses if w in differences}
+        found = {w: differences[w] for w in self.witnesses if w in differences}
         objecting = {w: d for w, d in found.items() if not d <= TOLERANCES[w]}
-        return Way(self.question, child, objecting, smooth)
+        return Way(self.name, child, objecting, smooth)
 
 
 def _reason(question: str, e: Exception) -> str:

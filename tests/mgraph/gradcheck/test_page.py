@@ -217,5 +217,5 @@ def check_answers(found: dict[str, Any]) -> None:
     assert found["sorted"][:3] == ["descending", "FourthPower", "Right88NodeOp"]
     assert found["filtered"] == [["Right1NodeOp", *(f"Right1{i}NodeOp" for i in range(10))][::-1], "11 of 90"]
     assert found["focused"] == "FourthPower" and found["pictures"] == 1
-    assert "return (3 * adj * x**3,)" in found["details"] and "inf > 1e-6" in found["details"]
+    assert "return (3 * adj * x**3,)" in found["details"] and "inf> 1e-6" in found["details"]
     assert found["next"] != "FourthPower" and found["searching"] == "search"
