@@ -134,7 +134,7 @@ def pasted_test(
     else:
         body += _claims(way)
     if confirmed or gradients is None:
-        settings = [f"rule_set={example.rule_set!r}"] if example.rule_set != "rules" else []
+        settings = [f'rule_set="{example.rule_set}"'] if example.rule_set != "rules" else []
         settings += ["thorough=True"] if way.question != "first_order" else []
         call = ", ".join([target, "values=values", *keywords, *settings])
         body.append(f"mgraph.check_gradients({call}).raise_if_wrong()")
@@ -175,7 +175,7 @@ def _numbers(
         lines.append(f"# by differences: {_short(np.round(by_differences, 9))}")
     if kind == "differences":
         lines.append(f"# jax.grad: {_short(found.by_jax)}")
-    derivatives = [f"derivatives={example.rule_set!r}"] if example.rule_set != "rules" else []
+    derivatives = [f'derivatives="{example.rule_set}"'] if example.rule_set != "rules" else []
     lines.append(f"# got: {_short(found.by_rule)}")
     lines.append(f"got = gradients_at({', '.join([target, *given, *derivatives])})[{way.child}]")
     limit = TOLERANCES[tolerance] * found.scale

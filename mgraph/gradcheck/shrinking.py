@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from ..errors import GraphError
 from .check import check_gradients
 from .evaluation import Gradients
 from .example import Adjoint, Example
 from .pasted import pasted_test
-from .report import GradientCheck, GradientReport
+from .report import GradientCheck, GradientReport, finite
 from .simpler import cost, simpler_adjoint, simpler_fields, simpler_shapes, simpler_values
 from .ways import QUESTIONS, Question, Way
 
@@ -51,21 +52,25 @@ class SmallestFailure:
         return pasted_test(self.example, self.way, self.adjoint, self.gradients, self.confirmed)
 
     def as_json(self) -> dict[str, Any]:
-        """The failure as data for JSON."""
+        """The failure as data for JSON; a number that is not finite is ``None``."""
         found = self.gradients
         return {
             "child": self.way.child,
             "shapes": [list(v.shape) for v in self.example.values],
-            "values": [v.tolist() for v in self.example.values],
-            "adjoint": [a.tolist() for a in self.adjoint],
+            "values": [_finite(v) for v in self.example.values],
+            "adjoint": [_finite(a) for a in self.adjoint],
             "fields": {name: repr(value) for name, value in self.example.case.fields.items()},
-            "expected": None if found is None else found.expected(self.way.differences).tolist(),
-            "got": None if found is None else found.by_rule.tolist(),
+            "expected": None if found is None else _finite(found.expected(self.way.differences)),
+            "got": None if found is None else _finite(found.by_rule),
             "test": self.test,
         }
 
     def __str__(self) -> str:
         return self.test
+
+
+def _finite(array: np.ndarray) -> Any:
+    return finite(array.item()) if not array.ndim else [_finite(part) for part in array]
 
 
 def smallest_failure(

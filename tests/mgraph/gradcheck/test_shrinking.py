@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import subprocess
 import sys
@@ -207,6 +209,23 @@ def test_a_much_smaller_difference_is_not_the_same_failure() -> None:
 
     found = smallest_failure(check_gradients(Slightly, values=[[30.0, 29.0]]))
     assert found is not None and found.example.values[0] > 9, "3 would be wrong by 0.08 in place of 810"
+
+
+def test_data_for_json_has_no_numbers_that_are_not_finite() -> None:
+    class Endless(UnaryNodeOp):
+        type = "endless"
+
+        def forward_ops(self, x):
+            return x
+
+        def backward_ops(self, adj, val, x):
+            return (adj / (0 * x),)
+
+    found = smallest_failure(check_gradients(Endless, (2,)))
+    assert found is not None and found.way.differences["jax"] == math.inf
+    data = found.as_json()
+    assert data["got"] is None and data["expected"] == 0 and data["shapes"] == [[]]
+    json.dumps(data, allow_nan=False)
 
 
 def test_what_is_right_or_cannot_be_made_again(graph: mgraph.ExpressionGraph) -> None:

@@ -166,7 +166,7 @@ def test_a_wrong_operator_on_the_page_and_in_the_data(
     (found,) = json.loads(capsys.readouterr().out)["operators"]
     failure = found["failure"]
     assert (failure["expected"], failure["got"], failure["shapes"]) == (1, -1, [[]])
-    assert f"run_path('{tmp_path}/page_ops.py')" in failure["test"]
+    assert f'run_path("{tmp_path}/page_ops.py")' in failure["test"]
     assert "def test_gradient_of_wave_node_op" in (tmp_path / "report.html").read_text()
     assert main([*words, "--no-shrink"]) == 1
     assert "failure" not in json.loads(capsys.readouterr().out)["operators"][0]
