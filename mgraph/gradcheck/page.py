@@ -147,7 +147,7 @@ def _documents(cls: Any) -> dict[str, list[str]]:
     module = inspect.getmodule(cls)
     functions = [
         f
-        for name, f in vars(module).items()
+        for name, f in (vars(module) if module else {}).items()
         if isinstance(f, FunctionType) and f.__module__ == cls.__module__ and not name.startswith("_")
         if cls.__name__ in f.__code__.co_names
     ]

@@ -171,7 +171,8 @@ def test_fields_become_plain_and_those_of_their_defaults_are_left_out() -> None:
 def test_a_kink_is_no_smaller_failure() -> None:
     found = smallest(Positive, values=[[0.3, 0.7, -0.2, 5.0]])
     assert found.way.smooth and found.example.values[0] == 1.0, "0 is plainer, but there the slope jumps"
-    found = smallest_failure(check_operator(Positive).report)
+    (case,) = Positive.cases
+    found = shrink(Example(Positive, case, tuple(case.values())))
     assert found is not None and found.example.values[0] == 0.5, "1 is not of the domain"
 
 
@@ -188,7 +189,13 @@ def test_indices_stay_within_what_they_index() -> None:
     assert rows.dtype == np.uint32 and rows.tolist() == [0, 0] and len(table) == 1
 
 
-@pytest.mark.parametrize(("target", "says"), [(Rigid, "second"), (OfAnotherType, "expected element type")])
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (OfAnotherType, "expected element type"),
+        pytest.param(Rigid, "second", marks=pytest.mark.slow),
+    ],
+)
 def test_other_failures_stay_what_they_are(target: type[NaryNodeOp], says: str) -> None:
     found = smallest_failure(check_gradients(target, (2, 3), (2, 3), thorough=target is Rigid), seconds=5)
     assert found is not None and found.gradients is None
@@ -275,6 +282,7 @@ class Twice(UnaryNodeOp):
         return (adj,)
 
 
+@pytest.mark.slow
 def test_functions_without_a_name_and_fields_of_any_kind() -> None:
     test = smallest_failure(check_operator(Twice).report).test
     assert "check_gradients(Twice.cases[0].through, values=values, seed=0)" in test
