@@ -171,10 +171,9 @@ function numberCell(found) {
 }
 
 function figureOf(check) {
-  const slope = check.slope === null ? "" : `, slope ${check.slope.toFixed(2)}`;
   const bad = ["jax", "differences"].some((witness) => check.differences[witness]?.wrong);
   const figure = html("figure", { className: bad ? "bad" : "" },
-    html("figcaption", {}, `${check.name}${slope}`));
+    html("figcaption", {}, `${check.name}, slope ${check.slope.toFixed(2)}`));
   const picture = html("template", { innerHTML: check.picture }); // of numbers alone
   figure.prepend(picture.content);
   return figure;

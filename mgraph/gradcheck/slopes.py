@@ -14,9 +14,10 @@ _GUIDES = (1, 2)
 def picture(taylor: Any) -> str:
     """The remainders of ``taylor`` (``steps``, ``remainders``, ``slope``) beside lines of slope 1 and 2.
 
-    Remainders that are zero or not finite have no point. Nothing for fewer than two points.
+    Remainders that are zero or not finite have no point. Nothing for fewer than two points, or without a
+    slope: the remainders of an affine function are rounding.
     """
-    if taylor is None:
+    if taylor is None or taylor.slope is None:
         return ""
     pairs = zip(taylor.steps, taylor.remainders, strict=True)
     points = sorted((math.log10(s), math.log10(r)) for s, r in pairs if 0 < s < math.inf and 0 < r < math.inf)
@@ -27,11 +28,10 @@ def picture(taylor: Any) -> str:
     spots = [frame.place(x, y) for x, y in points]
     curve = " ".join(f"{left:.1f},{top:.1f}" for left, top in spots)
     marks = "".join(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="2.5"/>' for left, top in spots)
-    says = "Taylor remainders" + ("" if taylor.slope is None else f", slope {taylor.slope:.2f}")
     return "".join(
         [
             f'<svg class="slope" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img"',
-            f' aria-label="{says}">',
+            f' aria-label="Taylor remainders, slope {taylor.slope:.2f}">',
             *frame.axes(),
             *(_guide(frame, points[-1], slope) for slope in _GUIDES),
             f'<polyline class="curve" points="{curve}"/><g class="marks">{marks}</g></svg>',

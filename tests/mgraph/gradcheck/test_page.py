@@ -127,7 +127,7 @@ def test_a_picture_has_the_points_and_lines_of_both_slopes() -> None:
 
 
 @pytest.mark.parametrize(
-    "taylor", [None, Slope((0.1,), (0.2,)), Slope(remainders=(0.1, 0.0, math.nan), slope=None)]
+    "taylor", [None, Slope((0.1,), (0.2,)), Slope(remainders=(0.1, 0.0, math.nan)), Slope(slope=None)]
 )
 def test_too_few_points_are_no_picture(taylor: Slope | None) -> None:
     assert picture(taylor) == ""
