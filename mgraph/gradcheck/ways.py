@@ -17,9 +17,8 @@ from .example import Example
 from .report import TOLERANCES
 from .witnesses import relative
 
-FIRST_ORDER = ("jax", "differences")
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
-    "first_order": FIRST_ORDER,
+    "first_order": ("jax", "differences"),
     "second_order": ("second",),
     "transformed": ("vmap", "scan", "remat", "frozen"),
     "compiled": ("jit",),

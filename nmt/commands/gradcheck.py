@@ -155,7 +155,10 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
         options.module or None,
         on_row=lambda row: logger.info("%s: %s", row.operator, row.verdict),
     )
-    return report if report.ok or options.no_shrink else with_failures(report)
+    if report.ok or options.no_shrink:
+        return report
+    logger.info("searching the smallest failure of each wrong operator")
+    return with_failures(report)
 
 
 def _print_failures(report: Any) -> None:
