@@ -88,9 +88,7 @@ def smallest_failure(
         return None
     examples = [(_rank(check, chosen), check.example) for check in wrong if check.example is not None]
     if not examples:
-        raise GraphError(
-            f"{report.title}: only what a node class or a function of nodes makes can be smaller"
-        )
+        raise GraphError(f"{report.title}: expected a report on a node class or on a function of nodes")
     for _, example in sorted(examples, key=lambda pair: (pair[0], sum(v.size for v in pair[1].values))):
         if found := shrink(example, sorted(chosen), seconds=seconds):
             return found
