@@ -31,7 +31,11 @@ def page(scene: Scene, title: str, statistics: Mapping[str, Any], clusters: Mapp
     }
     parts["title"] = escape(printable(title))
     parts["scene"] = as_script(data)
-    template = (folder / "page.html").read_text(encoding="utf-8")
+    return filled((folder / "page.html").read_text(encoding="utf-8"), parts)
+
+
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """The template with each ``{{name}}`` replaced by the part of that name."""
     return _PLACE.sub(lambda found: parts[found[1]], template)
 
 

@@ -5,6 +5,8 @@ cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator,
 function with rules of its own, and ``assert_gradients`` is the same as a line of a test; ``check_operators``
 checks every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of its
 parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler.
+``smallest_failure`` makes a failure small and prints it as a test, ``write_page`` shows a report on
+operators as a page.
 """
 
 from __future__ import annotations
@@ -15,12 +17,17 @@ from .compiled import check_compiled as check_compiled
 from .compiled_report import CompiledReport as CompiledReport
 from .compiled_report import CompiledRow as CompiledRow
 from .compiled_report import Difference as Difference
+from .evaluation import gradients_at as gradients_at
 from .loss import check_loss as check_loss
+from .page import write_page as write_page
 from .report import GradientCheck as GradientCheck
 from .report import GradientReport as GradientReport
 from .report import LossReport as LossReport
 from .report import ParameterCheck as ParameterCheck
+from .shrinking import SmallestFailure as SmallestFailure
+from .shrinking import smallest_failure as smallest_failure
 from .survey import OperatorReport as OperatorReport
 from .survey import OperatorRow as OperatorRow
 from .survey import check_operators as check_operators
 from .survey import chosen_operators as chosen_operators
+from .survey import with_failures as with_failures

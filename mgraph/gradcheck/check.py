@@ -22,6 +22,7 @@ from ..running.planner import one_top
 from ..shape import Shape, as_shape
 from .agreement import Answer
 from .arguments import are_shapes
+from .example import Example
 from .function_problem import FunctionProblem
 from .functions import traced_function
 from .recorded import recorded_function, wide
@@ -212,7 +213,9 @@ def _check_case(
     graph = ExpressionGraph(seed=settings.seed + 1)
     node, _ = record_case(graph, target, case, arrays)
     report = _check_node(node, settings)
-    return GradientReport(f"{_title(target)} {case}", report.checks, report.note)
+    example = Example(target, case, tuple(arrays), settings.seed, settings.rule_set)
+    checks = tuple(replace(check, example=example) for check in report.checks)
+    return GradientReport(f"{_title(target)} {case}", checks, report.note)
 
 
 def _check_node(node: Node, settings: _Settings) -> GradientReport:

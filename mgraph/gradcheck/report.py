@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import GradientError
 from ..tables import table
 from .agreement import Finding
+from .example import Example
 from .kinks import Kink, about_kinks
 from .taylor import Taylor, about_slopes
 
@@ -48,7 +49,7 @@ has a bound of its own, in ``GradientCheck.allowed``.
 - ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
 """
 
-_COLUMNS: Mapping[str, tuple[str, ...]] = {
+COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rule - jax": ("jax",),
     "rule - diff": ("differences",),
     "2nd order": ("second",),
@@ -81,6 +82,8 @@ class GradientCheck:
     """The kinks at the point or beside it."""
     taylor: Taylor | None = None
     """Taylor remainders along a random line."""
+    example: Example | None = field(default=None, compare=False, repr=False)
+    """The operator and the arrays that were examined, for ``smallest_failure``."""
 
     @property
     def jax_difference(self) -> float:
@@ -285,12 +288,12 @@ def verdict(problem: str, objections: Iterable[str], finding: Finding | None = N
 def columns_of(differences: Iterable[Mapping[str, float]]) -> list[str]:
     """The columns for which there are numbers; the first two always."""
     seen = {"jax", "differences"}.union(*differences)
-    return [title for title, witnesses in _COLUMNS.items() if seen.intersection(witnesses)]
+    return [title for title, witnesses in COLUMNS.items() if seen.intersection(witnesses)]
 
 
 def cells(differences: Mapping[str, float], columns: Sequence[str]) -> list[str]:
     """The largest number of each column, ``-`` where there is none."""
-    found = [[differences[w] for w in _COLUMNS[title] if w in differences] for title in columns]
+    found = [[differences[w] for w in COLUMNS[title] if w in differences] for title in columns]
     return [f"{max(numbers):.1e}" if numbers else "-" for numbers in found]
 
 

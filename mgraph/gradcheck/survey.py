@@ -10,7 +10,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..node import NaryNodeOp
 from ..tables import table
 from .check import check_gradients
 from .report import GradientReport, cells, columns_of, finite, largest, verdict
+from .shrinking import SECONDS, SmallestFailure, smallest_failure
 
 Operator = type[NaryNodeOp]
 
@@ -47,6 +48,8 @@ class OperatorRow:
     """Why it could not be checked, if it could not."""
     report: GradientReport | None = None
     """The rows of the cases."""
+    failure: SmallestFailure | None = None
+    """The smallest example that was found to fail, if one was searched."""
 
     @property
     def objections(self) -> tuple[str, ...]:
@@ -108,6 +111,7 @@ class OperatorReport:
                     "differences": {w: finite(d) for w, d in row.differences.items()},
                     "ok": row.ok,
                     "verdict": row.verdict,
+                    **({"failure": row.failure.as_json()} if row.failure else {}),
                 }
                 for row in self.rows
             ],
@@ -162,6 +166,18 @@ def check_operator(cls: Operator, seed: int = 0, *, quick: bool = False) -> Oper
     differences = {w: d for w, d in differences.items() if w not in skipped}
     problem = next((check.problem for check in report.checks if check.problem), "")
     return OperatorRow(cls.__name__, cls.type, cases, differences, problem, report)
+
+
+def with_failures(report: OperatorReport, seconds: float = SECONDS) -> OperatorReport:
+    """The report with the smallest failure of each wrong operator, for which it is searched that long."""
+    return replace(report, rows=tuple(_with_failure(row, seconds) for row in report.rows))
+
+
+def _with_failure(row: OperatorRow, seconds: float) -> OperatorRow:
+    if row.ok or row.report is None:
+        return row
+    witnesses = row.objections
+    return replace(row, failure=smallest_failure(row.report, witnesses=witnesses, seconds=seconds))
 
 
 def own_operators() -> list[Operator]:

@@ -11,7 +11,15 @@ from typing import Any
 from nmt.commands.common import Json, Operands, greet, require_distinct
 from nmt.runtime.counting import counting
 from nmt.runtime.log import logging_as
-from nmt.settings import Command, OptionError, Options, option, require_files, require_readable
+from nmt.settings import (
+    Command,
+    OptionError,
+    Options,
+    option,
+    require_files,
+    require_readable,
+    require_writable,
+)
 from nmt.settings.sections import Devices, Logging
 from nmt.text.lines import STANDARD_OUTPUT, open_input
 
@@ -30,6 +38,7 @@ class CheckedOperators(Options):
     quick: bool = option(
         False, "the short form: first derivatives only; with --compiled few sizes, one case of each operator"
     )
+    no_shrink: bool = option(False, "do not search the smallest failure of each wrong operator")
 
 
 class CheckedModel(Options):
@@ -51,6 +60,8 @@ class CheckedModel(Options):
 class GradcheckOutput(Json, Logging):
     """The report and the log."""
 
+    html: str = option("", "write the report as a page to this file")
+
 
 class GradcheckOptions(CheckedOperators, CheckedModel, GradcheckOutput, Devices, Operands):
     """The options of ``mgraph gradcheck``."""
@@ -66,6 +77,7 @@ COMMAND = Command(
         ("mgraph gradcheck layer_norm softmax", "these two"),
         ("mgraph gradcheck --module user_ops.py", "your own"),
         ("mgraph gradcheck --quick", "every operator, first derivatives only"),
+        ("mgraph gradcheck --html report.html", "every operator, as a page"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
     ),
@@ -83,16 +95,23 @@ def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
         names = () if of_model else _operators(options)
         devices.start(options.cpu_threads, options.devices)
         report = _model_gradients(options) if of_model else _operator_gradients(options, names)
+    if options.html:
+        _write_page(options.html, report)
     if options.json:
         print(json.dumps(report.as_json(), indent=2))
     else:
         print(report.table() if options.all else report)
+        if not of_model and not options.compiled:
+            _print_failures(report)
     return None if report.ok else 1
 
 
 def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     """OptionError for conflicting options: operators and a model cannot be checked together."""
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
+    if options.html and (of_model or options.compiled):
+        raise OptionError(f"--html cannot go with {'--model' if of_model else '--compiled'}")
+    require_writable("--html", options.html)
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
         given += options.operands
@@ -124,7 +143,7 @@ def _operators(options: GradcheckOptions) -> Sequence[str]:
 
 
 def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
-    from mgraph.gradcheck import check_compiled, check_operators, chosen_operators
+    from mgraph.gradcheck import check_compiled, check_operators, chosen_operators, with_failures
 
     if options.compiled:
         return check_compiled(
@@ -135,12 +154,30 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
         )
     count = None if options.module else len(chosen_operators(names))
     with counting(logger, "operators", count, quiet=options.quiet) as done:
-        return check_operators(
+        report = check_operators(
             names,
             options.module or None,
             quick=options.quick,
             on_row=lambda row: done(f"{row.operator}: {row.verdict}"),
         )
+    if report.ok or options.no_shrink:
+        return report
+    logger.info("searching the smallest failure of each wrong operator")
+    return with_failures(report)
+
+
+def _print_failures(report: Any) -> None:
+    """The smallest failures that were found, each as a test."""
+    for row in report.rows:
+        if row.failure is not None:
+            print(f"\n{row.operator}, the smallest failure that was found, as a test:\n\n{row.failure}")
+
+
+def _write_page(path: str, report: Any) -> None:
+    from mgraph.gradcheck import write_page
+
+    write_page(report, path)
+    logger.info("wrote %s", path)
 
 
 def _model_gradients(options: GradcheckOptions) -> Any:

@@ -46,6 +46,8 @@ def test_the_command_prints_the_worst_first(capsys: pytest.CaptureFixture[str]) 
 class Operators:
     """A report on operators as ``mgraph.gradcheck.check_operators`` gives it."""
 
+    rows = ()
+
     def __init__(self, names: Sequence[str], module: str | None, ok: bool) -> None:
         self.names, self.module, self.ok = tuple(names), module, ok
 
@@ -81,6 +83,7 @@ def test_the_command_without_a_model_checks_operators(
         return Operators(names, module, ok)
 
     monkeypatch.setattr("mgraph.gradcheck.check_operators", check_operators)
+    monkeypatch.setattr("mgraph.gradcheck.with_failures", lambda report: report)
     assert main(["gradcheck", *words]) == (0 if ok else 1)
     assert capsys.readouterr().out == printed
     assert main(["gradcheck", "--json", "sin"]) == (0 if ok else 1)
@@ -103,6 +106,9 @@ def test_the_command_without_a_model_checks_operators(
         ([*FILES, TEXTS[0]], 2, "--train-sets: this model needs 2 texts, got 1"),
         (["-m", "a.npz", "-v", "a", "b", "-t", "c", "d"], 1, "a.npz: No such file or directory"),
         ([*FILES, TEXTS[0], "no-such-file"], 1, "no-such-file: No such file or directory"),
+        (["--html", "a.html", "-m", "a.npz"], 2, "--html cannot go with --model"),
+        (["--html", "a.html", "--compiled"], 2, "--html cannot go with --compiled"),
+        (["--html", "no/a.html"], 1, "no/a.html: No such file or directory; there is no folder no (--html)"),
         (["--lnes", "3"], 2, "unknown option --lnes; did you mean --lines?"),
         (["--lines", "0"], 2, "--lines must be at least 1, got 0"),
     ],
@@ -145,8 +151,25 @@ def test_a_users_own_operators(
     assert main(["gradcheck", "--quiet", "--module", "wave_ops.py", "wave"]) == int(wrong)
     out = capsys.readouterr().out
     assert "WaveNodeOp" in out and ("1 wrong" if wrong else "0 wrong") in out
+    assert ("def test_gradient_of_wave_node_op():" in out) == wrong
     assert main(["gradcheck", "--quiet", "--module", "wave_ops.py", "other"]) == 1
     assert "there is no operator 'other'; there are WaveNodeOp" in capsys.readouterr().err
+
+
+def test_a_wrong_operator_on_the_page_and_in_the_data(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page_ops.py").write_text(OWN_OPERATOR.replace("RULE", "-adj * jnp.cos(x)"))
+    words = ["gradcheck", "--quiet", "--module", "page_ops.py", "--json", "--html", "report.html"]
+    assert main(words) == 1
+    (found,) = json.loads(capsys.readouterr().out)["operators"]
+    failure = found["failure"]
+    assert (failure["expected"], failure["got"], failure["shapes"]) == (1, -1, [[]])
+    assert f'run_path("{tmp_path}/page_ops.py")' in failure["test"]
+    assert "def test_gradient_of_wave_node_op" in (tmp_path / "report.html").read_text()
+    assert main([*words, "--no-shrink"]) == 1
+    assert "failure" not in json.loads(capsys.readouterr().out)["operators"][0]
 
 
 def test_a_corrected_file_is_read_anew(tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""``Way``: how an example fails, so that a smaller one can be known to fail in the same way."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import jax
+import numpy as np
+
+from ..errors import GradientError
+from ..specs import is_real
+from .evaluation import FirstDerivatives, Gradients
+from .example import Example
+from .report import TOLERANCES
+from .witnesses import relative
+
+QUESTIONS: Mapping[str, tuple[str, ...]] = {
+    "first_order": ("jax", "differences"),
+    "second_order": ("second",),
+    "transformed": ("vmap", "scan", "remat", "frozen"),
+    "compiled": ("jit",),
+}
+"""What ``witnesses.Problem`` can be asked, the quickest first, and the witnesses that answer."""
+
+_MOST_BEND = 0.02
+"""How much a slope may change within a step, relative to the gradient, at what counts as smooth."""
+_LEAST_SHARE = 0.01
+"""The share of a difference that a smaller example must keep."""
+_NUMBERS = re.compile(r"\d+(, ?\d+)*")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the gradient by one child fails."""
+
+    question: str
+    child: int
+    differences: Mapping[str, float] = field(default_factory=dict)
+    """Of the witnesses that object."""
+    smooth: bool = False
+    """Whether JAX and differences agree there and the slope does not jump: no kink can be the reason."""
+    problem: str = ""
+    """Why the rule could not be evaluated, if it could not."""
+
+    def is_repeated_by(self, other: Way) -> bool:
+        """Whether the other is the same failure, and not much smaller: the same witnesses object (or the
+        rule breaks with the same message, but for numbers), with finite numbers where these are finite, and
+        at no kink where this is at none."""
+        if self.problem or other.problem:
+            return _NUMBERS.sub("#", self.problem) == _NUMBERS.sub("#", other.problem)
+        return (
+            self.differences.keys() == other.differences.keys()
+            and all(_is_kept(d, other.differences[w]) for w, d in self.differences.items())
+            and (other.smooth or not self.smooth)
+        )
+
+
+def _is_kept(difference: float, other: float) -> bool:
+    if math.isinf(difference) or math.isinf(other):
+        return difference == other
+    return other >= _LEAST_SHARE * difference
+
+
+def compared(found: Gradients) -> tuple[dict[str, float], bool]:
+    """The differences to the witnesses of first order, and whether JAX and differences agree at a smooth
+    place."""
+    slopes = found.directions @ found.by_rule.reshape(-1)
+    by_jax = found.directions @ found.by_jax.reshape(-1)
+    differences = {
+        "jax": relative(found.by_rule, found.by_jax, found.scale),
+        "differences": relative(slopes, found.differences, found.scale),
+    }
+    agree = relative(by_jax, found.differences, found.scale) <= TOLERANCES["differences"]
+    bend = relative(found.bends, np.zeros_like(found.bends), found.scale)
+    return differences, agree and bend <= _MOST_BEND
+
+
+class Question:
+    """One of the ``QUESTIONS``, to be asked of many examples; keeps the programs of those that it saw.
+
+    Only the ``witnesses`` count.
+    """
+
+    def __init__(self, name: str, witnesses: Sequence[str]) -> None:
+        self.name = name
+        self.witnesses = tuple(witnesses)
+        self._kept: dict[str, FirstDerivatives] = {}
+
+    def ways(self, example: Example) -> list[Way]:
+        """How the example fails, by child; nothing if it does not, or if it cannot be recorded."""
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            try:
+                derivatives = self.derivatives(example)
+            except Exception:  # the user's operator may raise anything
+                return []
+            try:
+                found = self._found(derivatives, example)
+            except Exception as e:  # and so may its rule
+                problem = _reason(self.name, e)
+                return [Way(self.name, child, problem=problem) for child in derivatives.children]
+        return [way for way in found if way.differences]
+
+    def derivatives(self, example: Example) -> FirstDerivatives:
+        """The program of an example; a new one if no other has its shapes, fields and integers."""
+        integers = [v.tobytes() for v in example.values if not is_real(v)]
+        shapes = [v.shape for v in example.values]
+        key = str((shapes, dict(example.case.fields), integers))
+        if key not in self._kept:
+            self._kept[key] = FirstDerivatives(example)
+        return self._kept[key]
+
+    def _found(self, derivatives: FirstDerivatives, example: Example) -> list[Way]:
+        if self.name == "first_order":
+            gradients = derivatives(example)
+            return [self._way(child, *compared(found)) for child, found in gradients.items()]
+        answers = getattr(derivatives.problem(example), self.name)(example.rule_set)
+        return [self._way(child, found) for child, found in zip(derivatives.children, answers, strict=True)]
+
+    def _way(self, child: int, differences: Mapping[str, float], smooth: bool = False) -> Way:
+        found = {w: differences[w] for w in self.witnesses if w in differences}
+        objecting = {w: d for w, d in found.items() if not d <= TOLERANCES[w]}
+        return Way(self.name, child, objecting, smooth)
+
+
+def _reason(question: str, e: Exception) -> str:
+    """Why a rule could not be evaluated; the engine's own messages need no prefix."""
+    first = str(e).strip().split("\n")[0]
+    return first if isinstance(e, GradientError) else f"{question}: {type(e).__name__}: {first}"
