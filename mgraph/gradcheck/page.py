@@ -113,7 +113,7 @@ def _cell(row: OperatorRow, checks: tuple[GradientCheck, ...], witnesses: tuple[
 
 
 def _check_data(check: GradientCheck) -> dict[str, Any]:
-    taylor = getattr(check, "taylor", None)
+    taylor = check.taylor
     return {
         "name": check.name,
         "shape": list(check.shape),

@@ -12,16 +12,18 @@ import numpy as np
 
 from ..errors import GradientError
 from ..specs import is_real
+from .agreement import relative
 from .evaluation import FirstDerivatives, Gradients
 from .example import Example
 from .report import TOLERANCES
-from .witnesses import relative
 
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "first_order": ("jax", "differences"),
     "second_order": ("second",),
     "transformed": ("vmap", "scan", "remat", "frozen"),
-    "compiled": ("jit",),
+    "cotangents": ("zero", "one-hot", "missing"),
+    "repeated": ("repeat",),
+    "compiled": ("jit", "repeat"),
 }
 """What ``witnesses.Problem`` can be asked, the quickest first, and the witnesses that answer."""
 
@@ -116,8 +118,11 @@ class Question:
         if self.name == "first_order":
             gradients = derivatives(example)
             return [self._way(child, *compared(found)) for child, found in gradients.items()]
-        answers = getattr(derivatives.problem(example), self.name)(example.rule_set)
-        return [self._way(child, found) for child, found in zip(derivatives.children, answers, strict=True)]
+        problem = derivatives.problem(example)
+        problem.first_order(example.rule_set)
+        answers = getattr(problem, self.name)(example.rule_set)
+        pairs = zip(derivatives.children, answers, strict=True)
+        return [self._way(child, answer.differences) for child, answer in pairs]
 
     def _way(self, child: int, differences: Mapping[str, float], smooth: bool = False) -> Way:
         found = {w: differences[w] for w in self.witnesses if w in differences}
