@@ -1,0 +1,160 @@
+"""From rows and numbers to a report: names of operators, their layers and places, and the ways of errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+
+import jax
+import numpy as np
+
+from ...drawing.faces import shape_text
+from ...drawing.groups import group_paths
+from ...drawing.nodes import Drawn, drawn_nodes
+from ...leaves import ParamNode
+from ...node import Node
+from ...places import place
+from ...structure import Excerpt, is_leaf
+from ..loss import parameter_check, worst_first
+from ..report import TOLERANCES, LossReport, ParameterCheck
+from .comparison import Comparison
+from .report import ROUNDING, ChildCheck, DepartureReport, NodeCheck
+from .sweep import Found
+
+
+class Namer:
+    """The names of what stands below a loss."""
+
+    def __init__(self, loss: Node, excerpt: Excerpt) -> None:
+        tape = loss.tape()
+        row_of = dict(excerpt.row_of)
+        self._nodes: dict[int, Node] = {row: tape.nodes[i] for i, row in row_of.items()}
+        self._rows, self._top = excerpt.structure.rows, excerpt.row_of[loss.id]
+        self._users: dict[int, list[tuple[int, int]]] = {}
+        """For each row those that use it, and as which child."""
+        for i, row in enumerate(self._rows):
+            for n, k in enumerate(() if is_leaf(row) else row[1:]):
+                self._users.setdefault(k, []).append((i, n))
+        self._drawn, _ = drawn_nodes(tape)
+        self._groups = group_paths(self._drawn)
+
+    def report(self, found: Mapping[int, Found]) -> DepartureReport:
+        """The report of what was found at the rows."""
+        nodes: dict[str, NodeCheck] = {}
+        for i, row in enumerate(self._rows):
+            if found[i].adjoints and not is_leaf(row):
+                outer = self._node(i, found[i])
+                nodes |= {inner.key: inner for inner in self._body(outer, found[i])}
+                nodes[outer.key] = outer
+        loss, parameters = found[self._top].value, self._parameters(found)
+        paths = {
+            node.name: self._path(i, found, nodes)
+            for i, node in self._nodes.items()
+            if any(check.name == node.name and "float64" in check.objections for check in parameters)
+        }
+        size = loss.size if loss is not None else math.nan
+        title = f"{len(nodes)} operators, {len(parameters)} parameters, loss {size:.6g}"
+        return DepartureReport(title, tuple(nodes.values()), LossReport("", parameters), paths)
+
+    # -- operators
+
+    def _node(self, i: int, found: Found) -> NodeCheck:
+        node, (operator, *rows) = self._nodes[i], self._rows[i]
+        return NodeCheck(
+            str(node.id),
+            node.type,
+            shape_text(node.spec),
+            f"recorded at {place(node.where)}",
+            self._layer(node),
+            tuple(self._children(rows, found)),
+            found.value,
+            found.adjoints,
+            by_design=not operator.gradient_is_derivative,
+            problem=found.problem,
+        )
+
+    def _children(self, rows: list[int], found: Found) -> Iterator[ChildCheck]:
+        for n, k in enumerate(rows):
+            kinds = {kind: c for kind, all in found.children.items() if (c := all[n]) is not None}
+            if kinds:
+                child = self._drawn[str(self._nodes[k].id)]
+                handed_on = found.handed_on[n] if found.handed_on else None
+                yield ChildCheck(_name(child), _sizes(child), kinds, handed_on)
+
+    def _body(self, loop: NodeCheck, found: Found) -> Iterator[NodeCheck]:
+        """The operators in the body of a loop."""
+        for row, comparisons in found.inner.items():
+            drawn = self._drawn[f"{loop.key}.{row}"]
+            children = []
+            for key, each in zip(drawn.children, comparisons, strict=True):
+                if each is not None:
+                    worst, step = _worst_step(each)
+                    child = self._drawn[key]
+                    children.append(ChildCheck(_name(child), _sizes(child), {"float64": worst}, step=step))
+            where = f"in the body of the loop {loop.place}"
+            yield NodeCheck(
+                drawn.key, drawn.type, shape_text(drawn.spec), where, loop.layer, tuple(children)
+            )
+
+    def _layer(self, node: Node) -> str:
+        path = self._groups[str(node.id)]
+        return path[-1] if path else PurePath(place(node.where)).name
+
+    # -- parameters
+
+    def _parameters(self, found: Mapping[int, Found]) -> tuple[ParameterCheck, ...]:
+        """The check of each parameter from the adjoints of the whole passes."""
+        leaves = {i: found[i].adjoints for i, n in self._nodes.items() if isinstance(n, ParamNode)}
+        sizes = [float(a["float64"].size) for a in leaves.values() if a]
+        whole = max(filter(math.isfinite, sizes), default=0.0)
+        checks = []
+        for i, adjoints in leaves.items():
+            if adjoints:
+                absolute = {
+                    name: float(adjoints[name].largest)
+                    for name in ("float64", "float32", "rounding")
+                    if name in adjoints
+                }
+                node, size = self._nodes[i], float(adjoints["float64"].size)
+                checks.append(parameter_check(node.name, node.shape, size, whole, absolute))
+        return worst_first(checks)
+
+    def _path(self, leaf: int, found: Mapping[int, Found], nodes: Mapping[str, NodeCheck]) -> tuple[str, ...]:
+        """The operators from a parameter to one that departs, along what is off by most."""
+        path: list[str] = []
+        at = leaf
+        while True:
+            users = (
+                (float(off.largest), user)
+                for user, n in self._users.get(at, ())
+                if found[user].handed_on and (off := found[user].handed_on[n]) is not None
+            )
+            most, at = max(users, default=(0.0, leaf))
+            if not most:
+                return tuple(path)
+            path.append(str(self._nodes[at].id))
+            if not nodes[path[-1]].ok:
+                return tuple(path)
+
+
+def _name(drawn: Drawn) -> str:
+    """The name of a child, with its type unless it is a parameter or a leaf of a loop."""
+    if drawn.name:
+        return drawn.name if drawn.is_leaf or drawn.type == "argument" else f'{drawn.type} "{drawn.name}"'
+    return f"{drawn.type} {drawn.key}"
+
+
+def _sizes(drawn: Drawn) -> tuple[int, ...]:
+    """The shape; of several outputs the number of all elements."""
+    if isinstance(drawn.spec, tuple):
+        return (sum(math.prod(part.shape) for part in drawn.spec if part.type.is_float),)
+    return drawn.spec.shape
+
+
+def _worst_step(stacked: Comparison) -> tuple[Comparison, str]:
+    """The comparison in the step in which the difference most exceeds what is allowed, and the step."""
+    allowed = TOLERANCES["float64"] * stacked.size + ROUNDING * stacked.noise
+    excess = np.where(stacked.difference > 0, stacked.difference / np.maximum(allowed, 1e-300), 0.0)
+    step = np.unravel_index(int(np.argmax(excess if excess.any() else stacked.size)), excess.shape)
+    return jax.tree.map(lambda numbers: numbers[step], stacked), ".".join(map(str, step))
