@@ -1,4 +1,4 @@
-"""The operators in the body of a loop, each examined in every step."""
+"""The body of a loop: the values of its operators in every step, and their adjoints."""
 
 from __future__ import annotations
 
@@ -12,63 +12,60 @@ from ...ops.scan import ScanNodeOp
 from ...specs import is_real
 from ...structure import is_leaf
 from ...tracing.trace import trace
-from .comparison import Comparison, comparisons, gradients_in_place
 
-Inner = dict[str, tuple[Comparison | None, ...]]
-"""For each operator of a body, by its row (``"3"``, in a loop inside of the body ``"3.2"``), a comparison for
-each child, with an axis for the steps."""
+Stacked = dict[int, Any]
+"""By row of the body, with an axis for the steps."""
 
 
-def body_comparisons(
-    loop: ScanNodeOp, rule_set: str, trained: tuple[bool, ...], adj: Any, children: tuple[Any, ...]
-) -> Inner:
-    """How the rules of the body's operators compare with JAX at the values and adjoints of each step.
+class BodyOf:
+    """The rows of a loop's body. ``trained`` has a flag for each child of the loop."""
 
-    The adjoints are those of JAX. ``trained`` has a flag for each child of the loop.
-    """
-    body, states = loop.body, len(loop.body.states)
-    first, stacked = children[:states], children[states : states + loop.sequences]
-    outer = children[states + loop.sequences :]
-    flags = (*(is_real(v) for v in first), *trained[states:])
-    rows, moving = body.structure.rows, body.structure.trainable(flags)
-    leaves = [i for i, row in enumerate(rows) if is_leaf(row)]
-    fixed = dict(zip(leaves[states + loop.sequences :], outer, strict=True))
-    judged = [i for i, row in enumerate(rows) if moving[i] and not is_leaf(row)]
+    def __init__(self, loop: ScanNodeOp, trained: tuple[bool, ...], children: tuple[Any, ...]) -> None:
+        self._loop, self._body = loop, loop.body
+        self.rows = loop.body.structure.rows
+        states = len(loop.body.states)
+        self._states, changing = states, states + loop.sequences
+        self._trained = (*(is_real(v) for v in children[:states]), *trained[states:])
+        self.flags = loop.body.structure.trainable(self._trained)
+        leaves = [i for i, row in enumerate(self.rows) if is_leaf(row)]
+        self.fixed = dict(zip(leaves[changing:], children[changing:], strict=True))
+        """The values of nodes from outside, the same in all steps."""
+        self.judged = [i for i, row in enumerate(self.rows) if self.flags[i] and not is_leaf(row)]
+        """The operators that gradients reach."""
 
-    def outputs(probes: dict[int, Any]) -> tuple[Any, Any]:
+    def run(self, adj: Any, children: tuple[Any, ...]) -> tuple[Stacked, Stacked]:
+        """The values of all rows that are not the same in all steps, and the adjoints of the operators.
+
+        ``adj`` is that of the loop. All derivatives are JAX's: each value gets a zero added in each step, and
+        the gradient by that zero is the adjoint.
+        """
+        shapes = jax.eval_shape(self._outputs, {}, children)[1]
+        probes = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), {i: shapes[i] for i in self.judged})
+        reached, pull, values = jax.vjp(lambda p: self._outputs(p, children), probes, has_aux=True)
+        full = tuple(
+            np.zeros(v.shape, jax.dtypes.float0) if a is None else a
+            for a, v in zip(adj, reached, strict=True)
+        )
+        return values, jax.tree.map(lambda a: a if is_real(a) else None, pull(full)[0])
+
+    def _outputs(self, probes: Stacked, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Stacked]:
+        """What the loop returns, and the values of its rows."""
+        loop, body, states = self._loop, self._body, self._states
+        first, stacked = children[:states], children[states : states + loop.sequences]
+        outer = children[states + loop.sequences :]
+
         def step(state: Any, given: Any) -> tuple[Any, Any]:
             slices, probe = given
-            values = trace(
-                body.structure, (*state, *slices, *outer), rule_set="jax", trained=flags, probes=probe
-            )
-            changing = {i: v for i, v in values.items() if i not in fixed}
-            return tuple(values[i] for i in body.states), (tuple(values[i] for i in body.results), changing)
+            leaves = (*state, *slices, *outer)
+            rows = trace(body.structure, leaves, rule_set="jax", trained=self._trained, probes=probe)
+            changing = {i: v for i, v in rows.items() if i not in self.fixed}
+            return tuple(rows[i] for i in body.states), (tuple(rows[i] for i in body.results), changing)
 
         given = (tuple(stacked), probes)
         last, (results, values) = jax.lax.scan(step, tuple(first), given, loop.length, loop.reverse)
         return (*last, *results), values
 
-    shapes = jax.eval_shape(outputs, {})[1]
-    probes = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), {i: shapes[i] for i in judged})
-    reached, pull, values = jax.vjp(outputs, probes, has_aux=True)
-    full = (
-        np.zeros(v.shape, jax.dtypes.float0) if a is None else a for a, v in zip(adj, reached, strict=True)
-    )
-    adjoints = jax.tree.map(lambda a: a if is_real(a) else None, pull(tuple(full))[0])
 
-    def compared(step: Any) -> Inner:
-        local, adjoint = {**fixed, **step[0]}, step[1]
-        found: Inner = {}
-        for i in judged:
-            operator, inputs = rows[i][0], tuple(local[k] for k in rows[i][1:])
-            inner = tuple(moving[k] for k in rows[i][1:])
-            gradients = gradients_in_place(operator, inner)
-            given = adjoint[i], local[i], inputs
-            found[str(i)] = comparisons(operator, rule_set, inner, gradients, *given)[2]
-            if isinstance(operator, ScanNodeOp):
-                below = body_comparisons(operator, rule_set, inner, adjoint[i], inputs)
-                found |= {f"{i}.{key}": each for key, each in below.items()}
-        return found
-
-    result: Inner = jax.lax.map(compared, (values, adjoints))
-    return result
+def step_of(stacked: Any, step: int) -> Any:
+    """One step of stacked values."""
+    return jax.tree.map(lambda v: np.asarray(v)[step], stacked)

@@ -1,4 +1,7 @@
-"""Arrays held side by side: how far two gradients are apart, and how far rounding alone moves them."""
+"""Arrays held side by side: how far two gradients are apart, and how far rounding alone moves them.
+
+NumPy compares them, in float64: there are many shapes, each of which would have to be compiled.
+"""
 
 from __future__ import annotations
 
@@ -7,139 +10,132 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ...rules import row_gradients
 from ...specs import is_real
 
 MOVED = 8
 """By how many units in the last place inputs are perturbed to see how far rounding moves a gradient."""
 
+Gradients = tuple[Any, ...]
+Pull = Callable[[str, Any, Any, tuple[Any, ...]], Gradients]
+"""The gradients of an operator by a rule set, from its adjoint, its value and those of its children."""
+
 
 class Comparison(NamedTuple):
-    """A gradient that was found beside the one that was expected; each a number."""
+    """A gradient that was found beside the one that was expected."""
 
-    adjoint: Any
+    adjoint: float
     """The largest magnitude in the adjoint of the operator's value."""
-    value: Any
+    value: float
     """The largest magnitude in what the gradient is by."""
-    size: Any
+    size: float
     """The largest magnitude in the gradient that was expected."""
-    difference: Any
-    """The largest difference; infinite where only one of the two is finite, or neither is."""
-    noise: Any
+    difference: float
+    """The largest difference; infinite where a number is not finite."""
+    noise: float
     """How far the two gradients move when their inputs move by a few units in the last place."""
-    place: Any
+    place: int
     """Where the largest difference is, counted through the flat array."""
-    expected: Any
-    found: Any
-    factor: Any
+    expected: float
+    found: float
+    factor: float
     """The number that the expected gradient is to be multiplied by to come nearest to the one found."""
-    rest: Any
+    rest: float
     """The largest difference that is then left."""
 
 
 class Distance(NamedTuple):
     """How far an array is from the one that was expected."""
 
-    size: Any
+    size: float
     """The largest magnitude in the expected one."""
-    largest: Any
+    largest: float
     """The largest difference; infinite where a number is not finite."""
-    relative: Any
+    relative: float
     """The norm of the difference, relative to that of the expected one."""
 
 
 def comparisons(
-    operator: Any, rule_set: str, trained: tuple[bool, ...], gradients: Callable[..., Any], *given: Any
-) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Comparison | None, ...]]:
-    """The gradients of one operator by JAX and by a rule, and for each child how they compare.
-
-    ``given`` are the operator's adjoint, its value and those of its children, and ``gradients(rule_set, adj,
-    value, children)`` evaluates them. An operator whose rule is no derivative by design has only a rule.
-    """
-    adj, value, children = given
-    moved = (
-        _moved(adj),
-        value,
-        tuple(_moved(c) if t else c for c, t in zip(children, trained, strict=True)),
-    )
-    found = gradients(rule_set, *given)
-    if not operator.gradient_is_derivative:
-        return found, found, tuple(None for _ in children)
-    expected = gradients("jax", *given)
-    moves = gradients("jax", *moved), gradients(rule_set, *moved)
+    pull: Pull, rule_set: str, trained: tuple[bool, ...], adj: Any, value: Any, children: tuple[Any, ...]
+) -> tuple[Gradients, tuple[Comparison | None, ...]]:
+    """JAX's gradients of one operator, and for each child that has one how that of the rule compares."""
+    moved = [_moved(child) if flag else child for child, flag in zip(children, trained, strict=True)]
+    given, nearby = (adj, value, children), (_moved(adj), value, tuple(moved))
+    expected = pull("jax", *given)
+    gradients = expected, pull(rule_set, *given), pull("jax", *nearby), pull(rule_set, *nearby)
     compared = tuple(
-        compare(adj, child, e, f, *moved_to) if e is not None else None
-        for child, e, f, *moved_to in zip(children, expected, found, *moves, strict=True)
+        _compare(adj, child, *each) if each[0] is not None else None
+        for child, *each in zip(children, *gradients, strict=True)
     )
-    return expected, found, compared
+    return expected, compared
 
 
-def gradients_in_place(operator: Any, trained: tuple[bool, ...]) -> Callable[..., Any]:
-    """``gradients`` for ``comparisons`` inside of a program."""
-
-    def gradients(rule_set: str, adj: Any, value: Any, children: tuple[Any, ...]) -> tuple[Any, ...]:
-        return row_gradients(operator, rule_set, trained, adj, value, children)
-
-    return gradients
-
-
-@jax.jit
-def compare(
-    adj: Any, child: Any, expected: Any, found: Any, expected_moved: Any, found_moved: Any
+def _compare(
+    adj: Any, child: Any, expected: Any, found: Any, expected_nearby: Any, found_nearby: Any
 ) -> Comparison:
     """The comparison of two gradients by ``child``; one that was found as ``None`` is zero."""
-    right, wrong = _vector(expected, expected), _vector(found, expected)
+    right, wrong = vector(expected), vector(found, expected)
     apart = _apart(right, wrong)
-    place = jnp.argmax(apart)
-    noise = [
-        jnp.max(_apart(here, _vector(there, expected)), initial=0.0)
-        for here, there in ((right, expected_moved), (wrong, found_moved))
-    ]
-    power = jnp.sum(right * right)
-    factor = jnp.where(power > 0, jnp.sum(right * wrong) / jnp.where(power > 0, power, 1.0), 0.0)
+    place = int(np.argmax(apart))
+    noise = max(
+        _apart(right, vector(expected_nearby)).max(), _apart(wrong, vector(found_nearby, expected)).max()
+    )
+    with np.errstate(all="ignore"):
+        power = right @ right
+        factor = (right @ wrong) / power if power > 0 else 0.0
+        rest = largest(wrong - factor * right) if apart[place] else 0.0
     return Comparison(
-        _largest(_vector(adj, adj)),
-        _largest(_vector(child, child)),
-        _largest(right),
-        apart[place],
-        jnp.maximum(*noise),
+        largest(vector(adj)),
+        largest(vector(child)),
+        largest(right),
+        float(apart[place]),
+        float(noise),
         place,
-        right[place],
-        wrong[place],
-        factor,
-        jnp.max(jnp.abs(wrong - factor * right), initial=0.0),
+        float(right[place]),
+        float(wrong[place]),
+        float(factor),
+        rest,
     )
 
 
-@jax.jit
 def distance(expected: Any, found: Any) -> Distance:
     """How far ``found`` is from ``expected``; they may differ in element type."""
-    right, wrong = _vector(expected, expected), _vector(found, expected)
+    right, wrong = vector(expected), vector(found, expected)
     apart = _apart(right, wrong)
-    norm = jnp.linalg.norm(right)
-    relative = jnp.linalg.norm(apart) / jnp.where(norm > 0, norm, 1.0)
-    return Distance(_largest(right), jnp.max(apart, initial=0.0), relative)
+    norm = np.linalg.norm(right)
+    relative = np.linalg.norm(apart) / norm if norm else np.linalg.norm(apart)
+    return Distance(largest(right), float(apart.max()), float(relative))
 
 
-def _vector(array: Any, like: Any) -> jax.Array:
-    """The elements of floating point type of an array or of the parts of a tuple, in the widest type; zeros
-    for what ``like`` has and ``array`` lacks, and one zero where there are no elements."""
-    kind = jnp.result_type(float)
+def vector(array: Any, like: Any = None) -> np.ndarray:
+    """The elements of floating point type of an array or of the parts of a tuple, in float64; zeros as many
+    as ``like`` has for ``None``, and one zero where there are no elements."""
     if array is None:
-        array = jax.tree.map(jnp.zeros_like, like)
-    parts = [jnp.ravel(part).astype(kind) for part in jax.tree.leaves(array) if is_real(part) and part.size]
-    return jnp.concatenate(parts) if parts else jnp.zeros(1, kind)
+        return np.zeros_like(vector(like))
+    parts = [
+        np.asarray(part).reshape(-1).astype(np.float64, copy=False)
+        for part in jax.tree.leaves(array)
+        if is_real(part) and part.size
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.zeros(1)
 
 
-def _apart(a: jax.Array, b: jax.Array) -> jax.Array:
+def largest(numbers: np.ndarray) -> float:
+    """The largest magnitude; infinite where a number is not finite."""
+    found = max(float(numbers.max()), -float(numbers.min()))
+    return found if np.isfinite(found) else np.inf
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Differences elementwise; infinite where a number is not finite."""
-    return jnp.where(jnp.isfinite(a) & jnp.isfinite(b), jnp.abs(a - b), jnp.inf)
-
-
-def _largest(vector: jax.Array) -> jax.Array:
-    magnitude = jnp.max(jnp.abs(vector), initial=0.0)
-    return jnp.where(jnp.isnan(magnitude), jnp.inf, magnitude)
+    with np.errstate(all="ignore"):
+        apart = np.abs(a - b)
+    if not np.isfinite(apart.max()):
+        apart[~(np.isfinite(a) & np.isfinite(b))] = np.inf
+    return apart
 
 
 @jax.jit

@@ -6,9 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
-import jax
-import numpy as np
-
 from ...drawing.faces import shape_text
 from ...drawing.groups import group_paths
 from ...drawing.nodes import Drawn, drawn_nodes
@@ -17,9 +14,8 @@ from ...node import Node
 from ...places import place
 from ...structure import Excerpt, is_leaf
 from ..loss import parameter_check, worst_first
-from ..report import TOLERANCES, LossReport, ParameterCheck
-from .comparison import Comparison
-from .report import ROUNDING, ChildCheck, DepartureReport, NodeCheck
+from ..report import LossReport, ParameterCheck
+from .report import ChildCheck, DepartureReport, NodeCheck
 from .sweep import Found
 
 
@@ -83,15 +79,18 @@ class Namer:
                 yield ChildCheck(_name(child), _sizes(child), kinds, handed_on)
 
     def _body(self, loop: NodeCheck, found: Found) -> Iterator[NodeCheck]:
-        """The operators in the body of a loop."""
-        for row, comparisons in found.inner.items():
+        """The operators in the body of a loop, each child in the step in which it is worst."""
+        for row, steps in found.inner.items():
             drawn = self._drawn[f"{loop.key}.{row}"]
             children = []
-            for key, each in zip(drawn.children, comparisons, strict=True):
-                if each is not None:
-                    worst, step = _worst_step(each)
-                    child = self._drawn[key]
-                    children.append(ChildCheck(_name(child), _sizes(child), {"float64": worst}, step=step))
+            for key, *each in zip(drawn.children, *steps, strict=True):
+                child = self._drawn[key]
+                checks = [
+                    ChildCheck(_name(child), _sizes(child), {"float64": comparison}, step=step)
+                    for step, comparison in enumerate(each)
+                    if comparison is not None
+                ]
+                children += [max(checks, key=lambda check: check.excess)] if checks else []
             where = f"in the body of the loop {loop.place}"
             yield NodeCheck(
                 drawn.key, drawn.type, shape_text(drawn.spec), where, loop.layer, tuple(children)
@@ -151,10 +150,3 @@ def _sizes(drawn: Drawn) -> tuple[int, ...]:
         return (sum(math.prod(part.shape) for part in drawn.spec if part.type.is_float),)
     return drawn.spec.shape
 
-
-def _worst_step(stacked: Comparison) -> tuple[Comparison, str]:
-    """The comparison in the step in which the difference most exceeds what is allowed, and the step."""
-    allowed = TOLERANCES["float64"] * stacked.size + ROUNDING * stacked.noise
-    excess = np.where(stacked.difference > 0, stacked.difference / np.maximum(allowed, 1e-300), 0.0)
-    step = np.unravel_index(int(np.argmax(excess if excess.any() else stacked.size)), excess.shape)
-    return jax.tree.map(lambda numbers: numbers[step], stacked), ".".join(map(str, step))

@@ -27,8 +27,9 @@ class ChildCheck:
     """In ``float64``, and in ``float32`` if that was asked for."""
     handed_on: Distance | None = None
     """How far what the rules hand on to the child in the whole pass is from what JAX does, in float64."""
-    step: str = ""
-    """In the body of a loop, the step in which they differ most; ``2.5`` if a loop is inside of a loop."""
+    step: int | None = None
+    """In the body of a loop, the step in which they differ most, counted through all steps if the loop is
+    itself inside of a loop."""
 
     def allowed(self, kind: str) -> float:
         """The largest difference that counts as agreement."""
@@ -40,6 +41,12 @@ class ChildCheck:
         """The element types in which rule and JAX disagree."""
         every = self.comparisons.items()
         return tuple(k for k, c in every if not (c.difference <= self.allowed(k) and c.difference < math.inf))
+
+    @property
+    def excess(self) -> tuple[float, float]:
+        """How large the difference in float64 is beside what is allowed; among equals, the gradient's size."""
+        found, allowed = self.comparisons["float64"], self.allowed("float64")
+        return found.difference / allowed if allowed else found.difference, found.size
 
     @property
     def is_finite(self) -> bool:
@@ -185,11 +192,11 @@ class DepartureReport:
 
     @cached_property
     def layers(self) -> tuple[LayerCheck, ...]:
-        """The layers in the order of recording."""
+        """The layers in the order of their last operators."""
         found: dict[str, list[NodeCheck]] = {}
-        for node in self.nodes:
-            found.setdefault(node.layer, []).append(node)
-        return tuple(LayerCheck(name, tuple(nodes)) for name, nodes in found.items())
+        for node in reversed(self.nodes):
+            found.setdefault(node.layer, []).insert(0, node)
+        return tuple(LayerCheck(name, tuple(nodes)) for name, nodes in reversed(found.items()))
 
     @property
     def ok(self) -> bool:
@@ -289,7 +296,7 @@ def child_table(children: Sequence[ChildCheck]) -> list[str]:
         for kind, c in child.comparisons.items():
             if kind != "float64" and kind not in child.objections:
                 continue
-            place = str(list(child.index(kind))) + (f" in step {child.step}" if child.step else "")
+            place = str(list(child.index(kind))) + (f" in step {child.step}" if child.step is not None else "")
             name = child.name if kind == "float64" else f"{child.name} in {kind}"
             numbers = (f"{n:.1e}" for n in (c.value, c.size, c.difference, child.allowed(kind)))
             rows.append((name, shape_of(child), *numbers, place, f"{c.expected:.6g}", f"{c.found:.6g}"))

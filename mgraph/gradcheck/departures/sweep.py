@@ -19,15 +19,17 @@ from ...errors import MGraphError
 from ...ops.scan import ScanNodeOp
 from ...rules import evaluate, row_gradients
 from ...structure import Structure, is_leaf
-from .bodies import Inner, body_comparisons
-from .comparison import Comparison, Distance, comparisons, distance
+from .bodies import BodyOf, step_of
+from .comparison import Comparison, Distance, Gradients, Pull, comparisons, distance
 
 Adjoints = dict[int, Any]
+Inner = list[tuple[Comparison | None, ...]]
+"""Of an operator in a body, for each step the comparison of its rule with JAX for each child, in float64."""
 
 
 @dataclass
 class Found:
-    """What was found at one row; numbers are arrays on the device until the sweep is over."""
+    """What was found at one row."""
 
     value: Distance | None = None
     """The value in float32, from that in float64."""
@@ -38,8 +40,9 @@ class Found:
     """For each element type the comparison of its rule with JAX, from the adjoint by JAX."""
     handed_on: tuple[Distance | None, ...] = ()
     """For each child how far what the rules hand on to it is from what JAX does, in float64."""
-    inner: Inner = field(default_factory=dict)
-    """For a loop, the comparisons of the operators in its body, in float64."""
+    inner: dict[str, Inner] = field(default_factory=dict)
+    """For a loop, the comparisons of the operators in its body, by their rows; ``3.2`` is in a loop inside of
+    the body."""
     problem: str = ""
     """Why the rule could not be evaluated."""
 
@@ -57,19 +60,43 @@ class Programs:
             children
         )
 
-    def gradients(self, operator: Any, trained: tuple[bool, ...]) -> Callable[..., tuple[Any, ...]]:
-        """``gradients(rule_set, adj, value, children)``."""
+    def pull(self, operator: Any, trained: tuple[bool, ...]) -> Pull:
+        """The gradients of an operator by its rule or by JAX."""
 
-        def gradients(rule_set: str, *given: Any) -> tuple[Any, ...]:
+        def pull(rule_set: str, *given: Any) -> Gradients:
             function = partial(row_gradients, operator, rule_set, trained)
             return self._once((operator, rule_set, trained), function)(*given)
 
-        return gradients
+        return pull
 
-    def inner(self, loop: ScanNodeOp, trained: tuple[bool, ...], adj: Any, children: Any) -> Inner:
-        """The comparisons of the operators in a loop's body."""
-        function = partial(body_comparisons, loop, self.rule_set, trained)
-        return self._once(("inner", loop, trained), function)(adj, children)
+    def compared(
+        self, operator: Any, trained: tuple[bool, ...], *given: Any
+    ) -> tuple[Gradients, tuple[Comparison | None, ...]]:
+        """JAX's gradients from the adjoint, the value and the children's values, and for each child how the
+        rule's compares. A rule that is no derivative by design has nothing to be compared with."""
+        pull = self.pull(operator, trained)
+        if operator.gradient_is_derivative:
+            return comparisons(pull, self.rule_set, trained, *given)
+        return pull(self.rule_set, *given), tuple(None for _ in trained)
+
+    def inner(
+        self, loop: ScanNodeOp, trained: tuple[bool, ...], adj: Any, children: Any
+    ) -> dict[str, Inner]:
+        """The comparisons of the operators in a loop's body, step by step."""
+        body = BodyOf(loop, trained, children)
+        values, adjoints = self._once(("body", loop, trained), body.run)(adj, children)
+        found: dict[str, Inner] = {}
+        for step in range(loop.length):
+            local = body.fixed | step_of(values, step)
+            for i in body.judged:
+                operator, *rows = body.rows[i]
+                inputs, flags = tuple(local[k] for k in rows), tuple(body.flags[k] for k in rows)
+                own = step_of(adjoints[i], step)
+                found.setdefault(str(i), []).append(self.compared(operator, flags, own, local[i], inputs)[1])
+                if isinstance(operator, ScanNodeOp):
+                    for key, each in self.inner(operator, flags, own, inputs).items():
+                        found.setdefault(f"{i}.{key}", []).extend(each)
+        return found
 
     def _once(self, key: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         if key not in self._functions:
@@ -109,12 +136,10 @@ class Side:
         at the adjoint by JAX, what JAX hands on, and what the rules hand on to it."""
         operator, *rows = self.rows[i]
         trained, children = tuple(flags[k] for k in rows), tuple(self.values[k] for k in rows)
-        gradients = self._programs.gradients(operator, trained)
-        rule_set, value = self._programs.rule_set, self.values[i]
+        value, pull = self.values[i], self._programs.pull(operator, trained)
         with self._types():
-            given = self.by_jax[i], value, children
-            expected, _, compared = comparisons(operator, rule_set, trained, gradients, *given)
-            found = gradients(rule_set, self.by_rule[i], value, children)
+            expected, compared = self._programs.compared(operator, trained, self.by_jax[i], value, children)
+            found = pull(self._programs.rule_set, self.by_rule[i], value, children)
             self._add(rows, expected, found)
         return compared, expected, found
 
@@ -122,14 +147,14 @@ class Side:
         """Add JAX's gradients of a row, whose rule cannot be evaluated, to both adjoints of its children."""
         operator, *rows = self.rows[i]
         children = tuple(self.values[k] for k in rows)
-        gradients = self._programs.gradients(operator, tuple(flags[k] for k in rows))
+        pull = self._programs.pull(operator, tuple(flags[k] for k in rows))
         with self._types():
             by_jax, by_rule = (
-                gradients("jax", adj[i], self.values[i], children) for adj in (self.by_jax, self.by_rule)
+                pull("jax", adj[i], self.values[i], children) for adj in (self.by_jax, self.by_rule)
             )
             self._add(rows, by_jax, by_rule)
 
-    def inner(self, i: int, flags: Sequence[bool]) -> Inner:
+    def inner(self, i: int, flags: Sequence[bool]) -> dict[str, Inner]:
         """The comparisons of the operators in the body of a loop."""
         loop, *rows = self.rows[i]
         children = tuple(self.values[k] for k in rows)
@@ -144,9 +169,8 @@ class Side:
     def _add(self, rows: Sequence[int], expected: tuple[Any, ...], found: tuple[Any, ...]) -> None:
         for k, by_jax, by_rule in zip(rows, expected, found, strict=True):
             if by_jax is not None:
-                none = jax.tree.map(jnp.zeros_like, by_jax)
                 _add(self.by_jax, k, by_jax)
-                _add(self.by_rule, k, none if by_rule is None else by_rule)
+                _add(self.by_rule, k, jax.tree.map(jnp.zeros_like, by_jax) if by_rule is None else by_rule)
 
     def _types(self) -> Any:
         return jax.enable_x64(self._wide)
@@ -163,7 +187,7 @@ class Sweep:
         self.found: dict[int, Found] = {}
 
     def run(self, top: int) -> dict[int, Found]:
-        """What was found at each row that gradients reach, and at leaves; numbers are NumPy's."""
+        """What was found at each row."""
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             for i in range(len(self._wide.rows)):
                 self._forward(i)
@@ -171,10 +195,7 @@ class Sweep:
                 side.start(top)
             for i in reversed(range(len(self._wide.rows))):
                 self._backward(i)
-            numbers = jax.device_get(
-                {i: (f.value, f.adjoints, f.children, f.handed_on, f.inner) for i, f in self.found.items()}
-            )
-        return {i: Found(*numbers[i], found.problem) for i, found in self.found.items()}
+        return self.found
 
     @property
     def _sides(self) -> list[Side]:
