@@ -3,7 +3,8 @@
 Everything is computed in float64, whatever the element type of the graph, so that a rule that is one per
 cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph,
 ``check_operators`` every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of
-its parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler.
+its parameters, also in float32, and ``check_layers`` operator by operator. ``check_compiled`` examines what
+these take for granted, the compiler.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from .compiled import check_compiled as check_compiled
 from .compiled_report import CompiledReport as CompiledReport
 from .compiled_report import CompiledRow as CompiledRow
 from .compiled_report import Difference as Difference
+from .departures import DepartureReport as DepartureReport
+from .departures import check_layers as check_layers
 from .loss import check_loss as check_loss
 from .report import GradientCheck as GradientCheck
 from .report import GradientReport as GradientReport

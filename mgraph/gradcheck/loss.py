@@ -66,7 +66,11 @@ def check_loss(
     whole = max(filter(math.isfinite, map(_largest, expected.values())), default=0.0)
     checks = [
         parameter_check(
-            name, gradient.shape, _largest(gradient), whole, {w: by_name[name] for w, by_name in found.items()}
+            name,
+            gradient.shape,
+            _largest(gradient),
+            whole,
+            {w: by_name[name] for w, by_name in found.items()},
         )
         for name, gradient in expected.items()
     ]

@@ -64,8 +64,8 @@ def check_layers(
     with jax.enable_x64(True):
         wide_side = Side(widened(excerpt.structure), [wide(v) for v in leaves], programs, wide=True)
     narrow = Side(smoothed(excerpt.structure), leaves, programs, wide=False) if float32 else None
-    found = Sweep(wide_side, narrow, flags).run(top)
-    report = Namer(loss, excerpt).report(found)
+    sweep = Sweep(wide_side, narrow, flags)
+    report = Namer(loss, excerpt).report(sweep.run(top), sweep.loss)
     log.info("%d operators one by one: %.1f s", len(report.nodes), time.perf_counter() - began)
     return report
 
@@ -84,4 +84,3 @@ def _leaves(loss: Node, excerpt: Excerpt, params: Mapping[str, Any]) -> list[np.
         own = isinstance(node, ParamNode) and node.name in params
         found.append(np.asarray(params[node.name] if own else node.leaf_value()))
     return found
-

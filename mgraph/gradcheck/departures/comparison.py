@@ -5,6 +5,7 @@ NumPy compares them, in float64: there are many shapes, each of which would have
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,9 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...specs import is_real
+from ..report import TOLERANCES
 
 MOVED = 8
 """By how many units in the last place inputs are perturbed to see how far rounding moves a gradient."""
+ROUNDING = 16
+"""How many times as far a gradient may be off."""
 
 Gradients = tuple[Any, ...]
 Pull = Callable[[str, Any, Any, tuple[Any, ...]], Gradients]
@@ -33,16 +37,22 @@ class Comparison(NamedTuple):
     """The largest magnitude in the gradient that was expected."""
     difference: float
     """The largest difference; infinite where a number is not finite."""
-    noise: float
-    """How far the two gradients move when their inputs move by a few units in the last place."""
+    allowed: float
+    """The largest difference that counts as agreement."""
     place: int
     """Where the largest difference is, counted through the flat array."""
     expected: float
     found: float
     factor: float
-    """The number that the expected gradient is to be multiplied by to come nearest to the one found."""
+    """The number that the expected gradient is to be multiplied by to come nearest to the one found; 1 where
+    they agree."""
     rest: float
     """The largest difference that is then left."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the difference counts as agreement."""
+        return self.difference <= self.allowed and self.difference < np.inf
 
 
 class Distance(NamedTuple):
@@ -57,55 +67,74 @@ class Distance(NamedTuple):
 
 
 def comparisons(
-    pull: Pull, rule_set: str, trained: tuple[bool, ...], adj: Any, value: Any, children: tuple[Any, ...]
+    pull: Pull,
+    rule_set: str,
+    trained: tuple[bool, ...],
+    adj: Any,
+    value: Any,
+    children: tuple[Any, ...],
+    kind: str,
 ) -> tuple[Gradients, tuple[Comparison | None, ...]]:
-    """JAX's gradients of one operator, and for each child that has one how that of the rule compares."""
+    """JAX's gradients of one operator, and for each child that has one how that of the rule compares.
+
+    They agree if they differ by no more than the tolerance of the element type ``kind``, relative to the
+    largest gradient, and what rounding can do: ``ROUNDING`` times how far they move when their inputs move by
+    a few units in the last place. What the rule alone does counts only up to those units of the adjoint: a
+    rule that loses digits is not excused by that.
+    """
     moved = [_moved(child) if flag else child for child, flag in zip(children, trained, strict=True)]
     given, nearby = (adj, value, children), (_moved(adj), value, tuple(moved))
     expected = pull("jax", *given)
     gradients = expected, pull(rule_set, *given), pull("jax", *nearby), pull(rule_set, *nearby)
     compared = tuple(
-        _compare(adj, child, *each) if each[0] is not None else None
+        _compare(kind, adj, child, *each) if each[0] is not None else None
         for child, *each in zip(children, *gradients, strict=True)
     )
     return expected, compared
 
 
 def _compare(
-    adj: Any, child: Any, expected: Any, found: Any, expected_nearby: Any, found_nearby: Any
+    kind: str,
+    adj: Any,
+    child: Any,
+    expected: Any,
+    found: Any,
+    expected_nearby: Any,
+    found_nearby: Any,
 ) -> Comparison:
     """The comparison of two gradients by ``child``; one that was found as ``None`` is zero."""
     right, wrong = vector(expected), vector(found, expected)
     apart = _apart(right, wrong)
-    place = int(np.argmax(apart))
-    noise = max(
-        _apart(right, vector(expected_nearby)).max(), _apart(wrong, vector(found_nearby, expected)).max()
-    )
-    with np.errstate(all="ignore"):
-        power = right @ right
-        factor = (right @ wrong) / power if power > 0 else 0.0
-        rest = largest(wrong - factor * right) if apart[place] else 0.0
-    return Comparison(
-        largest(vector(adj)),
+    place, size, adjoint = int(np.argmax(apart)), largest(right), largest(vector(adj))
+    own = _apart(wrong, vector(found_nearby, expected)).max()
+    own = min(own, MOVED * np.finfo(kind).eps * max(size, adjoint))
+    noise = max(own, _apart(right, vector(expected_nearby)).max())
+    result = Comparison(
+        adjoint,
         largest(vector(child)),
-        largest(right),
+        size,
         float(apart[place]),
-        float(noise),
+        float(TOLERANCES[kind] * size + ROUNDING * noise),
         place,
         float(right[place]),
         float(wrong[place]),
-        float(factor),
-        rest,
+        factor=1.0,
+        rest=float(apart[place]),
     )
+    if result.agrees:
+        return result
+    with np.errstate(all="ignore"):
+        power = _product(right, right)
+        factor = _product(right, wrong) / power if power > 0 else 0.0
+        return result._replace(factor=factor, rest=largest(wrong - factor * right))
 
 
 def distance(expected: Any, found: Any) -> Distance:
     """How far ``found`` is from ``expected``; they may differ in element type."""
     right, wrong = vector(expected), vector(found, expected)
     apart = _apart(right, wrong)
-    norm = np.linalg.norm(right)
-    relative = np.linalg.norm(apart) / norm if norm else np.linalg.norm(apart)
-    return Distance(largest(right), float(apart.max()), float(relative))
+    norm, off = math.sqrt(_product(right, right)), math.sqrt(_product(apart, apart))
+    return Distance(largest(right), float(apart.max()), off / norm if norm else off)
 
 
 def vector(array: Any, like: Any = None) -> np.ndarray:
@@ -129,10 +158,17 @@ def largest(numbers: np.ndarray) -> float:
     return found if np.isfinite(found) else np.inf
 
 
+def _product(a: np.ndarray, b: np.ndarray) -> float:
+    """The scalar product, without a library of many threads."""
+    with np.errstate(all="ignore"):
+        return float(np.einsum("i,i->", a, b))
+
+
 def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Differences elementwise; infinite where a number is not finite."""
     with np.errstate(all="ignore"):
-        apart = np.abs(a - b)
+        apart = a - b
+    np.abs(apart, out=apart)
     if not np.isfinite(apart.max()):
         apart[~(np.isfinite(a) & np.isfinite(b))] = np.inf
     return apart

@@ -15,7 +15,8 @@ from ...places import place
 from ...structure import Excerpt, is_leaf
 from ..loss import parameter_check, worst_first
 from ..report import LossReport, ParameterCheck
-from .report import ChildCheck, DepartureReport, NodeCheck
+from .nodes import ChildCheck, NodeCheck
+from .report import DepartureReport
 from .sweep import Found
 
 
@@ -26,7 +27,7 @@ class Namer:
         tape = loss.tape()
         row_of = dict(excerpt.row_of)
         self._nodes: dict[int, Node] = {row: tape.nodes[i] for i, row in row_of.items()}
-        self._rows, self._top = excerpt.structure.rows, excerpt.row_of[loss.id]
+        self._rows = excerpt.structure.rows
         self._users: dict[int, list[tuple[int, int]]] = {}
         """For each row those that use it, and as which child."""
         for i, row in enumerate(self._rows):
@@ -35,7 +36,7 @@ class Namer:
         self._drawn, _ = drawn_nodes(tape)
         self._groups = group_paths(self._drawn)
 
-    def report(self, found: Mapping[int, Found]) -> DepartureReport:
+    def report(self, found: Mapping[int, Found], loss: float) -> DepartureReport:
         """The report of what was found at the rows."""
         nodes: dict[str, NodeCheck] = {}
         for i, row in enumerate(self._rows):
@@ -43,15 +44,14 @@ class Namer:
                 outer = self._node(i, found[i])
                 nodes |= {inner.key: inner for inner in self._body(outer, found[i])}
                 nodes[outer.key] = outer
-        loss, parameters = found[self._top].value, self._parameters(found)
+        parameters = self._parameters(found)
         paths = {
             node.name: self._path(i, found, nodes)
             for i, node in self._nodes.items()
             if any(check.name == node.name and "float64" in check.objections for check in parameters)
         }
-        size = loss.size if loss is not None else math.nan
-        title = f"{len(nodes)} operators, {len(parameters)} parameters, loss {size:.6g}"
-        return DepartureReport(title, tuple(nodes.values()), LossReport("", parameters), paths)
+        title = f"{len(nodes)} operators, {len(parameters)} parameters, loss {loss:.6g}"
+        return DepartureReport(title, tuple(nodes.values()), LossReport("", parameters), loss, paths)
 
     # -- operators
 
@@ -92,9 +92,7 @@ class Namer:
                 ]
                 children += [max(checks, key=lambda check: check.excess)] if checks else []
             where = f"in the body of the loop {loop.place}"
-            yield NodeCheck(
-                drawn.key, drawn.type, shape_text(drawn.spec), where, loop.layer, tuple(children)
-            )
+            yield NodeCheck(drawn.key, drawn.type, shape_text(drawn.spec), where, loop.layer, tuple(children))
 
     def _layer(self, node: Node) -> str:
         path = self._groups[str(node.id)]
@@ -141,7 +139,7 @@ def _name(drawn: Drawn) -> str:
     """The name of a child, with its type unless it is a parameter or a leaf of a loop."""
     if drawn.name:
         return drawn.name if drawn.is_leaf or drawn.type == "argument" else f'{drawn.type} "{drawn.name}"'
-    return f"{drawn.type} {drawn.key}"
+    return f"{drawn.type} ({drawn.key})"
 
 
 def _sizes(drawn: Drawn) -> tuple[int, ...]:
@@ -149,4 +147,3 @@ def _sizes(drawn: Drawn) -> tuple[int, ...]:
     if isinstance(drawn.spec, tuple):
         return (sum(math.prod(part.shape) for part in drawn.spec if part.type.is_float),)
     return drawn.spec.shape
-

@@ -7,6 +7,7 @@ its layers has. Values and adjoints are dropped as soon as nothing below needs t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +21,7 @@ from ...ops.scan import ScanNodeOp
 from ...rules import evaluate, row_gradients
 from ...structure import Structure, is_leaf
 from .bodies import BodyOf, step_of
-from .comparison import Comparison, Distance, Gradients, Pull, comparisons, distance
+from .comparison import Comparison, Distance, Gradients, Pull, comparisons, distance, vector
 
 Adjoints = dict[int, Any]
 Inner = list[tuple[Comparison | None, ...]]
@@ -76,12 +77,11 @@ class Programs:
         rule's compares. A rule that is no derivative by design has nothing to be compared with."""
         pull = self.pull(operator, trained)
         if operator.gradient_is_derivative:
-            return comparisons(pull, self.rule_set, trained, *given)
+            kind = "float64" if jax.config.jax_enable_x64 else "float32"
+            return comparisons(pull, self.rule_set, trained, *given, kind)
         return pull(self.rule_set, *given), tuple(None for _ in trained)
 
-    def inner(
-        self, loop: ScanNodeOp, trained: tuple[bool, ...], adj: Any, children: Any
-    ) -> dict[str, Inner]:
+    def inner(self, loop: ScanNodeOp, trained: tuple[bool, ...], adj: Any, children: Any) -> dict[str, Inner]:
         """The comparisons of the operators in a loop's body, step by step."""
         body = BodyOf(loop, trained, children)
         values, adjoints = self._once(("body", loop, trained), body.run)(adj, children)
@@ -185,12 +185,15 @@ class Sweep:
     def __init__(self, wide: Side, narrow: Side | None, flags: Sequence[bool]) -> None:
         self._wide, self._narrow, self._flags = wide, narrow, flags
         self.found: dict[int, Found] = {}
+        self.loss = math.nan
+        """The sum of the elements of the top row."""
 
     def run(self, top: int) -> dict[int, Found]:
         """What was found at each row."""
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             for i in range(len(self._wide.rows)):
                 self._forward(i)
+            self.loss = float(vector(self._wide.values[top]).sum())
             for side in self._sides:
                 side.start(top)
             for i in reversed(range(len(self._wide.rows))):
