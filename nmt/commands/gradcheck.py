@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from nmt.commands.common import Json, Operands, greet, require_distinct
@@ -42,11 +43,14 @@ class CheckedModel(Options):
     label_smoothing: float = option(0.0, "label smoothing of the loss", least=0)
     float64: bool = option(False, "compare in float64 only")
     marian_exact: bool = option(False, "check Marian's own formulas where they are not exact")
-    all: bool = option(False, "print all parameters, not only the ten worst")
+    layers: bool = option(False, "examine each operator instead of the whole program; for large models")
+    all: bool = option(False, "print all parameters and operators, not only the ten worst")
 
 
 class GradcheckOutput(Json, Logging):
     """The report and the log."""
+
+    html: str = option("", "write the report as a page to this file")
 
 
 class GradcheckOptions(CheckedOperators, CheckedModel, GradcheckOutput, Devices, Operands):
@@ -64,6 +68,10 @@ COMMAND = Command(
         ("mgraph gradcheck --module user_ops.py", "your own"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
+        (
+            "mgraph gradcheck -m model.npz -v V V -t text.en text.de --layers --html layers.html",
+            "its operators one by one, as a page too",
+        ),
     ),
 )
 
@@ -79,6 +87,8 @@ def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
         names = () if of_model else _operators(options)
         devices.start(options.cpu_threads, options.devices)
         report = _model_gradients(options) if of_model else _operator_gradients(options, names)
+    if options.html:
+        report.page(options.html)
     if options.json:
         print(json.dumps(report.as_json(), indent=2))
     else:
@@ -91,6 +101,8 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
     if options.quick and not options.compiled:
         raise OptionError("--quick needs --compiled")
+    if options.html and not of_model:
+        raise OptionError("--html needs --model")
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
         given += options.operands
@@ -142,7 +154,7 @@ def _model_gradients(options: GradcheckOptions) -> Any:
     from nmt.files import load_model
     from nmt.text.sentences import LineEncoder
     from nmt.text.vocabs.loading import load_vocabs
-    from nmt.training.gradients import check_model_gradients, read_samples
+    from nmt.training.gradients import check_model_gradients, check_model_layers, read_samples
 
     model = load_model(options.model)
     vocabs = load_vocabs(options.vocabs, model.dim_vocabs, owner=options.model)
@@ -154,10 +166,18 @@ def _model_gradients(options: GradcheckOptions) -> Any:
     with ExitStack() as stack:
         texts = [stack.enter_context(open_input(path)) for path in options.train_sets]
         samples = read_samples(texts, encoder, options.lines)
-    return check_model_gradients(
+    examine = partial(
+        check_model_layers,
         model,
         samples,
         label_smoothing=options.label_smoothing,
         float32=not options.float64,
         rule_set="marian" if options.marian_exact else "rules",
     )
+    if options.layers or options.html:
+        return examine()
+    report = check_model_gradients(model, samples, **examine.keywords)
+    if report.ok:
+        return report
+    logger.info("%d gradients are wrong; each operator is examined", sum(not c.ok for c in report.checks))
+    return examine()

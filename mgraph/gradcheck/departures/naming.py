@@ -25,8 +25,7 @@ class Namer:
 
     def __init__(self, loss: Node, excerpt: Excerpt) -> None:
         tape = loss.tape()
-        row_of = dict(excerpt.row_of)
-        self._nodes: dict[int, Node] = {row: tape.nodes[i] for i, row in row_of.items()}
+        self._nodes: dict[int, Node] = {excerpt.row_of[i]: tape.nodes[i] for i in excerpt.row_of}
         self._rows = excerpt.structure.rows
         self._users: dict[int, list[tuple[int, int]]] = {}
         """For each row those that use it, and as which child."""
@@ -108,7 +107,7 @@ class Namer:
         checks = []
         for i, adjoints in leaves.items():
             if adjoints:
-                absolute = {
+                absolute: dict[str, float] = {
                     name: float(adjoints[name].largest)
                     for name in ("float64", "float32", "rounding")
                     if name in adjoints

@@ -11,7 +11,7 @@ from ...errors import GradientError
 from ...tables import table
 from ..report import LossReport, finite
 from .nodes import LayerCheck, NodeCheck
-from .text import LEGEND, block, layer_table, node_table
+from .text import ADJOINTS, LEGEND, block, layer_table, node_table
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class DepartureReport:
         return "\n".join([*lines, "", self.parameters.table(rows)])
 
     def _departures(self, rows: int | None) -> Iterator[str]:
-        """The first departing operator, or all, as blocks, the others as lines; the way of the worst error."""
+        """The first departing operator as a block, the others as lines; the way of the worst error."""
         if not self.departures:
             yield f"each of {len(self.nodes)} operators agrees with JAX"
             return
@@ -108,9 +108,7 @@ class DepartureReport:
                     "layer": layer.name,
                     "operators": len(layer.nodes),
                     "value": finite(layer.value),
-                    **{
-                        name: finite(layer.adjoint(name)) for name in ("float64", "rounding", "rule_rounding")
-                    },
+                    **{name: finite(layer.adjoint(name)) for name in ADJOINTS},
                     "worst": finite(layer.worst),
                     "verdict": layer.verdict,
                 }

@@ -78,7 +78,8 @@ class Programs:
         pull = self.pull(operator, trained)
         if operator.gradient_is_derivative:
             kind = "float64" if jax.config.jax_enable_x64 else "float32"
-            return comparisons(pull, self.rule_set, trained, *given, kind)
+            adj, value, children = given
+            return comparisons(pull, self.rule_set, trained, adj, value, children, kind)
         return pull(self.rule_set, *given), tuple(None for _ in trained)
 
     def inner(self, loop: ScanNodeOp, trained: tuple[bool, ...], adj: Any, children: Any) -> dict[str, Inner]:

@@ -12,7 +12,7 @@ LEGEND = (
     "in float64 of rules from JAX, of all rules together (adjoints) and of each alone (its gradients).",
 )
 _COLUMNS = ("values", "by jax", "by rules", "together", "alone")
-_ADJOINTS = ("rounding", "rule_rounding", "float64")
+ADJOINTS = ("rounding", "rule_rounding", "float64")
 
 
 def block(node: NodeCheck) -> Iterator[str]:
@@ -30,7 +30,9 @@ def block(node: NodeCheck) -> Iterator[str]:
 
 def child_table(children: Sequence[ChildCheck]) -> list[str]:
     """A row for each child: magnitudes, the worst element and both gradients there."""
-    rows = [("gradient by", "shape", "value", "largest", "rule - jax", "allowed", "at", "jax", "rule", "")]
+    rows: list[tuple[str, ...]] = [
+        ("gradient by", "shape", "value", "largest", "rule - jax", "allowed", "at", "jax", "rule", "")
+    ]
     for child in children:
         for kind, c in child.comparisons.items():
             wrong = kind in child.objections
@@ -52,19 +54,19 @@ def shape_of(child: ChildCheck) -> str:
 
 def layer_table(layers: Sequence[LayerCheck]) -> list[str]:
     """A row for each layer."""
-    rows = [("layer", "operators", *_COLUMNS, "")]
+    rows: list[tuple[str, ...]] = [("layer", "operators", *_COLUMNS, "")]
     for layer in layers:
-        numbers = (layer.value, *(layer.adjoint(name) for name in _ADJOINTS), layer.worst)
+        numbers = (layer.value, *(layer.adjoint(name) for name in ADJOINTS), layer.worst)
         rows.append((layer.name, str(len(layer.nodes)), *map(_text, numbers), layer.verdict))
     return table(rows, "<>>>>>><")
 
 
 def node_table(nodes: Sequence[NodeCheck]) -> list[str]:
     """A row for each operator, with the columns of ``layer_table``."""
-    rows = [("operator", "layer", *_COLUMNS, "")]
+    rows: list[tuple[str, ...]] = [("operator", "layer", *_COLUMNS, "")]
     for node in nodes:
         value = node.value.relative if node.value is not None else None
-        adjoints = (node.adjoints[name].relative if name in node.adjoints else None for name in _ADJOINTS)
+        adjoints = (node.adjoints[name].relative if name in node.adjoints else None for name in ADJOINTS)
         numbers = map(_text, (value, *adjoints, node.worst))
         rows.append((node.label, node.layer, *numbers, node.verdict))
     return table(rows, "<<>>>>><")

@@ -1,0 +1,316 @@
+"""A loss operator by operator: wrong rules are named, wherever they are, and right ones are not blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mgraph import (
+    ExpressionGraph,
+    GradientError,
+    GraphError,
+    Node,
+    UnaryNodeOp,
+    affine,
+    clip_gradient,
+    dot,
+    dropout,
+    flatten,
+    inits,
+    scan,
+    softmax,
+    sum,
+    tanh,
+)
+from mgraph.gradcheck import check_layers, check_loss
+
+Params = dict[str, np.ndarray]
+Activation = Callable[[Node], Node]
+
+
+class HalvedNodeOp(UnaryNodeOp):
+    """``tanh`` with half of its gradient."""
+
+    type = "halved"
+
+    def forward_ops(self, x: Any) -> Any:
+        return jnp.tanh(x)
+
+    def backward_ops(self, adj: Any, val: Any, x: Any) -> Any:
+        return (0.5 * adj * (1 - val**2),)
+
+
+class ForgottenNodeOp(HalvedNodeOp):
+    """``tanh`` whose rule gives no gradient at all."""
+
+    type = "forgotten"
+
+    def backward_ops(self, adj: Any, val: Any, x: Any) -> Any:
+        return (None,)
+
+
+class MisshapenNodeOp(HalvedNodeOp):
+    """``tanh`` whose rule gives a gradient of another shape."""
+
+    type = "misshapen"
+
+    def backward_ops(self, adj: Any, val: Any, x: Any) -> Any:
+        return (adj[..., :1],)
+
+
+class CoarseNodeOp(HalvedNodeOp):
+    """``tanh`` whose rule loses digits in float32."""
+
+    type = "coarse"
+
+    def backward_ops(self, adj: Any, val: Any, x: Any) -> Any:
+        gradient = adj * (1 - val**2)
+        if gradient.dtype == jnp.float32:
+            gradient = gradient.astype(jnp.bfloat16).astype(jnp.float32)
+        return (gradient,)
+
+
+class LastOfEqualsNodeOp(UnaryNodeOp):
+    """The largest element, with the whole gradient to the last of equal ones; JAX gives each a share."""
+
+    type = "last of equals"
+
+    def forward_ops(self, x: Any) -> Any:
+        return jnp.max(x, -1, keepdims=True)
+
+    def backward_ops(self, adj: Any, val: Any, x: Any) -> Any:
+        last = x.shape[-1] - 1 - jnp.argmax(x[..., ::-1] == val, -1)
+        return (adj * (jnp.arange(x.shape[-1]) == last[..., None]).astype(x.dtype),)
+
+
+class UnboundedNodeOp(UnaryNodeOp):
+    """A root, whose gradient at zero is infinite by JAX and zero by the rule."""
+
+    type = "unbounded"
+
+    def forward_ops(self, x: Any) -> Any:
+        return jnp.sqrt(x)
+
+    def backward_ops(self, adj: Any, val: Any, x: Any) -> Any:
+        return (jnp.where(x > 0, 0.5 * adj / val, 0),)
+
+
+WIDTH = 4
+
+
+def params_of(layers: int) -> Params:
+    rng = np.random.default_rng(5)
+    shapes = {"W1": (WIDTH, WIDTH), "b1": (1, WIDTH), "W2": (WIDTH, WIDTH), "b2": (1, WIDTH)}
+    names = {f"net_l{i}_{name}": shape for i in range(1, layers + 1) for name, shape in shapes.items()}
+    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in names.items()}
+
+
+def network(*activations: Activation, params: Mapping[str, np.ndarray]) -> Callable[[ExpressionGraph], Node]:
+    """Layers of two products, with the given function after the first one."""
+
+    def record(graph: ExpressionGraph) -> Node:
+        rng = np.random.default_rng(6)
+        x = graph.constant((3, WIDTH), inits.from_tensor(rng.standard_normal((3, WIDTH))))
+        for i, activation in enumerate(activations, 1):
+
+            def param(name: str, layer: int = i) -> Node:
+                full = f"net_l{layer}_{name}"
+                return graph.param(full, params[full].shape)
+
+            x = affine(activation(affine(x, param("W1"), param("b1"))), param("W2"), param("b2"))
+        return sum(flatten(x * tanh(x)))
+
+    return record
+
+
+def check(*activations: Activation, float32: bool = False) -> Any:
+    params = params_of(len(activations))
+    return check_layers(network(*activations, params=params), params, float32=float32)
+
+
+# ---------------------------------------------------------------- right rules
+
+
+def test_right_rules_agree_and_gradients_are_those_of_the_whole_program() -> None:
+    report = check(tanh, tanh, float32=True)
+    report.raise_if_wrong()
+    assert report.ok and report.first is None and not report.paths
+    params = params_of(2)
+    loss, checks = check_loss(network(tanh, tanh, params=params), params)
+    assert report.loss == pytest.approx(loss, rel=1e-12)
+    known = {check.name: check for check in checks}
+    assert {check.name for check in report.parameters.checks} == set(known)
+    for row in report.parameters.checks:
+        assert row.gradient == pytest.approx(known[row.name].gradient, rel=1e-12)
+        assert row.differences.keys() == known[row.name].differences.keys()
+    layers = {layer.name: layer for layer in report.layers}
+    assert list(layers)[:2] == ["net_l1", "net_l2"]
+    assert all(layer.name.startswith("test_departures.py:") for layer in report.layers[2:])
+    errors = [layers[name].value for name in ("net_l1", "net_l2")]
+    assert 1e-9 < errors[0] < 1e-6 and 1e-9 < errors[1] < 1e-6, "float32 is compared with float64"
+    assert 1e-9 < layers["net_l1"].adjoint("rounding") < 1e-5
+    assert "each of" in str(report) and "all gradients agree" in str(report)
+
+
+def test_gradients_that_cancel_are_no_departures() -> None:
+    """Softmax is invariant to a constant: what is left of its gradient is rounding."""
+
+    def record(graph: ExpressionGraph) -> Node:
+        x = graph.param("x", (3, 5))
+        ones = graph.ones((1, 5))
+        saturated = softmax((x + graph.param("shift", (3, 1)) * ones) * 300.0)
+        alone = softmax(graph.param("alone", (3, 1)))
+        return sum(sum(saturated * x, 1), 0) + sum(alone, 0)
+
+    rng = np.random.default_rng(0)
+    params = {n: rng.standard_normal(s) for n, s in {"x": (3, 5), "shift": (3, 1), "alone": (3, 1)}.items()}
+    assert check_layers(record, params).ok
+
+
+def test_what_is_no_derivative_by_design_is_not_blamed() -> None:
+    report = check(tanh, lambda x: tanh(clip_gradient(x, 0.01)))
+    assert report.ok and [n.type for n in report.nodes if n.verdict == "by design"] == ["clipGradient"]
+
+
+def test_random_leaves_are_the_same_in_all_passes() -> None:
+    assert check(tanh, lambda x: dropout(tanh(x), 0.5), float32=True).ok
+
+
+# ---------------------------------------------------------------- wrong rules
+
+
+def test_a_wrong_rule_deep_inside_is_named() -> None:
+    report = check(tanh, HalvedNodeOp, tanh)
+    assert not report.ok
+    (found,) = report.departures
+    assert (found.type, found.layer, found.verdict) == ("halved", "net_l2", "WRONG")
+    assert "test_departures.py" in found.place
+    (child,) = found.children
+    comparison = child.comparisons["float64"]
+    assert comparison.found == pytest.approx(comparison.expected / 2) and child.likeness.startswith(
+        "0.5 times"
+    )
+    assert child.shape == (3, WIDTH) and len(child.index("float64")) == 2
+    wrong = {row.name for row in report.parameters.checks if not row.ok}
+    below = {f"net_l1_{name}" for name in ("W1", "b1", "W2", "b2")} | {"net_l2_W1", "net_l2_b1"}
+    assert wrong == set(report.paths) == below, "what is above is right"
+    assert all(path[-1] == found.key for path in report.paths.values())
+    assert report.way("net_l1_W1") == ("net_l1", "net_l2")
+    with pytest.raises(GradientError, match="halved .* in net_l2: WRONG"):
+        report.raise_if_wrong()
+
+
+def test_all_wrong_rules_are_named_the_nearest_to_the_loss_first() -> None:
+    report = check(ForgottenNodeOp, tanh, HalvedNodeOp)
+    assert [(n.type, n.layer) for n in report.departures] == [("halved", "net_l3"), ("forgotten", "net_l1")]
+    assert report.departures[1].children[0].likeness == "zero"
+    assert report.first is not None and report.first.type == "halved"
+    text = str(report)
+    assert "2 of" in text and text.index("halved") < text.index("further from the loss") < text.index(
+        "forgotten"
+    )
+    data = report.as_json()
+    assert data["ok"] is False and [d["operator"] for d in data["departures"]] == ["halved", "forgotten"]
+    assert data["departures"][0]["children"][0]["float64"]["factor"] == pytest.approx(0.5)
+    assert {row["layer"]: row["verdict"] for row in data["layers"]}["net_l3"] == "WRONG: 1"
+
+
+def test_a_rule_that_cannot_be_evaluated_hides_no_other() -> None:
+    report = check(HalvedNodeOp, MisshapenNodeOp)
+    assert [(n.type, n.verdict) for n in report.departures] == [("misshapen", "FAILS"), ("halved", "WRONG")]
+    assert "MisshapenNodeOp.backward_ops: the gradient of child 0" in str(report)
+
+
+def test_a_rule_that_loses_digits_in_float32_is_unstable() -> None:
+    report = check(tanh, CoarseNodeOp, float32=True)
+    assert [(n.type, n.verdict) for n in report.departures] == [("coarse", "UNSTABLE")]
+    assert "in float32" in str(report)
+    assert check(tanh, CoarseNodeOp).ok, "float64 has all its digits"
+
+
+def test_ties_are_not_taken_for_rounding() -> None:
+    def record(graph: ExpressionGraph) -> Node:
+        return sum(LastOfEqualsNodeOp(graph.param("x", (2, 3))), 0)
+
+    (found,) = check_layers(record, {"x": np.ones((2, 3))}, float32=False).departures
+    assert found.type == "last of equals"
+
+
+def test_a_gradient_that_is_not_finite_is_named_and_not_what_it_spoils() -> None:
+    def record(graph: ExpressionGraph) -> Node:
+        return sum(UnboundedNodeOp(tanh(graph.param("x", (3,)) * 2.0)), 0)
+
+    report = check_layers(record, {"x": np.array([0.0, 1.0, 2.0])})
+    assert [(n.type, n.verdict) for n in report.departures] == [
+        ("unbounded", "WRONG"),
+        ("tanh", "not finite"),
+        ("scalar_mult", "not finite"),
+    ]
+    assert report.departures[0].children[0].likeness == "not finite"
+    assert report.as_json()["departures"][0]["children"][0]["float64"]["difference"] is None
+
+
+def test_a_loss_of_constants_has_no_gradient() -> None:
+    with pytest.raises(GraphError, match="nothing below this loss can have a gradient"):
+        check_layers(lambda graph: sum(graph.ones((3,)), 0), {})
+
+
+# ---------------------------------------------------------------- loops
+
+
+def recurrent(activation: Activation, steps: int = 3) -> Callable[[ExpressionGraph], Node]:
+    def record(graph: ExpressionGraph) -> Node:
+        drawn = np.random.default_rng(1).standard_normal((steps, 2, 3))
+        xs = graph.constant(drawn.shape, inits.from_tensor(drawn))
+        weight = graph.param("cell_U", (3, 3))
+
+        def step(state: Node, x: Node) -> tuple[Node, Node]:
+            state = tanh(activation(dot(state, weight) + x))
+            return state, state * x
+
+        last, results = scan(step, graph.param("start", (2, 3)), xs)
+        return sum(sum(last + sum(results, 0), 1), 0)
+
+    return record
+
+
+RECURRENT = {
+    name: np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    for name, shape in {"cell_U": (3, 3), "start": (2, 3)}.items()
+}
+
+
+def test_a_loop_with_right_rules_agrees() -> None:
+    report = check_layers(recurrent(tanh), RECURRENT, float32=False)
+    assert report.ok and {"tanh", "dot", "scan"} <= {node.type for node in report.nodes}
+
+
+def test_a_wrong_rule_in_the_body_of_a_loop_is_named() -> None:
+    report = check_layers(recurrent(HalvedNodeOp), RECURRENT, float32=False)
+    (found,) = report.departures
+    assert found.type == "halved" and found.loop and "in the body of the loop recorded at" in found.place
+    assert found.children[0].step in (0, 1, 2) and f"in step {found.children[0].step}" in str(report)
+    assert report.node(found.loop).verdict == "WRONG", "the loop as a whole is wrong, too"
+    assert report.paths["cell_U"][-1] == found.loop
+
+
+def test_a_wrong_rule_in_a_loop_in_a_loop_is_named() -> None:
+    def record(graph: ExpressionGraph) -> Node:
+        xs = graph.param("xs", (2, 2, 3))
+
+        def step(state: Node, x: Node) -> tuple[Node, tuple[()]]:
+            def inner(row: Node, each: Node) -> tuple[Node, tuple[()]]:
+                return HalvedNodeOp(row + each), ()
+
+            return state + scan(inner, state, x)[0], ()
+
+        return sum(scan(step, graph.param("start", (3,)), xs)[0], 0)
+
+    rng = np.random.default_rng(3)
+    params = {"xs": rng.standard_normal((2, 2, 3)), "start": rng.standard_normal(3)}
+    (found,) = check_layers(record, params, float32=False).departures
+    assert found.type == "halved" and found.key.count(".") == 2
