@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -180,4 +181,6 @@ def _model_gradients(options: GradcheckOptions) -> Any:
     if report.ok:
         return report
     logger.info("%d gradients are wrong; each operator is examined", sum(not c.ok for c in report.checks))
-    return examine()
+    found = examine()
+    alone = "each operator alone agrees with JAX; what is compiled together does not (see --compiled)"
+    return replace(report, title=f"{report.title}\n{alone}") if found.ok else found

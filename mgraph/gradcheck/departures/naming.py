@@ -8,7 +8,8 @@ from pathlib import PurePath
 
 from ...drawing.faces import shape_text
 from ...drawing.groups import group_paths
-from ...drawing.nodes import Drawn, drawn_nodes
+from ...drawing.nodes import Drawn
+from ...drawing.scene import make_scene
 from ...leaves import ParamNode
 from ...node import Node
 from ...places import place
@@ -32,7 +33,8 @@ class Namer:
         for i, row in enumerate(self._rows):
             for n, k in enumerate(() if is_leaf(row) else row[1:]):
                 self._users.setdefault(k, []).append((i, n))
-        self._drawn, _ = drawn_nodes(tape)
+        self._scene = make_scene(tape)
+        self._drawn = self._scene.nodes
         self._groups = group_paths(self._drawn)
 
     def report(self, found: Mapping[int, Found], loss: float) -> DepartureReport:
@@ -50,7 +52,9 @@ class Namer:
             if any(check.name == node.name and "float64" in check.objections for check in parameters)
         }
         title = f"{len(nodes)} operators, {len(parameters)} parameters, loss {loss:.6g}"
-        return DepartureReport(title, tuple(nodes.values()), LossReport("", parameters), loss, paths)
+        return DepartureReport(
+            title, tuple(nodes.values()), LossReport("", parameters), loss, self._scene, paths
+        )
 
     # -- operators
 

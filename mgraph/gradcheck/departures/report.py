@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from ...drawing.scene import Scene
 from ...errors import GradientError
 from ...tables import table
 from ..report import LossReport, finite
 from .nodes import LayerCheck, NodeCheck
+from .page import departures_page
 from .text import ADJOINTS, LEGEND, block, layer_table, node_table
 
 
@@ -26,6 +30,8 @@ class DepartureReport:
     """The gradient of the loss by each parameter, from the same passes."""
     loss: float
     """Its value, in float64; of a loss of several elements their sum."""
+    scene: Scene = field(repr=False, compare=False)
+    """The graph, for pages."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each parameter whose gradient is wrong the keys of operators from it to one that departs, along
     what is off by most."""
@@ -95,6 +101,20 @@ class DepartureReport:
         if worst := next((check for check in self.parameters.checks if check.name in self.paths), None):
             yield f"the gradient by {worst.name} is off by {worst.worst:.1e}, by way of"
             yield f"  {' <- '.join(self.way(worst.name))}"
+
+    def page(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The report as one HTML page that needs no network; also written to ``path`` if one is given.
+
+        Besides what the text says it has the errors of all operators as a picture, every operator of each
+        layer with values and adjoints of both sides, and the graph, coloured by where gradients depart.
+        """
+        ways = {name: self.way(name) for name in self.paths}
+        text = departures_page(
+            self.title, self.nodes, self.departures, self.layers, ways, self.parameters, self.scene
+        )
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
     def as_json(self) -> dict[str, Any]:
         """The report as data for JSON; a number that is not finite is ``None``."""

@@ -11,7 +11,7 @@ LEGEND = (
     "Largest relative differences: in float32 from float64, of values, adjoints by JAX and by rules;",
     "in float64 of rules from JAX, of all rules together (adjoints) and of each alone (its gradients).",
 )
-_COLUMNS = ("values", "by jax", "by rules", "together", "alone")
+COLUMNS = ("values", "by jax", "by rules", "together", "alone")
 ADJOINTS = ("rounding", "rule_rounding", "float64")
 
 
@@ -22,14 +22,19 @@ def block(node: NodeCheck) -> Iterator[str]:
     if node.problem:
         yield f"  {node.problem}"
     if node.children:
-        yield from child_table(node.children)
+        yield from table(child_rows(node.children), "<<>>>><>><")
+    yield from (f"  {line}" for line in likenesses(node))
+
+
+def likenesses(node: NodeCheck) -> Iterator[str]:
+    """What the wrong gradients are, compared with the right ones."""
     for child in node.children:
         if "float64" in child.objections and child.likeness:
-            yield f"  the gradient by {child.name} is {child.likeness}"
+            yield f"the gradient by {child.name} is {child.likeness}"
 
 
-def child_table(children: Sequence[ChildCheck]) -> list[str]:
-    """A row for each child: magnitudes, the worst element and both gradients there."""
+def child_rows(children: Sequence[ChildCheck]) -> list[tuple[str, ...]]:
+    """A head, and a row for each child: magnitudes, the worst element and both gradients there."""
     rows: list[tuple[str, ...]] = [
         ("gradient by", "shape", "value", "largest", "rule - jax", "allowed", "at", "jax", "rule", "")
     ]
@@ -44,7 +49,7 @@ def child_table(children: Sequence[ChildCheck]) -> list[str]:
                 name = child.name if kind == "float64" else f"{child.name} in {kind}"
                 verdict = "WRONG" if wrong else "ok"
                 rows.append((name, shape_of(child), *numbers, place, *both, verdict))
-    return table(rows, "<<>>>><>><")
+    return rows
 
 
 def shape_of(child: ChildCheck) -> str:
@@ -54,7 +59,7 @@ def shape_of(child: ChildCheck) -> str:
 
 def layer_table(layers: Sequence[LayerCheck]) -> list[str]:
     """A row for each layer."""
-    rows: list[tuple[str, ...]] = [("layer", "operators", *_COLUMNS, "")]
+    rows: list[tuple[str, ...]] = [("layer", "operators", *COLUMNS, "")]
     for layer in layers:
         numbers = (layer.value, *(layer.adjoint(name) for name in ADJOINTS), layer.worst)
         rows.append((layer.name, str(len(layer.nodes)), *map(_text, numbers), layer.verdict))
@@ -63,7 +68,7 @@ def layer_table(layers: Sequence[LayerCheck]) -> list[str]:
 
 def node_table(nodes: Sequence[NodeCheck]) -> list[str]:
     """A row for each operator, with the columns of ``layer_table``."""
-    rows: list[tuple[str, ...]] = [("operator", "layer", *_COLUMNS, "")]
+    rows: list[tuple[str, ...]] = [("operator", "layer", *COLUMNS, "")]
     for node in nodes:
         value = node.value.relative if node.value is not None else None
         adjoints = (node.adjoints[name].relative if name in node.adjoints else None for name in ADJOINTS)

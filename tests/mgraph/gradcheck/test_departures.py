@@ -114,7 +114,7 @@ def network(*activations: Activation, params: Mapping[str, np.ndarray]) -> Calla
 
     def record(graph: ExpressionGraph) -> Node:
         rng = np.random.default_rng(6)
-        x = graph.constant((3, WIDTH), inits.from_tensor(rng.standard_normal((3, WIDTH))))
+        x = graph.constant((3, WIDTH), inits.from_tensor(rng.standard_normal((3, WIDTH), np.float32)))
         for i, activation in enumerate(activations, 1):
 
             def param(name: str, layer: int = i) -> Node:
