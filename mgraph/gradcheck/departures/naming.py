@@ -53,7 +53,7 @@ class Namer:
         }
         title = f"{len(nodes)} operators, {len(parameters)} parameters, loss {loss:.6g}"
         return DepartureReport(
-            title, tuple(nodes.values()), LossReport("", parameters), loss, self._scene, paths
+            title, tuple(nodes.values()), LossReport("Gradients by parameters", parameters), loss, self._scene, paths
         )
 
     # -- operators

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
+from html import escape, unescape
+from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -314,3 +319,38 @@ def test_a_wrong_rule_in_a_loop_in_a_loop_is_named() -> None:
     params = {"xs": rng.standard_normal((2, 2, 3)), "start": rng.standard_normal(3)}
     (found,) = check_layers(record, params, float32=False).departures
     assert found.type == "halved" and found.key.count(".") == 2
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_page_is_one_file_that_says_what_the_text_says(tmp_path: Path) -> None:
+    report = check(HalvedNodeOp, lambda x: tanh(tanh(x)))
+    path = tmp_path / "layers.html"
+    text = report.page(path)
+    assert path.read_text(encoding="utf-8") == text
+    assert "{{" not in text and not re.search(r"(?:src|href)=\"(?!data:)", text), "nothing is loaded"
+    outer = text[: text.index("<iframe")]
+    tags: list[str] = []
+
+    class Nesting(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: Any) -> None:
+            if tag not in ("meta", "link", "line", "circle"):
+                tags.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            if tag not in ("line", "circle"):
+                assert tags.pop() == tag
+
+    Nesting().feed(outer)
+    assert tags == ["html", "body"]
+    assert f"1 of {len(report.nodes)} operators depart" in outer and "0.5 times what was expected" in outer
+    assert all(escape(node.label) in outer for node in report.nodes)
+    assert all(check.name in outer for check in report.parameters.checks)
+    graph = unescape(text[text.index("<iframe") :])
+    scene = json.loads(re.search(r'<script type="application/json" id="scene">(.*?)</script>', graph)[1])
+    (found,) = report.departures
+    assert scene["clusters"][found.key] == "departs" and scene["coloring"]["button"] == "Gradients"
+    spoiled = {key for key, kind in scene["clusters"].items() if kind.startswith("is off")}
+    assert spoiled and all(int(key) < int(found.key) for key in spoiled)
+    assert scene["nodes"][found.key]["statistics"][1]["title"] == "Adjoint"

@@ -17,6 +17,7 @@ import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GradientError, rules
 from mgraph.gradcheck import LossReport
 from mgraph.ops.attention import DotProductAttentionNodeOp
+from mgraph.ops.cells import GRUFastNodeOp
 from mgraph.ops.norm import LayerNormalizationOp
 from mgraph.ops.product import AffineNodeOp
 from mgraph.ops.softmax import CrossEntropyNodeOp
@@ -265,7 +266,7 @@ def test_a_wrong_rule_in_the_body_of_a_recurrent_models_loop_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch, GRUFastNodeOp, first(lambda g: g * 1.001))
-    model = varied(replace(S2S, dec_cell_high_depth=1, dec_cell_base_depth=1, type="lm", dim_vocabs=(11,)))
+    model = varied(replace(S2S, type="lm", dim_vocabs=(11,)))
     report = check_model_layers(model, [([5, 6, 0],), ([4, 0],)], float32=False)
     assert {node.type for node in report.departures} == {"GRU-ops"}
     assert all(node.loop for node in report.departures)
