@@ -52,9 +52,8 @@ class Namer:
             if any(check.name == node.name and "float64" in check.objections for check in parameters)
         }
         title = f"{len(nodes)} operators, {len(parameters)} parameters, loss {loss:.6g}"
-        return DepartureReport(
-            title, tuple(nodes.values()), LossReport("Gradients by parameters", parameters), loss, self._scene, paths
-        )
+        by_parameter = LossReport("Gradients by parameters", parameters)
+        return DepartureReport(title, tuple(nodes.values()), by_parameter, loss, self._scene, paths)
 
     # -- operators
 

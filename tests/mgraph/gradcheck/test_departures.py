@@ -33,6 +33,8 @@ from mgraph import (
 )
 from mgraph.gradcheck import check_layers, check_loss
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 Params = dict[str, np.ndarray]
 Activation = Callable[[Node], Node]
 
