@@ -28,8 +28,8 @@ class BodyOf:
         self._trained = (*(is_real(v) for v in children[:states]), *trained[states:])
         self.flags = loop.body.structure.trainable(self._trained)
         leaves = [i for i, row in enumerate(self.rows) if is_leaf(row)]
-        self.fixed = dict(zip(leaves[changing:], children[changing:], strict=True))
-        """The values of nodes from outside, the same in all steps."""
+        self.fixed = leaves[changing:]
+        """The leaves that stand for nodes from outside, the loop's last children: the same in all steps."""
         self.judged = [i for i, row in enumerate(self.rows) if self.flags[i] and not is_leaf(row)]
         """The operators that gradients reach."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...errors import GraphError
+from ...errors import GraphError, ShapeError
 from ...graph import ExpressionGraph
 from ...leaves import ParamNode
 from ...node import Node
@@ -48,7 +48,7 @@ def check_layers(
     little longer to compile than one of few. A rule of a loop as a whole is examined like any other.
 
     ``rule_set="marian"`` examines Marian's own formulas. ``GraphError`` if nothing below the loss can have a
-    gradient.
+    gradient, or a parameter has no value; ``ShapeError`` for a value of another shape.
     """
     check_rule_set(rule_set)
     began = time.perf_counter()
@@ -59,11 +59,12 @@ def check_layers(
     top = excerpt.row_of[loss.id]
     if not flags[top]:
         raise GraphError("nothing below this loss can have a gradient")
-    leaves = _leaves(loss, excerpt, params)
+    leaves, rows = _leaves(loss, excerpt, params), filter(is_leaf, excerpt.structure.rows)
+    typed = [leaf.astype(spec.type.dtype) for leaf, (_, spec, *_) in zip(leaves, rows, strict=True)]
     programs = Programs(rule_set)
     with jax.enable_x64(True):
         wide_side = Side(widened(excerpt.structure), [wide(v) for v in leaves], programs, wide=True)
-    narrow = Side(smoothed(excerpt.structure), leaves, programs, wide=False) if float32 else None
+    narrow = Side(smoothed(excerpt.structure), typed, programs, wide=False) if float32 else None
     sweep = Sweep(wide_side, narrow, flags)
     report = Namer(loss, excerpt).report(sweep.run(top), sweep.loss)
     log.info("%d operators one by one: %.1f s", len(report.nodes), time.perf_counter() - began)
@@ -71,7 +72,10 @@ def check_layers(
 
 
 def _leaves(loss: Node, excerpt: Excerpt, params: Mapping[str, Any]) -> list[np.ndarray]:
-    """The values of all leaves in the order of their rows; random ones are drawn as in a run of the graph."""
+    """The values of all leaves in the order of their rows; random ones are drawn.
+
+    ``GraphError`` if a parameter has no value among ``params``, ``ShapeError`` if one is of another shape.
+    """
     tape, key = loss.tape(), jax.random.key(loss.graph.seed & 0xFFFFFFFF)
     inputs, ordinals = iter(excerpt.inputs), iter(excerpt.random)
     found = []
@@ -81,6 +85,13 @@ def _leaves(loss: Node, excerpt: Excerpt, params: Mapping[str, Any]) -> list[np.
             found.append(np.asarray(head.device_value(draw, spec.shape, spec.type)))
             continue
         node = tape.nodes[next(inputs)]
-        own = isinstance(node, ParamNode) and node.name in params
-        found.append(np.asarray(params[node.name] if own else node.leaf_value()))
+        if not isinstance(node, ParamNode):
+            found.append(np.asarray(node.leaf_value()))
+            continue
+        if node.name not in params:
+            raise GraphError(f"missing parameter: {node.name}")
+        array = np.asarray(params[node.name])
+        if array.shape != node.shape:
+            raise ShapeError(f"parameter {node.name!r} has shape {node.shape}, got {array.shape}")
+        found.append(array)
     return found

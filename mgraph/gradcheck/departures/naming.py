@@ -92,7 +92,7 @@ class Namer:
                     for step, comparison in enumerate(each)
                     if comparison is not None
                 ]
-                children += [max(checks, key=lambda check: check.excess)] if checks else []
+                children += [max(checks, key=_judged)] if checks else []
             where = f"in the body of the loop {loop.place}"
             yield NodeCheck(drawn.key, drawn.type, shape_text(drawn.spec), where, loop.layer, tuple(children))
 
@@ -137,10 +137,15 @@ class Namer:
                 return tuple(path)
 
 
+def _judged(check: ChildCheck) -> tuple[float, float]:
+    """What the worst step of a loop has most of: the excess, or if all agree the largest gradient."""
+    return check.excess, check.comparisons["float64"].size
+
+
 def _name(drawn: Drawn) -> str:
     """The name of a child, with its type unless it is a parameter or a leaf of a loop."""
     if drawn.name:
-        return drawn.name if drawn.is_leaf or drawn.type == "argument" else f'{drawn.type} "{drawn.name}"'
+        return drawn.name if drawn.is_leaf or drawn.loop else f'{drawn.type} "{drawn.name}"'
     return f"{drawn.type} ({drawn.key})"
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..report import TOLERANCES
 from .comparison import Comparison, Distance
 
 
@@ -29,10 +30,12 @@ class ChildCheck:
         return tuple(kind for kind, found in self.comparisons.items() if not found.agrees)
 
     @property
-    def excess(self) -> tuple[float, float]:
-        """How large the difference in float64 is beside what is allowed; then the gradient's size."""
-        found = self.comparisons["float64"]
-        return found.difference / found.allowed if found.allowed else found.difference, found.size
+    def excess(self) -> float:
+        """The difference in float64, divided by the largest that counts as agreement."""
+        found = self.comparisons.get("float64")
+        if found is None or found.difference == 0:
+            return 0.0
+        return found.difference / found.allowed if 0 < found.allowed < math.inf else math.inf
 
     @property
     def is_finite(self) -> bool:
@@ -120,9 +123,9 @@ class NodeCheck:
 
     @property
     def worst(self) -> float:
-        """The largest difference of rule and JAX in float64, relative to the gradient by the same child."""
-        found = [c.comparisons["float64"] for c in self.children if "float64" in c.comparisons]
-        return max((_relative(c.difference, c.size) for c in found), default=0.0)
+        """The largest difference of rule and JAX in float64, relative to the gradient by the same child or, if
+        that is more, to what rounding can make of it. More than 1e-10 is wrong."""
+        return max((TOLERANCES["float64"] * child.excess for child in self.children), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -152,9 +155,3 @@ class LayerCheck:
     def worst(self) -> float:
         """The largest difference of a rule and JAX in float64, relative to the largest gradient."""
         return max(node.worst for node in self.nodes)
-
-
-def _relative(difference: float, size: float) -> float:
-    if difference == 0:
-        return 0.0
-    return float(difference / size) if 0 < size < math.inf else math.inf

@@ -65,7 +65,8 @@ def departures_page(
 def _departures(nodes: Sequence[NodeCheck], count: int, ways: Mapping[str, Sequence[str]]) -> str:
     if not nodes:
         return f'<p class="verdict right">Each of {count} operators agrees with JAX.</p>'
-    lines = [f'<p class="verdict wrong">{len(nodes)} of {count} operators depart from JAX.</p>']
+    verb = "departs" if len(nodes) == 1 else "depart"
+    lines = [f'<p class="verdict wrong">{len(nodes)} of {count} operators {verb} from JAX.</p>']
     lines += [_article(node) for node in nodes]
     if ways:
         rows = [(name, " ← ".join(way)) for name, way in ways.items()]

@@ -69,7 +69,11 @@ class DepartureReport:
 
     def node(self, key: str) -> NodeCheck:
         """The operator of this key; ``KeyError`` without one."""
-        return {node.key: node for node in self.nodes}[key]
+        return self._by_key[key]
+
+    @cached_property
+    def _by_key(self) -> dict[str, NodeCheck]:
+        return {node.key: node for node in self.nodes}
 
     def way(self, parameter: str) -> tuple[str, ...]:
         """The layers from a parameter whose gradient is wrong to the operator that departs."""

@@ -57,9 +57,8 @@ class Programs:
 
     def value(self, operator: Any, children: tuple[Any, ...]) -> Any:
         """The operator's value."""
-        return self._once(("value", operator), partial(evaluate, operator, "jax", (False,) * len(children)))(
-            children
-        )
+        function = partial(evaluate, operator, "jax", (False,) * len(children))
+        return self._once(("value", operator), function)(children)
 
     def pull(self, operator: Any, trained: tuple[bool, ...]) -> Pull:
         """The gradients of an operator by its rule or by JAX."""
@@ -86,9 +85,10 @@ class Programs:
         """The comparisons of the operators in a loop's body, step by step."""
         body = BodyOf(loop, trained, children)
         values, adjoints = self._once(("body", loop, trained), body.run)(adj, children)
+        fixed = dict(zip(body.fixed, children[len(children) - len(body.fixed) :], strict=True))
         found: dict[str, Inner] = {}
         for step in range(loop.length):
-            local = body.fixed | step_of(values, step)
+            local = fixed | step_of(values, step)
             for i in body.judged:
                 operator, *rows = body.rows[i]
                 inputs, flags = tuple(local[k] for k in rows), tuple(body.flags[k] for k in rows)

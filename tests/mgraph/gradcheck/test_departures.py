@@ -19,6 +19,7 @@ from mgraph import (
     GradientError,
     GraphError,
     Node,
+    ShapeError,
     UnaryNodeOp,
     affine,
     clip_gradient,
@@ -259,6 +260,15 @@ def test_a_gradient_that_is_not_finite_is_named_and_not_what_it_spoils() -> None
     ]
     assert report.departures[0].children[0].likeness == "not finite"
     assert report.as_json()["departures"][0]["children"][0]["float64"]["difference"] is None
+
+
+def test_parameters_must_fit() -> None:
+    params = params_of(1)
+    record = network(tanh, params=params)
+    with pytest.raises(GraphError, match="missing parameter: net_l1_b2"):
+        check_layers(record, {name: p for name, p in params.items() if name != "net_l1_b2"})
+    with pytest.raises(ShapeError, match=r"'net_l1_b1' has shape \(1, 4\), got \(4,\)"):
+        check_layers(record, params | {"net_l1_b1": np.zeros(WIDTH)})
 
 
 def test_a_loss_of_constants_has_no_gradient() -> None:
