@@ -18,7 +18,7 @@ from ..loss import parameter_check, worst_first
 from ..report import LossReport, ParameterCheck
 from .nodes import ChildCheck, NodeCheck
 from .report import DepartureReport
-from .sweep import Found
+from .sweep import Findings
 
 
 class Namer:
@@ -37,7 +37,7 @@ class Namer:
         self._drawn = self._scene.nodes
         self._groups = group_paths(self._drawn)
 
-    def report(self, found: Mapping[int, Found], loss: float) -> DepartureReport:
+    def report(self, found: Mapping[int, Findings], loss: float) -> DepartureReport:
         """The report of what was found at the rows."""
         nodes: dict[str, NodeCheck] = {}
         for i, row in enumerate(self._rows):
@@ -57,7 +57,7 @@ class Namer:
 
     # -- operators
 
-    def _node(self, i: int, found: Found) -> NodeCheck:
+    def _node(self, i: int, found: Findings) -> NodeCheck:
         node, (operator, *rows) = self._nodes[i], self._rows[i]
         return NodeCheck(
             str(node.id),
@@ -72,7 +72,7 @@ class Namer:
             problem=found.problem,
         )
 
-    def _children(self, rows: list[int], found: Found) -> Iterator[ChildCheck]:
+    def _children(self, rows: list[int], found: Findings) -> Iterator[ChildCheck]:
         for n, k in enumerate(rows):
             kinds = {kind: c for kind, all in found.children.items() if (c := all[n]) is not None}
             if kinds:
@@ -80,7 +80,7 @@ class Namer:
                 handed_on = found.handed_on[n] if found.handed_on else None
                 yield ChildCheck(_name(child), _sizes(child), kinds, handed_on)
 
-    def _body(self, loop: NodeCheck, found: Found) -> Iterator[NodeCheck]:
+    def _body(self, loop: NodeCheck, found: Findings) -> Iterator[NodeCheck]:
         """The operators in the body of a loop, each child in the step in which it is worst."""
         for row, steps in found.inner.items():
             drawn = self._drawn[f"{loop.key}.{row}"]
@@ -102,7 +102,7 @@ class Namer:
 
     # -- parameters
 
-    def _parameters(self, found: Mapping[int, Found]) -> tuple[ParameterCheck, ...]:
+    def _parameters(self, found: Mapping[int, Findings]) -> tuple[ParameterCheck, ...]:
         """The check of each parameter from the adjoints of the whole passes."""
         leaves = {i: found[i].adjoints for i, n in self._nodes.items() if isinstance(n, ParamNode)}
         sizes = [float(a["float64"].size) for a in leaves.values() if a]
@@ -119,7 +119,9 @@ class Namer:
                 checks.append(parameter_check(node.name, node.shape, size, whole, absolute))
         return worst_first(checks)
 
-    def _path(self, leaf: int, found: Mapping[int, Found], nodes: Mapping[str, NodeCheck]) -> tuple[str, ...]:
+    def _path(
+        self, leaf: int, found: Mapping[int, Findings], nodes: Mapping[str, NodeCheck]
+    ) -> tuple[str, ...]:
         """The operators from a parameter to one that departs, along what is off by most."""
         path: list[str] = []
         at = leaf

@@ -29,7 +29,7 @@ Inner = list[tuple[Comparison | None, ...]]
 
 
 @dataclass
-class Found:
+class Findings:
     """What was found at one row."""
 
     value: Distance | None = None
@@ -185,11 +185,11 @@ class Sweep:
 
     def __init__(self, wide: Side, narrow: Side | None, flags: Sequence[bool]) -> None:
         self._wide, self._narrow, self._flags = wide, narrow, flags
-        self.found: dict[int, Found] = {}
+        self.found: dict[int, Findings] = {}
         self.loss = math.nan
         """The sum of the elements of the top row."""
 
-    def run(self, top: int) -> dict[int, Found]:
+    def run(self, top: int) -> dict[int, Findings]:
         """What was found at each row."""
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
             for i in range(len(self._wide.rows)):
@@ -207,7 +207,7 @@ class Sweep:
 
     def _forward(self, i: int) -> None:
         values = [side.forward(i) for side in self._sides]
-        self.found[i] = Found(distance(values[0], values[-1]))
+        self.found[i] = Findings(distance(values[0], values[-1]))
 
     def _backward(self, i: int) -> None:
         wide, narrow, found = self._wide, self._narrow, self.found[i]
@@ -225,7 +225,7 @@ class Sweep:
         for side in self._sides:
             side.forget(i)
 
-    def _pull(self, i: int, found: Found) -> None:
+    def _pull(self, i: int, found: Findings) -> None:
         """Examine an operator, and go on to its children."""
         wide, operator = self._wide, self._wide.rows[i][0]
         try:
