@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from nmt.commands.common import Json, Operands, greet, require_distinct
@@ -167,20 +166,17 @@ def _model_gradients(options: GradcheckOptions) -> Any:
     with ExitStack() as stack:
         texts = [stack.enter_context(open_input(path)) for path in options.train_sets]
         samples = read_samples(texts, encoder, options.lines)
-    examine = partial(
-        check_model_layers,
-        model,
-        samples,
-        label_smoothing=options.label_smoothing,
-        float32=not options.float64,
-        rule_set="marian" if options.marian_exact else "rules",
-    )
+    settings: dict[str, Any] = {
+        "label_smoothing": options.label_smoothing,
+        "float32": not options.float64,
+        "rule_set": "marian" if options.marian_exact else "rules",
+    }
     if options.layers or options.html:
-        return examine()
-    report = check_model_gradients(model, samples, **examine.keywords)
+        return check_model_layers(model, samples, **settings)
+    report = check_model_gradients(model, samples, **settings)
     if report.ok:
         return report
     logger.info("%d gradients are wrong; each operator is examined", sum(not c.ok for c in report.checks))
-    found = examine()
+    found = check_model_layers(model, samples, **settings)
     alone = "each operator alone agrees with JAX; what is compiled together does not (see --compiled)"
     return replace(report, title=f"{report.title}\n{alone}") if found.ok else found

@@ -123,8 +123,8 @@ class NodeCheck:
 
     @property
     def worst(self) -> float:
-        """The largest difference of rule and JAX in float64, relative to the gradient by the same child, or to
-        what rounding can make of it where that is more; wrong above 1e-10."""
+        """The largest difference of rule and JAX in float64, relative to the gradient by the same child, or
+        where that is more to what rounding can make of it; wrong above 1e-10."""
         return max((TOLERANCES["float64"] * child.excess for child in self.children), default=0.0)
 
 
