@@ -118,7 +118,7 @@ function list(title, keys) {
 function aboutNode(node) {
   const cluster = scene.clusters[node.key];
   const facts = [["id", node.key], ["shape", node.shape], ...Object.entries(node.details)];
-  if (cluster !== undefined) facts.push(["kernel", cluster]);
+  if (cluster !== undefined) facts.push([scene.coloring.fact, cluster]);
   return [
     table(facts),
     ...node.statistics.flatMap((values, i, all) => aboutValues(values, i, all)),
@@ -128,6 +128,10 @@ function aboutNode(node) {
 }
 
 function aboutValues({ gradient, ...values }, i, all) {
+  if (values.rows) {
+    const numbers = values.rows.map(([name, number]) => [name, numberText(number), "number"]);
+    return [html("h3", {}, values.title), table(numbers)];
+  }
   const outputs = all.filter((other) => !other.gradient).length;
   const title = gradient ? "Gradient" : outputs > 1 ? `Value of output ${i}` : "Value";
   const rows = ["values", "min", "max", "mean", "l2 norm"].filter((name) => name in values)
@@ -235,6 +239,8 @@ function listClusters() {
   });
   element("clusters").replaceChildren(...rows);
   element("fusion").hidden = !clusterNames.length;
+  element("fusion").textContent = scene.coloring.button;
+  element("fusion").title = scene.coloring.about;
 }
 
 // -- listening

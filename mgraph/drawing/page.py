@@ -15,12 +15,25 @@ from .layouts import Layout, layouts_by_depth, least_width
 from .nodes import Drawn
 from .scene import Box, Scene
 
+FUSION = {"button": "Fusion", "about": "Colour the nodes that share a kernel", "fact": "kernel"}
+"""What clusters of nodes are: kernels that several nodes are compiled into."""
+
 _PLACE = re.compile(r"\{\{([\w.]+)\}\}")
 _PARTS = ("page.css", "view.js", "page.js")
 
 
-def page(scene: Scene, title: str, statistics: Mapping[str, Any], clusters: Mapping[str, str]) -> str:
-    """The text of the page; ``statistics`` and ``clusters`` are by the keys of nodes."""
+def page(
+    scene: Scene,
+    title: str,
+    statistics: Mapping[str, Any],
+    clusters: Mapping[str, str],
+    coloring: Mapping[str, str] = FUSION,
+) -> str:
+    """The text of the page; ``statistics`` and ``clusters`` are by the keys of nodes.
+
+    Statistics are lists of what ``faces.summary`` gives, or of ``{"title": ..., "rows": [[name, number],
+    ...]}``. ``coloring`` says what the clusters are, which one button shows in colours.
+    """
     folder = files(__package__)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in _PARTS}
     layouts = layouts_by_depth(scene)
@@ -28,6 +41,7 @@ def page(scene: Scene, title: str, statistics: Mapping[str, Any], clusters: Mapp
         "nodes": {key: _node_data(scene, node, statistics) for key, node in scene.nodes.items()},
         "boxes": {key: _box_data(scene, box, layouts[key]) for key, box in scene.boxes.items()},
         "clusters": dict(clusters),
+        "coloring": dict(coloring),
     }
     parts["title"] = escape(printable(title))
     parts["scene"] = as_script(data)

@@ -4,9 +4,9 @@ Everything is computed in float64, whatever the element type of the graph, so th
 cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph, or a JAX
 function with rules of its own, and ``assert_gradients`` is the same as a line of a test; ``check_operators``
 checks every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of its
-parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler.
-``smallest_failure`` makes a failure small and prints it as a test, ``write_page`` shows a report on
-operators as a page.
+parameters, also in float32, and ``check_layers`` operator by operator. ``check_compiled`` examines what these
+take for granted, the compiler. ``smallest_failure`` makes a failure small and prints it as a test,
+``write_page`` shows a report on operators as a page.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from .compiled import check_compiled as check_compiled
 from .compiled_report import CompiledReport as CompiledReport
 from .compiled_report import CompiledRow as CompiledRow
 from .compiled_report import Difference as Difference
+from .departures import DepartureReport as DepartureReport
+from .departures import check_layers as check_layers
 from .evaluation import gradients_at as gradients_at
 from .loss import check_loss as check_loss
 from .page import write_page as write_page

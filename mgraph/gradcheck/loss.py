@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ import numpy as np
 
 from ..graph import ExpressionGraph
 from ..node import Node
+from ..shape import Shape
 from ..types import Type
 from .report import TOLERANCES, ParameterCheck
 
@@ -64,15 +65,30 @@ def check_loss(
         found["rounding"] = _differences(by_jax, expected)
     whole = max(filter(math.isfinite, map(_largest, expected.values())), default=0.0)
     checks = [
-        _check(name, gradient, whole, {witness: by_name[name] for witness, by_name in found.items()})
+        parameter_check(
+            name,
+            gradient.shape,
+            _largest(gradient),
+            whole,
+            {w: by_name[name] for w, by_name in found.items()},
+        )
         for name, gradient in expected.items()
     ]
-    return loss, tuple(sorted(checks, key=lambda check: (not check.ok, check.worst), reverse=True))
+    return loss, worst_first(checks)
 
 
-def _check(name: str, gradient: np.ndarray, whole: float, absolute: Mapping[str, float]) -> ParameterCheck:
-    """The check of one parameter from its absolute differences."""
-    size = _largest(gradient)
+def worst_first(checks: Iterable[ParameterCheck]) -> tuple[ParameterCheck, ...]:
+    """Those that failed, then the others, each by their largest difference."""
+    return tuple(sorted(checks, key=lambda check: (not check.ok, check.worst), reverse=True))
+
+
+def parameter_check(
+    name: str, shape: Shape, size: float, whole: float, absolute: Mapping[str, float]
+) -> ParameterCheck:
+    """The check of one parameter from its absolute differences.
+
+    ``size`` is the largest element of its gradient, ``whole`` that of the gradient by all parameters.
+    """
     zero = size <= RESOLUTIONS["float64"] * whole
     scale = whole if zero else size
 
@@ -88,7 +104,7 @@ def _check(name: str, gradient: np.ndarray, whole: float, absolute: Mapping[str,
         "float64": max(0.0 if zero else TOLERANCES["float64"], resolution["float64"]),
         "float32": max(TOLERANCES["float32"], ROUNDING_FACTOR * off, resolution["float32"]),
     }
-    return ParameterCheck(name, gradient.shape, differences, allowed=allowed, gradient=size, zero=zero)
+    return ParameterCheck(name, shape, differences, allowed=allowed, gradient=size, zero=zero)
 
 
 def _gradients(

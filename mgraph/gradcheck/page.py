@@ -1,4 +1,4 @@
-"""``write_page``: a report on operators as one HTML file that needs no network."""
+"""``write_page``: a report as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from jaxlib.version import __version__ as _JAXLIB
 
 from ..drawing.page import as_script, filled
 from ..files.items import replacing
+from .departures import DepartureReport
 from .report import COLUMNS, GradientCheck, columns_of
 from .slopes import picture
 from .survey import OperatorReport, OperatorRow
@@ -25,9 +26,10 @@ from .survey import OperatorReport, OperatorRow
 _PARTS = ("page.css", "page.js")
 
 
-def write_page(report: OperatorReport, path: str | os.PathLike[str]) -> None:
-    """Write the page of a report; what ``path`` holds is replaced when the page is complete."""
-    text = page(report)
+def write_page(report: OperatorReport | DepartureReport, path: str | os.PathLike[str]) -> None:
+    """Write the page of a report on operators or on a whole loss; what ``path`` holds is replaced when the
+    page is complete."""
+    text = page(report) if isinstance(report, OperatorReport) else report.page()
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ def recorded_function(
 
     It is computed in float64 throughout.
     """
-    structure = _widened(excerpt.structure)
+    structure = widened(excerpt.structure)
     key = jax.random.key(draw_seed & 0xFFFFFFFF)
 
     def values(point: Point, rule_set: str, frozen: int | None) -> Any:
@@ -46,10 +46,19 @@ def wide(value: Any) -> np.ndarray:
     return array.astype(np.float64) if is_real(array) else array
 
 
-def _widened(structure: Structure) -> Structure:
+def widened(structure: Structure) -> Structure:
     """The same computation in float64 throughout: random leaves are drawn in float64, and casts to floating
     point types, also in bodies of loops, cast to float64. Operators with a surrogate compute it."""
-    rows = (_wide_leaf(row) if is_leaf(row) else (_wide_operator(row[0]), *row[1:]) for row in structure.rows)
+    rows = (
+        _wide_leaf(row) if is_leaf(row) else (_rebuilt(row[0], _wide_field), *row[1:])
+        for row in structure.rows
+    )
+    return replace(structure, rows=tuple(rows))
+
+
+def smoothed(structure: Structure) -> Structure:
+    """The same computation, in which operators with a surrogate compute it."""
+    rows = (row if is_leaf(row) else (_rebuilt(row[0], _smooth_field), *row[1:]) for row in structure.rows)
     return replace(structure, rows=tuple(rows))
 
 
@@ -61,9 +70,10 @@ def _wide_leaf(row: Row) -> Row:
     return head, spec, *rest
 
 
-def _wide_operator(operator: Any) -> Any:
+def _rebuilt(operator: Any, converted: Callable[[Any], Any]) -> Any:
+    """The operator with converted fields, and with its surrogate as forward."""
     cls: Any = type(operator)
-    fields = {name: _wide_field(getattr(operator, name)) for name in operator.fields}
+    fields = {name: converted(getattr(operator, name)) for name in operator.fields}
     return make_operator(_smooth(cls), fields)
 
 
@@ -79,5 +89,9 @@ def _wide_field(value: Any) -> Any:
     if isinstance(value, Type) and value.is_float:
         return Type.float64
     if isinstance(value, Body):
-        return replace(value, structure=_widened(value.structure))
+        return replace(value, structure=widened(value.structure))
     return value
+
+
+def _smooth_field(value: Any) -> Any:
+    return replace(value, structure=smoothed(value.structure)) if isinstance(value, Body) else value

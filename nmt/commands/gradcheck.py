@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from nmt.commands.common import Json, Operands, greet, require_distinct
@@ -54,7 +55,8 @@ class CheckedModel(Options):
     label_smoothing: float = option(0.0, "label smoothing of the loss", least=0)
     float64: bool = option(False, "compare in float64 only")
     marian_exact: bool = option(False, "check Marian's own formulas where they are not exact")
-    all: bool = option(False, "print all parameters, not only the ten worst")
+    layers: bool = option(False, "examine each operator instead of the whole program; for large models")
+    all: bool = option(False, "print all parameters and operators, not only the ten worst")
 
 
 class GradcheckOutput(Json, Logging):
@@ -80,6 +82,10 @@ COMMAND = Command(
         ("mgraph gradcheck --html report.html", "every operator, as a page"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
+        (
+            "mgraph gradcheck -m model.npz -v V V -t text.en text.de --layers --html layers.html",
+            "its operators one by one, as a page too",
+        ),
     ),
 )
 
@@ -109,8 +115,8 @@ def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
 def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     """OptionError for conflicting options: operators and a model cannot be checked together."""
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
-    if options.html and (of_model or options.compiled):
-        raise OptionError(f"--html cannot go with {'--model' if of_model else '--compiled'}")
+    if options.html and options.compiled:
+        raise OptionError("--html cannot go with --compiled")
     require_writable("--html", options.html)
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
@@ -184,7 +190,7 @@ def _model_gradients(options: GradcheckOptions) -> Any:
     from nmt.files import load_model
     from nmt.text.sentences import LineEncoder
     from nmt.text.vocabs.loading import load_vocabs
-    from nmt.training.gradients import check_model_gradients, read_samples
+    from nmt.training.gradients import check_model_gradients, check_model_layers, read_samples
 
     model = load_model(options.model)
     vocabs = load_vocabs(options.vocabs, model.dim_vocabs, owner=options.model)
@@ -196,10 +202,17 @@ def _model_gradients(options: GradcheckOptions) -> Any:
     with ExitStack() as stack:
         texts = [stack.enter_context(open_input(path)) for path in options.train_sets]
         samples = read_samples(texts, encoder, options.lines)
-    return check_model_gradients(
-        model,
-        samples,
-        label_smoothing=options.label_smoothing,
-        float32=not options.float64,
-        rule_set="marian" if options.marian_exact else "rules",
-    )
+    settings: dict[str, Any] = {
+        "label_smoothing": options.label_smoothing,
+        "float32": not options.float64,
+        "rule_set": "marian" if options.marian_exact else "rules",
+    }
+    if options.layers or options.html:
+        return check_model_layers(model, samples, **settings)
+    report = check_model_gradients(model, samples, **settings)
+    if report.ok:
+        return report
+    logger.info("%d gradients are wrong; each operator is examined", sum(not c.ok for c in report.checks))
+    found = check_model_layers(model, samples, **settings)
+    alone = "each operator alone agrees with JAX; what is compiled together does not (see --compiled)"
+    return replace(report, title=f"{report.title}\n{alone}") if found.ok else found

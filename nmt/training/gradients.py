@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from mgraph import ArgumentError
-from mgraph.gradcheck import LossReport, check_loss
+from mgraph.gradcheck import DepartureReport, LossReport, check_layers, check_loss
 from nmt.models import Model
 from nmt.search.scoring import Streams
-from nmt.text.batches import pad
+from nmt.text.batches import Batch, pad
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.sentences import LineEncoder
 from nmt.training.learning.objective import cross_entropy_loss
@@ -33,6 +34,47 @@ def check_model_gradients(
 
     ``ArgumentError`` without samples, for the wrong number of streams, or a label smoothing outside 0 to 1.
     """
+    batch = _batch(model, samples, label_smoothing)
+    loss, checks = check_loss(
+        lambda graph: cross_entropy_loss(graph, model, batch, label_smoothing),
+        model.params,
+        float32=float32,
+        rule_set=rule_set,
+    )
+    title = (
+        f"{len(checks)} parameters, {_size(batch, samples)}, "
+        f"cross entropy {loss:.4f}, label smoothing {label_smoothing:g}"
+    )
+    return LossReport(title, checks, facts=_facts(batch, samples, label_smoothing, loss))
+
+
+def check_model_layers(
+    model: Model,
+    samples: Sequence[Streams],
+    *,
+    label_smoothing: float = 0.0,
+    float32: bool = True,
+    rule_set: str = "rules",
+) -> DepartureReport:
+    """Examine the same loss operator by operator, and name those whose rules depart from JAX.
+
+    Arguments and errors are those of ``check_model_gradients``; see ``mgraph.gradcheck.check_layers`` for
+    what is compared.
+    """
+    batch = _batch(model, samples, label_smoothing)
+    report = check_layers(
+        lambda graph: cross_entropy_loss(graph, model, batch, label_smoothing),
+        model.params,
+        float32=float32,
+        rule_set=rule_set,
+    )
+    facts = _facts(batch, samples, label_smoothing, report.loss)
+    title = f"{report.title}, {_size(batch, samples)}, label smoothing {label_smoothing:g}"
+    return replace(report, title=title, parameters=replace(report.parameters, facts=facts))
+
+
+def _batch(model: Model, samples: Sequence[Streams], label_smoothing: float) -> Batch:
+    """The samples as one batch; see ``check_model_gradients`` for the errors."""
     if not samples:
         raise ArgumentError("expected at least one sample")
     streams = {len(sample) for sample in samples}
@@ -43,24 +85,22 @@ def check_model_gradients(
         )
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"expected a label smoothing from 0 to 1, got {label_smoothing}")
-    batch = pad(list(zip(*samples, strict=True)), target=True)
-    loss, checks = check_loss(
-        lambda graph: cross_entropy_loss(graph, model, batch, label_smoothing),
-        model.params,
-        float32=float32,
-        rule_set=rule_set,
-    )
-    title = (
-        f"{len(checks)} parameters, {len(samples)} sentences, {batch.words} target words, "
-        f"cross entropy {loss:.4f}, label smoothing {label_smoothing:g}"
-    )
-    facts = {
+    return pad(list(zip(*samples, strict=True)), target=True)
+
+
+def _size(batch: Batch, samples: Sequence[Streams]) -> str:
+    return f"{len(samples)} sentences, {batch.words} target words"
+
+
+def _facts(
+    batch: Batch, samples: Sequence[Streams], label_smoothing: float, loss: float
+) -> dict[str, float | int]:
+    return {
         "loss": loss,
         "words": batch.words,
         "sentences": len(samples),
         "label_smoothing": float(label_smoothing),
     }
-    return LossReport(title, checks, facts=facts)
 
 
 def read_samples(texts: Sequence[Iterable[str | bytes]], encoder: LineEncoder, lines: int) -> list[Streams]:

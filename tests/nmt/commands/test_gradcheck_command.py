@@ -6,11 +6,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mgraph import check_operators
+from mgraph.gradcheck import LossReport, ParameterCheck
 from nmt.cli import main
 from nmt.files import create_model, save_model
 from nmt.settings.model_options import ModelOptions
@@ -41,6 +43,40 @@ def test_the_command_prints_the_worst_first(capsys: pytest.CaptureFixture[str]) 
         "float64": {"parameter": report["parameters"][0]["name"], "difference": differences[0]}
     }
     assert report["parameters"][0]["verdict"] == "WRONG"
+
+
+@pytest.mark.slow
+def test_the_operators_of_a_model_as_text_json_and_a_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "layers.html"
+    assert main([*COMMAND, *TEXTS, "--lines", "2", "--float64", "--layers", "--html", str(page)]) == 0
+    text = capsys.readouterr().out
+    assert "2 sentences" in text.splitlines()[0] and "agrees with JAX" in text.splitlines()[1]
+    assert "  decoder_l2_ffn " in text and text.endswith("all gradients agree\n")
+    assert "http-equiv" in page.read_text() and "layer_normalization" in page.read_text()
+    assert main([*COMMAND, *TEXTS, "--lines", "2", "--float64", "--marian-exact"]) == 1
+    text = capsys.readouterr().out
+    assert "operators depart from JAX\nlayer_normalization (" in text, "wrong gradients are traced at once"
+    assert "in decoder_l2_ffn: WRONG" in text and "by way of" in text
+    assert main([*COMMAND, *TEXTS, "--lines", "2", "--float64", "--marian-exact", "--layers", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert {found["operator"] for found in report["departures"]} == {"layer_normalization"}
+    assert report["sentences"] == 2 and report["paths"] and len(report["parameters"]) == 86
+
+
+def test_what_differs_only_together_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No operator departs by itself, but the compiled whole does: a fault of what is compiled together."""
+    checks = (ParameterCheck("W", (1,), {"float64": 1e-3}),)
+    monkeypatch.setattr(
+        "nmt.training.gradients.check_model_gradients", lambda *_, **__: LossReport("1 parameter", checks)
+    )
+    right = SimpleNamespace(ok=True)
+    monkeypatch.setattr("nmt.training.gradients.check_model_layers", lambda *_, **__: right)
+    assert main([*COMMAND, *TEXTS, "--lines", "1"]) == 1
+    assert "each operator alone agrees with JAX" in capsys.readouterr().out
 
 
 class Operators:
@@ -96,6 +132,7 @@ def test_the_command_without_a_model_checks_operators(
         (["sin", "-m", "a.npz"], 2, "sin cannot go with --model"),
         (["--module", "mine.py", "-m", "a.npz"], 2, "--module cannot go with --model"),
         (["--lines", "3", "--all"], 2, "--lines --all needs --model"),
+        (["--layers"], 2, "--layers needs --model"),
         (["-m", "a.npz"], 2, "--vocabs: the vocabularies of the sources and the target are needed, got none"),
         (
             ["-m", "a.npz", "-v", "a", "b"],
@@ -106,7 +143,6 @@ def test_the_command_without_a_model_checks_operators(
         ([*FILES, TEXTS[0]], 2, "--train-sets: this model needs 2 texts, got 1"),
         (["-m", "a.npz", "-v", "a", "b", "-t", "c", "d"], 1, "a.npz: No such file or directory"),
         ([*FILES, TEXTS[0], "no-such-file"], 1, "no-such-file: No such file or directory"),
-        (["--html", "a.html", "-m", "a.npz"], 2, "--html cannot go with --model"),
         (["--html", "a.html", "--compiled"], 2, "--html cannot go with --compiled"),
         (["--html", "no/a.html"], 1, "no/a.html: No such file or directory; there is no folder no (--html)"),
         (["--lnes", "3"], 2, "unknown option --lnes; did you mean --lines?"),

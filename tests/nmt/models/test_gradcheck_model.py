@@ -17,6 +17,7 @@ import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GradientError, rules
 from mgraph.gradcheck import LossReport
 from mgraph.ops.attention import DotProductAttentionNodeOp
+from mgraph.ops.cells import GRUFastNodeOp
 from mgraph.ops.norm import LayerNormalizationOp
 from mgraph.ops.product import AffineNodeOp
 from mgraph.ops.softmax import CrossEntropyNodeOp
@@ -27,7 +28,7 @@ from nmt.text.batches import Batch, pad
 from nmt.text.parallel import ParallelTextError
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
-from nmt.training.gradients import check_model_gradients, read_samples
+from nmt.training.gradients import check_model_gradients, check_model_layers, read_samples
 from nmt.training.learning.objective import cross_entropy_loss
 from tests.helpers import places
 from tests.helpers.places import SHIPPED
@@ -241,6 +242,48 @@ def test_a_rule_that_returns_no_gradient_is_named(monkeypatch: pytest.MonkeyPatc
         GradientError, match="DotProductAttentionNodeOp.backward_ops: the gradient of child 0"
     ):
         check_model_gradients(model, PAIRS)
+
+
+# ---------------------------------------------------------------- operator by operator
+
+
+def test_marians_formulas_depart_in_exactly_the_layer_norms(model: Model) -> None:
+    report = check_model_layers(model, PAIRS, float32=False, rule_set="marian")
+    norms = {node.key for node in report.nodes if node.type == "layer_normalization"}
+    assert {node.key for node in report.departures} == norms and len(norms) == 5
+    assert [node.layer for node in report.departures] == [
+        "decoder_l1_ffn", "decoder_l1_context", "decoder_l1_self", "encoder_l1_ffn", "encoder_l1_self",
+    ]  # fmt: skip
+    whole = check_model_gradients(model, PAIRS, float32=False, rule_set="marian")
+    assert {c.name for c in report.parameters.checks if not c.ok} == {
+        c.name for c in whole.checks if not c.ok
+    }
+    assert report.loss == pytest.approx(whole.facts["loss"], rel=1e-12)
+    assert report.way("encoder_Wemb")[-1] in {node.layer for node in report.departures}
+
+
+def test_a_wrong_rule_in_the_body_of_a_recurrent_models_loop_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch, GRUFastNodeOp, first(lambda g: g * 1.001))
+    model = varied(replace(S2S, type="lm", dim_vocabs=(11,)))
+    report = check_model_layers(model, [([5, 6, 0],), ([4, 0],)], float32=False)
+    assert {node.type for node in report.departures} == {"GRU-ops"}
+    assert all(node.loop for node in report.departures)
+    assert report.departures[0].children[0].likeness == "1.001 times what was expected"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EUROPARL)
+def test_operators_of_models_of_europarl(fixtures: Path, name: str) -> None:
+    model = load_model(fixtures / "marian" / name / "model.npz")
+    vocabs = [str(fixtures / "data" / vocab) for vocab in EUROPARL[name]]
+    texts = [str(fixtures / "data" / text) for text in ("test.de", "test.en")]
+    report = check_model_layers(model, samples_of(model, vocabs, texts, 4), label_smoothing=0.1)
+    report.raise_if_wrong()
+    assert {row.name for row in report.parameters.checks} == set(model.params)
+    assert max(layer.worst for layer in report.layers) < 1e-12
+    assert max(layer.value for layer in report.layers) < 1e-5
 
 
 # ---------------------------------------------------------------- the loss and its texts
