@@ -174,6 +174,7 @@ if TYPE_CHECKING:
     from .bridges import import_onnx as import_onnx
     from .gradcheck import GradientReport as GradientReport
     from .gradcheck import OperatorReport as OperatorReport
+    from .gradcheck import check_budgets as check_budgets
     from .gradcheck import check_compiled as check_compiled
     from .gradcheck import check_gradients as check_gradients
     from .gradcheck import check_operators as check_operators
@@ -192,6 +193,7 @@ _HOMES = {
     "import_onnx": "bridges",
     "GradientReport": "gradcheck",
     "OperatorReport": "gradcheck",
+    "check_budgets": "gradcheck",
     "check_compiled": "gradcheck",
     "check_gradients": "gradcheck",
     "check_operators": "gradcheck",

@@ -3,11 +3,15 @@
 Everything is computed in float64, whatever the element type of the graph, so that a rule that is one per
 cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph,
 ``check_operators`` every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of
-its parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler.
+its parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler;
+``check_budgets`` counts what rounding does to right rules in float32 and in 16 bits.
 """
 
 from __future__ import annotations
 
+from .budget_report import Budget as Budget
+from .budget_report import BudgetReport as BudgetReport
+from .budgets import check_budgets as check_budgets
 from .check import check_gradients as check_gradients
 from .compiled import check_compiled as check_compiled
 from .compiled_report import CompiledReport as CompiledReport

@@ -26,6 +26,9 @@ class CheckedOperators(Options):
     compiled: bool = option(
         False, "check the compiler: operators and compositions over many rows, compiled and not"
     )
+    budgets: bool = option(
+        False, "count rounding errors in float32, bfloat16 and float16, beside those of jax.grad"
+    )
     quick: bool = option(False, "with --compiled: few sizes, one case of each operator")
 
 
@@ -63,6 +66,7 @@ COMMAND = Command(
         ("mgraph gradcheck layer_norm softmax", "these two"),
         ("mgraph gradcheck --module user_ops.py", "your own"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
+        ("mgraph gradcheck --budgets softmax", "rounding errors, on usual and extreme inputs"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
     ),
 )
@@ -91,6 +95,8 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
     if options.quick and not options.compiled:
         raise OptionError("--quick needs --compiled")
+    if options.budgets and options.compiled:
+        raise OptionError("--budgets cannot go with --compiled")
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
         given += options.operands
@@ -122,8 +128,18 @@ def _operators(options: GradcheckOptions) -> Sequence[str]:
 
 
 def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
-    from mgraph.gradcheck import check_compiled, check_operators
+    from mgraph.gradcheck import check_budgets, check_compiled, check_operators
 
+    if options.budgets:
+        return check_budgets(
+            names,
+            options.module or None,
+            on_budget=lambda row: logger.info(
+                "%s",
+                " ".join(part for part in (row.operator, row.element_type, row.quantity) if part)
+                + f": {row.verdict}",
+            ),
+        )
     if options.compiled:
         return check_compiled(
             names,

@@ -1,0 +1,314 @@
+"""``check_budgets``: how far rounding takes values and gradients from the exact ones, and JAX's own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..cases import Case
+from ..errors import ArgumentError, MGraphError
+from ..platforms import as_wished
+from ..specs import is_real
+from ..types import as_type
+from .budget_inputs import Stress, stress_inputs
+from .budget_report import VALUE_NOT_FINITE, Budget, BudgetReport, Comparison, Extreme
+from .exact_witness import ExactProgram
+from .numpy_primitives import NoReferenceError
+from .subjects import Subject
+from .survey import Operator, chosen_operators
+
+ELEMENT_TYPES = ("float32", "bfloat16", "float16")
+
+RULE_SETS = ("rules", "jax")
+
+_DRAWS = 2
+"""How often all numbers are moved by a rounding, up or down at random, to see what that does to a result."""
+
+Arrays = list[np.ndarray]
+Results = dict[str, np.ndarray]
+
+
+def check_budgets(
+    names: Sequence[str] = (),
+    module: str | None = None,
+    *,
+    element_types: Sequence[str] = ELEMENT_TYPES,
+    seed: int = 0,
+    on_budget: Callable[[Budget], None] | None = None,
+) -> BudgetReport:
+    """Count the rounding errors of values and gradients of operators, and of JAX's gradients beside.
+
+    Every operator is computed on its ``cases``, compiled, in each of the element types: the values, and the
+    gradients by rule and by ``jax.grad`` of the same forward, for a random adjoint. Inputs are usual ones
+    and stress inputs (``budget_inputs.KINDS``), rounded to the element type first: what is counted are the
+    errors of the computation. The exact results are computed in decimals of 60 digits, from JAX's derivative
+    of the forward, in float64 where a primitive has none (the report says where).
+
+    Errors are counted in
+
+    - *units in the last place* of the exact number; where that is below twice the smallest normal number, in
+      smallest normal numbers, because processors flush smaller ones to zero;
+    - *roundings*: the same, but where moving all inputs and adjoints by one unit in their last place moves
+      the exact result further than that, in these moves. No program can be held to more: a sum whose terms
+      cancel has few roundings and many units in the last place.
+
+    A rule is ``worse than JAX`` with more than ``WORSE`` times as many roundings on the same inputs, if they
+    are more than ``FEW``; ``better`` the other way round. NaN and infinities where the exact number is
+    representable count as infinitely many. The report fails where a rule is worse, or not finite where JAX
+    is. ``names`` and ``module`` are those of ``check_operators``. ``ArgumentError`` also for an element type
+    that is not one of ``ELEMENT_TYPES``. ``on_budget`` sees each row as soon as it is complete.
+    """
+    if strange := [t for t in element_types if t not in ELEMENT_TYPES]:
+        raise ArgumentError(f"expected element types among {', '.join(ELEMENT_TYPES)}, got {strange[0]!r}")
+    rows = []
+    with jax.enable_x64(True), ThreadPoolExecutor() as compiler:
+        for prepared in _one_ahead(chosen_operators(names, module), element_types, seed, compiler):
+            for row in prepared:
+                if on_budget is not None:
+                    on_budget(row)
+                rows.append(row)
+    return BudgetReport(tuple(rows))
+
+
+def _one_ahead(
+    operators: Sequence[Operator], element_types: Sequence[str], seed: int, compiler: Executor
+) -> Iterator[Iterator[Budget]]:
+    """The rows of each operator; while they are computed, the programs of the next are compiled."""
+    rows: Iterator[Budget] = iter(())
+    for cls in operators:
+        following = _prepared(cls, element_types, seed, compiler)
+        yield rows
+        rows = following
+    yield rows
+
+
+def _prepared(cls: Operator, element_types: Sequence[str], seed: int, compiler: Executor) -> Iterator[Budget]:
+    """The rows of an operator, yet to be computed, or one that says why there are none."""
+    if not cls.cases:
+        return iter([Budget(cls.__name__, problem="declares no cases")])
+    try:
+        trials = [_Trial(cls, case, element_types, seed, compiler) for case in cls.cases]
+    except MGraphError as e:
+        return iter([Budget(cls.__name__, problem=str(e).partition("\n")[0])])
+    return _budgets(trials, element_types)
+
+
+def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator[Budget]:
+    """One row for each element type and quantity of an operator."""
+    name = trials[0].operator
+    for element_type in element_types:
+        found: dict[str, list[Comparison]] = {}
+        for trial in trials:
+            for comparison in trial.comparisons(element_type):
+                found.setdefault(comparison.quantity, []).append(comparison)
+        note = "; ".join(dict.fromkeys(trial.note for trial in trials if trial.note))
+        for quantity, comparisons in found.items():
+            yield Budget(name, element_type, quantity, tuple(comparisons), note)
+
+
+class _Trial:
+    """An operator on one of its cases. Its programs are being compiled from the beginning."""
+
+    def __init__(
+        self, cls: Operator, case: Case, element_types: Sequence[str], seed: int, compiler: Executor
+    ) -> None:
+        self.operator, self.note = cls.__name__, ""
+        self._case, self._seed = case, seed
+        self._subject = Subject(cls.__name__, cls, case)
+        self._usual = case.values(seed)
+        self._floats = [i for i, a in enumerate(self._usual) if a.dtype.kind == "f"]
+        self._differentiable = cls.differentiable
+        self._derivative = cls.gradient_is_derivative and cls.surrogate_ops is None
+        self._compiled = {
+            (element_type, rule_set): self._compile(element_type, rule_set, compiler)
+            for element_type in element_types
+            for rule_set in RULE_SETS
+        }
+
+    def comparisons(self, element_type: str) -> Iterator[Comparison]:
+        """What is computed from the inputs of each kind, held against what is exact."""
+        programs = {rule_set: self._compiled[element_type, rule_set].result() for rule_set in RULE_SETS}
+        for stress in stress_inputs(self._case, element_type, self._seed):
+            given = stress.arrays, self._adjoints(element_type, stress.adjoint)
+            found = {rule_set: self._named(program(*given)) for rule_set, program in programs.items()}
+            exact = {rule_set: self._named(self._exact(rule_set)(*_wide(given))) for rule_set in RULE_SETS}
+            moves = self._moves(given, exact, element_type)
+            overflows = False
+            for quantity in found["rules"]:
+                compared = self._compared(
+                    quantity,
+                    stress,
+                    {r: found[r][quantity] for r in RULE_SETS},
+                    {r: exact[r][quantity] for r in RULE_SETS},
+                    moves[quantity],
+                )
+                overflows |= compared.verdict == VALUE_NOT_FINITE
+                yield replace(compared, overflows=overflows)
+
+    def _compared(
+        self,
+        quantity: str,
+        stress: Stress,
+        found: Results,
+        exact: Results,
+        moves: np.ndarray,
+    ) -> Comparison:
+        """One quantity, by rule and by JAX."""
+        units = _Units(found["rules"].dtype, moves)
+        is_value = quantity.startswith("value")
+        if is_value:
+            exact = dict.fromkeys(RULE_SETS, exact["jax"])
+        ours, jaxs = (
+            units.worst(found[own], np.where(np.isfinite(exact[own]), exact[own], exact[other]))
+            for own, other in (RULE_SETS, RULE_SETS[::-1])
+        )
+        comparable = self._derivative and not is_value
+        return Comparison(
+            str(self._case),
+            stress.kind,
+            quantity,
+            _inputs_at(stress.arrays, moves.shape, ours.element),
+            ours,
+            jaxs if comparable else None,
+            comparable and units.differ(exact["rules"], exact["jax"]),
+        )
+
+    def _program(self, element_type: str, rule_set: str) -> Callable[..., Any]:
+        """The function of the children and the adjoints that gives outputs and gradients."""
+        function = self._subject.function(element_type, rule_set)
+
+        def computed(arrays: Arrays, adjoints: Arrays) -> Any:
+            def outputs(moving: Arrays) -> Any:
+                values = list(arrays)
+                for i, value in zip(self._floats, moving, strict=True):
+                    values[i] = value
+                return [leaf for leaf in jax.tree.leaves(function(*values)) if is_real(leaf)]
+
+            found, pull = jax.vjp(outputs, [arrays[i] for i in self._floats])
+            return found, pull(adjoints)[0] if self._differentiable else []
+
+        return computed
+
+    def _compile(self, element_type: str, rule_set: str, compiler: Executor) -> Future[Any]:
+        """As graphs compile their programs."""
+        given = self._usual_in(element_type), self._adjoints(element_type)
+        lowered = jax.jit(self._program(element_type, rule_set)).lower(*given)
+        platform = jax.default_backend()
+        return compiler.submit(as_wished, platform, lambda options: lowered.compile(options or None))
+
+    @functools.cache  # noqa: B019
+    def _exact(self, rule_set: str) -> Callable[..., Any]:
+        """The same in decimals, or in float64 where there is a primitive that these lack."""
+        program = self._program("float64", rule_set)
+        given = self._usual, self._adjoints("float64")
+        try:
+            exact = ExactProgram(program, *given)
+            exact(*given)
+        except NoReferenceError as missing:
+            self.note = f"against float64, for {missing}"
+            return jax.jit(program)
+        return exact
+
+    def _usual_in(self, element_type: str) -> Arrays:
+        return next(stress_inputs(self._case, element_type, self._seed)).arrays
+
+    def _adjoints(self, element_type: str, scale: float = 1.0) -> Arrays:
+        """Random adjoints of the outputs, the same for all programs of an element type."""
+        random = np.random.default_rng(self._seed + 2)
+        return [
+            (scale * random.standard_normal(s.shape)).astype(s.dtype) for s in self._outputs(element_type)
+        ]
+
+    @functools.cache  # noqa: B019
+    def _outputs(self, element_type: str) -> list[Any]:
+        specs = jax.eval_shape(self._subject.function(element_type), *self._usual_in(element_type))
+        return [s for s in jax.tree.leaves(specs) if is_real(s)]
+
+    def _named(self, results: Any) -> Results:
+        values, gradients = ([np.asarray(a) for a in arrays] for arrays in results)
+        names = ["value"] if len(values) == 1 else [f"value {i}" for i in range(len(values))]
+        named = zip(self._floats, gradients, strict=False)
+        return {
+            **dict(zip(names, values, strict=True)),
+            **{f"gradient by child {i}": g for i, g in named},
+        }
+
+    def _moves(self, given: Any, exact: dict[str, Results], element_type: str) -> Results:
+        """How far each exact result moves when all inputs and adjoints are moved by about a rounding."""
+        eps = float(jnp.finfo(as_type(element_type).dtype).eps)
+        random = np.random.default_rng(self._seed + 3)
+        moves: Results = {quantity: np.zeros(a.shape) for quantity, a in exact["jax"].items()}
+
+        def moved(array: Any) -> Any:
+            return array * (1 + eps * random.choice([-1.0, 1.0], array.shape)) if is_real(array) else array
+
+        for _ in range(_DRAWS):
+            there = jax.tree.map(moved, _wide(given))
+            results = {rule_set: self._named(self._exact(rule_set)(*there)) for rule_set in RULE_SETS}
+            for quantity, most in moves.items():
+                with np.errstate(invalid="ignore"):
+                    by_rule, by_jax = (np.abs(results[r][quantity] - exact[r][quantity]) for r in RULE_SETS)
+                step = np.where(np.isfinite(by_jax), by_jax, by_rule)
+                moves[quantity] = np.maximum(most, np.nan_to_num(step, posinf=0.0))
+        return moves
+
+
+class _Units:
+    """What errors of the numbers of an array are counted in."""
+
+    def __init__(self, dtype: Any, moves: np.ndarray) -> None:
+        limits = jnp.finfo(dtype)
+        self._eps, self._max = float(limits.eps), float(limits.max)
+        self._least = float(limits.tiny) * (self._eps if dtype == np.float16 else 1)
+        self._moves = moves
+
+    def ulps(self, exact: np.ndarray) -> np.ndarray:
+        """The unit in the last place of each number, no less than the smallest number."""
+        size = np.where(np.isfinite(exact), np.abs(exact), 0.0)
+        return np.maximum(np.ldexp(self._eps, np.frexp(np.maximum(size, self._least))[1] - 1), self._least)
+
+    def worst(self, found: np.ndarray, exact: np.ndarray) -> Extreme:
+        """The number that is furthest off, among those that the type can represent."""
+        found = found.astype(np.float64)
+        judged = np.abs(exact) <= self._max
+        with np.errstate(invalid="ignore", over="ignore"):
+            off = np.where(judged & (found != exact), np.abs(found - exact), 0.0)
+        off = np.where(np.isnan(off), np.inf, off)
+        ulps = self.ulps(exact)
+        unit = np.maximum(ulps, self._moves)
+        roundings = off / unit
+        if not roundings.size:
+            return Extreme(0.0, 0.0, (), 0.0, 0.0)
+        at = tuple(int(i) for i in np.unravel_index(np.argmax(roundings), roundings.shape))
+        return Extreme(
+            float(np.max(off / ulps)), float(roundings[at]), at, float(found[at]), float(exact[at])
+        )
+
+    def differ(self, one: np.ndarray, other: np.ndarray) -> bool:
+        """Whether two exact results differ by more than half a rounding, where both are finite."""
+        with np.errstate(invalid="ignore"):
+            off = np.abs(one - other) / np.maximum(self.ulps(other), self._moves)
+        return bool(np.any(np.isfinite(off) & (off > 0.5)))
+
+
+def _wide(given: Any) -> Any:
+    return jax.tree.map(lambda a: a.astype(np.float64) if is_real(a) else a, given)
+
+
+def _inputs_at(arrays: Arrays, shape: tuple[int, ...], element: tuple[int, ...]) -> tuple[str, ...]:
+    """Each child's number at an element of a result, or the span of its numbers where none belongs to it."""
+    found = []
+    for array in arrays:
+        numbers = array.astype(np.float64)
+        try:
+            found.append(f"{np.broadcast_to(numbers, shape)[element]:.9g}")
+        except ValueError:
+            found.append(f"{np.min(numbers):.3g} to {np.max(numbers):.3g}" if numbers.size else "none")
+    return tuple(found)
