@@ -26,7 +26,8 @@ VERDICTS = (
 
 - ``not finite``: the rule gives NaN or an infinity, JAX and exact arithmetic do not;
 - ``another gradient``: the exact results of rule and JAX differ on usual inputs;
-- ``worse than JAX``: the rule has more than ``FEW`` roundings, and ``WORSE`` times as many as JAX;
+- ``worse than JAX``: the rule has more than ``FEW`` roundings and ``WORSE`` times as many as JAX, some digits
+  of which are right;
 - ``finite, unlike JAX's``, ``better than JAX``: these the other way round;
 - ``value not finite``: the value overflows on the way to a number that the element type can represent;
 - ``not finite, nor JAX's``, ``not finite, as the value``: the gradient cannot be had either.
@@ -45,6 +46,11 @@ class Extreme:
     element: tuple[int, ...]
     got: float
     exact: float
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no digit of the number is right: it is off by more than its size."""
+        return not abs(self.got - self.exact) <= abs(self.exact)
 
     def as_json(self) -> dict[str, Any]:
         """As data for JSON; a number that is not finite is ``None``."""
@@ -80,20 +86,22 @@ class Comparison:
     def verdict(self) -> str:
         """One of ``VERDICTS``."""
         ours = self.ours.roundings
-        jaxs = self.jax.roundings if self.jax is not None else None
         if self.differ and self.kind == "usual":
             return ANOTHER
         if ours == math.inf:
             if self.quantity.startswith("value"):
                 return VALUE_NOT_FINITE
-            return FOLLOWS if self.overflows else NEITHER if jaxs == math.inf else NOT_FINITE
-        if jaxs is None:
+            if self.overflows:
+                return FOLLOWS
+            return NEITHER if self.jax is not None and self.jax.roundings == math.inf else NOT_FINITE
+        if self.jax is None:
             return "ok"
+        jaxs = self.jax.roundings
         if jaxs == math.inf:
             return "ok" if self.overflows else FINITE
-        if ours > FEW and ours > WORSE * jaxs:
+        if ours > FEW and ours > WORSE * jaxs and not self.jax.is_lost:
             return WORSE_THAN_JAX
-        return BETTER if jaxs > FEW and jaxs > WORSE * ours else "ok"
+        return BETTER if jaxs > FEW and jaxs > WORSE * ours and not self.ours.is_lost else "ok"
 
     @property
     def contrast(self) -> tuple[float, float]:

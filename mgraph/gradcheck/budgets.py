@@ -53,16 +53,15 @@ def check_budgets(
 
     Errors are counted in
 
-    - *units in the last place* of the exact number; where that is below twice the smallest normal number, in
-      smallest normal numbers, because processors flush smaller ones to zero;
+    - *units in the last place* of the exact number, but no less than the smallest number: the smallest
+      normal one of float32 and bfloat16, where processors flush to zero, the smallest of all in float16;
     - *roundings*: the same, but where moving all inputs and adjoints by one unit in their last place moves
       the exact result further than that, in these moves. No program can be held to more: a sum whose terms
       cancel has few roundings and many units in the last place.
 
-    A rule is ``worse than JAX`` with more than ``WORSE`` times as many roundings on the same inputs, if they
-    are more than ``FEW``; ``better`` the other way round. NaN and infinities where the exact number is
-    representable count as infinitely many. The report fails where a rule is worse, or not finite where JAX
-    is. ``names`` and ``module`` are those of ``check_operators``. ``ArgumentError`` also for an element type
+    NaN and infinities where the exact number is representable count as infinitely many. ``VERDICTS`` of
+    ``budget_report`` says when a rule is better or worse than ``jax.grad``; the report fails where it is
+    worse, not finite where JAX is, or another gradient. ``names`` and ``module`` are those of ``check_operators``. ``ArgumentError`` also for an element type
     that is not one of ``ELEMENT_TYPES``. ``on_budget`` sees each row as soon as it is complete.
     """
     if strange := [t for t in element_types if t not in ELEMENT_TYPES]:
@@ -95,9 +94,15 @@ def _prepared(cls: Operator, element_types: Sequence[str], seed: int, compiler: 
         return iter([Budget(cls.__name__, problem="declares no cases")])
     try:
         trials = [_Trial(cls, case, element_types, seed, compiler) for case in cls.cases]
-    except MGraphError as e:
-        return iter([Budget(cls.__name__, problem=str(e).partition("\n")[0])])
+    except Exception as e:  # a user's operator may raise anything
+        return iter([Budget(cls.__name__, problem=_reason(e))])
     return _budgets(trials, element_types)
+
+
+def _reason(e: Exception) -> str:
+    """The first line of an error; the engine's own need no name."""
+    first = str(e).strip().partition("\n")[0]
+    return first if isinstance(e, MGraphError) else f"{type(e).__name__}: {first}"
 
 
 def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator[Budget]:
@@ -105,9 +110,13 @@ def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator
     name = trials[0].operator
     for element_type in element_types:
         found: dict[str, list[Comparison]] = {}
-        for trial in trials:
-            for comparison in trial.comparisons(element_type):
-                found.setdefault(comparison.quantity, []).append(comparison)
+        try:
+            for trial in trials:
+                for comparison in trial.comparisons(element_type):
+                    found.setdefault(comparison.quantity, []).append(comparison)
+        except Exception as e:  # so may its programs
+            yield Budget(name, problem=_reason(e))
+            return
         note = "; ".join(dict.fromkeys(trial.note for trial in trials if trial.note))
         for quantity, comparisons in found.items():
             yield Budget(name, element_type, quantity, tuple(comparisons), note)
@@ -119,11 +128,13 @@ class _Trial:
     def __init__(
         self, cls: Operator, case: Case, element_types: Sequence[str], seed: int, compiler: Executor
     ) -> None:
-        self.operator, self.note = cls.__name__, ""
+        self.operator = cls.__name__
+        self._missing: dict[str, None] = {}
         self._case, self._seed = case, seed
         self._subject = Subject(cls.__name__, cls, case)
         self._usual = case.values(seed)
         self._floats = [i for i, a in enumerate(self._usual) if a.dtype.kind == "f"]
+        self._outputs = {t: self._real_outputs(t) for t in (*element_types, "float64")}
         self._differentiable = cls.differentiable
         self._derivative = cls.gradient_is_derivative and cls.surrogate_ops is None
         self._compiled = {
@@ -132,13 +143,18 @@ class _Trial:
             for rule_set in RULE_SETS
         }
 
+    @property
+    def note(self) -> str:
+        """Which primitives made float64 stand in for exact arithmetic, if any did."""
+        return f"against float64, for {' and '.join(self._missing)}" if self._missing else ""
+
     def comparisons(self, element_type: str) -> Iterator[Comparison]:
         """What is computed from the inputs of each kind, held against what is exact."""
         programs = {rule_set: self._compiled[element_type, rule_set].result() for rule_set in RULE_SETS}
         for stress in stress_inputs(self._case, element_type, self._seed):
             given = stress.arrays, self._adjoints(element_type, stress.adjoint)
             found = {rule_set: self._named(program(*given)) for rule_set, program in programs.items()}
-            exact = {rule_set: self._named(self._exact(rule_set)(*_wide(given))) for rule_set in RULE_SETS}
+            exact = {rule_set: self._named(self._exact[rule_set](*_wide(given))) for rule_set in RULE_SETS}
             moves = self._moves(given, exact, element_type)
             overflows = False
             for quantity in found["rules"]:
@@ -203,18 +219,20 @@ class _Trial:
         platform = jax.default_backend()
         return compiler.submit(as_wished, platform, lambda options: lowered.compile(options or None))
 
-    @functools.cache  # noqa: B019
-    def _exact(self, rule_set: str) -> Callable[..., Any]:
-        """The same in decimals, or in float64 where there is a primitive that these lack."""
-        program = self._program("float64", rule_set)
+    @functools.cached_property
+    def _exact(self) -> dict[str, Callable[..., Any]]:
+        """The same in decimals for each rule set, or in float64 where these lack a primitive."""
         given = self._usual, self._adjoints("float64")
-        try:
-            exact = ExactProgram(program, *given)
-            exact(*given)
-        except NoReferenceError as missing:
-            self.note = f"against float64, for {missing}"
-            return jax.jit(program)
-        return exact
+        programs: dict[str, Callable[..., Any]] = {}
+        for rule_set in RULE_SETS:
+            program = self._program("float64", rule_set)
+            try:
+                programs[rule_set] = ExactProgram(program, *given)
+                programs[rule_set](*given)
+            except NoReferenceError as missing:
+                self._missing[str(missing)] = None
+                programs[rule_set] = jax.jit(program)
+        return programs
 
     def _usual_in(self, element_type: str) -> Arrays:
         return next(stress_inputs(self._case, element_type, self._seed)).arrays
@@ -223,12 +241,13 @@ class _Trial:
         """Random adjoints of the outputs, the same for all programs of an element type."""
         random = np.random.default_rng(self._seed + 2)
         return [
-            (scale * random.standard_normal(s.shape)).astype(s.dtype) for s in self._outputs(element_type)
+            (scale * random.standard_normal(s.shape)).astype(s.dtype) for s in self._outputs[element_type]
         ]
 
-    @functools.cache  # noqa: B019
-    def _outputs(self, element_type: str) -> list[Any]:
-        specs = jax.eval_shape(self._subject.function(element_type), *self._usual_in(element_type))
+    def _real_outputs(self, element_type: str) -> list[Any]:
+        """The specs of outputs that have a gradient."""
+        given = self._usual if element_type == "float64" else self._usual_in(element_type)
+        specs = jax.eval_shape(self._subject.function(element_type), *given)
         return [s for s in jax.tree.leaves(specs) if is_real(s)]
 
     def _named(self, results: Any) -> Results:
@@ -251,7 +270,7 @@ class _Trial:
 
         for _ in range(_DRAWS):
             there = jax.tree.map(moved, _wide(given))
-            results = {rule_set: self._named(self._exact(rule_set)(*there)) for rule_set in RULE_SETS}
+            results = {rule_set: self._named(self._exact[rule_set](*there)) for rule_set in RULE_SETS}
             for quantity, most in moves.items():
                 with np.errstate(invalid="ignore"):
                     by_rule, by_jax = (np.abs(results[r][quantity] - exact[r][quantity]) for r in RULE_SETS)

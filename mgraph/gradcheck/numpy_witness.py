@@ -45,9 +45,8 @@ def interpreted(program: Any, args: Sequence[Any], arithmetic: Arithmetic) -> li
     """The results of a program without or with its constants, as primitives hold them."""
     jaxpr, constants = (program.jaxpr, program.consts) if hasattr(program, "jaxpr") else (program, ())
     held = arithmetic.held
-    values: dict[Any, Any] = {
-        v: held(c, v.aval.dtype) for v, c in zip(jaxpr.constvars, constants, strict=True)
-    }
+    known: Any = zip(jaxpr.constvars, constants, strict=True)
+    values: dict[Any, Any] = {v: held(c, v.aval.dtype) for v, c in known}
     values.update(zip(jaxpr.invars, args, strict=True))
     kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
     last = {v: i for i, e in enumerate(jaxpr.eqns) for v in e.invars if not isinstance(v, Literal)}

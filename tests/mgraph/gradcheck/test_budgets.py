@@ -23,7 +23,8 @@ from mgraph.gradcheck.budget_inputs import KINDS, stress_inputs
 from mgraph.gradcheck.budget_report import Budget, BudgetReport, Comparison, Extreme
 from mgraph.gradcheck.budgets import _Units
 from mgraph.gradcheck.exact_witness import ExactProgram
-from mgraph.gradcheck.survey import own_operators
+from mgraph.gradcheck.subjects import Subject
+from mgraph.gradcheck.survey import chosen_operators
 from nmt.cli import main
 
 
@@ -231,12 +232,17 @@ def test_a_program_without_roundings() -> None:
 
 
 def test_exact_results_are_those_of_float64_up_to_its_rounding() -> None:
-    trials = ("layer_normalization", "convolution", "scan", "logcumsumexp", "csr_dot", "cached_attention")
+    names = [
+        "layer_normalization",
+        "layer_convolution",
+        "scan",
+        "logcumsumexp",
+        "csr_dot",
+        "cached_attention",
+    ]
     with jax.enable_x64(True):
-        for cls in own_operators():
-            if cls.type.removeprefix("layer_") not in trials and cls.type not in trials:
-                continue
-            function = budgets.Subject(cls.__name__, cls, cls.cases[0]).function("float64", "jax")
+        for cls in chosen_operators(names):
+            function = Subject(cls.__name__, cls, cls.cases[0]).function("float64", "jax")
             arrays = cls.cases[0].values()
             np.testing.assert_allclose(
                 jax.tree.leaves(ExactProgram(function, *arrays)(*arrays))[0],
@@ -246,19 +252,42 @@ def test_exact_results_are_those_of_float64_up_to_its_rounding() -> None:
             )
 
 
-def test_without_exact_arithmetic_float64_stands_in() -> None:
-    report = check_budgets(["layer_pooling"], element_types=["float32"])
-    assert {row.note for row in report.rows if row.operator == "PoolingOp"} == {
-        "against float64, for select_and_scatter_add"
-    }
+class LargestOfPairs(UnaryNodeOp):
+    """Whose derivative by JAX has a primitive that is not computed in decimals."""
+
+    type = "largest of pairs"
+    cases = (Case((6,), domain="distinct"),)
+
+    def forward_ops(self, x):
+        return jax.lax.reduce_window(x, np.array(-np.inf, x.dtype), jax.lax.max, (2,), (2,), "VALID")
+
+    def backward_ops(self, adj, val, x):
+        return (jnp.where(x == jnp.repeat(val, 2), jnp.repeat(adj, 2), 0),)
+
+
+def test_without_exact_arithmetic_float64_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = examine(monkeypatch, LargestOfPairs)
+    assert report.ok and {row.note for row in report.rows} == {"against float64, for select_and_scatter_add"}
+    assert "\nagainst float64, for select_and_scatter_add: LargestOfPairs\n" in str(report)
+    assert gradient(report).worst.ours.ulps == 0
 
 
 def test_what_has_no_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     class Bare(Softplus):
         cases = ()
 
-    report = examine(monkeypatch, Bare)
-    assert not report.ok and "declares no cases" in str(report)
+    class Broken(Softplus):
+        def backward_ops(self, adj, val, x):
+            return (adj @ x,)
+
+    for planted, problem in (
+        (Bare, "declares no cases"),
+        (Broken, "Broken.backward_ops failed: TypeError: "),
+    ):
+        report = examine(monkeypatch, planted)
+        assert (
+            not report.ok and problem in str(report) and problem in report.as_json()["budgets"][0]["verdict"]
+        )
     with pytest.raises(ArgumentError, match="among float32, bfloat16, float16, got 'float64'"):
         check_budgets(["sin"], element_types=["float64"])
 
@@ -278,7 +307,7 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def comparison(ours: float, jaxs: float | None, kind: str = "large", **others: Any) -> Comparison:
     def extreme(roundings: float) -> Extreme:
-        return Extreme(roundings, roundings, (0,), 1.0, 1.0)
+        return Extreme(roundings, roundings, (0,), 3.0 if roundings > 500 else 1.5, 1.0)
 
     by_jax = None if jaxs is None else extreme(jaxs)
     return Comparison(
@@ -292,6 +321,9 @@ def comparison(ours: float, jaxs: float | None, kind: str = "large", **others: A
         (comparison(8, 0), "ok"),
         (comparison(9, 0), "worse than JAX"),
         (comparison(1000, 251), "ok"),
+        (comparison(1000, 249), "worse than JAX"),
+        (comparison(10_000, 600), "ok"),
+        (comparison(600, 10_000), "ok"),
         (comparison(1, 9), "better than JAX"),
         (comparison(math.inf, 5), "not finite"),
         (comparison(math.inf, math.inf), "not finite, nor JAX's"),
