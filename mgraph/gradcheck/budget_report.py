@@ -24,10 +24,11 @@ VERDICTS = (
 )  # fmt: skip
 """What a comparison may say, from the most telling on:
 
-- ``not finite``: the rule gives NaN or an infinity, JAX and exact arithmetic do not;
+- ``not finite``: the rule gives NaN or an infinity for a number of at most a quarter of the largest one of
+  the element type, and JAX does not;
 - ``another gradient``: the exact results of rule and JAX differ on usual inputs;
-- ``worse than JAX``: the rule has more than ``FEW`` roundings and ``WORSE`` times as many as JAX, some digits
-  of which are right;
+- ``worse than JAX``: the rule has more than ``FEW`` roundings and ``WORSE`` times as many as JAX, whose
+  worst number is not off by more than half of its size;
 - ``finite, unlike JAX's``, ``better than JAX``: these the other way round;
 - ``value not finite``: the value overflows on the way to a number that the element type can represent;
 - ``not finite, nor JAX's``, ``not finite, as the value``: the gradient cannot be had either.
@@ -49,8 +50,8 @@ class Extreme:
 
     @property
     def is_lost(self) -> bool:
-        """Whether no digit of the number is right: it is off by more than its size."""
-        return not abs(self.got - self.exact) <= abs(self.exact)
+        """Whether the number is off by more than half of its size."""
+        return not abs(self.got - self.exact) <= abs(self.exact) / 2
 
     def as_json(self) -> dict[str, Any]:
         """As data for JSON; a number that is not finite is ``None``."""

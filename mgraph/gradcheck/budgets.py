@@ -59,10 +59,12 @@ def check_budgets(
       the exact result further than that, in these moves. No program can be held to more: a sum whose terms
       cancel has few roundings and many units in the last place.
 
-    NaN and infinities where the exact number is representable count as infinitely many. ``VERDICTS`` of
-    ``budget_report`` says when a rule is better or worse than ``jax.grad``; the report fails where it is
-    worse, not finite where JAX is, or another gradient. ``names`` and ``module`` are those of ``check_operators``. ``ArgumentError`` also for an element type
-    that is not one of ``ELEMENT_TYPES``. ``on_budget`` sees each row as soon as it is complete.
+    NaN and infinities where the exact number is at most a quarter of the largest one count as infinitely
+    many. ``VERDICTS`` of ``budget_report`` says when a rule is better or worse than ``jax.grad``; the report
+    fails where it is worse, not finite where JAX is, or another gradient.
+
+    ``names`` and ``module`` are those of ``check_operators``. ``ArgumentError`` also for an element type that
+    is not one of ``ELEMENT_TYPES``. ``on_budget`` sees each row as soon as it is complete.
     """
     if strange := [t for t in element_types if t not in ELEMENT_TYPES]:
         raise ArgumentError(f"expected element types among {', '.join(ELEMENT_TYPES)}, got {strange[0]!r}")
@@ -294,9 +296,9 @@ class _Units:
         return np.maximum(np.ldexp(self._eps, np.frexp(np.maximum(size, self._least))[1] - 1), self._least)
 
     def worst(self, found: np.ndarray, exact: np.ndarray) -> Extreme:
-        """The number that is furthest off, among those that the type can represent."""
+        """The number that is furthest off, among those that the type can represent, with room for sums."""
         found = found.astype(np.float64)
-        judged = np.abs(exact) <= self._max
+        judged = np.abs(exact) <= self._max / 4
         with np.errstate(invalid="ignore", over="ignore"):
             off = np.where(judged & (found != exact), np.abs(found - exact), 0.0)
         off = np.where(np.isnan(off), np.inf, off)

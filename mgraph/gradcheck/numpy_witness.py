@@ -44,9 +44,8 @@ def computed_by_numpy(function: Callable[..., Any], *args: Any) -> Any:
 def interpreted(program: Any, args: Sequence[Any], arithmetic: Arithmetic) -> list[Any]:
     """The results of a program without or with its constants, as primitives hold them."""
     jaxpr, constants = (program.jaxpr, program.consts) if hasattr(program, "jaxpr") else (program, ())
-    held = arithmetic.held
     known: Any = zip(jaxpr.constvars, constants, strict=True)
-    values: dict[Any, Any] = {v: held(c, v.aval.dtype) for v, c in known}
+    values: dict[Any, Any] = {v: arithmetic.held(c, v.aval.dtype) for v, c in known}
     values.update(zip(jaxpr.invars, args, strict=True))
     kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
     last = {v: i for i, e in enumerate(jaxpr.eqns) for v in e.invars if not isinstance(v, Literal)}
@@ -56,7 +55,7 @@ def interpreted(program: Any, args: Sequence[Any], arithmetic: Arithmetic) -> li
             done.setdefault(i, []).append(v)
 
     def read(v: Any) -> Any:
-        return held(v.val, v.aval.dtype) if isinstance(v, Literal) else values[v]
+        return _literal(v, arithmetic) if isinstance(v, Literal) else values[v]
 
     for i, equation in enumerate(jaxpr.eqns):
         found = _computed(equation, [read(v) for v in equation.invars], arithmetic)
@@ -64,6 +63,10 @@ def interpreted(program: Any, args: Sequence[Any], arithmetic: Arithmetic) -> li
         for v in done.get(i, ()):
             del values[v]
     return [read(v) for v in jaxpr.outvars]
+
+
+def _literal(v: Any, arithmetic: Arithmetic) -> Array:
+    return arithmetic.held(v.val, v.aval.dtype)
 
 
 def _computed(equation: Any, args: list[Any], arithmetic: Arithmetic) -> list[Array]:

@@ -144,9 +144,10 @@ def test_a_better_rule_is_praised(monkeypatch: pytest.MonkeyPatch) -> None:
         (np.float16, 2.0**-24, 0.0, 1),
         (np.float32, 2.0**-149, 0.0, 2.0**-23),
         (ml_dtypes.bfloat16, 2.0**-127, 0.0, 0.5),
-        (np.float32, 3e38, math.inf, math.inf),
+        (np.float32, 8e37, math.inf, math.inf),
+        (np.float32, 3e38, math.inf, 0),
         (np.float32, 1e39, math.inf, 0),
-        (np.float16, 65504.0, math.nan, math.inf),
+        (np.float16, 16376.0, math.nan, math.inf),
         (np.float32, math.nan, 1.0, 0),
     ],
 )
