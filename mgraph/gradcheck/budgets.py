@@ -18,7 +18,8 @@ from ..platforms import as_wished
 from ..specs import is_real
 from ..types import as_type
 from .budget_inputs import Stress, stress_inputs
-from .budget_report import VALUE_NOT_FINITE, Budget, BudgetReport, Comparison, Extreme
+from .budget_report import VALUE_NOT_FINITE, Budget, BudgetReport, Comparison
+from .budget_units import Units
 from .exact_witness import ExactProgram
 from .numpy_primitives import NoReferenceError
 from .subjects import Subject
@@ -179,7 +180,7 @@ class _Trial:
         moves: np.ndarray,
     ) -> Comparison:
         """One quantity, by rule and by JAX."""
-        units = _Units(found["rules"].dtype, moves)
+        units = Units(found["rules"].dtype, moves)
         is_value = quantity.startswith("value")
         if is_value:
             exact = dict.fromkeys(RULE_SETS, exact["jax"])
@@ -275,48 +276,9 @@ class _Trial:
             results = {rule_set: self._named(self._exact[rule_set](*there)) for rule_set in RULE_SETS}
             for quantity, most in moves.items():
                 with np.errstate(invalid="ignore"):
-                    by_rule, by_jax = (np.abs(results[r][quantity] - exact[r][quantity]) for r in RULE_SETS)
-                step = np.where(np.isfinite(by_jax), by_jax, by_rule)
-                moves[quantity] = np.maximum(most, np.nan_to_num(step, posinf=0.0))
+                    steps = [np.abs(results[r][quantity] - exact[r][quantity]) for r in RULE_SETS]
+                moves[quantity] = np.maximum(most, np.max(np.nan_to_num(steps, posinf=0.0), 0))
         return moves
-
-
-class _Units:
-    """What errors of the numbers of an array are counted in."""
-
-    def __init__(self, dtype: Any, moves: np.ndarray) -> None:
-        limits = jnp.finfo(dtype)
-        self._eps, self._max = float(limits.eps), float(limits.max)
-        self._least = float(limits.tiny) * (self._eps if dtype == np.float16 else 1)
-        self._moves = moves
-
-    def ulps(self, exact: np.ndarray) -> np.ndarray:
-        """The unit in the last place of each number, no less than the smallest number."""
-        size = np.where(np.isfinite(exact), np.abs(exact), 0.0)
-        return np.maximum(np.ldexp(self._eps, np.frexp(np.maximum(size, self._least))[1] - 1), self._least)
-
-    def worst(self, found: np.ndarray, exact: np.ndarray) -> Extreme:
-        """The number that is furthest off, among those that the type can represent, with room for sums."""
-        found = found.astype(np.float64)
-        judged = np.abs(exact) <= self._max / 4
-        with np.errstate(invalid="ignore", over="ignore"):
-            off = np.where(judged & (found != exact), np.abs(found - exact), 0.0)
-        off = np.where(np.isnan(off), np.inf, off)
-        ulps = self.ulps(exact)
-        unit = np.maximum(ulps, self._moves)
-        roundings = off / unit
-        if not roundings.size:
-            return Extreme(0.0, 0.0, (), 0.0, 0.0)
-        at = tuple(int(i) for i in np.unravel_index(np.argmax(roundings), roundings.shape))
-        return Extreme(
-            float(np.max(off / ulps)), float(roundings[at]), at, float(found[at]), float(exact[at])
-        )
-
-    def differ(self, one: np.ndarray, other: np.ndarray) -> bool:
-        """Whether two exact results differ by more than half a rounding, where both are finite."""
-        with np.errstate(invalid="ignore"):
-            off = np.abs(one - other) / np.maximum(self.ulps(other), self._moves)
-        return bool(np.any(np.isfinite(off) & (off > 0.5)))
 
 
 def _wide(given: Any) -> Any:

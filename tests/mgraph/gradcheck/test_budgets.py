@@ -21,7 +21,7 @@ from mgraph.cases import Case
 from mgraph.gradcheck import exact_numbers as exact
 from mgraph.gradcheck.budget_inputs import KINDS, stress_inputs
 from mgraph.gradcheck.budget_report import Budget, BudgetReport, Comparison, Extreme
-from mgraph.gradcheck.budgets import _Units
+from mgraph.gradcheck.budget_units import Units
 from mgraph.gradcheck.exact_witness import ExactProgram
 from mgraph.gradcheck.subjects import Subject
 from mgraph.gradcheck.survey import chosen_operators
@@ -152,13 +152,13 @@ def test_a_better_rule_is_praised(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_units_in_the_last_place(dtype: Any, exact: float, found: float, ulps: float) -> None:
-    off = _Units(np.dtype(dtype), np.zeros(2)).worst(np.array([0, found]).astype(dtype), np.array([0, exact]))
+    off = Units(np.dtype(dtype), np.zeros(2)).worst(np.array([0, found]).astype(dtype), np.array([0, exact]))
     assert off.ulps == off.roundings == pytest.approx(abs(ulps), rel=1e-6)
     assert off.element == ((1,) if ulps else (0,))
 
 
 def test_where_terms_cancel_the_unit_is_what_a_rounding_moves() -> None:
-    units = _Units(np.dtype(np.float32), np.array([2.0**-20]))
+    units = Units(np.dtype(np.float32), np.array([2.0**-20]))
     off = units.worst(np.array([2.0**-19], np.float32), np.array([0.0]))
     assert off.roundings == 2 and off.ulps > 1e30
 
