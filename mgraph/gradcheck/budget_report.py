@@ -133,7 +133,7 @@ class Budget:
     note: str = ""
     """What stood in for exact arithmetic, and why."""
     problem: str = ""
-    """Why nothing could be computed, if nothing could."""
+    """Why nothing could be computed, of the operator or of a case, if nothing could."""
 
     @property
     def direction(self) -> str:
@@ -207,8 +207,8 @@ class BudgetReport:
     def _table(self, types: Sequence[str]) -> Iterator[tuple[str, ...]]:
         """A row for the values and one for the gradients of each operator: ours and JAX's by type."""
         for (operator, direction), rows in self._grouped().items():
-            if rows[0].problem:
-                yield operator, "", *("" for _ in types), "", rows[0].problem
+            if not direction:
+                yield from ((operator, "", *("" for _ in types), "", row.problem) for row in rows)
                 continue
             cells = (_cell([r for r in rows if r.element_type == t]) for t in types)
             telling = min(rows, key=lambda r: (VERDICTS.index(r.verdict), -r.worst.ours.roundings))

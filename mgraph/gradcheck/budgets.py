@@ -113,13 +113,14 @@ def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator
     name = trials[0].operator
     for element_type in element_types:
         found: dict[str, list[Comparison]] = {}
-        try:
-            for trial in trials:
-                for comparison in trial.comparisons(element_type):
-                    found.setdefault(comparison.quantity, []).append(comparison)
-        except Exception as e:  # so may its programs
-            yield Budget(name, problem=_reason(e))
-            return
+        for trial in trials:
+            try:
+                comparisons = list(trial.comparisons(element_type))
+            except Exception as e:  # so may its programs, and compilers lack something
+                yield Budget(name, element_type, problem=f"{element_type}, {trial.case}: {_reason(e)}")
+                continue
+            for comparison in comparisons:
+                found.setdefault(comparison.quantity, []).append(comparison)
         note = "; ".join(dict.fromkeys(trial.note for trial in trials if trial.note))
         for quantity, comparisons in found.items():
             yield Budget(name, element_type, quantity, tuple(comparisons), note)
@@ -133,7 +134,7 @@ class _Trial:
     ) -> None:
         self.operator = cls.__name__
         self._missing: dict[str, None] = {}
-        self._case, self._seed = case, seed
+        self.case, self._seed = case, seed
         self._subject = Subject(cls.__name__, cls, case)
         self._usual = case.values(seed)
         self._floats = [i for i, a in enumerate(self._usual) if a.dtype.kind == "f"]
@@ -154,7 +155,7 @@ class _Trial:
     def comparisons(self, element_type: str) -> Iterator[Comparison]:
         """What is computed from the inputs of each kind, held against what is exact."""
         programs = {rule_set: self._compiled[element_type, rule_set].result() for rule_set in RULE_SETS}
-        for stress in stress_inputs(self._case, element_type, self._seed):
+        for stress in stress_inputs(self.case, element_type, self._seed):
             given = stress.arrays, self._adjoints(element_type, stress.adjoint)
             found = {rule_set: self._named(program(*given)) for rule_set, program in programs.items()}
             exact = {rule_set: self._named(self._exact[rule_set](*_wide(given))) for rule_set in RULE_SETS}
@@ -190,7 +191,7 @@ class _Trial:
         )
         comparable = self._derivative and not is_value
         return Comparison(
-            str(self._case),
+            str(self.case),
             stress.kind,
             quantity,
             _inputs_at(stress.arrays, moves.shape, ours.element),
@@ -238,7 +239,7 @@ class _Trial:
         return programs
 
     def _usual_in(self, element_type: str) -> Arrays:
-        return next(stress_inputs(self._case, element_type, self._seed)).arrays
+        return next(stress_inputs(self.case, element_type, self._seed)).arrays
 
     def _adjoints(self, element_type: str, scale: float = 1.0) -> Arrays:
         """Random adjoints of the outputs, the same for all programs of an element type."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from pathlib import Path
@@ -20,12 +21,14 @@ from mgraph import ArgumentError, UnaryNodeOp, check_budgets
 from mgraph.cases import Case
 from mgraph.gradcheck import exact_numbers as exact
 from mgraph.gradcheck.budget_inputs import KINDS, stress_inputs
-from mgraph.gradcheck.budget_report import Budget, BudgetReport, Comparison, Extreme
+from mgraph.gradcheck.budget_report import VERDICTS, Budget, BudgetReport, Comparison, Extreme
 from mgraph.gradcheck.budget_units import Units
 from mgraph.gradcheck.exact_witness import ExactProgram
 from mgraph.gradcheck.subjects import Subject
 from mgraph.gradcheck.survey import chosen_operators
 from nmt.cli import main
+from tests.helpers.pages import check_blocks
+from tests.helpers.places import ROOT
 
 
 class Softplus(UnaryNodeOp):
@@ -340,6 +343,34 @@ def test_verdicts(found: Comparison, verdict: str) -> None:
     assert found.verdict == verdict
     ok = verdict not in ("worse than JAX", "not finite", "another gradient")
     assert Budget("Some", "float32", found.quantity, (comparison(0, 0), found)).ok is ok
+
+
+def test_what_cannot_be_run_loses_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(Softplus):
+        cases = (Case((2,)), Case((3,)))
+
+    class Trial(budgets._Trial):
+        def comparisons(self, element_type: str) -> Any:
+            if self.case.shapes == ((2,),):
+                raise jax.errors.JaxRuntimeError("UNIMPLEMENTED: by the compiler\nor so")
+            return super().comparisons(element_type)
+
+    monkeypatch.setattr(budgets, "_Trial", Trial)
+    report = examine(monkeypatch, Refused)
+    assert [row.quantity for row in report.rows] == ["", "value", "gradient by child 0"]
+    assert not report.ok and {c.case for c in gradient(report).comparisons} == {"3"}
+    assert " float32, 2: JaxRuntimeError: UNIMPLEMENTED: by the compiler\n" in str(report)
+
+
+def test_the_page() -> None:
+    page = (ROOT / "docs" / "gradients-budgets.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert check_blocks(blocks, "gradients-budgets.md") == ["ok", "True True"]
+    named = set(
+        re.findall(r"`([a-z]+(?: low| adjoint)?)`", page.partition("## Inputs")[2].partition("## The")[0])
+    )
+    assert set(KINDS) <= named
+    assert set(VERDICTS) - {"ok"} <= set(re.findall(r"`([^`]+)`", page))
 
 
 @pytest.mark.parametrize("ok", [True, False])
