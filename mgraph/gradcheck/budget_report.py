@@ -18,9 +18,11 @@ WORSE = 4.0
 NOT_FINITE, WORSE_THAN_JAX, ANOTHER = "not finite", "worse than JAX", "another gradient"
 VALUE_NOT_FINITE, FOLLOWS, NEITHER = "value not finite", "not finite, as the value", "not finite, nor JAX's"
 FINITE, BETTER = "finite, unlike JAX's", "better than JAX"
+LOST, VALUE_LOST = "lost, as JAX's", "value lost"
 
 VERDICTS = (
-    NOT_FINITE, ANOTHER, WORSE_THAN_JAX, FINITE, BETTER, VALUE_NOT_FINITE, NEITHER, FOLLOWS, "ok",
+    NOT_FINITE, ANOTHER, WORSE_THAN_JAX, FINITE, BETTER, LOST, VALUE_NOT_FINITE, VALUE_LOST, NEITHER, FOLLOWS,
+    "ok",
 )  # fmt: skip
 """What a comparison may say, from the most telling on:
 
@@ -30,6 +32,8 @@ VERDICTS = (
 - ``worse than JAX``: the rule has more than ``FEW`` roundings and ``WORSE`` times as many as JAX, whose
   worst number is not off by more than half of its size;
 - ``finite, unlike JAX's``, ``better than JAX``: these the other way round;
+- ``lost, as JAX's``: more than ``FEW`` roundings, and more than half of the number, and JAX's is no better;
+- ``value lost``: so is a value;
 - ``value not finite``: the value overflows on the way to a number that the element type can represent;
 - ``not finite, nor JAX's``, ``not finite, as the value``: the gradient cannot be had either.
 """
@@ -50,8 +54,8 @@ class Extreme:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the number is off by more than half of its size."""
-        return not abs(self.got - self.exact) <= abs(self.exact) / 2
+        """Whether it is off by more than ``FEW`` roundings, and by more than half of its size."""
+        return self.roundings > FEW and not abs(self.got - self.exact) <= abs(self.exact) / 2
 
     def as_json(self) -> dict[str, Any]:
         """As data for JSON; a number that is not finite is ``None``."""
@@ -96,13 +100,15 @@ class Comparison:
                 return FOLLOWS
             return NEITHER if self.jax is not None and self.jax.roundings == math.inf else NOT_FINITE
         if self.jax is None:
-            return "ok"
+            return VALUE_LOST if self.ours.is_lost and self.quantity.startswith("value") else "ok"
         jaxs = self.jax.roundings
-        if jaxs == math.inf:
-            return "ok" if self.overflows else FINITE
         if ours > FEW and ours > WORSE * jaxs and not self.jax.is_lost:
             return WORSE_THAN_JAX
-        return BETTER if jaxs > FEW and jaxs > WORSE * ours and not self.ours.is_lost else "ok"
+        if self.ours.is_lost:
+            return LOST
+        if jaxs == math.inf:
+            return "ok" if self.overflows else FINITE
+        return BETTER if jaxs > FEW and jaxs > WORSE * ours else "ok"
 
     @property
     def contrast(self) -> tuple[float, float]:
