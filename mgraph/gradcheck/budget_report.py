@@ -142,6 +142,11 @@ class Budget:
     """Why nothing could be computed, of the operator or of a case, if nothing could."""
 
     @property
+    def title(self) -> str:
+        """Operator, element type and quantity."""
+        return " ".join(filter(None, (self.operator, self.element_type, self.quantity)))
+
+    @property
     def direction(self) -> str:
         """``value`` or ``gradient``."""
         return self.quantity.partition(" ")[0]

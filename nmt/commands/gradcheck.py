@@ -134,11 +134,7 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
         return check_budgets(
             names,
             options.module or None,
-            on_budget=lambda row: logger.info(
-                "%s",
-                " ".join(part for part in (row.operator, row.element_type, row.quantity) if part)
-                + f": {row.verdict}",
-            ),
+            on_budget=lambda row: logger.info("%s: %s", row.title, row.verdict),
         )
     if options.compiled:
         return check_compiled(
