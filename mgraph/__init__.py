@@ -176,6 +176,7 @@ if TYPE_CHECKING:
     from .gradcheck import GradientReport as GradientReport
     from .gradcheck import OperatorReport as OperatorReport
     from .gradcheck import assert_gradients as assert_gradients
+    from .gradcheck import check_budgets as check_budgets
     from .gradcheck import check_compiled as check_compiled
     from .gradcheck import check_gradients as check_gradients
     from .gradcheck import check_operators as check_operators
@@ -195,6 +196,7 @@ _HOMES = {
     "GradientReport": "gradcheck",
     "OperatorReport": "gradcheck",
     "assert_gradients": "gradcheck",
+    "check_budgets": "gradcheck",
     "check_compiled": "gradcheck",
     "check_gradients": "gradcheck",
     "check_operators": "gradcheck",

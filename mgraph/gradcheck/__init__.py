@@ -5,13 +5,17 @@ cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator,
 function with rules of its own, and ``assert_gradients`` is the same as a line of a test; ``check_operators``
 checks every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of its
 parameters, also in float32, and ``check_layers`` operator by operator. ``check_compiled`` examines what these
-take for granted, the compiler. ``smallest_failure`` makes a failure small and prints it as a test,
-``write_page`` shows a report on operators as a page.
+take for granted, the compiler; ``check_budgets`` counts what rounding does to right rules in float32 and in
+16 bits. ``smallest_failure`` makes a failure small and prints it as a test, ``write_page`` shows a report as
+a page.
 """
 
 from __future__ import annotations
 
 from .assertions import assert_gradients as assert_gradients
+from .budget_report import Budget as Budget
+from .budget_report import BudgetReport as BudgetReport
+from .budgets import check_budgets as check_budgets
 from .check import check_gradients as check_gradients
 from .compiled import check_compiled as check_compiled
 from .compiled_report import CompiledReport as CompiledReport

@@ -109,7 +109,8 @@ def _dynamic_update(_: Any, x: Array, update: Array, *starts: Any, **__: Any) ->
     return result
 
 
-def _reduction(function: Callable[..., Any]) -> Primitive:
+def reduction(function: Callable[..., Any]) -> Primitive:
+    """A reduction of some axes, from NumPy's."""
     return lambda _, x, *, axes, **__: function(x, axis=tuple(map(int, axes)))
 
 
@@ -117,7 +118,9 @@ def _extreme(function: Callable[..., Any]) -> Primitive:
     return lambda _, x, *, axes, **__: function(x, axis=int(axes[0]))
 
 
-def _cumulative(function: Callable[..., Any]) -> Primitive:
+def cumulative(function: Callable[..., Any]) -> Primitive:
+    """A reduction of all that comes before, or after, along an axis, from NumPy's."""
+
     def computed(_: Any, x: Array, *, axis: int, reverse: bool, **__: Any) -> Array:
         return np.flip(function(np.flip(x, axis), axis=axis), axis) if reverse else function(x, axis=axis)
 
@@ -181,7 +184,9 @@ def _convolution(
     return made.transpose(np.argsort(dimension_numbers.out_spec))
 
 
-def _windowed(function: Callable[..., Any], initial: float) -> Primitive:
+def windowed(function: Callable[..., Any], initial: Any) -> Primitive:
+    """A reduction of each window, from NumPy's reduction of axes; ``initial`` is what pads."""
+
     def computed(
         _: Any,
         x: Array,
@@ -331,16 +336,16 @@ OTHERS: dict[str, Primitive] = {
     "concatenate": lambda out, *parts, dimension, **_: np.concatenate(parts, dimension),
     "conv_general_dilated": _convolution,
     "convert_element_type": lambda out, x, **_: x.astype(out.dtype),
-    "cumlogsumexp": _cumulative(np.logaddexp.accumulate), "cummax": _cumulative(np.maximum.accumulate),
-    "cummin": _cumulative(np.minimum.accumulate), "cumprod": _cumulative(np.cumprod),
-    "cumsum": _cumulative(np.cumsum), "dot_general": _dot, "dynamic_slice": _dynamic_slice,
+    "cumlogsumexp": cumulative(np.logaddexp.accumulate), "cummax": cumulative(np.maximum.accumulate),
+    "cummin": cumulative(np.minimum.accumulate), "cumprod": cumulative(np.cumprod),
+    "cumsum": cumulative(np.cumsum), "dot_general": _dot, "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update, "expand_dims": lambda out, x, **_: x.reshape(out.shape),
     "gather": _gather, "integer_pow": lambda out, x, *, y, **_: x.astype(float) ** y, "iota": _iota,
     "optimization_barrier": lambda out, *args, **_: list(args), "pad": _pad,
-    "platform_index": lambda out, **_: np.zeros((), int), "reduce_and": _reduction(np.all),
-    "reduce_max": _reduction(np.max), "reduce_min": _reduction(np.min), "reduce_or": _reduction(np.any),
-    "reduce_prod": _reduction(np.prod), "reduce_sum": _reduction(np.sum),
-    "reduce_window_max": _windowed(np.max, -math.inf), "reduce_window_sum": _windowed(np.sum, 0.0),
+    "platform_index": lambda out, **_: np.zeros((), int), "reduce_and": reduction(np.all),
+    "reduce_max": reduction(np.max), "reduce_min": reduction(np.min), "reduce_or": reduction(np.any),
+    "reduce_prod": reduction(np.prod), "reduce_sum": reduction(np.sum),
+    "reduce_window_max": windowed(np.max, -math.inf), "reduce_window_sum": windowed(np.sum, 0.0),
     "reshape": _reshape, "round": _round, "rev": _axes_of(np.flip, "dimensions"),
     "scatter": _scattered(None), "scatter-add": _scattered(np.add),
     "scatter_add": _scattered(np.add), "select_n": _select, "slice": _slice, "sort": _sort, "split": _split,

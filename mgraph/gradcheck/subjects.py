@@ -68,8 +68,9 @@ class Subject:
         """The arrays of the first ``rows`` examples."""
         return [a if i in self.shared else a[:rows] for i, a in enumerate(arrays)]
 
-    def function(self, element_type: str) -> Callable[..., Any]:
-        """The function of the values of one example's children, in an element type."""
+    def function(self, element_type: str, rule_set: str = "rules") -> Callable[..., Any]:
+        """The function of the values of one example's children, in an element type, differentiated by a rule
+        set."""
         if self.plain:
             return self.target
         graph = ExpressionGraph(seed=1)
@@ -84,7 +85,7 @@ class Subject:
 
         def computed(*values: Any) -> Any:
             leaves = [own[i] if k is None else values[k] for i, k in enumerate(sources)]
-            return trace(structure, leaves, key=key)[output]
+            return trace(structure, leaves, rule_set=rule_set, key=key)[output]
 
         return computed
 

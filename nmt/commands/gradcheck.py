@@ -36,6 +36,9 @@ class CheckedOperators(Options):
     compiled: bool = option(
         False, "check the compiler: operators and compositions over many rows, compiled and not"
     )
+    budgets: bool = option(
+        False, "count rounding errors in float32, bfloat16 and float16, beside those of jax.grad"
+    )
     quick: bool = option(
         False, "the short form: first derivatives only; with --compiled few sizes, one case of each operator"
     )
@@ -81,6 +84,7 @@ COMMAND = Command(
         ("mgraph gradcheck --quick", "every operator, first derivatives only"),
         ("mgraph gradcheck --html report.html", "every operator, as a page"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
+        ("mgraph gradcheck --budgets softmax", "rounding errors, on usual and extreme inputs"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
         (
             "mgraph gradcheck -m model.npz -v V V -t text.en text.de --layers --html layers.html",
@@ -107,16 +111,20 @@ def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
         print(json.dumps(report.as_json(), indent=2))
     else:
         print(report.table() if options.all else report)
-        if not of_model and not options.compiled:
-            _print_failures(report)
+        _print_failures(report)
     return None if report.ok else 1
 
 
 def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     """OptionError for conflicting options: operators and a model cannot be checked together."""
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
-    if options.html and options.compiled:
-        raise OptionError("--html cannot go with --compiled")
+    others = [f"--{name}" for name in ("compiled", "budgets") if getattr(options, name)]
+    if len(others) > 1:
+        raise OptionError(f"{' '.join(others)}: expected one of them")
+    if options.html and others:
+        raise OptionError(f"--html cannot go with {others[0]}")
+    if options.quick and options.budgets:
+        raise OptionError("--quick cannot go with --budgets")
     require_writable("--html", options.html)
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
@@ -149,8 +157,20 @@ def _operators(options: GradcheckOptions) -> Sequence[str]:
 
 
 def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
-    from mgraph.gradcheck import check_compiled, check_operators, chosen_operators, with_failures
+    from mgraph.gradcheck import (
+        check_budgets,
+        check_compiled,
+        check_operators,
+        chosen_operators,
+        with_failures,
+    )
 
+    if options.budgets:
+        return check_budgets(
+            names,
+            options.module or None,
+            on_budget=lambda row: logger.info("%s: %s", row.title, row.verdict),
+        )
     if options.compiled:
         return check_compiled(
             names,
@@ -173,10 +193,10 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
 
 
 def _print_failures(report: Any) -> None:
-    """The smallest failures that were found, each as a test."""
-    for row in report.rows:
-        if row.failure is not None:
-            print(f"\n{row.operator}, the smallest failure that was found, as a test:\n\n{row.failure}")
+    """The smallest failures that a report on operators has, each as a test."""
+    for row in getattr(report, "rows", ()):
+        if failure := getattr(row, "failure", None):
+            print(f"\n{row.operator}, the smallest failure that was found, as a test:\n\n{failure}")
 
 
 def _write_page(path: str, report: Any) -> None:
