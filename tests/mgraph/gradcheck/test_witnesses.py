@@ -327,6 +327,20 @@ def test_the_short_form_asks_for_first_derivatives() -> None:
     assert all(row.differences.keys() == {"jax", "differences", "zero"} for row in report.rows)
 
 
+class LateOutputWrong(Doubled):
+    """Wrong for a single output beyond the first forty."""
+
+    def backward_ops(self, adj, val, x):
+        late = jnp.where(jnp.arange(x.shape[-1]) >= 40, 3.0, 2.0)
+        return (adj * jnp.where(jnp.sum(adj != 0) == 1, late, 2.0),)
+
+
+def test_every_output_is_taken_alone_where_it_is_asked_for() -> None:
+    assert check_gradients(LateOutputWrong, (41,)).ok
+    asked = check_gradients(LateOutputWrong, (41,), thorough=True, cotangents="one-hot")
+    assert seen(asked) == {"one-hot"}
+
+
 # ---------------------------------------------------------------- repeatability
 
 
