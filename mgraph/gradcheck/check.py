@@ -259,7 +259,7 @@ def _checks(
     if settings.thorough:
         questions += [problem.second_order, problem.transformed, problem.cotangents, problem.repeated]
         questions += [problem.compiled] if settings.eager else []
-    elif isinstance(settings.cotangents, str) and settings.cotangents != "random":
+    if isinstance(settings.cotangents, str) and settings.cotangents != "random":
         questions.append(getattr(problem, settings.cotangents.replace("-", "_")))
     known: list[list[Answer]] = [[] for _ in names]
     problems = []

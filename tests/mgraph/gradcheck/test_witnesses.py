@@ -158,6 +158,16 @@ def test_a_subgradient_is_any_number_between_the_slopes(at_zero: float, ok: bool
         assert "child 0 [1]: at a kink, slopes" in str(report)
 
 
+def test_a_choice_at_a_kink_hides_no_error_elsewhere() -> None:
+    class SteepAtOne(Ramp):
+        def backward_ops(self, adj, val, x):
+            return (adj * jnp.where(x == 1, 1.01, x >= 0),)
+
+    (check,) = check_gradients(SteepAtOne, values=[[0.0, 1.0, -0.5]]).checks
+    assert set(check.objections) == {"jax", "differences"}
+    assert check.findings["jax"].where == check.findings["differences"].where == (1,)
+
+
 @pytest.mark.parametrize("distance", [1e-2, 1e-5, 1e-9])
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_beside_a_kink_the_derivative_is_known(distance: float, side: float) -> None:
@@ -315,6 +325,20 @@ def test_the_short_form_asks_for_first_derivatives() -> None:
     report = check_operators(["tanh", "sin", "cos"], quick=True, on_row=lambda row: rows.append(row.type))
     assert report.ok and rows == [row.type for row in report.rows] == ["tanh", "sin", "cos"]
     assert all(row.differences.keys() == {"jax", "differences", "zero"} for row in report.rows)
+
+
+class LateOutputWrong(Doubled):
+    """Wrong for a single output beyond the first forty."""
+
+    def backward_ops(self, adj, val, x):
+        late = jnp.where(jnp.arange(x.shape[-1]) >= 40, 3.0, 2.0)
+        return (adj * jnp.where(jnp.sum(adj != 0) == 1, late, 2.0),)
+
+
+def test_every_output_is_taken_alone_where_it_is_asked_for() -> None:
+    assert check_gradients(LateOutputWrong, (41,)).ok
+    asked = check_gradients(LateOutputWrong, (41,), thorough=True, cotangents="one-hot")
+    assert seen(asked) == {"one-hot"}
 
 
 # ---------------------------------------------------------------- repeatability
