@@ -28,7 +28,7 @@ class CheckedOperators(Options):
         False, "check the compiler: operators and compositions over many rows, compiled and not"
     )
     quick: bool = option(
-        False, "the short form: first derivatives only; with --compiled few sizes, one case of each operator"
+        False, "the short form: first derivatives, two cases; with --compiled few sizes, one case"
     )
 
 
