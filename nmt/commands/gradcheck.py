@@ -40,7 +40,7 @@ class CheckedOperators(Options):
         False, "count rounding errors in float32, bfloat16 and float16, beside those of jax.grad"
     )
     quick: bool = option(
-        False, "the short form: first derivatives only; with --compiled few sizes, one case of each operator"
+        False, "the short form: first derivatives, two cases; with --compiled few sizes, one case"
     )
     no_shrink: bool = option(False, "do not search the smallest failure of each wrong operator")
 
