@@ -264,6 +264,7 @@ def test_marians_formulas_depart_in_exactly_the_layer_norms(model: Model) -> Non
     assert above == ("decoder_l1_context", "decoder_l1_ffn"), "by its scale the norm of its own is right"
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_in_the_body_of_a_recurrent_models_loop_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
