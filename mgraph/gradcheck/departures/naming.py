@@ -47,7 +47,7 @@ class Namer:
                 nodes[outer.key] = outer
         parameters = self._parameters(found)
         paths = {
-            node.name: self._path(i, found, nodes)
+            node.name: self._path(i, found)
             for i, node in self._nodes.items()
             if any(check.name == node.name and "float64" in check.objections for check in parameters)
         }
@@ -119,23 +119,23 @@ class Namer:
                 checks.append(parameter_check(node.name, node.shape, size, whole, absolute))
         return worst_first(checks)
 
-    def _path(
-        self, leaf: int, found: Mapping[int, Findings], nodes: Mapping[str, NodeCheck]
-    ) -> tuple[str, ...]:
-        """The operators from a parameter to one that departs, along what is off by most."""
+    def _path(self, leaf: int, found: Mapping[int, Findings]) -> tuple[str, ...]:
+        """The operators from a parameter to one whose gradient by the one before departs, along what is off
+        by most."""
         path: list[str] = []
         at = leaf
         while True:
             users = (
-                (float(off.largest), user)
+                (float(off.largest), user, n)
                 for user, n in self._users.get(at, ())
                 if found[user].handed_on and (off := found[user].handed_on[n]) is not None
             )
-            most, at = max(users, default=(0.0, leaf))
+            most, at, n = max(users, default=(0.0, leaf, 0))
             if not most:
                 return tuple(path)
             path.append(str(self._nodes[at].id))
-            if not nodes[path[-1]].ok:
+            comparison = found[at].children["float64"][n]
+            if comparison is not None and not comparison.agrees:
                 return tuple(path)
 
 

@@ -79,7 +79,7 @@ class NodeCheck:
     children: tuple[ChildCheck, ...] = ()
     """Those that a gradient flows into."""
     value: Distance | None = None
-    """The value in float32, from that in float64."""
+    """The value in float32, from that in float64; ``None`` if only float64 was asked for."""
     adjoints: Mapping[str, Distance] = field(default_factory=dict)
     """How far the adjoints of the whole passes are apart: by rules and by JAX in each type (``float64``,
     ``float32``), and in float32 from JAX's in float64 (by JAX ``rounding``, by rules ``rule_rounding``)."""
@@ -143,9 +143,9 @@ class LayerCheck:
         return f"{', '.join(kinds)}: {len(wrong)}" if wrong else "ok"
 
     @property
-    def value(self) -> float:
+    def value(self) -> float | None:
         """The largest relative error of a value in float32."""
-        return max((n.value.relative for n in self.nodes if n.value is not None), default=0.0)
+        return max((n.value.relative for n in self.nodes if n.value is not None), default=None)
 
     def adjoint(self, name: str) -> float | None:
         """The largest relative distance between adjoints, by its name in ``NodeCheck.adjoints``."""

@@ -33,7 +33,7 @@ class Findings:
     """What was found at one row."""
 
     value: Distance | None = None
-    """The value in float32, from that in float64."""
+    """The value in float32, from that in float64; ``None`` if only float64 was asked for."""
     adjoints: dict[str, Distance] = field(default_factory=dict)
     """How far adjoints are apart: by rules and by JAX in each type (``float64``, ``float32``), and in float32
     from JAX's in float64 (by JAX ``rounding``, by rules ``rule_rounding``)."""
@@ -207,7 +207,7 @@ class Sweep:
 
     def _forward(self, i: int) -> None:
         values = [side.forward(i) for side in self._sides]
-        self.found[i] = Findings(distance(values[0], values[-1]))
+        self.found[i] = Findings(distance(*values) if self._narrow is not None else None)
 
     def _backward(self, i: int) -> None:
         wide, narrow, found = self._wide, self._narrow, self.found[i]

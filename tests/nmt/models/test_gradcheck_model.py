@@ -260,8 +260,11 @@ def test_marians_formulas_depart_in_exactly_the_layer_norms(model: Model) -> Non
     }
     assert report.loss == pytest.approx(whole.facts["loss"], rel=1e-12)
     assert report.way("encoder_Wemb")[-1] in {node.layer for node in report.departures}
+    above = report.way("decoder_l1_context_Wo_ln_scale")
+    assert above == ("decoder_l1_context", "decoder_l1_ffn"), "by its scale the norm of its own is right"
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_in_the_body_of_a_recurrent_models_loop_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
