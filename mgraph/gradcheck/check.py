@@ -134,12 +134,9 @@ def check_gradients(
         return _check_case(target, case, settings, values)
     cases = getattr(target, "cases", ())
     if not cases:
-<<<<<<< HEAD
         raise GraphError(
             f"{_title(target)} declares no cases; give the shapes of its children, or a function's arguments"
         )
-=======
-        raise GraphError(f"{_title(target)} declares no cases; give the shapes of its children")
     return _check_cases(target, cases, settings)
 
 
@@ -151,7 +148,6 @@ def check_quickly(target: type[NaryNodeOp], seed: int = 0) -> GradientReport:
 
 
 def _check_cases(target: Callable[..., Node], cases: Sequence[Case], settings: _Settings) -> GradientReport:
->>>>>>> g2
     reports = [
         _check_case(target, case, replace(settings, seed=settings.seed + i, eager=i == 0))
         for i, case in enumerate(cases)
