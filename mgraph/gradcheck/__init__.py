@@ -3,7 +3,8 @@
 Everything is computed in float64, whatever the element type of the graph, so that a rule that is one per
 cent wrong cannot hide behind rounding. ``check_gradients`` checks one operator, node or graph,
 ``check_operators`` every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of
-its parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler.
+its parameters, also in float32. ``check_compiled`` examines what these take for granted, the compiler, and
+``check_mutants`` the checks themselves: whether they would see a rule that is wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from .compiled_report import CompiledReport as CompiledReport
 from .compiled_report import CompiledRow as CompiledRow
 from .compiled_report import Difference as Difference
 from .loss import check_loss as check_loss
+from .mutation import Mutant as Mutant
+from .mutation import MutantReport as MutantReport
+from .mutation import MutantRow as MutantRow
+from .mutation import Verdict as Verdict
+from .mutation import check_mutants as check_mutants
 from .report import GradientCheck as GradientCheck
 from .report import GradientReport as GradientReport
 from .report import LossReport as LossReport

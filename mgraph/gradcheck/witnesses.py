@@ -33,7 +33,8 @@ class Problem:
 
     def __init__(self, values: Values, point: Sequence[Any], seed: int) -> None:
         self._values = values
-        self._random = np.random.default_rng(seed)
+        # Not the draws that a case's values are made of: for some functions they give no gradient at all.
+        self._random = np.random.default_rng((seed, 1))
         self._point = [jnp.asarray(p) for p in point]
         shapes = jax.eval_shape(lambda v: self._values(v, "jax", None), self._point)
         self._adjoint = jax.tree.map(self._random_like, shapes)

@@ -27,6 +27,7 @@ class CheckedOperators(Options):
         False, "check the compiler: operators and compositions over many rows, compiled and not"
     )
     quick: bool = option(False, "with --compiled: few sizes, one case of each operator")
+    mutants: bool = option(False, "change the rules in many small ways; report the changes that nothing sees")
 
 
 class CheckedModel(Options):
@@ -62,6 +63,7 @@ COMMAND = Command(
         ("mgraph gradcheck", "every operator"),
         ("mgraph gradcheck layer_norm softmax", "these two"),
         ("mgraph gradcheck --module user_ops.py", "your own"),
+        ("mgraph gradcheck --mutants layer_norm", "what of its rule the checks would not see wrong"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
     ),
@@ -69,7 +71,7 @@ COMMAND = Command(
 
 
 def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
-    """Print the report; the exit code is 1 if a gradient is wrong."""
+    """Print the report; the exit code is 1 if a gradient is wrong, or a mutant of a rule survives."""
     of_model = bool(options.model)
     _check_combination(options, of_model)
     with logging_as(options):
@@ -91,6 +93,8 @@ def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
     if options.quick and not options.compiled:
         raise OptionError("--quick needs --compiled")
+    if options.mutants and options.compiled:
+        raise OptionError("--mutants cannot go with --compiled")
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
         given += options.operands
@@ -122,8 +126,16 @@ def _operators(options: GradcheckOptions) -> Sequence[str]:
 
 
 def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
-    from mgraph.gradcheck import check_compiled, check_operators
+    from mgraph.gradcheck import check_compiled, check_mutants, check_operators
 
+    if options.mutants:
+        return check_mutants(
+            names,
+            options.module or None,
+            on_row=lambda row: logger.info(
+                "%s: %d mutants, %s", row.operator, len(row.verdicts), row.verdict
+            ),
+        )
     if options.compiled:
         return check_compiled(
             names,
