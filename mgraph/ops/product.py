@@ -162,7 +162,7 @@ class RowsProductNodeOp(ProductNodeOp):
 class DotNodeOp(RowsProductNodeOp):
     type = "dot"
     cases = (
-        Case((3, 5), (5, 4)),
+        Case((3, 512), (512, 4)),
         Case((2, 3, 5), (4, 5), trans_b=True),
         Case((5, 3), (5, 4), trans_a=True, scale=0.5),
         Case((5, 3), (4, 5), trans_a=True, trans_b=True),
@@ -193,7 +193,7 @@ def dot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: f
 class AffineNodeOp(RowsProductNodeOp):
     type = "affine"
     cases = (
-        Case((3, 5), (5, 4), (1, 4)),
+        Case((3, 512), (512, 4), (1, 4)),
         Case((2, 3, 5), (4, 5), (4,), trans_b=True, scale=2.0),
         Case((5, 3), (5, 4), (1, 4), trans_a=True),
     )

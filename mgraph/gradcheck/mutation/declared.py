@@ -14,6 +14,8 @@ def unreached(function: str) -> str:
 
 _KERNEL = "runs for 16-bit numbers on CUDA only, where the kernel's own rule gives the gradients"
 _NO_DROPOUT = "inherited; there is no dropout here"
+_NO_BATCHES = "for batches that broadcast; here there are none, or of one size"
+_NO_MATRICES = "for products of two matrices; here there are batches"
 _INFINITE = "differs only where a number is +inf, and the value NaN"
 _ATTENTION = "DotProductAttentionNodeOp"
 
@@ -23,7 +25,16 @@ _DECLARED: Mapping[str, Mapping[str, str]] = {
         for name in ("_by_kernel", "_flash_gradients", "_flash_with_pull", "_flash")
     },
     "CachedAttentionNodeOp": {
-        unreached(f"{_ATTENTION}.{name}"): _NO_DROPOUT for name in ("_mask_gradients", "_slopes")
+        unreached(f"{_ATTENTION}.{name}"): _NO_DROPOUT for name in ("_mask_gradients", "_slopes", "_weights")
+    },
+    "DotNodeOp": {unreached("matmul"): _NO_BATCHES, unreached("_op"): _NO_BATCHES},
+    "AffineNodeOp": {unreached("matmul"): _NO_BATCHES, unreached("_op"): _NO_BATCHES},
+    "DotBatchedLegacyNodeOp": {
+        **{unreached(name): _NO_BATCHES for name in ("matmul", "_op")},
+        **{unreached(name): _NO_MATRICES for name in ("matmul_of_columns", "_transposed_matmul")},
+    },
+    "DotBatchedNodeOp": {
+        unreached(name): _NO_MATRICES for name in ("matmul_of_columns", "_transposed_matmul")
     },
     "SoftmaxCrossEntropyNodeOp": {"x == -jnp.inf -> distance == -jnp.inf": _INFINITE},
     "LogCumSumExpNodeOp": {"-jnp.inf -> jnp.inf": _INFINITE},

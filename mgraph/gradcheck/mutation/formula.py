@@ -142,7 +142,7 @@ class Formula:
                 seen[part.name] = function
         backward = methods.pop("backward_ops")
         if not methods:
-            return backward  # type: ignore[no-any-return]
+            return backward
         return lambda operator, *args: backward(_Changed(operator, methods), *args)
 
     def reached(self, run: Callable[[], Any]) -> set[tuple[str, int]]:
@@ -178,7 +178,7 @@ class _Changed:
         return getattr(self._operator, name)
 
     @property
-    def __class__(self) -> Any:
+    def __class__(self) -> Any:  # type: ignore[misc]
         return type(self._operator)
 
 

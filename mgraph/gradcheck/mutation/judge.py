@@ -34,7 +34,7 @@ class Judge:
 
     def __init__(self, cls: type[NaryNodeOp], seed: int = 0) -> None:
         self._cls, self._seed = cls, seed
-        self._own: Rule = cls.backward_ops  # type: ignore[attr-defined]
+        self._own: Rule = cls.backward_ops
         self._formula = Formula(cls)
         cases = enumerate(cls.cases, seed)
         self._trials = [Trial(cls, case, case.values(i), seed=i) for i, case in cases]
@@ -79,11 +79,11 @@ class Judge:
         """The cases in bfloat16, ``None`` for one on which the rule itself cannot be evaluated so."""
         found: list[Trial | None] = []
         for case in self._cls.cases:
-            trial = None
+            found.append(None)
             with suppress(Exception):  # the operator may not take such children at all
                 trial = Trial(self._cls, case, case.values(self._seed), "bfloat16")
                 trial.gradients(self._own)
-            found.append(trial)
+                found[-1] = trial
         return found
 
     @functools.cached_property

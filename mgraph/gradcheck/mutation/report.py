@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -136,66 +136,83 @@ class MutantReport:
         return all(row.ok for row in self.rows)
 
     @property
+    def mutants(self) -> int:
+        """How many there are."""
+        return sum(len(row.verdicts) for row in self.rows)
+
+    @cached_property
+    def killed(self) -> Counter[str]:
+        """How many mutants each witness was the first to see."""
+        return sum((row.killed for row in self.rows), Counter())
+
+    @cached_property
+    def equivalent(self) -> list[tuple[str, Verdict]]:
+        """The mutants that are the same function, with their operators."""
+        return [(row.operator, verdict) for row in self.rows for verdict in row.equivalent]
+
+    @cached_property
+    def survivors(self) -> list[tuple[str, Verdict]]:
+        """The mutants that no witness sees, with their operators."""
+        return [(row.operator, verdict) for row in self.rows for verdict in row.survivors]
+
+    @property
     def score(self) -> float:
         """The share of mutants that are seen, among those that are no equivalents; 1 if there are none."""
-        killed = sum(row.killed.total() for row in self.rows)
-        survivors = sum(len(row.survivors) for row in self.rows)
+        killed, survivors = self.killed.total(), len(self.survivors)
         return killed / (killed + survivors) if killed + survivors else 1.0
 
     def table(self) -> str:
         """The report with all equivalent mutants, by reason."""
-        return "\n".join([*self._lines(), "", *self._equivalent(most=None)])
+        return "\n".join([*self._rows(), *self._lives(), *self._equivalents(every=True), self._summary()])
 
     def __str__(self) -> str:
-        return "\n".join([*self._lines(), *self._equivalent(most=0)])
+        """As ``table``, without equivalents that were not declared but found."""
+        return "\n".join([*self._rows(), *self._lives(), *self._equivalents(every=False), self._summary()])
 
-    def _lines(self) -> list[str]:
-        used = [w for w in WITNESSES if any(row.killed[w] for row in self.rows)]
-        rows: list[Sequence[str]] = [
-            ("operator", "type", "mutants", *used, "equivalent", "survive", "verdict")
-        ]
+    def _rows(self) -> list[str]:
+        used = [w for w in WITNESSES if self.killed[w]]
+        titles = "operator", "type", "mutants", *used, "equivalent", "survive", "verdict"
+        rows: list[Sequence[str]] = [titles]
         for row in self.rows:
-            counts = [len(row.verdicts), *(row.killed[w] for w in used), len(row.equivalent)]
-            cells = [str(n) if n else "-" for n in (*counts, len(row.survivors))]
-            rows.append((row.operator, row.type, *cells, row.verdict))
-        lines = list(table(rows, f"<<{'>' * (len(used) + 3)}<"))
+            counts = (
+                len(row.verdicts),
+                *(row.killed[w] for w in used),
+                len(row.equivalent),
+                len(row.survivors),
+            )
+            rows.append((row.operator, row.type, *(str(n) if n else "-" for n in counts), row.verdict))
+        return table(rows, f"<<{'>' * (len(used) + 3)}<")
+
+    def _lives(self) -> Iterator[str]:
+        for operator, verdict in self.survivors:
+            yield f"{operator}: {_text(verdict)}: {verdict.survives}"
         for row in self.rows:
-            lines += [f"{row.operator}: {_text(v)}: {v.survives}" for v in row.survivors]
-            lines += [f"{row.operator}: declared, but not seen to live: {change}" for change in row.stale]
-        total = sum(len(row.verdicts) for row in self.rows)
-        killed = sum(row.killed.total() for row in self.rows)
-        survivors = sum(len(row.survivors) for row in self.rows)
-        equivalent = sum(len(row.equivalent) for row in self.rows)
-        lines.append(
-            f"{total} mutants: {killed} killed, {equivalent} equivalent, {survivors} survive; "
-            f"score {100 * self.score:.1f} %"
+            for change in row.stale:
+                yield f"{row.operator}: a reason is declared, but no such mutant lives: {change}"
+
+    def _equivalents(self, every: bool) -> Iterator[str]:
+        reasons = Counter(verdict.reason for _, verdict in self.equivalent)
+        for reason, count in reasons.most_common():
+            yield f"equivalent, {reason}: {count}"
+            for operator, verdict in self.equivalent:
+                if verdict.reason == reason and (every or verdict.declared):
+                    yield f"  {operator}: {_text(verdict)}"
+
+    def _summary(self) -> str:
+        return (
+            f"{self.mutants} mutants: {self.killed.total()} killed, {len(self.equivalent)} equivalent, "
+            f"{len(self.survivors)} survive; score {100 * self.score:.1f} %"
         )
-        return lines
-
-    def _by_reason(self) -> Mapping[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for row in self.rows:
-            for verdict in row.equivalent:
-                found.setdefault(verdict.reason, []).append(f"{row.operator}: {_text(verdict)}")
-        return dict(sorted(found.items(), key=lambda item: -len(item[1])))
-
-    def _equivalent(self, most: int | None) -> list[str]:
-        lines = []
-        for reason, mutants in self._by_reason().items():
-            lines.append(f"equivalent, {reason}: {len(mutants)}")
-            lines += [f"  {text}" for text in mutants[:most]]
-        return lines
 
     def as_json(self) -> dict[str, Any]:
         """The report as data for JSON; ``killed`` counts mutants by the witness that saw them first."""
-        killed: Counter[str] = sum((row.killed for row in self.rows), Counter())
         return {
             "ok": self.ok,
             "score": self.score,
-            "mutants": sum(len(row.verdicts) for row in self.rows),
-            "killed": dict(killed),
-            "equivalent": [{"operator": r.operator, **v.as_json()} for r in self.rows for v in r.equivalent],
-            "survivors": [{"operator": r.operator, **v.as_json()} for r in self.rows for v in r.survivors],
+            "mutants": self.mutants,
+            "killed": dict(self.killed),
+            "equivalent": [{"operator": operator, **v.as_json()} for operator, v in self.equivalent],
+            "survivors": [{"operator": operator, **v.as_json()} for operator, v in self.survivors],
             "operators": [row.as_json() for row in self.rows],
         }
 
