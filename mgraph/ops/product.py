@@ -196,6 +196,7 @@ class AffineNodeOp(RowsProductNodeOp):
         Case((3, 512), (512, 4), (1, 4)),
         Case((2, 3, 5), (4, 5), (4,), trans_b=True, scale=2.0),
         Case((5, 3), (5, 4), (1, 4), trans_a=True),
+        Case((5, 3), (4, 5), (4,), trans_a=True, trans_b=True),
     )
 
     def new_spec(self, a: Spec, b: Spec, bias: Spec) -> Specs:

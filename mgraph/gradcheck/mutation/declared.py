@@ -15,7 +15,8 @@ def unreached(function: str) -> str:
 _KERNEL = "runs for 16-bit numbers on CUDA only, where the kernel's own rule gives the gradients"
 _NO_DROPOUT = "inherited; there is no dropout here"
 _NO_BATCHES = "for batches that broadcast; here there are none, or of one size"
-_NO_MATRICES = "for products of two matrices; here there are batches"
+_NO_MATRICES = "for products of two matrices, which the cases of dot judge"
+_NO_ELEMENTS = "for an axis without elements, where there is no gradient that could be wrong"
 _INFINITE = "differs only where a number is +inf, and the value NaN"
 _ATTENTION = "DotProductAttentionNodeOp"
 
@@ -37,6 +38,7 @@ _DECLARED: Mapping[str, Mapping[str, str]] = {
         unreached(name): _NO_MATRICES for name in ("matmul_of_columns", "_transposed_matmul")
     },
     "SoftmaxCrossEntropyNodeOp": {"x == -jnp.inf -> distance == -jnp.inf": _INFINITE},
+    "LogSumExpNodeOp": {unreached("largest"): _NO_ELEMENTS},
     "LogCumSumExpNodeOp": {"-jnp.inf -> jnp.inf": _INFINITE},
 }
 """By the name of the operator: reasons, by changes as ``before -> after``, or for all changes of a function

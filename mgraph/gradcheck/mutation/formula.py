@@ -177,8 +177,8 @@ class _Changed:
             return types.MethodType(self._methods[name], self)
         return getattr(self._operator, name)
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         return type(self._operator)
 
 
