@@ -267,7 +267,7 @@ class DotBatchedLegacyNodeOp(ProductNodeOp):
     cases = (
         Case((2, 3, 5), (2, 5, 4)),
         Case((4, 3, 5), (2, 4, 5), trans_b=True, scale=0.25),
-        Case((3, 2, 5, 3), (2, 5, 4), trans_a=True),
+        Case((3, 2, 5, 3), (2, 1, 5, 4), trans_a=True),
         Case((5, 3, 2), (3, 4, 3), trans_a=True, trans_b=True),
     )
 

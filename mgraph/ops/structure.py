@@ -47,7 +47,7 @@ class ClipGradientNodeOp(UnaryNodeOp):
     c: float
     runtime_fields = ("c",)
     cases = (Case((2, 3), c=100.0),)
-    conventions = (Convention([1.0, 1.0, 1.0], adjoint=[-3.0, 0.5, 2.0], gradients=([-2, 0.5, 2],), c=2.0),)
+    conventions = (Convention([1.0, 1.0, 1.0], adjoint=[-3.0, 0.1, 2.0], gradients=([-2, 0.1, 2],), c=2.0),)
 
     def forward_ops(self, x: Array) -> Array:
         return clip_adjoint(self.c, x)

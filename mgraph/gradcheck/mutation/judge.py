@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ...cases import Convention
@@ -234,7 +235,7 @@ def judged(cls: type[NaryNodeOp], seed: int = 0) -> Iterator[Verdict]:
 
 
 def _adjoint(trial: Trial, convention: Convention) -> list[Any]:
-    return [np.broadcast_to(np.asarray(convention.adjoint, a.dtype), a.shape) for a in trial.adjoints]
+    return [jnp.broadcast_to(jnp.asarray(convention.adjoint, a.dtype), a.shape) for a in trial.adjoints]
 
 
 def _keeps(found: Gradients, convention: Convention) -> bool:

@@ -114,7 +114,10 @@ class Trial:
         (found,) = jax.vjp(self._outputs("jax"), self.point)[1](self.adjoints)
         gradients = tuple(np.asarray(g) for g in found)
         sizes = [float(np.max(np.abs(g), initial=0.0)) for g in gradients]
-        self._scales = [max(size, 1e-4 * max(sizes), 1e-12) for size in sizes]
+        terms = zip(self._reverse[0], self.adjoints, strict=True)
+        magnitude = sum(float(jnp.sum(jnp.abs(v * a))) for v, a in terms)
+        # As in ``check_gradients``: no less than what rounding in the value can blur.
+        self._scales = [max(size, 1e-4 * max(sizes), 1e-5 * magnitude, 1e-30) for size in sizes]
         return gradients
 
     @cached_property
