@@ -69,7 +69,7 @@ class Judge:
             if _difference(own, trial.gradients(again)) != 0:
                 raise ArgumentError(f"{case}: the rule made anew from its source gives other gradients")
         for convention, trial in self._promises():
-            if not _keeps(trial.gradients(self._own, _adjoint(trial, convention)), convention):
+            if not keeps(self._own, trial, convention):
                 raise ArgumentError(f"the rule itself breaks its convention {convention.case}")
 
     def _promises(self) -> Iterator[tuple[Convention, Trial]]:
@@ -154,7 +154,7 @@ class Judge:
                 return ("platforms",)
         for convention, trial in self._promises():
             try:
-                kept = _keeps(trial.gradients(rule, _adjoint(trial, convention)), convention)
+                kept = keeps(rule, trial, convention)
             except Exception:
                 return ("raises",)
             if not kept:
@@ -234,11 +234,11 @@ def judged(cls: type[NaryNodeOp], seed: int = 0) -> Iterator[Verdict]:
     return Judge(cls, seed).verdicts()
 
 
-def _adjoint(trial: Trial, convention: Convention) -> list[Any]:
-    return [jnp.broadcast_to(jnp.asarray(convention.adjoint, a.dtype), a.shape) for a in trial.adjoints]
-
-
-def _keeps(found: Gradients, convention: Convention) -> bool:
+def keeps(rule: Rule, trial: Trial, convention: Convention) -> bool:
+    """Whether a rule gives what an operator's convention, of which ``trial`` is made, promises."""
+    adjoint = convention.adjoint
+    adjoints = [jnp.broadcast_to(jnp.asarray(adjoint, a.dtype), a.shape) for a in trial.adjoints]
+    found = trial.gradients(rule, adjoints)
     promised = [np.asarray(g, np.float64) for g in convention.gradients if g is not None]
     pairs = zip(found, promised, strict=True)
     return all(np.allclose(f, np.broadcast_to(p, f.shape), 1e-10, 1e-12, equal_nan=True) for f, p in pairs)
