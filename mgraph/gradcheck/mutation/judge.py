@@ -40,24 +40,18 @@ class Judge:
         cases = enumerate(cls.cases, seed)
         self._trials = [Trial(cls, case, case.values(i), seed=i) for i, case in cases]
         self._conventions = [Trial(cls, c.case, c.children) for c in cls.conventions]
-        counts = [0]
-        counting = self._counting(counts)
+        self._children: set[int] = set()
         self._reached = [
-            self._formula.reached(functools.partial(trial.gradients, counting))
+            self._formula.reached(functools.partial(trial.gradients, self._noted))
             for trial in (*self._trials, *self._conventions)
         ]
-        self._children = max(counts)
         self._check_rule()
 
-    def _counting(self, counts: list[int]) -> Rule:
-        """The rule, which notes how many gradients it gives, up to the last that is not ``None``."""
-
-        def rule(*args: Any) -> Any:
-            found = self._own(*args)
-            counts.append(max((i + 1 for i, g in enumerate(found) if g is not None), default=0))
-            return found
-
-        return rule
+    def _noted(self, *args: Any) -> Any:
+        """What the rule gives; the children that get a gradient are noted."""
+        found = self._own(*args)
+        self._children.update(i for i, g in enumerate(found) if g is not None)
+        return found
 
     def _check_rule(self) -> None:
         again = self._formula.rule()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,9 @@ class Mutant:
         return f"{self.before} -> {self.after}"
 
 
-def mutants_of(formula: Formula, children: int) -> Iterator[Mutant]:
-    """Every mutant of a rule: each small change of its functions, and of the gradients of its children."""
+def mutants_of(formula: Formula, children: Set[int]) -> Iterator[Mutant]:
+    """Every mutant of a rule: each small change of its functions, and of the gradients of ``children``, those
+    that get one."""
     for part, edit in formula.edits():
         yield Mutant(
             edit.kind,
@@ -53,7 +54,7 @@ def mutants_of(formula: Formula, children: int) -> Iterator[Mutant]:
         )
     rule, part = formula.rule(), formula.parts[0]
     line = part.tree.body[-1].lineno
-    for i in range(children):
+    for i in sorted(children):
         gradient = f"gradient of child {i}"
         outcomes = [
             (kind, after.format(gradient), functools.partial(_changed, rule, i, change))
@@ -61,7 +62,8 @@ def mutants_of(formula: Formula, children: int) -> Iterator[Mutant]:
         ]
         outcomes += [
             ("child", f"gradient of child {k}, and the reverse", functools.partial(_exchanged, rule, i, k))
-            for k in range(i + 1, children)
+            for k in range(max(children) + 1)
+            if k > i or k not in children
         ]
         for kind, after, made in outcomes:
             yield Mutant(kind, part.title, line, gradient, after, frozenset(), _known(made))
