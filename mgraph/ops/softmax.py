@@ -166,7 +166,7 @@ class CrossEntropyNodeOp(LossNodeOp):
     """Element type of the loss; ``None`` is float32, or float64 for float64 logits."""
     cases = (
         Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.0),
-        Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.1),
+        Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.1, to=Type.float64),
     )
     conventions = (
         Convention(np.zeros((2, 4)), [0, -1], gradients=([[-0.75, *[0.25] * 3], [0.25] * 4], None)),

@@ -17,10 +17,10 @@ from ...node import NaryNodeOp
 from ..report import TOLERANCES
 from ..witnesses import Problem
 from .declared import declared_for, unreached
-from .formula import Formula, Rule
 from .mutant import Mutant, mutants_of
 from .probes import Probe, probes_of
 from .report import Verdict
+from .rule_source import Rule, RuleSource
 from .trial import Gradients, Trial, elsewhere
 
 _ROUNDING = 1e-11
@@ -36,13 +36,13 @@ class Judge:
     def __init__(self, cls: type[NaryNodeOp], seed: int = 0) -> None:
         self._cls, self._seed = cls, seed
         self._own: Rule = cls.backward_ops
-        self._formula = Formula(cls)
+        self._source = RuleSource(cls)
         cases = enumerate(cls.cases, seed)
         self._trials = [Trial(cls, case, case.values(i), seed=i) for i, case in cases]
         self._conventions = [Trial(cls, c.case, c.children) for c in cls.conventions]
         self._children: set[int] = set()
         self._reached = [
-            self._formula.reached(functools.partial(trial.gradients, self._noted))
+            self._source.reached(functools.partial(trial.gradients, self._noted))
             for trial in (*self._trials, *self._conventions)
         ]
         self._check_rule()
@@ -54,7 +54,7 @@ class Judge:
         return found
 
     def _check_rule(self) -> None:
-        again = self._formula.rule()
+        again = self._source.rule()
         for case, trial in zip(self._cls.cases, self._trials, strict=True):
             own = trial.gradients(self._own)
             objections = self._objections(trial, own)
@@ -88,7 +88,7 @@ class Judge:
     def verdicts(self) -> Iterator[Verdict]:
         """The verdict on every mutant of the rule."""
         known = declared_for(self._cls)
-        for mutant in mutants_of(self._formula, self._children):
+        for mutant in mutants_of(self._source, self._children):
             yield self._verdict(mutant, known)
 
     def _verdict(self, mutant: Mutant, known: Mapping[str, str]) -> Verdict:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
-from .formula import Formula, Rule
+from .rule_source import Rule, RuleSource
 
 Gradient = Any
 Change = Callable[[Gradient], Gradient]
@@ -38,10 +38,10 @@ class Mutant:
         return f"{self.before} -> {self.after}"
 
 
-def mutants_of(formula: Formula, children: Set[int]) -> Iterator[Mutant]:
+def mutants_of(source: RuleSource, children: Set[int]) -> Iterator[Mutant]:
     """Every mutant of a rule: each small change of its functions, and of the gradients of ``children``, those
     that get one."""
-    for part, edit in formula.edits():
+    for part, edit in source.edits():
         yield Mutant(
             edit.kind,
             part.title,
@@ -49,10 +49,10 @@ def mutants_of(formula: Formula, children: Set[int]) -> Iterator[Mutant]:
             edit.before,
             edit.after,
             frozenset((part.file, line) for line in edit.lines),
-            functools.partial(formula.mutant, part, edit),
-            functools.partial(formula.marked, part, edit),
+            functools.partial(source.mutant, part, edit),
+            functools.partial(source.marked, part, edit),
         )
-    rule, part = formula.rule(), formula.parts[0]
+    rule, part = source.rule(), source.parts[0]
     line = part.tree.body[-1].lineno
     for i in sorted(children):
         gradient = f"gradient of child {i}"

@@ -25,7 +25,7 @@ from ...tracing.trace import trace
 from ..check import record_case
 from ..recorded import recorded_function, wide
 from ..witnesses import Values, relative
-from .formula import Rule
+from .rule_source import Rule
 
 Gradients = tuple[np.ndarray, ...]
 """One per floating point leaf."""

@@ -1,4 +1,4 @@
-"""``Formula``: the functions that a rule is made of, which can be made anew with a change in one of them."""
+"""``RuleSource``: the functions that a rule is made of, to be made anew with a change in one of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKER = "__mgraph_marker__"
 
 
 @dataclass(frozen=True)
-class Part:
+class RuleFunction:
     """A function of a rule: the rule itself, a method or a function of its module that it calls."""
 
     name: str
@@ -61,7 +61,7 @@ class Part:
         return found["outer"](*self.closure.values())
 
 
-class Formula:
+class RuleSource:
     """The rule of a class: ``backward_ops``, and below it the methods and the functions of its own module.
 
     ``forward_ops`` is no part of it, nor are functions of other modules. A function that the forward calls,
@@ -80,7 +80,7 @@ class Formula:
                 if (name, is_method, function.__globals__) not in known:
                     self.parts.append(_part(function, is_method))
 
-    def _called(self, part: Part) -> Iterator[tuple[str, bool, types.FunctionType]]:
+    def _called(self, part: RuleFunction) -> Iterator[tuple[str, bool, types.FunctionType]]:
         seen, own = part.function.__globals__, part.function.__code__.co_varnames
         for node in ast.walk(ast.Module(part.tree.body, [])):
             if isinstance(node, ast.Name) and node.id in seen and node.id not in own:
@@ -92,7 +92,7 @@ class Formula:
                 if method is not None and node.attr not in ("forward_ops", "backward_ops"):
                     yield node.attr, True, method
 
-    def edits(self) -> Iterator[tuple[Part, Edit]]:
+    def edits(self) -> Iterator[tuple[RuleFunction, Edit]]:
         """Every change of every function."""
         fields: dict[str, str] = {}
         for cls in reversed(self._cls.__mro__):
@@ -110,12 +110,12 @@ class Formula:
         """The rule, made anew."""
         return self._made(self._codes, {})
 
-    def mutant(self, changed: Part, edit: Edit) -> Rule:
+    def mutant(self, changed: RuleFunction, edit: Edit) -> Rule:
         """The rule with one edit made in one of its functions."""
         with edit.made():
             return self._made(self._with(changed), {})
 
-    def marked(self, changed: Part, edit: Edit, note: Callable[[], None]) -> Rule:
+    def marked(self, changed: RuleFunction, edit: Edit, note: Callable[[], None]) -> Rule:
         """The rule, which calls ``note`` when it comes to what the edit would change."""
 
         def noted(value: Any) -> Any:
@@ -125,7 +125,7 @@ class Formula:
         with edit.marked(_MARKER):
             return self._made(self._with(changed), {_MARKER: noted})
 
-    def _with(self, changed: Part) -> list[types.CodeType]:
+    def _with(self, changed: RuleFunction) -> list[types.CodeType]:
         """The programs of all functions, with that of one as its tree is now."""
         new = changed.code()
         return [new if part is changed else c for part, c in zip(self.parts, self._codes, strict=True)]
@@ -191,7 +191,7 @@ def _method(cls: type[NaryNodeOp], name: str) -> types.FunctionType | None:
     return function if isinstance(function, types.FunctionType) else None
 
 
-def _part(function: types.FunctionType, is_method: bool) -> Part:
+def _part(function: types.FunctionType, is_method: bool) -> RuleFunction:
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
@@ -200,4 +200,4 @@ def _part(function: types.FunctionType, is_method: bool) -> Part:
     if not isinstance(tree, ast.FunctionDef):
         raise ArgumentError(f"{function.__qualname__} is not defined by a def statement")
     ast.increment_lineno(tree, first - 1)
-    return Part(function.__name__, is_method, function, tree)
+    return RuleFunction(function.__name__, is_method, function, tree)
