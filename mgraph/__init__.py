@@ -179,6 +179,7 @@ if TYPE_CHECKING:
     from .gradcheck import check_budgets as check_budgets
     from .gradcheck import check_compiled as check_compiled
     from .gradcheck import check_gradients as check_gradients
+    from .gradcheck import check_mutants as check_mutants
     from .gradcheck import check_operators as check_operators
     from .optimizers import Adagrad as Adagrad
     from .optimizers import Adam as Adam
@@ -199,6 +200,7 @@ _HOMES = {
     "check_budgets": "gradcheck",
     "check_compiled": "gradcheck",
     "check_gradients": "gradcheck",
+    "check_mutants": "gradcheck",
     "check_operators": "gradcheck",
     "Optax": "optimizers",
     "Adagrad": "optimizers",

@@ -1,4 +1,4 @@
-"""``Case``: how an operator declares the inputs on which its gradient is checked."""
+"""``Case`` and ``Convention``: how an operator declares the inputs on which its gradient is checked."""
 
 from __future__ import annotations
 
@@ -89,6 +89,40 @@ class Case:
     def __str__(self) -> str:
         shapes = " ".join("x".join(map(str, s)) or "scalar" for s in self.shapes)
         return " ".join([shapes, *(f"{k}={v}" for k, v in self.fields.items())])
+
+
+@dataclass(frozen=True, eq=False)
+class Convention:
+    """Gradients that a rule promises where no derivative decides: at kinks and ties, at numbers that are not
+    finite, and of rules that are no derivatives by design::
+
+        class ReLUNodeOp(UnaryNodeOp):
+            conventions = (Convention([-0.0, 0.0, math.nan], gradients=([0, 0, math.nan],)),)
+
+    ``children`` are values, one array or nested list for each child; ``gradients`` one for each child,
+    ``None`` for an integer one, which is of int32. ``adjoint`` is that of the value, 1 everywhere by
+    default.
+    """
+
+    children: tuple[np.ndarray, ...]
+    gradients: tuple[Any, ...]
+    adjoint: Any
+    fields: Mapping[str, Any]
+
+    def __init__(self, *children: Any, gradients: tuple[Any, ...], adjoint: Any = 1.0, **fields: Any) -> None:
+        if len(gradients) != len(children):
+            raise ArgumentError(f"expected {len(children)} gradients, one per child, got {len(gradients)}")
+        arrays = map(np.asarray, children)
+        whole = tuple(a.astype(np.int32) if np.issubdtype(a.dtype, np.integer) else a for a in arrays)
+        object.__setattr__(self, "children", whole)
+        object.__setattr__(self, "gradients", gradients)
+        object.__setattr__(self, "adjoint", adjoint)
+        object.__setattr__(self, "fields", MappingProxyType(fields))
+
+    @property
+    def case(self) -> Case:
+        """The shapes and fields."""
+        return Case(*(array.shape for array in self.children), **self.fields)
 
 
 def _grid(random: np.random.Generator, lead: Shape, count: int) -> np.ndarray:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import html
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
 
-from .cases import Case
+from .cases import Case, Convention
 from .errors import ElementTypeError, GraphError, ShapeError
 from .operators import OPEN, declare, find_operator, is_default
 from .places import Place, here, place
@@ -121,6 +122,10 @@ class Node(metaclass=NodeMeta):
     that rounds (a straight-through gradient). Only checks of gradients compute it."""
     cases: ClassVar[tuple[Case, ...]] = ()
     """Examples of its children and fields, on which ``mgraph.check_operators`` examines it."""
+    conventions: ClassVar[tuple[Convention, ...]] = ()
+    """Gradients at kinks, ties and numbers that are not finite, by which ``check_mutants`` judges rules."""
+    equivalent_mutants: ClassVar[Mapping[str, str]] = {}
+    """Changes of the rule that ``check_mutants`` cannot tell from it, as ``before -> after``, and why."""
     fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields; derived from the annotations."""
     defaults: ClassVar[dict[str, Any]] = {}

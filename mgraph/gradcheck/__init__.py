@@ -6,8 +6,8 @@ function with rules of its own, and ``assert_gradients`` is the same as a line o
 checks every operator of mgraph or of a module of yours, ``check_loss`` a whole loss by all of its
 parameters, also in float32, and ``check_layers`` operator by operator. ``check_compiled`` examines what these
 take for granted, the compiler; ``check_budgets`` counts what rounding does to right rules in float32 and in
-16 bits. ``smallest_failure`` makes a failure small and prints it as a test, ``write_page`` shows a report as
-a page.
+16 bits; ``check_mutants`` examines the checks themselves: whether they would see a rule that is wrong.
+``smallest_failure`` makes a failure small and prints it as a test, ``write_page`` shows a report as a page.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ from .departures import DepartureReport as DepartureReport
 from .departures import check_layers as check_layers
 from .evaluation import gradients_at as gradients_at
 from .loss import check_loss as check_loss
+from .mutation import Mutant as Mutant
+from .mutation import MutantReport as MutantReport
+from .mutation import MutantRow as MutantRow
+from .mutation import Verdict as Verdict
+from .mutation import check_mutants as check_mutants
 from .page import write_page as write_page
 from .report import GradientCheck as GradientCheck
 from .report import GradientReport as GradientReport

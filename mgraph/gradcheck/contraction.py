@@ -36,7 +36,7 @@ class Contraction:
 
     def __init__(self, values: Values, point: Sequence[Any], seed: int, cotangent: Any = None) -> None:
         self._values = values
-        self._random = np.random.default_rng(seed)
+        self._random = adjoint_draws(seed)
         self.point: Point = jax.device_put([np.asarray(p) for p in point])
         outputs = jax.eval_shape(lambda v: self._values(v, "jax", None), self.point)
         self.adjoint: Adjoint = [self.random_like(spec) for spec in jax.tree.leaves(outputs)]
@@ -176,6 +176,12 @@ class Contraction:
         """How many lines a run may sample."""
         inputs = sum(p.size for p in self.point)
         return max(1, min(64, _MOST_SAMPLES // max(1, SAMPLES * min(self._outputs, _MOST_OUTPUTS), inputs)))
+
+
+def adjoint_draws(seed: int) -> np.random.Generator:
+    """What adjoints are drawn from: not the draws that a case's values are made of, as for some functions
+    these give no gradient at all."""
+    return np.random.default_rng((seed, 1))
 
 
 def stacked(rows: Any) -> list[Any]:

@@ -103,7 +103,7 @@ class FirstDerivatives(RecordedExample):
     def __init__(self, example: Example) -> None:
         super().__init__(example)
         self._rule_set = example.rule_set
-        self._random = np.random.default_rng(example.seed)
+        self._random = np.random.default_rng((example.seed, 2))
         self._point = self.point(example)
         self._directions = [self._directions_of(p.size) for p in self._point]
         outputs = jax.eval_shape(lambda p: self.outputs(p, "jax"), self._point)
@@ -114,7 +114,7 @@ class FirstDerivatives(RecordedExample):
         """The adjoint of an example: its own, or the one that ``check_gradients`` draws for its seed."""
         if example.adjoint is not None:
             return example.adjoint
-        random = np.random.default_rng(example.seed)
+        random = adjoint_draws(example.seed)
         return tuple(random.standard_normal(shape) + 0.5 for shape in self.output_shapes)
 
     def __call__(self, example: Example) -> dict[int, Gradients]:

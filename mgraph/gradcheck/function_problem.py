@@ -43,7 +43,7 @@ class FunctionProblem(Problem):
         self._no_jax = traced.no_jax
         """Why JAX's own derivative is no witness, empty if it is one."""
         super().__init__(self._either, traced.point, seed)
-        draws = np.random.default_rng([seed, 1])
+        draws = np.random.default_rng((seed, 2))
         self._tangents = [_random_like(p, draws) for p in self.point]
         self._adjoints = [_random_like(v, draws) for v in jax.eval_shape(self.traced.by_rule, self.point)]
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ElementTypeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import here
@@ -214,6 +214,13 @@ def number_as_node(op: str, value: Any, other: Any) -> Node:
 class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):
     type = "logaddexp"
     cases = _BROADCASTS
+    conventions = (
+        Convention(
+            [-math.inf, -math.inf, 0.0, 0.0],
+            [-math.inf, 0.0, -math.inf, 0.0],
+            gradients=([0, 0, 1, 0.5], [0, 1, 0, 0.5]),
+        ),
+    )
 
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.logaddexp(a, b)
@@ -236,9 +243,20 @@ def logaddexp(a: Node, b: Node) -> Node:
     return LogAddExpNodeOp(a, b)
 
 
+_TIES = (
+    Convention(
+        [1.0, math.nan, 0.0],
+        [1.0, 0.0, math.nan],
+        gradients=([0, math.nan, math.nan], [1, math.nan, math.nan]),
+    ),
+)
+"""Ties go to the second; NaN goes to both."""
+
+
 class MaximumNodeOp(ElementBinaryNodeOp):
     type = "max"
     cases = (Case((2, 3), (2, 3), domain="distinct"), Case((4, 2, 3), (3,), domain="distinct"))
+    conventions = _TIES
 
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.maximum(a, b)
@@ -250,6 +268,7 @@ class MaximumNodeOp(ElementBinaryNodeOp):
 class MinimumNodeOp(ElementBinaryNodeOp):
     type = "min"
     cases = (Case((2, 3), (2, 3), domain="distinct"), Case((4, 2, 3), (3,), domain="distinct"))
+    conventions = _TIES
 
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.minimum(a, b)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..node import Node, UnaryNodeOp
 from ..rules import derivative
 from .operands import FloatUnaryNodeOp, Gradients, axis_in
@@ -74,6 +75,17 @@ class LogCumSumExpNodeOp(CumulativeNodeOp, FloatUnaryNodeOp):
     type = "logcumsumexp"
     # An exclusive sum holds -inf, of which differences are NaN.
     cases = (Case((3, 4), axis=1), Case((2, 3, 2), axis=1, reverse=True))
+    conventions = (
+        Convention([0.0] * 3, adjoint=[1, 2, 4], gradients=([4, 2, 0],), axis=0, exclusive=True),
+        Convention(
+            [[0.0] * 3], adjoint=[[4, 2, 1]], gradients=([[0, 2, 4]],), axis=1, reverse=True, exclusive=True
+        ),
+        Convention(
+            [[-math.inf, -math.inf, 0.0, -math.inf], [-1000.0, 1000.0, -1000.0, -math.inf]],
+            gradients=([[0, 0, 2, 0], [1, 3, 0, 0]],),
+            axis=1,
+        ),
+    )
 
     @in_float32
     def forward_ops(self, x: Array) -> Array:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ArgumentError
 from ..node import Node
 from ..shape import Shape
@@ -58,6 +59,10 @@ class DropoutReluInplaceNodeOp(FloatNodeOp):
         Case((2, 3), domain="distinct"),
         Case((2, 3), (2, 3), domain=("distinct", "positive")),
         Case((2, 3, 4), (3, 1), domain=("distinct", "positive")),
+    )
+    conventions = (
+        Convention([0.0, math.nan], gradients=([0, math.nan],)),
+        Convention([0.0, 1.0, math.nan], [1.0, 0.0, 1.0], gradients=([0, 0, math.nan], [0, 0, math.nan])),
     )
 
     def forward_ops(self, x: Array, *mask: Array) -> Array:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ArgumentError
 from ..node import Node, UnaryNodeOp
 from .arithmetic import sum_of
@@ -69,6 +69,7 @@ def tanh(*xs: Nodes) -> Node:
 class ReLUNodeOp(UnaryNodeOp):
     type = "ReLU"
     cases = (Case((2, 3), domain="distinct"),)
+    conventions = (Convention([-0.0, 0.0, math.nan], gradients=([0, 0, math.nan],)),)
 
     def forward_ops(self, x: Array) -> Array:
         return jnp.maximum(x, 0)
@@ -93,6 +94,7 @@ class PReLUNodeOp(FloatUnaryNodeOp):
     alpha: float
     runtime_fields = ("alpha",)
     cases = (Case((2, 3), domain="distinct", alpha=0.2),)
+    conventions = (Convention([0.0, math.nan], gradients=([0.2, math.nan],), alpha=0.2),)
 
     def forward_ops(self, x: Array) -> Array:
         return jnp.where(x > 0, x, self.alpha * x)
@@ -326,6 +328,7 @@ def square(x: Node) -> Node:
 class AbsNodeOp(UnaryNodeOp):
     type = "abs"
     cases = (Case((2, 3), domain="distinct"),)
+    conventions = (Convention([0.0, math.nan], gradients=([0, math.nan],)),)
 
     def forward_ops(self, x: Array) -> Array:
         return jnp.abs(x)
@@ -349,6 +352,7 @@ class ClipNodeOp(FloatUnaryNodeOp):
     c: float
     runtime_fields = ("c",)
     cases = (Case((2, 3), domain="distinct", c=0.4),)
+    conventions = (Convention([-0.4, 0.4, math.nan], gradients=([0, 0, math.nan],), c=0.4),)
 
     def forward_ops(self, x: Array) -> Array:
         return jnp.clip(x, -self.c, self.c)

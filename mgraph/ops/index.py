@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ElementTypeError, ShapeError
 from ..node import NaryNodeOp, Node
 from ..places import here
@@ -265,6 +265,7 @@ class ScatterNodeOp(PlacesNodeOp):
         Case((2, 3, 4), (1, 1, 1), (2, 3, 1), domain=("real", "index:4", "real"), axis=2),
         Case((2, 3, 5, 2), (2, 1, 1, 1), (3, 1, 2), domain=("real", "index:5", "real"), axis=2),
     )
+    conventions = (Convention([[0.0, 0.0]], [[2]], [[1.0]], gradients=([[1, 1]], None, [[0]]), axis=1),)
 
     def check_types(self, x: Spec, indices: Spec, *others: Spec) -> None:
         super().check_types(x, indices, *others)

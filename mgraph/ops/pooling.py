@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ArgumentError, ShapeError
 from ..node import Node
 from ..rules import derivative
@@ -32,6 +32,14 @@ class PoolingOp(WindowNodeOp):
         Case((1, 2, 7, 5), domain="distinct", height=3, width=2, mode="max",
              pad_height=2, pad_width=1, stride_height=2, stride_width=3),
     )  # fmt: skip
+    conventions = tuple(
+        Convention([[[row]]], gradients=([[[gradient]]],), height=1, width=3, mode="max")
+        for row, gradient in (
+            ([1.0, 1.0, 0.0], [1, 0, 0]),
+            ([0.0, math.nan, 1.0], [0, math.nan, 0]),
+            ([-math.inf] * 3, [1, 0, 0]),
+        )
+    )
 
     @property
     def window(self) -> tuple[int, int]:
@@ -153,6 +161,14 @@ class PoolingWithMaskingOp(FloatNodeOp):
     cases = (
         Case((2, 3, 7), (2, 1, 7), domain=("distinct", "positive"), width=3),
         Case((2, 3, 7, 1), (2, 1, 6, 1), domain=("distinct", "positive"), width=4, is_even=True),
+    )
+    conventions = (
+        Convention(
+            [[[math.nan, 1.0]]],
+            [[[1.0, 1.0]]],
+            gradients=([[[math.nan, 0]]], [[[math.nan, 0]]]),
+            width=2,
+        ),
     )
 
     def new_spec(self, x: Spec, mask: Spec) -> Specs:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ArgumentError
 from ..node import Node
 from ..places import here
@@ -24,6 +24,7 @@ class PowNodeOp(FloatUnaryNodeOp):
     type = "pow"
     n: int
     cases = (Case((2, 3), n=3), Case((2, 3), domain="positive", n=-2), Case((2, 3), n=0))
+    conventions = (Convention([0.0], gradients=([0],), n=0),)
 
     def forward_ops(self, x: Array) -> Array:
         return jax.lax.integer_pow(x, self.n)

@@ -162,7 +162,7 @@ class RowsProductNodeOp(ProductNodeOp):
 class DotNodeOp(RowsProductNodeOp):
     type = "dot"
     cases = (
-        Case((3, 5), (5, 4)),
+        Case((3, 512), (512, 4)),
         Case((2, 3, 5), (4, 5), trans_b=True),
         Case((5, 3), (5, 4), trans_a=True, scale=0.5),
         Case((5, 3), (4, 5), trans_a=True, trans_b=True),
@@ -193,9 +193,10 @@ def dot(a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scale: f
 class AffineNodeOp(RowsProductNodeOp):
     type = "affine"
     cases = (
-        Case((3, 5), (5, 4), (1, 4)),
+        Case((3, 512), (512, 4), (1, 4)),
         Case((2, 3, 5), (4, 5), (4,), trans_b=True, scale=2.0),
         Case((5, 3), (5, 4), (1, 4), trans_a=True),
+        Case((5, 3), (4, 5), (4,), trans_a=True, trans_b=True),
     )
 
     def new_spec(self, a: Spec, b: Spec, bias: Spec) -> Specs:
@@ -266,7 +267,7 @@ class DotBatchedLegacyNodeOp(ProductNodeOp):
     cases = (
         Case((2, 3, 5), (2, 5, 4)),
         Case((4, 3, 5), (2, 4, 5), trans_b=True, scale=0.25),
-        Case((3, 2, 5, 3), (2, 5, 4), trans_a=True),
+        Case((3, 2, 5, 3), (2, 1, 5, 4), trans_a=True),
         Case((5, 3, 2), (3, 4, 3), trans_a=True, trans_b=True),
     )
 

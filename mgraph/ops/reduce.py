@@ -5,6 +5,7 @@ Sums and products of 16-bit numbers are accumulated in float32 and rounded once,
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..node import Node, UnaryNodeOp
 from ..rules import derivative
 from .arithmetic import MinusNodeOp, div
@@ -108,6 +109,7 @@ def centred(x: Array, axis: int) -> Array:
 
 class RmsNodeOp(FloatReduceNodeOp):
     type = "rms"
+    conventions = (Convention([0.0, 0.0], axis=0, gradients=([0, 0],)),)
 
     @in_float32
     def forward_ops(self, x: Array) -> Array:
@@ -190,8 +192,14 @@ class ExtremumNodeOp(ReduceNodeOp):
         return (unless_nan(val, jnp.where(x == val, adj, 0)),)
 
 
+def _convention(x: list[list[float]]) -> Convention:
+    """Two ties in the first row; a NaN in the second, which makes its gradient NaN."""
+    return Convention(x, axis=1, gradients=([[0, 1, 1], [math.nan] * 3],))
+
+
 class MaxNodeOp(ExtremumNodeOp):
     type = "max"
+    conventions = (_convention([[1.0, 3.0, 3.0], [1.0, 2.0, math.nan]]),)
 
     def forward_ops(self, x: Array) -> Array:
         return jnp.max(x, self.axis, keepdims=True)
@@ -199,6 +207,7 @@ class MaxNodeOp(ExtremumNodeOp):
 
 class MinNodeOp(ExtremumNodeOp):
     type = "min"
+    conventions = (_convention([[3.0, 1.0, 1.0], [2.0, 1.0, math.nan]]),)
 
     def forward_ops(self, x: Array) -> Array:
         return jnp.min(x, self.axis, keepdims=True)
@@ -283,6 +292,13 @@ def divisor(total: Array) -> Array:
 
 class LogSumExpNodeOp(FloatReduceNodeOp):
     type = "logSumExp"
+    conventions = (
+        Convention(
+            [[-math.inf, -math.inf], [-math.inf, 0.0], [1000.0, 1000.0], [-1000.0, -1000.0]],
+            axis=1,
+            gradients=([[0, 0], [0, 1], [0.5, 0.5], [0.5, 0.5]],),
+        ),
+    )
 
     @in_float32
     def forward_ops(self, x: Array) -> Array:
@@ -311,7 +327,7 @@ class ScalarProductNodeOp(FloatNodeOp):
     type = "scalar-product"
     color = "orange"
     axis: int
-    cases = (Case((2, 3, 4), (2, 3, 4), axis=2), Case((2, 3, 4), (1, 3, 1), axis=1))
+    cases = (Case((2, 3, 4), (2, 3, 4), axis=1), Case((2, 3, 4), (1, 3, 1), axis=2))
 
     @in_float32
     def forward_ops(self, a: Array, b: Array) -> Array:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..shape import Shape, Slice, as_shape
@@ -238,6 +238,7 @@ class SliceViewNodeOp(UnaryNodeOp):
         Case((2, 5), axis=1, begin=0, end=5, stride=2),
         Case((2, 6), axis=1, begin=1, end=5, stride=2),
     )
+    conventions = (Convention([1.0, 2.0], gradients=([0, 0],), axis=0, begin=1, end=1),)
 
     def forward_ops(self, x: Array) -> Array:
         return jax.lax.slice_in_dim(x, self.begin, self.end, self.stride, self.axis)

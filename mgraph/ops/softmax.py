@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..node import Node
 from ..places import here
@@ -27,6 +28,7 @@ class SoftmaxNodeOp(FloatUnaryNodeOp):
     type = "softmax"
     axis: int
     cases = (Case((2, 3, 4), axis=2), Case((2, 3, 4), axis=0))
+    conventions = (Convention([-math.inf, -math.inf], axis=0, gradients=([0, 0],)),)
 
     @in_float32
     def forward_ops(self, x: Array) -> Array:
@@ -95,6 +97,7 @@ class SparsemaxNodeOp(FloatUnaryNodeOp):
     axis: int
     # No element is near the edge of the support, where there is a kink.
     cases = (Case((2, 3, 4), axis=2), Case((3, 2, 4), axis=0), Case((7,), axis=0))
+    conventions = (Convention([math.nan, 0.0], axis=0, gradients=([math.nan, math.nan],)),)
 
     @in_float32
     def forward_ops(self, x: Array) -> Array:
@@ -163,7 +166,10 @@ class CrossEntropyNodeOp(LossNodeOp):
     """Element type of the loss; ``None`` is float32, or float64 for float64 logits."""
     cases = (
         Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.0),
-        Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.1),
+        Case((2, 3, 7), (6,), domain=("real", "index:7"), alpha=0.1, to=Type.float64),
+    )
+    conventions = (
+        Convention(np.zeros((2, 4)), [0, -1], gradients=([[-0.75, *[0.25] * 3], [0.25] * 4], None)),
     )
 
     def forward_ops(self, logits: Array, indices: Array) -> Array:
@@ -224,6 +230,16 @@ class SoftmaxCrossEntropyNodeOp(FloatNodeOp):
         Case((2, 3, 5), (2, 3, 5), domain=("real", "mask")),
         Case((2, 1, 5), (4, 5), domain=("real", "unit")),
     )
+    conventions = (
+        Convention(
+            [[-math.inf, 0.0, 0.0], [-math.inf, 0.0, 0.0]],
+            [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]],
+            gradients=(
+                [[0, -0.5, 0.5], [-1, 0.5, 0.5]],
+                [[0, math.log(2), math.log(2)], [math.inf, math.log(2), math.log(2)]],
+            ),
+        ),
+    )
 
     def new_spec(self, logits: Any, labels: Any) -> Specs:
         if logits.shape[-1:] != labels.shape[-1:] or not logits.shape:
@@ -269,8 +285,16 @@ def softmax_cross_entropy(logits: Node, labels: Node) -> Node:
 class UnlikelihoodNodeOp(LossNodeOp):
     type = "unlikelihood"
     cases = (
-        Case((2, 3, 7), (6,), domain=("real", "index:7")),
+        Case((2, 2, 3, 7), (12,), domain=("real", "index:7")),
         Case((2, 2, 3, 5), (6,), domain=("real", "index:5")),
+    )
+    conventions = (
+        Convention(
+            [[1000.0, 0.0, 0.0], [0.0, 1000.0, 1000.0], [-math.inf] * 3, [-math.inf, 0.0, 0.0]],
+            [0, 0, 0, 0],
+            gradients=([[1, -0.5, -0.5], [0] * 3, [0] * 3, [0] * 3], None),
+        ),
+        Convention(np.zeros((2, 4)), [0, -1], gradients=([[0.25, *[-1 / 12] * 3], [math.nan] * 4], None)),
     )
 
     def label_counts(self, shape: Shape) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ArgumentError
 from ..inits import Initializer, from_vector
 from ..leaves import ConstantNode
@@ -47,6 +47,7 @@ class ClipGradientNodeOp(UnaryNodeOp):
     c: float
     runtime_fields = ("c",)
     cases = (Case((2, 3), c=100.0),)
+    conventions = (Convention([1.0, 1.0, 1.0], adjoint=[-3.0, 0.1, 2.0], gradients=([-2, 0.1, 2],), c=2.0),)
 
     def forward_ops(self, x: Array) -> Array:
         return clip_adjoint(self.c, x)

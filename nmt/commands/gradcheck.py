@@ -39,6 +39,7 @@ class CheckedOperators(Options):
     budgets: bool = option(
         False, "count rounding errors in float32, bfloat16 and float16, beside those of jax.grad"
     )
+    mutants: bool = option(False, "change the rules in many small ways; report the changes that nothing sees")
     quick: bool = option(
         False, "the short form: first derivatives, two cases; with --compiled few sizes, one case"
     )
@@ -83,6 +84,7 @@ COMMAND = Command(
         ("mgraph gradcheck --module user_ops.py", "your own"),
         ("mgraph gradcheck --quick", "every operator, first derivatives only"),
         ("mgraph gradcheck --html report.html", "every operator, as a page"),
+        ("mgraph gradcheck --mutants layer_norm", "what of its rule the checks would not see wrong"),
         ("mgraph gradcheck --compiled --quick", "the compiler: values and gradients over many rows"),
         ("mgraph gradcheck --budgets softmax", "rounding errors, on usual and extreme inputs"),
         ("mgraph gradcheck -m model.npz -v vocab.spm vocab.spm -t text.en text.de", "a whole model"),
@@ -95,7 +97,7 @@ COMMAND = Command(
 
 
 def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
-    """Print the report; the exit code is 1 if a gradient is wrong."""
+    """Print the report; the exit code is 1 if a gradient is wrong, or a mutant of a rule survives."""
     of_model = bool(options.model)
     _check_combination(options, of_model)
     with logging_as(options):
@@ -118,13 +120,13 @@ def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
 def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     """OptionError for conflicting options: operators and a model cannot be checked together."""
     foreign = COMMAND.sections["Operators" if of_model else "Model"]
-    others = [f"--{name}" for name in ("compiled", "budgets") if getattr(options, name)]
+    others = [f"--{name}" for name in ("compiled", "budgets", "mutants") if getattr(options, name)]
     if len(others) > 1:
         raise OptionError(f"{' '.join(others)}: expected one of them")
     if options.html and others:
         raise OptionError(f"--html cannot go with {others[0]}")
-    if options.quick and options.budgets:
-        raise OptionError("--quick cannot go with --budgets")
+    if options.quick and others and not options.compiled:
+        raise OptionError(f"--quick cannot go with {others[0]}")
     require_writable("--html", options.html)
     given = [f"--{option.name}" for option in foreign if getattr(options, option.attribute) != option.default]
     if of_model:
@@ -160,6 +162,7 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
     from mgraph.gradcheck import (
         check_budgets,
         check_compiled,
+        check_mutants,
         check_operators,
         chosen_operators,
         with_failures,
@@ -170,6 +173,14 @@ def _operator_gradients(options: GradcheckOptions, names: Sequence[str]) -> Any:
             names,
             options.module or None,
             on_budget=lambda row: logger.info("%s: %s", row.title, row.verdict),
+        )
+    if options.mutants:
+        return check_mutants(
+            names,
+            options.module or None,
+            on_row=lambda row: logger.info(
+                "%s: %d mutants, %s", row.operator, len(row.verdicts), row.verdict
+            ),
         )
     if options.compiled:
         return check_compiled(

@@ -1,0 +1,51 @@
+"""``check_mutants``: every mutant of the rules of operators, judged by all witnesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+
+from ...errors import MGraphError
+from ...node import NaryNodeOp
+from ..survey import chosen_operators
+from .declared import declared_for
+from .judge import judged
+from .report import MutantReport, MutantRow
+
+
+def check_mutants(
+    names: Sequence[str] = (),
+    module: str | None = None,
+    *,
+    seed: int = 0,
+    on_row: Callable[[MutantRow], None] | None = None,
+) -> MutantReport:
+    """Change the rules of operators in many small ways, and report which changes no witness sees.
+
+    A mutant is a rule with one mistake: a sign, a factor, a term, an operand, an axis, a comparison, a cast,
+    a gradient for the wrong child. Those that live say which ``cases`` and ``conventions`` an operator lacks.
+    ``names`` and ``module`` are as for ``check_operators``, and so are the errors. Operators without a rule
+    of their own have no mutants. ``on_row`` sees each row as soon as it is complete.
+    """
+    rows = []
+    for cls in chosen_operators(names, module):
+        row = _examined(cls, seed)
+        if on_row is not None:
+            on_row(row)
+        rows.append(row)
+    return MutantReport(tuple(rows))
+
+
+def _examined(cls: type[NaryNodeOp], seed: int) -> MutantRow:
+    if cls.composite or not hasattr(cls, "backward_ops"):
+        return MutantRow(cls.__name__, cls.type, (), note="no rule of its own")
+    try:
+        # Not compiled, as each mutant is run a few times only; loops and branches are Python's then.
+        with jax.enable_x64(True), jax.disable_jit():
+            verdicts = tuple(judged(cls, seed))
+    except MGraphError as e:
+        return MutantRow(cls.__name__, cls.type, (), problem=str(e).split("\n")[0])
+    used = {v.declared for v in verdicts}
+    stale = tuple(change for change in declared_for(cls) if change not in used)
+    return MutantRow(cls.__name__, cls.type, verdicts, stale)

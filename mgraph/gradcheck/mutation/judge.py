@@ -1,0 +1,254 @@
+"""``Judge``: which witnesses see that a mutant of a rule is wrong, and which are the same function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...cases import Convention
+from ...errors import ArgumentError, GraphError
+from ...node import NaryNodeOp
+from ..report import TOLERANCES, largest
+from ..witnesses import Problem
+from .declared import declared_for, unreached
+from .mutant import Mutant, mutants_of
+from .probes import Probe, probes_of
+from .report import Verdict
+from .rule_source import Rule, RuleSource
+from .trial import Gradients, Trial, elsewhere
+
+_ROUNDING = 1e-11
+"""The relative difference that counts as rounding in float64."""
+
+
+class Judge:
+    """The witnesses of one operator: its cases, its conventions, and probes beyond both.
+
+    ``ArgumentError`` if the rule cannot be read, or does not itself pass.
+    """
+
+    def __init__(self, cls: type[NaryNodeOp], seed: int = 0) -> None:
+        self._cls, self._seed = cls, seed
+        self._own: Rule = cls.backward_ops
+        self._source = RuleSource(cls)
+        cases = enumerate(cls.cases, seed)
+        self._trials = [Trial(cls, case, case.values(i), seed=i) for i, case in cases]
+        self._conventions = [Trial(cls, c.case, c.children) for c in cls.conventions]
+        self._children: set[int] = set()
+        self._reached = [
+            self._source.reached(functools.partial(trial.gradients, self._noted))
+            for trial in (*self._trials, *self._conventions)
+        ]
+        self._check_rule()
+
+    def _noted(self, *args: Any) -> Any:
+        """What the rule gives; the children that get a gradient are noted."""
+        found = self._own(*args)
+        self._children.update(i for i, g in enumerate(found) if g is not None)
+        return found
+
+    def _check_rule(self) -> None:
+        again = self._source.rule()
+        for case, trial in zip(self._cls.cases, self._trials, strict=True):
+            own = trial.gradients(self._own)
+            objections = self._objections(trial, own)
+            if objections:
+                raise ArgumentError(f"{case}: the rule itself is wrong: {', '.join(objections)}")
+            if _difference(own, trial.gradients(again)) != 0:
+                raise ArgumentError(f"{case}: the rule made anew from its source gives other gradients")
+        for convention, trial in self._promises():
+            if not keeps(self._own, trial, convention):
+                raise ArgumentError(f"the rule itself breaks its convention {convention.case}")
+
+    def _promises(self) -> Iterator[tuple[Convention, Trial]]:
+        return zip(self._cls.conventions, self._conventions, strict=True)
+
+    @functools.cached_property
+    def _narrow(self) -> list[Trial | None]:
+        """The cases in bfloat16, ``None`` for one on which the rule itself cannot be evaluated so."""
+        found: list[Trial | None] = []
+        for case in self._cls.cases:
+            found.append(None)
+            with suppress(Exception):  # the operator may not take such children at all
+                trial = Trial(self._cls, case, case.values(self._seed), "bfloat16")
+                trial.gradients(self._own)
+                found[-1] = trial
+        return found
+
+    @functools.cached_property
+    def _probes(self) -> list[Probe]:
+        return [probe for case in self._cls.cases for probe in probes_of(self._cls, case)]
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """The verdict on every mutant of the rule."""
+        known = declared_for(self._cls)
+        for mutant in mutants_of(self._source, self._children):
+            yield self._verdict(mutant, known)
+
+    def _verdict(self, mutant: Mutant, known: Mapping[str, str]) -> Verdict:
+        verdict = functools.partial(Verdict, mutant)
+        try:
+            rule = mutant.made()
+        except Exception:  # a change may be no program any more
+            return verdict(killers=("raises",))
+        everywhere = [
+            i for i, lines in enumerate(self._reached) if not mutant.places or mutant.places & lines
+        ]
+        reached = [i for i in everywhere if i < len(self._trials)]
+        killers = self._killers(rule, reached)
+        if killers:
+            return verdict(killers=killers)
+        everywhere = [i for i in everywhere if self._comes(mutant, i)]
+        reached = [i for i in everywhere if i < len(self._trials)]
+        for key in (mutant.change, *([] if everywhere else [unreached(mutant.function)])):
+            if key in known:
+                return verdict(reason=known[key], declared=key)
+        if not everywhere:
+            return verdict(survives="no case comes here")
+        reason, differs = self._compared(rule, everywhere)
+        if not differs:
+            return verdict(reason=reason)
+        thorough = self._thorough(rule, reached[0]) if reached else ()
+        return verdict(killers=thorough) if thorough else verdict(survives=f"differs at {', '.join(differs)}")
+
+    def _comes(self, mutant: Mutant, i: int) -> bool:
+        """Whether the rule comes to what a mutant changes, on the i-th case."""
+        if mutant.marked is None:
+            return True
+        marks: list[None] = []
+        [*self._trials, *self._conventions][i].gradients(mutant.marked(lambda: marks.append(None)))
+        return bool(marks)
+
+    # -- the witnesses
+
+    def _killers(self, rule: Rule, reached: Sequence[int]) -> tuple[str, ...]:
+        """The witnesses that object to a rule on the first case on which one does; all of one kind are
+        asked, in this order: first derivatives, here and by the branches for other platforms, conventions,
+        second derivatives, 16 bits."""
+        for i in reached:
+            trial = self._trials[i]
+            try:
+                objections = self._objections(trial, trial.gradients(rule))
+            except Exception:  # a mutant may raise anything
+                return ("raises",)
+            if objections:
+                return objections
+        for i in reached:
+            try:
+                with elsewhere():
+                    if self._objections(self._trials[i], self._trials[i].gradients(rule)):
+                        return ("platforms",)
+            except Exception:
+                return ("platforms",)
+        for convention, trial in self._promises():
+            try:
+                kept = keeps(rule, trial, convention)
+            except Exception:
+                return ("raises",)
+            if not kept:
+                return ("convention",)
+        if self._cls.gradient_is_derivative and any(self._curved_otherwise(rule, i) for i in reached):
+            return ("second",)
+        for i in reached:
+            narrow = self._narrow[i]
+            try:
+                if narrow is not None:
+                    narrow.gradients(rule)
+            except Exception:
+                return ("bfloat16",)
+        return ()
+
+    def _objections(self, trial: Trial, gradients: Gradients) -> tuple[str, ...]:
+        if not self._cls.gradient_is_derivative:
+            return ()
+        found = trial.first_order(gradients)
+        return tuple(w for w, d in found.items() if not d <= TOLERANCES[w])
+
+    def _curved_otherwise(self, rule: Rule, i: int) -> bool:
+        trial = self._trials[i]
+        try:
+            if trial.program(rule) == trial.program(self._own):
+                return False
+            return not trial.second_order(rule) <= TOLERANCES["second"]
+        except Exception:
+            return True
+
+    def _thorough(self, rule: Rule, i: int) -> tuple[str, ...]:
+        """The objections of the witnesses that compile, on one case."""
+        trial = self._trials[i]
+        problem = Problem(trial.values, trial.point, self._seed)
+        try:
+            with jax.disable_jit(False):
+                found = trial.being(rule, problem.transformed, "rules")
+        except Exception:
+            return ("raises",)
+        differences = largest(answer.differences for answer in found)
+        return tuple(w for w, d in differences.items() if w in TOLERANCES and not d <= TOLERANCES[w])
+
+    # -- whether a mutant is another function
+
+    def _compared(self, rule: Rule, reached: Sequence[int]) -> tuple[str, list[str]]:
+        """Why a mutant is the same function, or else at what it differs from the rule."""
+        own = [([*self._trials, *self._conventions][i]) for i in reached]
+        pairs = [("the cases", trial, trial.gradients(self._own)) for trial in own]
+        pairs += [(probe.label, probe.trial, probe.by_rule) for probe in self._probes]
+        differs, largest = [], 0.0
+        for label, trial, by_rule in pairs:
+            try:
+                difference = _difference(by_rule, trial.gradients(rule))
+            except Exception:
+                difference = np.inf
+            largest = max(largest, difference)
+            if difference > _ROUNDING:
+                differs.append(label)
+        if differs:
+            return "", list(dict.fromkeys(differs))
+        if largest:
+            return "the same but for rounding", []
+        if not all(trial.program(rule) == trial.program(self._own) for trial in own):
+            return "the same numbers", []
+        if all(self._as_narrow(rule, narrow) for narrow in self._narrow):
+            return "the same program", []
+        return "the same program in float64, other rounding in 16 bits", []
+
+    def _as_narrow(self, rule: Rule, narrow: Trial | None) -> bool:
+        return narrow is None or _difference(narrow.gradients(self._own), narrow.gradients(rule)) == 0
+
+
+def judged(cls: type[NaryNodeOp], seed: int = 0) -> Iterator[Verdict]:
+    """The verdicts on all mutants of an operator's rule."""
+    if not cls.cases:
+        raise GraphError(f"{cls.__name__} declares no cases")
+    return Judge(cls, seed).verdicts()
+
+
+def keeps(rule: Rule, trial: Trial, convention: Convention) -> bool:
+    """Whether a rule gives what an operator's convention, of which ``trial`` is made, promises."""
+    adjoint = convention.adjoint
+    adjoints = [jnp.broadcast_to(jnp.asarray(adjoint, a.dtype), a.shape) for a in trial.adjoints]
+    found = trial.gradients(rule, adjoints)
+    promised = [np.asarray(g, np.float64) for g in convention.gradients if g is not None]
+    pairs = zip(found, promised, strict=True)
+    return all(np.allclose(f, np.broadcast_to(p, f.shape), 1e-10, 1e-12, equal_nan=True) for f, p in pairs)
+
+
+def _difference(expected: Gradients, found: Gradients) -> float:
+    """The largest relative difference; infinite where only one is finite, or they are so in other ways."""
+    largest = 0.0
+    for e, f in zip(expected, found, strict=True):
+        e, f = e.astype(np.float64), f.astype(np.float64)
+        finite = np.isfinite(e)
+        if e.shape != f.shape or not np.array_equal(e[~finite], f[~finite], equal_nan=True):
+            return np.inf
+        if not np.isfinite(f[finite]).all():
+            return np.inf
+        difference = float(np.max(np.abs(e[finite] - f[finite]), initial=0.0))
+        if difference:
+            largest = max(largest, difference / float(np.max(np.abs(e[finite]), initial=1e-300)))
+    return largest

@@ -1,0 +1,245 @@
+"""Mutants of rules: what is changed, who sees it, and that nothing wrong is called equivalent."""
+
+from __future__ import annotations
+
+import ast
+import json
+import textwrap
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from mgraph import NaryNodeOp, UnaryNodeOp, check_mutants
+from mgraph.cases import Case, Convention
+from mgraph.gradcheck.mutation.edits import Scope, edits_of
+from mgraph.gradcheck.mutation.judge import keeps
+from mgraph.gradcheck.mutation.trial import Trial
+from mgraph.gradcheck.survey import own_operators
+from nmt.cli import main
+
+TRIAL = "tests.mgraph.gradcheck.test_mutants"
+
+
+def _bend(x, slope):
+    return jnp.where(x > 0, x, slope * x)
+
+
+class BentOp(UnaryNodeOp):
+    """A rule with a kink, a helper, a field and a method."""
+
+    type = "bent"
+    slope: float
+    cases = (Case((2, 3), domain="distinct", slope=0.5),)
+    conventions = (Convention([0.0, 2.0], gradients=([0.5, 1],), slope=0.5),)
+
+    def forward_ops(self, x):
+        return _bend(x, self.slope)
+
+    def backward_ops(self, adj, val, x):
+        return (self._steep(adj, x),)
+
+    def _steep(self, adj, x):
+        return _bend_back(adj, x, self.slope)
+
+
+def _bend_back(adj, x, slope):
+    return jnp.where(x > 0, adj, slope * adj)
+
+
+class FlatKinkOp(BentOp):
+    """As above, with nothing said about the kink."""
+
+    type = "flat kink"
+    conventions = ()
+
+
+class SquareMatrixOp(NaryNodeOp):
+    """Its only case is a square, and positive: an axis and a sign cannot be told."""
+
+    type = "square matrix"
+    cases = (Case((3, 3), domain="positive"),)
+
+    def forward_ops(self, x):
+        return jnp.sum(jnp.abs(x), 0, keepdims=True) * x.shape[0]
+
+    def backward_ops(self, adj, val, x):
+        return (jnp.broadcast_to(adj, x.shape) * x.shape[0],)
+
+
+class WrongRuleOp(UnaryNodeOp):
+    type = "wrong rule"
+    cases = (Case((2,)),)
+
+    def forward_ops(self, x):
+        return x * x
+
+    def backward_ops(self, adj, val, x):
+        return (adj * x,)
+
+
+class BrokenPromiseOp(UnaryNodeOp):
+    type = "broken promise"
+    cases = (Case((2,)),)
+    conventions = (Convention([0.0], gradients=([1],)),)
+
+    def forward_ops(self, x):
+        return x * x
+
+    def backward_ops(self, adj, val, x):
+        return (2 * adj * x,)
+
+
+class DeclaredOp(BentOp):
+    """One reason for a mutant that lives, one for none."""
+
+    type = "declared"
+    conventions = ()
+    equivalent_mutants: ClassVar[dict[str, str]] = {
+        "x > 0 -> x >= 0": "at 0 both slopes are right",
+        "x > 0 -> x >= 1": "invented",
+    }
+
+
+def changes(text: str, *, fields=None) -> set[str]:
+    tree = ast.parse(textwrap.dedent(text)).body[0]
+    before = ast.unparse(tree)
+    scope = Scope(fields or {}, {"jnp": jnp})
+    found = {f"{e.line} {e.kind}: {e.before} -> {e.after}" for e in edits_of(tree, scope)}
+    assert ast.unparse(tree) == before, "every edit must be taken back"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("adj - x", ["sign: adj - x -> adj + x", "term: adj - x -> adj", "operands: adj - x -> x - adj"]),
+        ("adj / x", ["factor: adj / x -> adj", "factor: adj / x -> adj * x"]),
+        ("-adj", ["sign: -adj -> adj"]),
+        ("x < 0", ["boundary: x < 0 -> x <= 0", "comparison: x < 0 -> x > 0"]),
+        ("adj @ x.T", ["transpose: adj @ x.T -> adj @ x", "operands: adj @ x.T -> x.T @ adj"]),
+        ("jnp.where(x, adj, 0)", ["mask: jnp.where(x, adj, 0) -> adj", "mask: jnp.where(x, adj, 0) -> 0"]),
+        ("jnp.sum(adj, axis=1)", ["axis: jnp.sum(adj, axis=1) -> jnp.sum(adj, axis=2)",
+                                  "function: jnp.sum(adj, axis=1) -> jnp.mean(adj, axis=1)"]),
+        ("adj.astype(x.dtype)", ["cast: adj.astype(x.dtype) -> adj"]),
+        ("adj.sum(self.axis)", ["axis: adj.sum(self.axis) -> adj.sum(self.axis - 1)"]),
+        ("adj if self.flag else x", ["branch: adj if self.flag else x -> x",
+                                     "flag: adj if self.flag else x -> adj if not self.flag else x"]),
+        ("x.at[0].add(adj)", ["call: x.at[0].add(adj) -> x",
+                              "function: x.at[0].add(adj) -> x.at[0].set(adj)"]),
+        ("[adj * m for m in x]", ["operand: adj * m -> x * m"]),
+    ],
+)  # fmt: skip
+def test_the_mistakes_that_can_be_made(statement: str, expected: list[str]) -> None:
+    text = f"def backward_ops(self, adj, x):\n    return {statement}"
+    found = changes(text, fields={"axis": "int", "flag": "bool"})
+    assert {f"2 {change}" for change in expected} <= found, found
+
+
+def test_what_is_said_is_left_alone() -> None:
+    text = """
+    def backward_ops(self, adj, x: Array = 3) -> Gradients:
+        "a page"
+        if x.ndim > 1:
+            raise ShapeError(f"expected {1 + 1} axes" * 2)
+        return adj
+    """
+    assert {change.split(" ", 1)[1] for change in changes(text)} == {
+        "boundary: x.ndim > 1 -> x.ndim >= 1",
+        "comparison: x.ndim > 1 -> x.ndim < 1",
+        "branch: x.ndim > 1 -> not x.ndim > 1",
+        "number: x.ndim > 1 -> x.ndim > 2",
+        "number: x.ndim > 1 -> x.ndim > 0",
+        "operand: adj -> x",
+    }
+
+
+def test_every_mutant_is_seen_where_cases_and_conventions_suffice() -> None:
+    report = check_mutants(["bent"], TRIAL)
+    (row,) = report.rows
+    assert report.ok and report.score == 1 and row.verdict == "ok", report
+    functions = {v.mutant.function for v in row.verdicts}
+    assert functions == {"BentOp.backward_ops", "BentOp._steep", "_bend_back"}
+    first = {f"{v.mutant.change}": v.first for v in row.verdicts if v.killed}
+    assert first["x > 0 -> x >= 0"] == "convention"
+    assert first["gradient of child 0 -> None"] == "jax"
+    assert first["gradient of child 0 -> gradient of child 0, through float32"] == "jax"
+    assert first["_bend_back(adj, x, self.slope) -> _bend_back(adj, self.slope, x)"] == "jax"
+    (sign,) = (v for v in row.verdicts if v.mutant.change == "gradient of child 0 -> -gradient of child 0")
+    assert sign.killers == ("jax", "differences")
+
+
+def test_a_weak_case_leaves_survivors() -> None:
+    report = check_mutants(["flat kink", "square matrix"], TRIAL)
+    kink, square = report.rows
+    assert not report.ok and 0 < report.score < 1
+    assert {v.mutant.change: v.survives for v in kink.survivors} == {
+        "x > 0 -> x >= 0": "differs at ties, zeros"
+    }
+    assert {v.mutant.change: v.survives for v in square.survivors} == {
+        "x.shape[0] -> x.shape[1]": "differs at an axis more",
+        "x.shape[0] -> x.shape[-1]": "differs at an axis more",
+    }
+
+
+def test_a_rule_that_is_wrong_is_not_mutated() -> None:
+    wrong, broken = check_mutants(["wrong rule", "broken promise"], TRIAL).rows
+    assert wrong.verdict == "2: the rule itself is wrong: jax, differences"
+    assert broken.verdict == "the rule itself breaks its convention 1"
+    assert not wrong.ok and not broken.ok
+
+
+def test_declared_reasons_are_printed_and_must_have_a_mutant() -> None:
+    report = check_mutants(["declared"], TRIAL)
+    (row,) = report.rows
+    assert row.stale == ("x > 0 -> x >= 1",) and not report.ok
+    (lives,) = (v for v in row.equivalent if v.declared)
+    assert lives.reason == "at 0 both slopes are right"
+    assert "equivalent, at 0 both slopes are right: 1" in str(report)
+
+
+def test_the_command_says_what_lives(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = """
+    import jax.numpy as jnp
+    from mgraph import UnaryNodeOp
+    from mgraph.cases import Case
+
+    class DoubledOp(UnaryNodeOp):
+        type = "doubled"
+        times: int = 1
+        cases = (Case((2, 3)),)
+
+        def forward_ops(self, x):
+            return x * 2 ** self.times
+
+        def backward_ops(self, adj, val, x):
+            return (adj * 2 if self.times == 1 else adj * 4,)
+    """
+    (tmp_path / "doubled_ops.py").write_text(textwrap.dedent(source))
+    words = ["gradcheck", "--quiet", "--mutants", "--module", "doubled_ops.py"]
+    assert main([*words, "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    parts = sum(report["killed"].values()), len(report["equivalent"]), len(report["survivors"])
+    assert sum(parts) == report["mutants"] and min(parts[0], parts[2]) > 0
+    lives = {m["after"]: m for m in report["survivors"]}["adj / 4"]
+    assert (lives["before"], lives["line"], lives["kind"]) == ("adj * 4", 15, "factor")
+    assert lives["differs"] == "no case comes here"
+    assert [row["operator"] for row in report["operators"]] == ["DoubledOp"]
+    assert main(words) == 1
+    assert "line 15: adj * 4 -> adj / 4: no case comes here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cls", [c for c in own_operators() if c.conventions], ids=lambda c: c.__name__)
+def test_rules_keep_their_conventions(cls) -> None:
+    with jax.enable_x64(True):
+        for convention in cls.conventions:
+            trial = Trial(cls, convention.case, convention.children)
+            assert keeps(cls.backward_ops, trial, convention), convention
+
+
+@pytest.mark.slow
+def test_no_mutant_of_mgraph_survives() -> None:
+    report = check_mutants()
+    assert report.ok, report
