@@ -13,17 +13,16 @@ take for granted, the compiler; ``check_budgets`` counts what rounding does to r
 from __future__ import annotations
 
 from .assertions import assert_gradients as assert_gradients
-from .budget_report import Budget as Budget
-from .budget_report import BudgetReport as BudgetReport
+from .budgets import Budget as Budget
+from .budgets import BudgetReport as BudgetReport
 from .budgets import check_budgets as check_budgets
 from .check import check_gradients as check_gradients
-from .compiled import check_compiled as check_compiled
-from .compiled_report import CompiledReport as CompiledReport
-from .compiled_report import CompiledRow as CompiledRow
-from .compiled_report import Difference as Difference
+from .compiler import CompiledReport as CompiledReport
+from .compiler import CompiledRow as CompiledRow
+from .compiler import Difference as Difference
+from .compiler import check_compiled as check_compiled
 from .departures import DepartureReport as DepartureReport
 from .departures import check_layers as check_layers
-from .evaluation import gradients_at as gradients_at
 from .loss import check_loss as check_loss
 from .mutation import Mutant as Mutant
 from .mutation import MutantReport as MutantReport
@@ -36,6 +35,7 @@ from .report import GradientReport as GradientReport
 from .report import LossReport as LossReport
 from .report import ParameterCheck as ParameterCheck
 from .shrinking import SmallestFailure as SmallestFailure
+from .shrinking import gradients_at as gradients_at
 from .shrinking import smallest_failure as smallest_failure
 from .survey import OperatorReport as OperatorReport
 from .survey import OperatorRow as OperatorRow

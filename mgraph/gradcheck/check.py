@@ -20,14 +20,14 @@ from ..places import place
 from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..shape import Shape, as_shape
-from .agreement import Answer
-from .arguments import are_shapes
 from .example import Example
-from .function_problem import FunctionProblem
-from .functions import traced_function
-from .recorded import recorded_function, wide
+from .functions.arguments import are_shapes
+from .functions.problem import FunctionProblem
+from .functions.traced import traced_function
 from .report import TOLERANCES, GradientCheck, GradientReport, largest
-from .witnesses import Problem
+from .witnesses.agreement import Answer
+from .witnesses.problem import Problem
+from .witnesses.recorded import recorded_function, wide
 
 COTANGENTS = ("random", "zero", "one-hot", "missing")
 """The cotangents that have names."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from ..errors import GradientError
 from ..tables import table
-from .agreement import Finding
 from .example import Example
-from .kinks import Kink, about_kinks
-from .taylor import Taylor, about_slopes
+from .witnesses.agreement import Finding
+from .witnesses.kinks import Kink, about_kinks
+from .witnesses.taylor import Taylor, about_slopes
 
 TOLERANCES: Mapping[str, float] = {
     "jax": 1e-10,

@@ -20,7 +20,7 @@ from ..node import NaryNodeOp
 from ..tables import table
 from .check import QUICK_CASES, check_gradients, check_quickly
 from .report import GradientReport, cells, columns_of, finite, largest, verdict
-from .shrinking import SECONDS, SmallestFailure, smallest_failure
+from .shrinking.smallest import SECONDS, SmallestFailure, smallest_failure
 
 Operator = type[NaryNodeOp]
 

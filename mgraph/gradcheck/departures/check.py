@@ -16,7 +16,7 @@ from ...leaves import ParamNode
 from ...node import Node
 from ...rules import check_rule_set
 from ...structure import INPUT, Excerpt, is_leaf
-from ..recorded import smoothed, wide, widened
+from ..witnesses.recorded import smoothed, wide, widened
 from .naming import Namer
 from .report import DepartureReport
 from .sweep import Programs, Side, Sweep

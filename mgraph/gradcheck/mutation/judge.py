@@ -15,7 +15,7 @@ from ...cases import Convention
 from ...errors import ArgumentError, GraphError
 from ...node import NaryNodeOp
 from ..report import TOLERANCES, largest
-from ..witnesses import Problem
+from ..witnesses.problem import Problem
 from .declared import declared_for, unreached
 from .mutant import Mutant, mutants_of
 from .probes import Probe, probes_of

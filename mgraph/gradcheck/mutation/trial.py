@@ -22,11 +22,10 @@ from ...operators import make_operator
 from ...specs import is_real
 from ...structure import Excerpt, is_leaf
 from ...tracing.trace import trace
-from ..agreement import relative
 from ..check import record_case
-from ..contraction import adjoint_draws
-from ..recorded import recorded_function, wide
-from ..witnesses import Values
+from ..witnesses.agreement import relative
+from ..witnesses.contraction import Values, adjoint_draws
+from ..witnesses.recorded import recorded_function, wide
 from .rule_source import Rule
 
 Gradients = tuple[np.ndarray, ...]

@@ -16,14 +16,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import mgraph.gradcheck.budgets as budgets
+import mgraph.gradcheck.budgets.check as budgets
 from mgraph import ArgumentError, UnaryNodeOp, check_budgets
 from mgraph.cases import Case
-from mgraph.gradcheck import exact_numbers as exact
-from mgraph.gradcheck.budget_inputs import KINDS, stress_inputs
-from mgraph.gradcheck.budget_report import VERDICTS, Budget, BudgetReport, Comparison, Extreme
-from mgraph.gradcheck.budget_units import Units
-from mgraph.gradcheck.exact_witness import ExactProgram
+from mgraph.gradcheck.budgets.inputs import KINDS, stress_inputs
+from mgraph.gradcheck.budgets.report import VERDICTS, Budget, BudgetReport, Comparison, Extreme
+from mgraph.gradcheck.budgets.units import Units
+from mgraph.gradcheck.references import exact_numbers as exact
+from mgraph.gradcheck.references.exact_witness import ExactProgram
 from mgraph.gradcheck.subjects import Subject
 from mgraph.gradcheck.survey import chosen_operators
 from nmt.cli import main

@@ -15,8 +15,8 @@ import pytest
 
 from mgraph import ArgumentError, check_gradients
 from mgraph.gradcheck import GradientReport
-from mgraph.gradcheck.custom_rules import calls_of_rules
-from mgraph.gradcheck.inlined import without_rules
+from mgraph.gradcheck.functions.custom_rules import calls_of_rules
+from mgraph.gradcheck.functions.inlined import without_rules
 from tests.helpers.pages import check_blocks
 from tests.helpers.places import ROOT
 from tests.helpers.ruled import right_jvp, right_vjp, with_jvp, with_vjp, wrong_jvp, wrong_vjp

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import mgraph
-import mgraph.gradcheck.compiled as compiled
+import mgraph.gradcheck.compiler.check as compiled
 from mgraph import UnaryNodeOp
 from mgraph.cases import Case
 from mgraph.gradcheck import check_compiled
-from mgraph.gradcheck.numpy_primitives import NoReferenceError
-from mgraph.gradcheck.numpy_witness import computed_by_numpy
+from mgraph.gradcheck.references.numpy_primitives import NoReferenceError
+from mgraph.gradcheck.references.numpy_witness import computed_by_numpy
 from mgraph.gradcheck.subjects import COMPOSITIONS, Subject
 from nmt.cli import main
 

@@ -20,9 +20,9 @@ from mgraph import UnaryNodeOp
 from mgraph.cases import Case
 from mgraph.gradcheck import GradientCheck, GradientReport, OperatorReport, OperatorRow, write_page
 from mgraph.gradcheck.example import Example
-from mgraph.gradcheck.page import page
-from mgraph.gradcheck.shrinking import shrink
-from mgraph.gradcheck.slopes import HEIGHT, WIDTH, picture
+from mgraph.gradcheck.page.page import page
+from mgraph.gradcheck.page.pictures import HEIGHT, WIDTH, picture
+from mgraph.gradcheck.shrinking.smallest import shrink
 
 NODE = shutil.which("node")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

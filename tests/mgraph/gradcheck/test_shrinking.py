@@ -21,8 +21,8 @@ from mgraph import ArgumentError, GraphError, NaryNodeOp, Node, UnaryNodeOp, che
 from mgraph.cases import Case
 from mgraph.gradcheck import SmallestFailure, gradients_at, smallest_failure, with_failures
 from mgraph.gradcheck.example import Example
-from mgraph.gradcheck.shrinking import shrink
-from mgraph.gradcheck.simpler import cost, simpler_fields, simpler_shapes, simpler_values
+from mgraph.gradcheck.shrinking.simpler import cost, simpler_fields, simpler_shapes, simpler_values
+from mgraph.gradcheck.shrinking.smallest import shrink
 from mgraph.gradcheck.survey import check_operator
 from tests.helpers.pages import check_blocks
 from tests.helpers.places import ROOT

@@ -12,7 +12,7 @@ import pytest
 import mgraph
 from mgraph import ShapeError, UnaryNodeOp, check_gradients, check_operators
 from mgraph.gradcheck.report import GradientReport
-from mgraph.gradcheck.witnesses import Problem
+from mgraph.gradcheck.witnesses.problem import Problem
 from tests.helpers.fresh import python
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -372,7 +372,7 @@ def test_another_device_must_give_the_same_bits() -> None:
     """In a process of its own with two virtual devices: devices are fixed when JAX starts."""
     code = """
 import jax, jax.numpy as jnp, numpy as np
-from mgraph.gradcheck.witnesses import Problem
+from mgraph.gradcheck.witnesses.problem import Problem
 
 class Elsewhere(Problem):
     off = 0.0

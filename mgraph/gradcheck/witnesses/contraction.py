@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import ShapeError
-from ..specs import is_real
+from ...errors import ShapeError
+from ...specs import is_real
 from .differences import SAMPLES
 
 _SMALL = 2000

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import GradientError
-from .agreement import Answer, ratio, relative
-from .functions import TracedFunction
-from .witnesses import Point, Problem
+from ...errors import GradientError
+from ..witnesses.agreement import Answer, ratio, relative
+from ..witnesses.contraction import Point
+from ..witnesses.problem import Problem
+from .traced import TracedFunction
 
 _LEAST = 1e-5
 """What differences are relative to is at least so much of the size of the outputs."""

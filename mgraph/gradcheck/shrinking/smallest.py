@@ -15,12 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import GraphError
-from .check import check_gradients
+from ...errors import GraphError
+from ..check import check_gradients
+from ..example import Adjoint, Example
+from ..report import GradientCheck, GradientReport, finite
 from .evaluation import Gradients
-from .example import Adjoint, Example
 from .pasted import pasted_test
-from .report import GradientCheck, GradientReport, finite
 from .simpler import cost, simpler_adjoint, simpler_fields, simpler_shapes, simpler_values
 from .ways import QUESTIONS, Question, Way
 

@@ -12,18 +12,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..cases import Case
-from ..errors import ArgumentError, MGraphError
-from ..platforms import as_wished
-from ..specs import is_real
-from ..types import as_type
-from .budget_inputs import Stress, stress_inputs
-from .budget_report import VALUE_NOT_FINITE, Budget, BudgetReport, Comparison
-from .budget_units import Units
-from .exact_witness import ExactProgram
-from .numpy_primitives import NoReferenceError
-from .subjects import Subject
-from .survey import Operator, chosen_operators
+from ...cases import Case
+from ...errors import ArgumentError, MGraphError
+from ...platforms import as_wished
+from ...specs import is_real
+from ...types import as_type
+from ..references.exact_witness import ExactProgram
+from ..references.numpy_primitives import NoReferenceError
+from ..subjects import Subject
+from ..survey import Operator, chosen_operators
+from .inputs import Stress, stress_inputs
+from .report import VALUE_NOT_FINITE, Budget, BudgetReport, Comparison
+from .units import Units
 
 ELEMENT_TYPES = ("float32", "bfloat16", "float16")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..specs import is_real
+from ...specs import is_real
 
 PLAIN = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -2.0, 1.5, -0.5, 0.25)
 PLAIN_INTEGERS = (0, 1, 2, 3)

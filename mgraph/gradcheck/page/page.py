@@ -16,12 +16,12 @@ from typing import Any
 import jax
 from jaxlib.version import __version__ as _JAXLIB
 
-from ..drawing.page import as_script, filled
-from ..files.items import replacing
-from .departures import DepartureReport
-from .report import COLUMNS, GradientCheck, columns_of
-from .slopes import picture
-from .survey import OperatorReport, OperatorRow
+from ...drawing.page import as_script, filled
+from ...files.items import replacing
+from ..departures import DepartureReport
+from ..report import COLUMNS, GradientCheck, columns_of
+from ..survey import OperatorReport, OperatorRow
+from .pictures import picture
 
 _PARTS = ("page.css", "page.js")
 

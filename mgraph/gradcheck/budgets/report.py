@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..tables import table
-from .report import finite
+from ...tables import table
+from ..report import finite
 
 FEW = 8.0
 """So many roundings are held against nobody."""

@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import ArgumentError, ElementTypeError, MGraphError, ShapeError
-from ..node import Node
-from ..places import here, place_of
-from ..specs import is_real
+from ...errors import ArgumentError, ElementTypeError, MGraphError, ShapeError
+from ...node import Node
+from ...places import here, place_of
+from ...specs import is_real
+from ..witnesses.contraction import Point
 from .arguments import Arguments, arguments_of, described, is_key
 from .custom_rules import CustomRule, calls_of_rules, faults_of_rules, reason, rule_of
 from .inlined import without_rules
 from .rounding import Rounding, narrowest
-from .witnesses import Point
 
 
 class TracedFunction:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..cases import Case
-from ..specs import is_real
-from .example import Adjoint, Example
+from ...cases import Case
+from ...specs import is_real
+from ..example import Adjoint, Example
 from .plainness import PLAIN, PLAIN_INTEGERS, plain, plainness, within
 
 _MOST_MOVED = 12

@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import MGraphError
-from ..node import NaryNodeOp
-from ..ops.convolution import ConvolutionOp
-from ..platforms import as_wished
-from ..specs import is_real
-from .compiled_report import CompiledReport, CompiledRow, Difference
-from .numpy_primitives import NoReferenceError
-from .numpy_witness import computed_by_numpy
-from .subjects import COMPOSITIONS, Subject
-from .survey import chosen_operators
+from ...errors import MGraphError
+from ...node import NaryNodeOp
+from ...ops.convolution import ConvolutionOp
+from ...platforms import as_wished
+from ...specs import is_real
+from ..references.numpy_primitives import NoReferenceError
+from ..references.numpy_witness import computed_by_numpy
+from ..subjects import COMPOSITIONS, Subject
+from ..survey import chosen_operators
+from .report import CompiledReport, CompiledRow, Difference
 
 SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
 """Numbers of examples: around powers of two, where compilers cut loops and buffers, up to many."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..tables import table
-from .report import finite
+from ...tables import table
+from ..report import finite
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from ..bridges.primitive_node import ClosedJaxpr, as_function, read_by
+from ...bridges.primitive_node import ClosedJaxpr, as_function, read_by
+from ..references.numpy_witness import CALLS
 from .custom_rules import CustomRule, calls_of_rules, is_rule, opened, programs_in, rule_of, spec_of_variable
-from .numpy_witness import CALLS
 
 Chosen = Callable[[CustomRule], bool]
 

@@ -11,9 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .agreement import Answer, Finding, ratio, relative, same_bits, scales, worst
-from .contraction import SLOTS, Adjoint, Contraction, total
-from .contraction import Point as Point
-from .contraction import Values as Values
+from .contraction import SLOTS, Adjoint, Contraction, Point, total
 from .lines import Measured, element_line, hidden_rounding, kinks_of, lines_through, measured
 
 _CLOSE, _CLOSE_SMALL = 1e-10, 1e-6

@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..operators import make_operator
-from ..ops.loop import Body
-from ..specs import Spec, is_real, spec_of
-from ..structure import Excerpt, Row, Structure, is_leaf
-from ..tracing.trace import trace
-from ..types import Type
+from ...operators import make_operator
+from ...ops.loop import Body
+from ...specs import Spec, is_real, spec_of
+from ...structure import Excerpt, Row, Structure, is_leaf
+from ...tracing.trace import trace
+from ...types import Type
 from .contraction import Point, Values
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .budget_report import Extreme
+from .report import Extreme
 
 
 class Units:

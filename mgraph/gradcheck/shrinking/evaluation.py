@@ -17,17 +17,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..cases import Case
-from ..errors import ArgumentError
-from ..graph import ExpressionGraph
-from ..node import Node
-from ..rules import check_rule_set
-from ..shape import Shape
-from ..specs import is_real
-from .check import record_case
-from .example import Adjoint, Example
-from .recorded import recorded_function, wide
-from .witnesses import Point, Problem, Values
+from ...cases import Case
+from ...errors import ArgumentError
+from ...graph import ExpressionGraph
+from ...node import Node
+from ...rules import check_rule_set
+from ...shape import Shape
+from ...specs import is_real
+from ..check import record_case
+from ..example import Adjoint, Example
+from ..witnesses.contraction import Point, Values, adjoint_draws
+from ..witnesses.problem import Problem
+from ..witnesses.recorded import recorded_function, wide
 
 _STEP = 2e-4
 """Step of a difference, relative to the size of the input."""

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr
 
-from ..errors import ArgumentError, ElementTypeError
-from ..places import here
-from ..specs import is_real
+from ...errors import ArgumentError, ElementTypeError
+from ...places import here
+from ...specs import is_real
 
 
 @dataclass(frozen=True)

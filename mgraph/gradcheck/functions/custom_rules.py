@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from ..bridges.equations import JAX_FOLDER
-from ..bridges.primitive_node import as_function, read_by
-from ..specs import is_real
-from .numpy_witness import CALLS
+from ...bridges.equations import JAX_FOLDER
+from ...bridges.primitive_node import as_function, read_by
+from ...specs import is_real
+from ..references.numpy_witness import CALLS
 
 _CUSTOM_GRADIENT = "custom_derivatives.py"
 """The file of JAX in which ``jax.custom_gradient`` makes a rule of a user's function."""

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ..types import Type
+from ...types import Type
+from ..example import Adjoint, Example
+from ..report import TOLERANCES
 from .evaluation import Gradients
-from .example import Adjoint, Example
-from .report import TOLERANCES
 from .ways import Way
 
 _FEW = 16

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
-from ..errors import GradientError
-from ..specs import is_real
-from .agreement import relative
+from ...errors import GradientError
+from ...specs import is_real
+from ..example import Example
+from ..report import TOLERANCES
+from ..witnesses.agreement import relative
 from .evaluation import FirstDerivatives, Gradients
-from .example import Example
-from .report import TOLERANCES
 
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "first_order": ("jax", "differences"),

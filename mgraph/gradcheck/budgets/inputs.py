@@ -10,8 +10,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..cases import Case
-from ..types import as_type
+from ...cases import Case
+from ...types import as_type
 
 Array = np.ndarray
 

@@ -1,0 +1,7 @@
+"""What rounding does to right rules: values and gradients of few bits beside exact ones."""
+
+from __future__ import annotations
+
+from .check import check_budgets as check_budgets
+from .report import Budget as Budget
+from .report import BudgetReport as BudgetReport
