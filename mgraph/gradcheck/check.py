@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import inits
 from ..cases import Case
 from ..errors import ArgumentError, GradientError, GraphError, ShapeError
 from ..graph import ExpressionGraph
@@ -20,7 +18,8 @@ from ..places import place
 from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..shape import Shape, as_shape
-from .example import Example
+from .conventions import convention_checks
+from .example import Example, record_case, title_of
 from .functions.arguments import are_shapes
 from .functions.problem import FunctionProblem
 from .functions.traced import traced_function
@@ -122,20 +121,21 @@ def check_gradients(
     if _is_of_arrays(target, args, argnums, only) and values is None:
         if fields:
             raise ArgumentError(
-                f"{_title(target)}: fields are an operator's; fix keywords by functools.partial"
+                f"{title_of(target)}: fields are an operator's; fix keywords by functools.partial"
             )
         return _check_function(target, args, argnums, only, settings)
     if args or values is not None:
         sizes = [as_shape(s) for s in args]
         given = [np.shape(v) for v in values] if values is not None else sizes
         if sizes and given != sizes:
-            raise ShapeError(f"{_title(target)}: values of the shapes {given} were given for {sizes}")
+            raise ShapeError(f"{title_of(target)}: values of the shapes {given} were given for {sizes}")
         case = Case(*given, **(fields or {}))
         return _check_case(target, case, settings, values)
     cases = getattr(target, "cases", ())
     if not cases:
         raise GraphError(
-            f"{_title(target)} declares no cases; give the shapes of its children, or a function's arguments"
+            f"{title_of(target)} declares no cases; "
+            "give the shapes of its children, or a function's arguments"
         )
     return _check_cases(target, cases, settings)
 
@@ -157,13 +157,9 @@ def _check_cases(target: Callable[..., Node], cases: Sequence[Case], settings: _
         for case, report in zip(cases, reports, strict=True)
         for c in report.checks
     )
-    return GradientReport(_title(target), checks, reports[0].note)
-
-
-def _title(target: Any) -> str:
-    if isinstance(target, functools.partial):
-        return _title(target.func)
-    return getattr(target, "__name__", type(target).__name__ if callable(target) else repr(target))
+    if settings.thorough and isinstance(target, type):
+        checks += tuple(convention_checks(target))
+    return GradientReport(title_of(target), checks, reports[0].note)
 
 
 def _is_of_arrays(target: Any, args: Sequence[Any], argnums: Any, only: Any) -> bool:
@@ -180,7 +176,7 @@ def _check_function(
     only: str | Sequence[str],
     settings: _Settings,
 ) -> GradientReport:
-    title = _title(function)
+    title = title_of(function)
     if not callable(function):
         raise ArgumentError(f"expected a function, an operator, a node or a graph, got {title}")
     traced, narrow = traced_function(function, title, args, argnums, only, settings.cotangents)
@@ -198,27 +194,6 @@ def _check_function(
     return GradientReport(title, checks, "\n  ".join([*notes, *problem.notes]))
 
 
-def record_case(
-    graph: ExpressionGraph,
-    target: Callable[..., Node],
-    case: Case,
-    arrays: Sequence[np.ndarray],
-    element_type: str = "float64",
-) -> tuple[Node, list[Node]]:
-    """``target`` of a case, and its children: parameters, or constants where they are integers."""
-    children: list[Node] = []
-    for i, array in enumerate(arrays):
-        init = inits.from_tensor(array)
-        if np.issubdtype(array.dtype, np.floating):
-            children.append(graph.param(f"child {i}", array.shape, init, element_type))
-        else:
-            children.append(graph.constant(array.shape, init, array.dtype))
-    node = (case.through or target)(*children, **dict(case.fields))
-    if not isinstance(node, Node):
-        raise GraphError(f"{_title(target)} must return a node, got {node!r}")
-    return node, children
-
-
 def _check_case(
     target: Callable[..., Node], case: Case, settings: _Settings, values: Sequence[Any] | None = None
 ) -> GradientReport:
@@ -228,7 +203,7 @@ def _check_case(
     report = _check_node(node, settings)
     example = Example(target, case, tuple(arrays), settings.seed, settings.rule_set)
     checks = tuple(replace(check, example=example) for check in report.checks)
-    return GradientReport(f"{_title(target)} {case}", checks, report.note)
+    return GradientReport(f"{title_of(target)} {case}", checks, report.note)
 
 
 def _check_node(node: Node, settings: _Settings) -> GradientReport:

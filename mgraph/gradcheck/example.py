@@ -1,14 +1,21 @@
-"""``Example``: an operator on arrays, as one case or one call of ``check_gradients`` examines it."""
+"""``Example``: an operator on arrays, as one case or one call of ``check_gradients`` examines it, and how it
+is recorded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .. import inits
 from ..cases import Case
+from ..errors import GraphError
+from ..graph import ExpressionGraph
+from ..node import Node
 
 Adjoint = tuple[np.ndarray, ...]
 """One array for each output of a floating point type."""
@@ -37,3 +44,31 @@ class Example:
     def name(self) -> str:
         """The operator's name."""
         return getattr(self.operator, "__name__", type(self.operator).__name__)
+
+
+def record_case(
+    graph: ExpressionGraph,
+    target: Callable[..., Node],
+    case: Case,
+    arrays: Sequence[np.ndarray],
+    element_type: str = "float64",
+) -> tuple[Node, list[Node]]:
+    """``target`` of a case, and its children: parameters, or constants where they are integers."""
+    children: list[Node] = []
+    for i, array in enumerate(arrays):
+        init = inits.from_tensor(array)
+        if np.issubdtype(array.dtype, np.floating):
+            children.append(graph.param(f"child {i}", array.shape, init, element_type))
+        else:
+            children.append(graph.constant(array.shape, init, array.dtype))
+    node = (case.through or target)(*children, **dict(case.fields))
+    if not isinstance(node, Node):
+        raise GraphError(f"{title_of(target)} must return a node, got {node!r}")
+    return node, children
+
+
+def title_of(target: Any) -> str:
+    """What reports call a target of ``check_gradients``."""
+    if isinstance(target, functools.partial):
+        return title_of(target.func)
+    return getattr(target, "__name__", type(target).__name__ if callable(target) else repr(target))

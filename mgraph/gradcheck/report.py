@@ -27,6 +27,7 @@ TOLERANCES: Mapping[str, float] = {
     "one-hot": 1e-10,
     "missing": 1e-10,
     "repeat": 0.0,
+    "convention": 1e-10,
     "value": 1e-10,
     "forward": 1e-10,
     "dot": 1e-10,
@@ -44,6 +45,7 @@ has a bound of its own, in ``GradientCheck.allowed``.
 - ``zero``, ``one-hot``, ``missing``: nothing for a cotangent of zeros, and JAX's derivative for one that
   takes a single element of the outputs, or all outputs but one;
 - ``repeat``: the same bits when it is computed again, compiled and not, and on another device;
+- ``convention``: what the operator's ``conventions`` promise at kinks and numbers that are not finite;
 - ``value``: of a JAX function, its value under differentiation and without;
 - ``forward``, ``dot``: of a JAX function, forward mode by the rule and by JAX, forward and reverse mode;
 - ``float64``, ``float32``: for a whole loss, JAX's own derivative in that type.
@@ -57,6 +59,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "frozen": ("frozen",),
     "cotangents": ("zero", "one-hot", "missing"),
     "repeated": ("repeat",),
+    "promised": ("convention",),
     "value": ("value",),
     "forward": ("forward", "dot"),
 }
@@ -77,7 +80,7 @@ class GradientCheck:
     """The largest difference to each witness that counts as agreement: for those that know their error what
     they can see."""
     findings: Mapping[str, Finding] = field(default_factory=dict)
-    """For ``jax`` and ``differences`` where the gradient is farthest from what they expect."""
+    """For ``jax``, ``differences``, ``convention`` where the gradient is farthest from what they expect."""
     kinks: tuple[Kink, ...] = ()
     """The kinks at the point or beside it."""
     taylor: Taylor | None = None
@@ -114,11 +117,9 @@ class GradientCheck:
 
     @property
     def finding(self) -> Finding | None:
-        """Where the rule is wrong, by differences, or else by JAX; ``None`` if neither says that it is."""
-        found = (
-            self.findings[w] for w in ("differences", "jax") if w in self.objections and w in self.findings
-        )
-        return next(found, None)
+        """Where the rule is wrong by most, relative to what is expected; ``None`` if no witness says."""
+        found = [self.findings[w] for w in self.objections if w in self.findings]
+        return max(found, key=lambda finding: finding.error, default=None)
 
 
 @dataclass(frozen=True)

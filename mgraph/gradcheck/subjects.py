@@ -26,7 +26,7 @@ from ..ops.reduce import mean, sum
 from ..ops.scan import scan
 from ..ops.softmax import cross_entropy, logsoftmax, softmax, softmax_cross_entropy
 from ..tracing.trace import trace
-from .check import record_case
+from .example import record_case
 
 
 @dataclass(frozen=True)

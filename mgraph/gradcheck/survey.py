@@ -71,7 +71,7 @@ class OperatorRow:
             return verdict(self.problem, self.objections)
         if self.ok and self.report.note:
             return f"ok ({self.report.note})"
-        judged = {"jax", "differences"} & set(self.objections)
+        judged = {"jax", "differences", "convention"} & set(self.objections)
         found = (check.finding for check in self.report.checks if check.finding and judged)
         return verdict(self.problem, self.objections, next(found, None))
 

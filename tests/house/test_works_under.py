@@ -18,7 +18,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 import mgraph
 from mgraph import ExpressionGraph, NaryNodeOp, Node, inits, scan
-from mgraph.gradcheck.check import record_case
+from mgraph.gradcheck.example import record_case
 from mgraph.gradcheck.survey import own_operators
 from nmt.files import create_model
 from nmt.models import Source

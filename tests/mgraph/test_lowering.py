@@ -15,7 +15,7 @@ import pytest
 import mgraph
 from mgraph import ExpressionGraph, NaryNodeOp, Node, Type
 from mgraph.cases import Case
-from mgraph.gradcheck.check import record_case
+from mgraph.gradcheck.example import record_case
 from mgraph.gradcheck.survey import own_operators
 from mgraph.running.programs import Program
 from nmt import Translator, numbers

@@ -22,7 +22,7 @@ from ..references.numpy_primitives import NoReferenceError
 from ..subjects import Subject
 from ..survey import Operator, chosen_operators
 from .inputs import Stress, stress_inputs
-from .report import VALUE_NOT_FINITE, Budget, BudgetReport, Comparison
+from .report import VALUE_NOT_FINITE, Budget, BudgetReport, StressResult
 from .units import Units
 
 ELEMENT_TYPES = ("float32", "bfloat16", "float16")
@@ -112,18 +112,18 @@ def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator
     """One row for each element type and quantity of an operator."""
     name = trials[0].operator
     for element_type in element_types:
-        found: dict[str, list[Comparison]] = {}
+        found: dict[str, list[StressResult]] = {}
         for trial in trials:
             try:
-                comparisons = list(trial.comparisons(element_type))
+                results = list(trial.results(element_type))
             except Exception as e:  # so may its programs, and compilers lack something
                 yield Budget(name, element_type, problem=f"{element_type}, {trial.case}: {_reason(e)}")
                 continue
-            for comparison in comparisons:
-                found.setdefault(comparison.quantity, []).append(comparison)
+            for result in results:
+                found.setdefault(result.quantity, []).append(result)
         note = "; ".join(dict.fromkeys(trial.note for trial in trials if trial.note))
-        for quantity, comparisons in found.items():
-            yield Budget(name, element_type, quantity, tuple(comparisons), note)
+        for quantity, results in found.items():
+            yield Budget(name, element_type, quantity, tuple(results), note)
 
 
 class _Trial:
@@ -152,7 +152,7 @@ class _Trial:
         """Which primitives made float64 stand in for exact arithmetic, if any did."""
         return f"against float64, for {' and '.join(self._missing)}" if self._missing else ""
 
-    def comparisons(self, element_type: str) -> Iterator[Comparison]:
+    def results(self, element_type: str) -> Iterator[StressResult]:
         """What is computed from the inputs of each kind, held against what is exact."""
         programs = {rule_set: self._compiled[element_type, rule_set].result() for rule_set in RULE_SETS}
         for stress in stress_inputs(self.case, element_type, self._seed):
@@ -179,7 +179,7 @@ class _Trial:
         found: Results,
         exact: Results,
         moves: np.ndarray,
-    ) -> Comparison:
+    ) -> StressResult:
         """One quantity, by rule and by JAX."""
         units = Units(found["rules"].dtype, moves)
         is_value = quantity.startswith("value")
@@ -190,7 +190,7 @@ class _Trial:
             for own, other in (RULE_SETS, RULE_SETS[::-1])
         )
         comparable = self._derivative and not is_value
-        return Comparison(
+        return StressResult(
             str(self.case),
             stress.kind,
             quantity,

@@ -24,7 +24,7 @@ VERDICTS = (
     NOT_FINITE, ANOTHER, WORSE_THAN_JAX, FINITE, BETTER, LOST, VALUE_NOT_FINITE, VALUE_LOST, NEITHER, FOLLOWS,
     "ok",
 )  # fmt: skip
-"""What a comparison may say, from the most telling on:
+"""What a result may say, from the most telling on:
 
 - ``not finite``: the rule gives NaN or an infinity for a number of at most a quarter of the largest one of
   the element type, and JAX does not;
@@ -69,7 +69,7 @@ class Extreme:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StressResult:
     """One result for one set of inputs, by rule and by JAX."""
 
     case: str
@@ -135,7 +135,7 @@ class Budget:
     """Name of the node class."""
     element_type: str = ""
     quantity: str = ""
-    comparisons: tuple[Comparison, ...] = ()
+    results: tuple[StressResult, ...] = ()
     note: str = ""
     """What stood in for exact arithmetic, and why."""
     problem: str = ""
@@ -152,20 +152,20 @@ class Budget:
         return self.quantity.partition(" ")[0]
 
     @property
-    def worst(self) -> Comparison:
+    def worst(self) -> StressResult:
         """Where ours has the most roundings."""
-        return max(self.comparisons, key=lambda c: c.ours.roundings)
+        return max(self.results, key=lambda c: c.ours.roundings)
 
     @property
-    def worst_of_jax(self) -> Comparison | None:
+    def worst_of_jax(self) -> StressResult | None:
         """Where JAX's has."""
-        found = [c for c in self.comparisons if c.jax is not None]
+        found = [c for c in self.results if c.jax is not None]
         return max(found, key=lambda c: c.jax.roundings if c.jax else 0.0, default=None)
 
     @property
     def verdict(self) -> str:
-        """The problem, or the most telling verdict of the comparisons."""
-        return self.problem or min((c.verdict for c in self.comparisons), key=VERDICTS.index)
+        """The problem, or the most telling verdict of the results."""
+        return self.problem or min((c.verdict for c in self.results), key=VERDICTS.index)
 
     @property
     def ok(self) -> bool:
@@ -173,10 +173,10 @@ class Budget:
         return not self.problem and self.verdict not in FAILURES
 
     @property
-    def findings(self) -> dict[str, Comparison]:
-        """For each verdict other than ``ok`` the comparison that shows it best."""
-        found: dict[str, Comparison] = {}
-        for c in sorted(self.comparisons, key=lambda c: c.contrast, reverse=True):
+    def findings(self) -> dict[str, StressResult]:
+        """For each verdict other than ``ok`` the result that shows it best."""
+        found: dict[str, StressResult] = {}
+        for c in sorted(self.results, key=lambda c: c.contrast, reverse=True):
             found.setdefault(c.verdict, c)
         return {verdict: found[verdict] for verdict in VERDICTS if verdict in found and verdict != "ok"}
 
@@ -191,8 +191,8 @@ class Budget:
             "type": self.element_type,
             "quantity": self.quantity,
             "note": self.note,
-            "ours": _worst_as_json(c.ours for c in self.comparisons),
-            "jax": _worst_as_json(c.jax for c in self.comparisons if c.jax) if of_jax else None,
+            "ours": _worst_as_json(c.ours for c in self.results),
+            "jax": _worst_as_json(c.jax for c in self.results if c.jax) if of_jax else None,
             "worst": self.worst.as_json(),
             "findings": [{"verdict": v, **c.as_json()} for v, c in self.findings.items()],
         }
@@ -253,8 +253,8 @@ class BudgetReport:
         operators = {row.operator for row in self.rows}
         found = [row.verdict for row in self.rows if not row.problem]
         counts = (f"{found.count(v)} {v}" for v in VERDICTS[:-1] if v in found)
-        programs = sum(len(row.comparisons) for row in self.rows)
-        total = f"{len(operators)} operators, {len(found)} quantities, {programs:,} comparisons"
+        programs = sum(len(row.results) for row in self.rows)
+        total = f"{len(operators)} operators, {len(found)} quantities, {programs:,} results"
         return "; ".join([total, *counts, *(["all ok"] if self.ok and set(found) == {"ok"} else [])])
 
     def as_json(self) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _cell(rows: Sequence[Budget]) -> str:
     if not rows:
         return "-"
     ours = _number(max(row.worst.ours.roundings for row in rows))
-    jaxs = [c.jax.roundings for row in rows for c in row.comparisons if c.jax is not None]
+    jaxs = [c.jax.roundings for row in rows for c in row.results if c.jax is not None]
     return f"{ours} / {_number(max(jaxs))}" if jaxs else ours
 
 
@@ -287,8 +287,8 @@ def _number(roundings: float) -> str:
     return f"{roundings:.1f}" if roundings < 100 else f"{roundings:.1e}"
 
 
-def _example(row: Budget, c: Comparison) -> str:
-    """A comparison as a line: what, where, the numbers."""
+def _example(row: Budget, c: StressResult) -> str:
+    """A result as a line: what, where, the numbers."""
     element = ",".join(map(str, c.ours.element)) or "-"
     where = f"{row.operator} {c.case}, {row.element_type}, {row.quantity}, {c.kind}"
     line = f"  {where}: {_furthest(c.ours)} (element {element}, inputs {', '.join(c.inputs)})"

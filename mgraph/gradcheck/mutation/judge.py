@@ -8,20 +8,20 @@ from contextlib import suppress
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...cases import Convention
 from ...errors import ArgumentError, GraphError
 from ...node import NaryNodeOp
+from ..conventions import keeps, trial_of
 from ..report import TOLERANCES, largest
+from ..trial import Gradients, Rule, Trial, elsewhere
 from ..witnesses.problem import Problem
 from .declared import declared_for, unreached
 from .mutant import Mutant, mutants_of
 from .probes import Probe, probes_of
 from .report import Verdict
-from .rule_source import Rule, RuleSource
-from .trial import Gradients, Trial, elsewhere
+from .rule_source import RuleSource
 
 _ROUNDING = 1e-11
 """The relative difference that counts as rounding in float64."""
@@ -39,7 +39,7 @@ class Judge:
         self._source = RuleSource(cls)
         cases = enumerate(cls.cases, seed)
         self._trials = [Trial(cls, case, case.values(i), seed=i) for i, case in cases]
-        self._conventions = [Trial(cls, c.case, c.children) for c in cls.conventions]
+        self._conventions = [trial_of(cls, c) for c in cls.conventions]
         self._children: set[int] = set()
         self._reached = [
             self._source.reached(functools.partial(trial.gradients, self._noted))
@@ -226,16 +226,6 @@ def judged(cls: type[NaryNodeOp], seed: int = 0) -> Iterator[Verdict]:
     if not cls.cases:
         raise GraphError(f"{cls.__name__} declares no cases")
     return Judge(cls, seed).verdicts()
-
-
-def keeps(rule: Rule, trial: Trial, convention: Convention) -> bool:
-    """Whether a rule gives what an operator's convention, of which ``trial`` is made, promises."""
-    adjoint = convention.adjoint
-    adjoints = [jnp.broadcast_to(jnp.asarray(adjoint, a.dtype), a.shape) for a in trial.adjoints]
-    found = trial.gradients(rule, adjoints)
-    promised = [np.asarray(g, np.float64) for g in convention.gradients if g is not None]
-    pairs = zip(found, promised, strict=True)
-    return all(np.allclose(f, np.broadcast_to(p, f.shape), 1e-10, 1e-12, equal_nan=True) for f, p in pairs)
 
 
 def _difference(expected: Gradients, found: Gradients) -> float:

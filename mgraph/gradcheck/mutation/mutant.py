@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
-from .rule_source import Rule, RuleSource
+from ..trial import Rule
+from .rule_source import RuleSource
 
 Gradient = Any
 Change = Callable[[Gradient], Gradient]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...cases import Case
 from ...node import NaryNodeOp
-from .trial import Gradients, Trial
+from ..trial import Gradients, Trial
 
 _SEEDS = (101, 102)
 

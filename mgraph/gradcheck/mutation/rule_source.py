@@ -14,9 +14,8 @@ from typing import Any
 
 from ...errors import ArgumentError
 from ...node import NaryNodeOp
+from ..trial import Rule
 from .edits import Edit, Scope, edits_of
-
-Rule = Callable[..., Any]
 
 _MARKER = "__mgraph_marker__"
 

@@ -24,8 +24,7 @@ from ...node import Node
 from ...rules import check_rule_set
 from ...shape import Shape
 from ...specs import is_real
-from ..check import record_case
-from ..example import Adjoint, Example
+from ..example import Adjoint, Example, record_case
 from ..witnesses.contraction import Point, Values, adjoint_draws
 from ..witnesses.problem import Problem
 from ..witnesses.recorded import recorded_function, wide

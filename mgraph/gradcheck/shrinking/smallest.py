@@ -82,7 +82,7 @@ def smallest_failure(
     node class or a function of nodes: a node or a graph cannot be made again with smaller children.
     """
     every = {w for answering in QUESTIONS.values() for w in answering}
-    chosen = set(witnesses) or every
+    chosen = every.intersection(witnesses or every)
     wrong = [c for c in report.checks if c.problem or chosen.intersection(c.objections)]
     if not wrong:
         return None

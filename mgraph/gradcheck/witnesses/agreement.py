@@ -29,12 +29,20 @@ class Finding:
         """Whether the gradient is off by more than the bound, or not finite."""
         return not abs(self.found - self.expected) <= self.bound
 
-    def __str__(self) -> str:
+    @property
+    def error(self) -> float:
+        """The difference, relative to what is expected if that is neither nothing nor infinite."""
+        off = abs(self.found - self.expected) / self._unit
+        return off if off < math.inf else math.inf
+
+    @property
+    def _unit(self) -> float:
         size = abs(self.expected)
-        unit = size if 0 < size < math.inf else 1.0
+        return size if 0 < size < math.inf else 1.0
+
+    def __str__(self) -> str:
         place = f" at {list(self.where)}" if self.where else ""
-        off = abs(self.found - self.expected) / unit
-        return f"wrong by {off:.1e}{place}, can see {self.bound / unit:.1e}"
+        return f"wrong by {self.error:.1e}{place}, can see {self.bound / self._unit:.1e}"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import mgraph.gradcheck.budgets.check as budgets
 from mgraph import ArgumentError, UnaryNodeOp, check_budgets
 from mgraph.cases import Case
 from mgraph.gradcheck.budgets.inputs import KINDS, stress_inputs
-from mgraph.gradcheck.budgets.report import VERDICTS, Budget, BudgetReport, Comparison, Extreme
+from mgraph.gradcheck.budgets.report import VERDICTS, Budget, BudgetReport, Extreme, StressResult
 from mgraph.gradcheck.budgets.units import Units
 from mgraph.gradcheck.references import exact_numbers as exact
 from mgraph.gradcheck.references.exact_witness import ExactProgram
@@ -98,7 +98,7 @@ def test_a_stable_rule_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     report = examine(monkeypatch, Softplus, "float32", "bfloat16")
     assert report.ok and [row.verdict for row in report.rows] == ["ok"] * 4
     assert all(0.3 < row.worst.ours.roundings < 4 for row in report.rows)
-    assert "Softplus" in str(report) and str(report).endswith(" comparisons; all ok")
+    assert "Softplus" in str(report) and str(report).endswith(" results; all ok")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_an_unstable_rule_is_found(
     report = examine(monkeypatch, planted)
     row = gradient(report)
     assert not report.ok and not row.ok and row.verdict == verdict
-    assert kinds <= {c.kind for c in row.comparisons if c.verdict == verdict}
+    assert kinds <= {c.kind for c in row.results if c.verdict == verdict}
     assert all(other.ok for other in report.rows if other is not row)
     example = next(line for line in str(report).splitlines() if line.startswith(f"  {planted.__name__} 2x"))
     assert "float32, gradient by child 0" in example and "; JAX: " in example
@@ -130,8 +130,8 @@ def test_a_better_rule_is_praised(monkeypatch: pytest.MonkeyPatch) -> None:
     report = examine(monkeypatch, NaiveSoftplus)
     value, row = report.rows
     assert report.ok and row.verdict == "finite, unlike JAX's" and row.worst.ours.roundings < 4
-    assert "large" in {c.kind for c in row.comparisons if c.verdict == "ok" and c.overflows}
-    assert {c.kind for c in row.comparisons if c.verdict == "finite, unlike JAX's"} == {"huge"}
+    assert "large" in {c.kind for c in row.results if c.verdict == "ok" and c.overflows}
+    assert {c.kind for c in row.results if c.verdict == "finite, unlike JAX's"} == {"huge"}
     # log(1 + exp(x)) of large numbers overflows; of low ones it is 0, in float64 as well.
     assert value.verdict == "value not finite"
 
@@ -181,7 +181,7 @@ def test_nobody_is_blamed_for_what_a_rounding_of_the_inputs_does(monkeypatch: py
     report = examine(monkeypatch, FastSine)
     assert report.ok
     for row in report.rows:
-        assert row.worst.ours.roundings < 2 and max(c.ours.ulps for c in row.comparisons) > 20
+        assert row.worst.ours.roundings < 2 and max(c.ours.ulps for c in row.results) > 20
 
 
 @pytest.mark.parametrize("element_type", ["float32", "bfloat16", "float16"])
@@ -327,12 +327,12 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worst["case"] == "2x3" and worst["inputs"]["kind"] in KINDS and len(worst["ours"]["element"]) == 2
 
 
-def comparison(ours: float, jaxs: float | None, kind: str = "large", **others: Any) -> Comparison:
+def result(ours: float, jaxs: float | None, kind: str = "large", **others: Any) -> StressResult:
     def extreme(roundings: float) -> Extreme:
         return Extreme(roundings, roundings, (0,), 3.0 if roundings > 5000 else 1.5, 1.0)
 
     by_jax = None if jaxs is None else extreme(jaxs)
-    return Comparison(
+    return StressResult(
         "2", kind, others.pop("quantity", "gradient by child 0"), ("1",), extreme(ours), by_jax, **others
     )
 
@@ -340,29 +340,29 @@ def comparison(ours: float, jaxs: float | None, kind: str = "large", **others: A
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        (comparison(8, 0), "ok"),
-        (comparison(9, 0), "worse than JAX"),
-        (comparison(1000, 251), "ok"),
-        (comparison(1000, 249), "worse than JAX"),
-        (comparison(10_000, 6000), "lost, as JAX's"),
-        (comparison(6000, 10_000), "lost, as JAX's"),
-        (comparison(6000, math.inf), "lost, as JAX's"),
-        (comparison(6000, None, quantity="value"), "value lost"),
-        (comparison(1, 9), "better than JAX"),
-        (comparison(math.inf, 5), "not finite"),
-        (comparison(math.inf, math.inf), "not finite, nor JAX's"),
-        (comparison(math.inf, None), "not finite"),
-        (comparison(math.inf, 5, overflows=True), "not finite, as the value"),
-        (comparison(5, math.inf), "finite, unlike JAX's"),
-        (comparison(math.inf, None, quantity="value"), "value not finite"),
-        (comparison(0, 0, "usual", differ=True), "another gradient"),
-        (comparison(0, 0, "equal", differ=True), "ok"),
+        (result(8, 0), "ok"),
+        (result(9, 0), "worse than JAX"),
+        (result(1000, 251), "ok"),
+        (result(1000, 249), "worse than JAX"),
+        (result(10_000, 6000), "lost, as JAX's"),
+        (result(6000, 10_000), "lost, as JAX's"),
+        (result(6000, math.inf), "lost, as JAX's"),
+        (result(6000, None, quantity="value"), "value lost"),
+        (result(1, 9), "better than JAX"),
+        (result(math.inf, 5), "not finite"),
+        (result(math.inf, math.inf), "not finite, nor JAX's"),
+        (result(math.inf, None), "not finite"),
+        (result(math.inf, 5, overflows=True), "not finite, as the value"),
+        (result(5, math.inf), "finite, unlike JAX's"),
+        (result(math.inf, None, quantity="value"), "value not finite"),
+        (result(0, 0, "usual", differ=True), "another gradient"),
+        (result(0, 0, "equal", differ=True), "ok"),
     ],
 )
-def test_verdicts(found: Comparison, verdict: str) -> None:
+def test_verdicts(found: StressResult, verdict: str) -> None:
     assert found.verdict == verdict
     ok = verdict not in ("worse than JAX", "not finite", "another gradient")
-    assert Budget("Some", "float32", found.quantity, (comparison(0, 0), found)).ok is ok
+    assert Budget("Some", "float32", found.quantity, (result(0, 0), found)).ok is ok
 
 
 def test_what_cannot_be_run_loses_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,15 +370,15 @@ def test_what_cannot_be_run_loses_nothing_else(monkeypatch: pytest.MonkeyPatch) 
         cases = (Case((2,)), Case((3,)))
 
     class Trial(budgets._Trial):
-        def comparisons(self, element_type: str) -> Any:
+        def results(self, element_type: str) -> Any:
             if self.case.shapes == ((2,),):
                 raise jax.errors.JaxRuntimeError("UNIMPLEMENTED: by the compiler\nor so")
-            return super().comparisons(element_type)
+            return super().results(element_type)
 
     monkeypatch.setattr(budgets, "_Trial", Trial)
     report = examine(monkeypatch, Refused)
     assert [row.quantity for row in report.rows] == ["", "value", "gradient by child 0"]
-    assert not report.ok and {c.case for c in gradient(report).comparisons} == {"3"}
+    assert not report.ok and {c.case for c in gradient(report).results} == {"3"}
     assert " float32, 2: JaxRuntimeError: UNIMPLEMENTED: by the compiler\n" in str(report)
 
 
@@ -395,7 +395,7 @@ def test_the_command(
 ) -> None:
     def check(names: Sequence[str], module: str | None, *, on_budget: Any) -> BudgetReport:
         assert (tuple(names), module) == (("sin",), None)
-        row = Budget("Some", "float32", "gradient by child 0", (comparison(1 if ok else 99, 1),))
+        row = Budget("Some", "float32", "gradient by child 0", (result(1 if ok else 99, 1),))
         on_budget(row)
         return BudgetReport((row,))
 
@@ -405,4 +405,4 @@ def test_the_command(
     assert capsys.readouterr().out.count("worse than JAX") == (0 if ok else 3)
     assert "Some float32 gradient by child 0: " in log.read_text()
     assert main(["gradcheck", "--budgets", "--compiled"]) == 2
-    assert "--budgets cannot go with --compiled" in capsys.readouterr().err
+    assert "--compiled --budgets: expected one of them" in capsys.readouterr().err

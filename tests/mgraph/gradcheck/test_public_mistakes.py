@@ -41,7 +41,6 @@ WITNESSES: dict[type[NaryNodeOp], set[str]] = {
     Gather: FIRST,
     PRelu: FIRST,
     CumulativeProduct: FIRST,
-    TotalVariation: FIRST,
     CrossEntropy: {"second"},
     Truncated: {"scan", "remat"},
     Sinc: {"second"},
@@ -74,6 +73,17 @@ def test_at_other_values_it_is_hidden(operator: type[NaryNodeOp]) -> None:
 @pytest.mark.parametrize("operator", FLOAT64_IS_RIGHT, ids=lambda c: c.__name__)
 def test_float64_hides_mistakes_of_other_types(operator: type[NaryNodeOp]) -> None:
     assert check_gradients(operator, values=TELLING.get(operator, ORDINARY[operator])).ok
+
+
+def test_at_ties_every_slope_between_both_sides_is_a_choice_and_is_shown() -> None:
+    report = check_gradients(TotalVariation, values=TELLING[TotalVariation])
+    assert report.ok, report
+    for check in report.checks:
+        ties = [kink for kink in check.kinks if kink.where is not None]
+        assert len(ties) == 12 and all(
+            kink.at_the_point and abs(kink.rule) == abs(kink.left) for kink in ties
+        )
+    assert "at a kink" in str(report)
 
 
 def test_a_whole_loss_is_checked_in_float32_too() -> None:

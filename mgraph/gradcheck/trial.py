@@ -14,20 +14,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...cases import Case
-from ...errors import GraphError
-from ...graph import ExpressionGraph
-from ...node import NaryNodeOp
-from ...operators import make_operator
-from ...specs import is_real
-from ...structure import Excerpt, is_leaf
-from ...tracing.trace import trace
-from ..check import record_case
-from ..witnesses.agreement import relative
-from ..witnesses.contraction import Values, adjoint_draws
-from ..witnesses.recorded import recorded_function, wide
-from .rule_source import Rule
+from ..cases import Case
+from ..errors import GraphError
+from ..graph import ExpressionGraph
+from ..node import NaryNodeOp
+from ..operators import make_operator
+from ..specs import is_real
+from ..structure import Excerpt, is_leaf
+from ..tracing.trace import trace
+from .example import record_case
+from .witnesses.agreement import relative
+from .witnesses.contraction import Values, adjoint_draws
+from .witnesses.recorded import recorded_function, wide
 
+Rule = Callable[..., Any]
+"""A ``backward_ops``, or a change of it."""
 Gradients = tuple[np.ndarray, ...]
 """One per floating point leaf."""
 
