@@ -117,9 +117,9 @@ class GradientCheck:
 
     @property
     def finding(self) -> Finding | None:
-        """Where the rule is wrong by most, relative to what is expected; ``None`` if no witness says."""
+        """Where the rule is wrong most clearly; ``None`` if no witness says where it is wrong."""
         found = [self.findings[w] for w in self.objections if w in self.findings]
-        return max(found, key=lambda finding: finding.error, default=None)
+        return max(found, key=lambda finding: finding.clarity, default=None)
 
 
 @dataclass(frozen=True)

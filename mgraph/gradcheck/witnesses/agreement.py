@@ -30,19 +30,17 @@ class Finding:
         return not abs(self.found - self.expected) <= self.bound
 
     @property
-    def error(self) -> float:
-        """The difference, relative to what is expected if that is neither nothing nor infinite."""
-        off = abs(self.found - self.expected) / self._unit
-        return off if off < math.inf else math.inf
-
-    @property
-    def _unit(self) -> float:
-        size = abs(self.expected)
-        return size if 0 < size < math.inf else 1.0
+    def clarity(self) -> float:
+        """How many times the least difference that can be seen the gradient is off."""
+        off = abs(self.found - self.expected)
+        return off / self.bound if off < math.inf and self.bound else math.inf
 
     def __str__(self) -> str:
+        size = abs(self.expected)
+        unit = size if 0 < size < math.inf else 1.0
         place = f" at {list(self.where)}" if self.where else ""
-        return f"wrong by {self.error:.1e}{place}, can see {self.bound / self._unit:.1e}"
+        off = abs(self.found - self.expected) / unit
+        return f"wrong by {off:.1e}{place}, can see {self.bound / unit:.1e}"
 
 
 @dataclass(frozen=True)
