@@ -37,6 +37,7 @@ class PoolingOp(WindowNodeOp):
         for row, gradient in (
             ([1.0, 1.0, 0.0], [1, 0, 0]),
             ([0.0, math.nan, 1.0], [0, math.nan, 0]),
+            ([math.nan, 1.0, math.nan], [math.nan, 0, 0]),
             ([-math.inf] * 3, [1, 0, 0]),
         )
     )
@@ -88,7 +89,9 @@ class PoolingOp(WindowNodeOp):
         places = jnp.arange(size, dtype=jnp.int32).reshape(spatial(x))
 
         def larger(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-            first = (a[0] > b[0]) | (jnp.isnan(a[0]) & ~jnp.isnan(b[0])) | ((a[0] == b[0]) & (a[1] < b[1]))
+            nan = jnp.isnan(a[0]), jnp.isnan(b[0])
+            tied = (a[0] == b[0]) | (nan[0] & nan[1])
+            first = (a[0] > b[0]) | (nan[0] & ~nan[1]) | (tied & (a[1] < b[1]))
             return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
 
         numbered = x, jnp.broadcast_to(places, x.shape)

@@ -163,7 +163,7 @@ class DotNodeOp(RowsProductNodeOp):
     type = "dot"
     cases = (
         Case((3, 512), (512, 4)),
-        Case((2, 3, 5), (4, 5), trans_b=True),
+        Case((2, 3, 5), (6, 5), trans_b=True),
         Case((5, 3), (5, 4), trans_a=True, scale=0.5),
         Case((5, 3), (4, 5), trans_a=True, trans_b=True),
     )
@@ -194,7 +194,7 @@ class AffineNodeOp(RowsProductNodeOp):
     type = "affine"
     cases = (
         Case((3, 512), (512, 4), (1, 4)),
-        Case((2, 3, 5), (4, 5), (4,), trans_b=True, scale=2.0),
+        Case((2, 3, 5), (6, 5), (6,), trans_b=True, scale=2.0),
         Case((5, 3), (5, 4), (1, 4), trans_a=True),
         Case((5, 3), (4, 5), (4,), trans_a=True, trans_b=True),
     )

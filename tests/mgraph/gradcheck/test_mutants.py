@@ -14,8 +14,8 @@ import pytest
 from mgraph import NaryNodeOp, UnaryNodeOp, check_mutants
 from mgraph.cases import Case, Convention
 from mgraph.gradcheck.mutation.edits import Scope, edits_of
-from mgraph.gradcheck.mutation.judge import keeps
-from mgraph.gradcheck.mutation.trial import Trial
+from mgraph.gradcheck.conventions import keeps
+from mgraph.gradcheck.trial import Trial
 from mgraph.gradcheck.survey import own_operators
 from nmt.cli import main
 
