@@ -35,9 +35,14 @@ class Arguments:
         """The leaves that are differentiated by."""
         return [self.every[i] for i in self.chosen]
 
-    def filled(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments with other values of the chosen leaves."""
-        every = list(self.every)
+    def filled(self, leaves: Sequence[Any], widened: bool) -> tuple[Any, ...]:
+        """The arguments with other values of the chosen leaves. Of the others arrays of floating point
+        numbers are ``widened``, too, so that types do not mix, or as JAX has them."""
+        element_type = np.float64 if widened else None
+        every = [
+            jnp.asarray(leaf, element_type) if _is_array(leaf) and is_real(leaf) else leaf
+            for leaf in self.every
+        ]
         for i, leaf in zip(self.chosen, leaves, strict=True):
             every[i] = leaf
         arguments: tuple[Any, ...] = jax.tree.unflatten(self.form, every)

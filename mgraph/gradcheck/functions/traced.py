@@ -38,6 +38,7 @@ class TracedFunction:
     ) -> None:
         self.title, self.arguments = title, arguments
         self._function, self._only, self._cotangents = function, only, cotangents
+        self._widened = widened
         self.x64 = widened or jnp.result_type(float) == jnp.float64
         with jax.enable_x64(self.x64):
             own = [jnp.asarray(leaf) for leaf in arguments.leaves]
@@ -71,7 +72,7 @@ class TracedFunction:
         return [jax.ShapeDtypeStruct(s, t) for s, t in zip(self._shapes, types, strict=True)]
 
     def _outputs(self, leaves: Sequence[Any]) -> list[jax.Array]:
-        result = self._function(*self.arguments.filled(leaves))
+        result = self._function(*self.arguments.filled(leaves, self._widened))
         outputs = jax.tree.leaves(result)
         for output in outputs:
             if isinstance(output, Node):

@@ -97,6 +97,20 @@ def test_mistakes_of_users_are_named(target: Any, args: Any, error: type[Excepti
         check_gradients(target, *args)
 
 
+@pytest.mark.parametrize("element_type", [np.float32, np.float64])
+def test_arguments_that_keep_their_values_are_of_the_same_type(element_type: Any) -> None:
+    """A rule gives float64 where any argument is of float64."""
+
+    @jax.custom_vjp
+    def scaled(x: Any, factor: Any) -> Any:
+        return x * factor
+
+    scaled.defvjp(lambda x, f: (x * f, (x, f)), lambda kept, a: (a * kept[1], jnp.sum(a * kept[0])))
+    kept = X.astype(element_type)
+    assert check_gradients(scaled, kept, 0.7, argnums=1).ok
+    assert [c.name for c in check_gradients(scaled, kept, 0.7, argnums=0).checks] == ["x"]
+
+
 def test_options_of_the_other_kind_are_refused() -> None:
     with pytest.raises(ArgumentError, match="argnums are positions among 1 arguments, got 2"):
         check_gradients(jnp.sin, X, argnums=2)
