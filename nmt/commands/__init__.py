@@ -9,6 +9,7 @@ NAMES = (
     "score",
     "vocab",
     "convert",
+    "average",
     "export",
     "gradcheck",
     "operators",

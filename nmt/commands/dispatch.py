@@ -31,8 +31,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     if name == "--version":
         print(f"mgraph {__version__}")
         return 0
+    if not name:
+        print(_overview(), file=sys.stderr)
+        return USAGE_ERROR
     if name not in NAMES:
-        what = f"unknown command {nearest(name, NAMES, prefix='')}" if name else "which command?"
+        what = f"unknown command {nearest(name, NAMES, prefix='')}"
         print(f"mgraph: error: {what} (commands: {', '.join(NAMES)})", file=sys.stderr)
         return USAGE_ERROR
     try:
