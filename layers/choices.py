@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
@@ -23,4 +24,8 @@ def choose(option: str, value: str, table: Mapping[str, T], known: Collection[st
     if value in table:
         return table[value]
     problem = "is not supported yet" if value in known else "is unknown"
-    raise UnsupportedOptionError(f"{option}: {value!r} {problem}; there is {', '.join(map(repr, table))}")
+    close = difflib.get_close_matches(value, table, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise UnsupportedOptionError(
+        f"{option}: {value!r} {problem}; there is {', '.join(map(repr, table))}{hint}"
+    )

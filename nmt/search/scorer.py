@@ -133,6 +133,9 @@ class Scorer:
             options.tsv,
         )
 
+    def __repr__(self) -> str:
+        return f"Scorer({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"
+
     def score(self, *texts: Iterable[str | bytes]) -> list[float]:
         """The score of each line, as ``mgraph score`` prints it: per word with ``normalize``."""
         return [self.value(result) for result in self.scores(*texts)]

@@ -153,6 +153,11 @@ class Translator:
         self._check_combinations()
         self._seen = 0
 
+    def __repr__(self) -> str:
+        models = ", ".join(map(repr, self.models))
+        vocabs = ", ".join(map(repr, [*self.source_vocabs, self.target_vocab]))
+        return f"Translator({models}; {vocabs}; beam_size={self.options.beam_size})"
+
     @classmethod
     def from_config(cls, path: str, **options: Any) -> Translator:
         """From a ``decoder.yml``, overridden by ``options``."""

@@ -161,7 +161,9 @@ class Option:
             raise OptionError(f"--{self.name}: expected less than {self.below:g}, got {value:g}")
         if self.choices and not self.open and value and not self._is_choice(value):
             allowed = ", ".join(self.choices)
-            raise OptionError(f"--{self.name} must be one of {allowed}; got '{word}'")
+            close = difflib.get_close_matches(word, self.choices, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise OptionError(f"--{self.name} must be one of {allowed}; got '{word}'{hint}")
         return value
 
 

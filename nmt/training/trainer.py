@@ -46,6 +46,9 @@ class Trainer:
         self.options = options
         self._stopped = False
 
+    def __repr__(self) -> str:
+        return f"Trainer({self.options.model!r}, {self.options.type})"
+
     def train(self) -> None:
         """Train until a stopping criterion is met or ``stop`` is called, then save the model.
 

@@ -305,6 +305,12 @@ def test_no_lines_in_no_lines_out(mgraph, tmp_path) -> None:
     assert mgraph("decode", *SMALL, "-i", str(tmp_path / "empty"), "--quiet") == Result(0, b"", "")
 
 
+def test_mgraph_alone_lists_the_commands(mgraph) -> None:
+    result = mgraph()
+    assert result.code == 2 and not result.out and result.err == mgraph("--help").out.decode()
+    assert all(f"\n  {name} " in result.err for name in NAMES)
+
+
 def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
     (tmp_path / "en").write_text("six\nseven\neight\n")
     (tmp_path / "de").write_text("sechs\nsieben\n")
@@ -316,7 +322,6 @@ def test_texts_of_unequal_length(mgraph, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        ([], 2, "usage: mgraph COMMAND [options]\n"),
         (["decoed"], 2, "mgraph: error: unknown command decoed; did you mean decode?"),
         (["decode", "--beam", "3"], 2, "mgraph decode: error: unknown option --beam; did you mean"),
         (["decode"], 2, "mgraph decode: error: --models: at least one model is needed, got 0"),

@@ -41,6 +41,9 @@ class Vocab(ABC):
     def __len__(self) -> int:
         """The highest id plus one."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r}, {len(self):,} ids)"
+
     @overload
     def __getitem__(self, key: str | bytes) -> int: ...
 

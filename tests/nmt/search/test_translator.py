@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from nmt import OptionError, Translator
+from nmt import OptionError, Scorer, Trainer, Translator
 from nmt.cli import main
 from nmt.search.results import AttentionError
 from nmt.text.parallel import ParallelTextError
@@ -51,6 +51,15 @@ def test_results_with_scores_and_attention(plain) -> None:
     for count in 3, 0, True, 2.0:
         with pytest.raises(OptionError, match=f"n_best is from 1 to beam_size=2, got {count}"):
             plain.translate(LINES, n_best=count)
+
+
+def test_what_is_printed_of_it_says_what_it_is(plain) -> None:
+    vocabs = f"DefaultVocab({SOURCE!r}, 16 ids), DefaultVocab({TARGET!r}, 21 ids)"
+    of = f"Model(s2s, 40 parameters, 3,141 numbers); {vocabs}"
+    assert repr(plain) == f"Translator({of}; beam_size=2)"
+    assert repr(Scorer(plain.options.models[0], [SOURCE, TARGET])) == f"Scorer({of})"
+    trainer = Trainer(model="m.npz", type="s2s", train_sets=["a", "b"], vocabs=[SOURCE, TARGET])
+    assert repr(trainer) == "Trainer('m.npz', s2s)"
 
 
 def test_states_of_the_encoder_do_not_depend_on_the_batch(plain) -> None:
