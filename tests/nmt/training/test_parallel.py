@@ -251,6 +251,29 @@ def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_first_process_stops_all_and_saves_once(folder: Path) -> None:
+    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2"]
+    names = ["first", "second"]  # each would save files of its own
+    commands = (
+        training(folder, name, *cluster, "--process-id", str(index), "--after-epochs", "100000")
+        for index, name in enumerate(names)
+    )
+    with started(*((command, {}) for command in commands)) as processes:
+        log = folder / "first.log"
+        while not (log.exists() and "Saving optimizer" in log.read_text()):
+            assert [process.poll() for process in processes] == [None, None]
+            time.sleep(0.1)
+        processes[0].send_signal(signal.SIGTERM)
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 143, said
+    updates = max(map(int, UPDATE.findall(log.read_text())))
+    assert log.read_text().count("Saving optimizer") == updates // 6 + 1
+    assert yaml.safe_load((folder / "first.npz.progress.yml").read_text())["batches"] == updates
+    assert not list(folder.glob("second*"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path: Path, devices: int) -> None:
     """With one device each, two processes share each layer; with two, each has all layers and half of the
