@@ -1,4 +1,5 @@
-"""Translating beside Marian and CTranslate2: whole jobs, second calls, single lines, programs and memory.
+"""Translating beside Marian and CTranslate2: whole jobs, second calls, single lines, programs, memory, and
+what the company of other lines changes.
 
 Tables, by ``--tables``; rows take turns in rounds, and ratios are taken within a round:
 
@@ -12,6 +13,8 @@ Tables, by ``--tables``; rows take turns in rounds, and ratios are taken within 
   lines that it prints); then the time from the start of a process to its first translated line, with an
   empty and a warm cache, and without that of ``import jax`` alone (CTranslate2: a whole process for a line).
 - ``programs``: what ours compiles for the lines of ``calls``, and the most memory that the process had.
+- ``company``: how many of the lines of ``calls`` are translated otherwise in calls of ``--batches`` lines
+  than all in one call; by peers in batches of so many, and not of ``--mini-batch``.
 
 Every peer has its best setting: CTranslate2 runs with as many workers as threads and with one worker, and
 the better row counts; "2 x 1" is two workers of one thread each. int8 is Marian's own type for this
@@ -40,6 +43,7 @@ from typing import Any
 import jax
 
 from benchmarks.decoding.calls import compare_calls
+from benchmarks.decoding.company import compare_company
 from benchmarks.decoding.jobs import compare_jobs
 from benchmarks.decoding.latency import compare_first_lines, compare_latency
 from benchmarks.decoding.models import MODELS, PRECISIONS, Task, given_task, made_tasks
@@ -48,7 +52,7 @@ from benchmarks.decoding.rows import Measuring
 from benchmarks.measuring import positive, print_machine, share_gpu
 from benchmarks.peers.programs import add_programs, find_programs
 
-TABLES = ("jobs", "calls", "latency", "programs")
+TABLES = ("jobs", "calls", "latency", "programs", "company")
 
 
 def options() -> argparse.ArgumentParser:
@@ -66,10 +70,10 @@ def options() -> argparse.ArgumentParser:
     add("--folder", type=Path, help="where models are made, and kept (a temporary folder)")
     number: dict[str, Any] = {"type": positive}
     add("--lines", **number, nargs="+", default=[1, 100, 460, 2000], help="of jobs (1 100 460 2000)")
-    add("--call-lines", **number, default=460, help="of calls and programs (%(default)s)")
+    add("--call-lines", **number, default=460, help="of calls, programs and company (%(default)s)")
     add("--latencies", **number, default=30, help="lines that are translated alone (%(default)s)")
-    add("--mini-batch", **number, default=64, help="of jobs and programs (%(default)s)")
-    add("--batches", **number, nargs="+", default=[64, 16, 1], help="of calls (64 16 1)")
+    add("--mini-batch", **number, default=64, help="of jobs, programs and company (%(default)s)")
+    add("--batches", **number, nargs="+", default=[64, 16, 1], help="of calls and company (64 16 1)")
     add("--beams", **number, nargs="+", default=[1, 4], help="(1 4)")
     add("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS, help="(float32 int8)")
     add("--threads", **number, default=2, help="of the CPU (%(default)s); ours takes a GPU if there is one")
@@ -117,6 +121,9 @@ def measure(task: Task, how: Measuring, tables: list[str]) -> None:
         compare_first_lines(task, how)
     if "programs" in tables:
         report_programs(task, how)
+    if "company" in tables:
+        with tempfile.TemporaryDirectory() as folder:
+            compare_company(task, how, Path(folder))
 
 
 def main() -> None:

@@ -27,10 +27,13 @@ from benchmarks.training.models import NO_CACHE
 
 
 class Caller(NamedTuple):
-    """Who translates. Both functions take lines and a beam; ``decode`` the size of batches in between."""
+    """Who translates. Functions take lines and a beam, in between ``decode`` the size of batches, and
+    ``company`` how many lines are translated together."""
 
     decode: Callable[[Sequence[str], int, int], tuple[float, list[str]]]
     """Seconds, and translations."""
+    company: Callable[[Sequence[str], int, int], list[str]]
+    """Translations."""
     latency: Callable[[Sequence[str], int], Sequence[float]]
     """Seconds of each line, translated by itself."""
     slow_start: bool
@@ -66,11 +69,8 @@ def _ours(task: Task, measuring: Measuring, precision: str, cache: Path, stack: 
         "cpu_threads": measuring.own_threads,
         "compilation_cache": str(cache),
     }
-    return _caller(
-        Child("benchmarks.decoding.child", json.dumps(options), environment=NO_CACHE),
-        f"{OURS} {precision}",
-        stack,
-    )
+    child = Child("benchmarks.decoding.child", json.dumps(options), environment=NO_CACHE)
+    return _caller(child, f"{OURS} {precision}", stack, company="calls")
 
 
 def _ctranslate2(task: Task, measuring: Measuring, precision: str, stack: ExitStack) -> dict[str, Caller]:
@@ -78,7 +78,8 @@ def _ctranslate2(task: Task, measuring: Measuring, precision: str, stack: ExitSt
     return {name: _caller(peer.child(), name, stack) for name, peer in peers.items()}
 
 
-def _caller(child: Child, name: str, stack: ExitStack) -> Caller:
+def _caller(child: Child, name: str, stack: ExitStack, *, company: str = "decode") -> Caller:
+    """company: the question for translations of so many lines together."""
     stack.callback(child.close)
     known: set[tuple[str, int, int]] = set()
 
@@ -97,7 +98,11 @@ def _caller(child: Child, name: str, stack: ExitStack) -> Caller:
     def latency(lines: Sequence[str], beam: int) -> Sequence[float]:
         return ask("latency", lines, 1, beam)["seconds"]
 
-    return Caller(decode, latency, slow_start=True)
+    def together(lines: Sequence[str], count: int, beam: int) -> list[str]:
+        translated: list[str] = ask(company, lines, count, beam)["lines"]
+        return translated
+
+    return Caller(decode, together, latency, slow_start=True)
 
 
 def _marian(peer: PymarianDecoder) -> Caller:
@@ -108,8 +113,11 @@ def _marian(peer: PymarianDecoder) -> Caller:
             lines, batch, beam_size=beam, normalize=normalization(beam), quiet_translation=True
         )
 
+    def together(lines: Sequence[str], count: int, beam: int) -> list[str]:
+        return decode(lines, count, beam)[1]
+
     def latency(lines: Sequence[str], beam: int) -> Sequence[float]:
         # The first, with which its memory grows, is not counted.
         return peer.latencies([lines[0], *lines], beam_size=beam, normalize=normalization(beam))
 
-    return Caller(decode, latency, slow_start=False)
+    return Caller(decode, together, latency, slow_start=False)

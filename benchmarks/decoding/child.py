@@ -33,6 +33,12 @@ class Translating:
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "lines": found, "programs": (compile_stats() - before).misses}
 
+    def calls(self, lines: Sequence[str], batch: int, beam: int, normalize: float) -> dict[str, Any]:
+        """The translations, in calls of so many lines."""
+        translator = self._translator(batch, beam, normalize, 1)
+        each = (lines[start : start + batch] for start in range(0, len(lines), batch))
+        return {"lines": [found for call in each for found in translator.translate(call)]}
+
     def latency(self, lines: Sequence[str], batch: int, beam: int, normalize: float) -> dict[str, Any]:
         """Seconds of each line, translated by itself; and how many programs were compiled."""
         translator = self._translator(batch, beam, normalize, 1)
@@ -61,7 +67,7 @@ def main() -> None:
     # Each translator would limit the threads anew, and say so.
     logging.getLogger("nmt.runtime.devices").setLevel(logging.ERROR)
     translating = Translating(json.loads(sys.argv[1]))
-    answering({name: getattr(translating, name) for name in ("decode", "latency")})
+    answering({name: getattr(translating, name) for name in ("decode", "calls", "latency")})
 
 
 if __name__ == "__main__":

@@ -13,10 +13,21 @@ import pytest
 
 from benchmarks import decode
 from benchmarks.copying.text import STOP, copied, made_lines, word, write_shortlist, write_vocab
-from benchmarks.decoding import jobs, latency, models, programs, reporting
+from benchmarks.decoding import company, jobs, latency, models, programs, reporting
+from benchmarks.decoding.calling import Caller
 from benchmarks.decoding.child import Translating
 from benchmarks.decoding.models import Task, given_task, int8_file, made_tasks, write_model
-from benchmarks.decoding.rows import Measuring, chosen, ctranslate2, our_command, same, slower
+from benchmarks.decoding.rows import (
+    CTRANSLATE2,
+    MARIAN,
+    OURS,
+    Measuring,
+    chosen,
+    ctranslate2,
+    our_command,
+    same,
+    slower,
+)
 from benchmarks.measuring import Finished, ProcessError, Samples, alternate, finished
 from benchmarks.peers import ctranslate2_decoding
 from benchmarks.peers.programs import Programs
@@ -129,6 +140,30 @@ def test_a_process_translates_again_and_again(task: Task, quick_compilation: Non
     assert len(found["seconds"]) == 3 and found["programs"] == 0
 
 
+def test_what_company_changes(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who translates every second line otherwise with others, and who fails."""
+
+    def depends(lines: list[str], count: int, beam: int) -> list[str]:
+        return [f"{line} {place % count == 1}" for place, line in enumerate(lines)]
+
+    def fails(lines: list[str], count: int, beam: int) -> list[str]:
+        raise ProcessError("ended", ["Error: no"])
+
+    names = {f"{OURS} int8": depends, f"{MARIAN} int8": depends, f"{CTRANSLATE2} int8": fails}
+    found = {name: Caller(pytest.fail, together, pytest.fail, False) for name, together in names.items()}
+    monkeypatch.setattr(company, "callers", lambda *_: found)
+    company.compare_company(task, measuring(batches=[3, 2, 1], mini_batch=1, call_lines=3), tmp_path)
+    title, *rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert " ".join(title).endswith("of 3 lines, those translated otherwise, beam 1")
+    assert rows[1:] == [
+        ["mgraph", "int8", "0", "0", "1"],
+        ["pymarian", "int8", "1", "1", "0"],
+        "CTranslate2 int8: left out: Error: no".split(),
+    ]
+
+
 def test_commands_and_reports(task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     how = measuring()
     words = our_command(task, how, "int8", module="a.module", beam_size=4)
@@ -220,7 +255,8 @@ def test_all_tables(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
         "2 lines, each by itself, beam 1",
         "the first translated line of a job of 1 line, beam 1",
         "what a job of 2 lines compiles, beam 1",
+        "of 2 lines, those translated otherwise, beam 1",
     ):
         assert f"model.npz: {title}\n" in found
     assert "left out" in found and "Traceback" not in found
-    assert found.count("mgraph float32") == 10
+    assert found.count("mgraph float32") == 11

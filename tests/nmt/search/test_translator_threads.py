@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from nmt import Translator
 from nmt.search.results import Hypothesis, Translation
+from nmt.text.sentences import Sentence
 from tests.helpers.places import DATA
 
 OPTIONS = DATA / "options"
@@ -49,6 +51,26 @@ def test_translations_come_in_order_and_no_more_is_read_than_a_maxi_batch(fake: 
     assert [next(found).text for _ in range(10)] == [*map(str, range(10))]
     assert fake.searched == [*range(9, -1, -1)]
     assert [t.text for t in found] == [*map(str, range(10, 25))]
+
+
+def test_an_endless_text_is_translated_as_it_is_read(translator: Translator) -> None:
+    """With the real search: no more lines are read than a maxi-batch, and none is kept."""
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            assert read <= 100, "so that a reader of all lines fails, too"
+            yield "cat " * (read % 3)
+
+    taken = translator.translations(lines())
+    for number in range(95):
+        assert next(taken).line == number
+        assert read == number // 10 * 10 + 10
+    kept = [one.line for one in gc.get_objects() if isinstance(one, (Sentence, Translation))]
+    assert kept and min(kept) >= 90
+    taken.close()
 
 
 def test_all_lines_are_one_group_where_all_are_given(fake: Fake) -> None:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
@@ -27,6 +27,12 @@ ENVIRONMENT = os.environ | {"XLA_FLAGS": QUICK, "JAX_PLATFORMS": "cpu"}
 CLOSE = 1e-5
 NUMBER = re.compile(r"[0-9][0-9.,]*")
 UPDATE = re.compile(r": Up\. ([0-9]+) ")
+S2S = "--type s2s --dim-rnn 8 --dropout-rnn 0.2".split()
+TRANSFORMER = (
+    "--type transformer --enc-depth 1 --dec-depth 1 --transformer-heads 2 --transformer-dim-ffn 12"
+    " --transformer-dropout 0.1 --optimizer-params 0.9 0.98 0.001"
+).split()
+"""Sentences are packed. The last parameter of Adam keeps the rounding of gradients small that are zero."""
 
 
 # ---------------------------------------------------------------- devices
@@ -111,8 +117,9 @@ def free_port() -> int:
         return port
 
 
-def training(folder: Path, name: str, *more: str) -> list[str]:
-    """A command that trains ``name.npz`` by updates of five sentences, with one program."""
+def training(folder: Path, name: str, *more: str, model: Sequence[str] = S2S) -> list[str]:
+    """A command that trains ``name.npz`` by updates of five sentences, with one program if all are equally
+    long."""
     text = [str(folder / "text.a"), str(folder / "text.b")]
     options = {
         "--train-sets": text,
@@ -120,10 +127,7 @@ def training(folder: Path, name: str, *more: str) -> list[str]:
         "--vocabs": [f"{path}.yml" for path in text],
         "--model": [str(folder / f"{name}.npz")],
         "--log": [str(folder / f"{name}.log")],
-        "--type": ["s2s"],
         "--dim-emb": ["8"],
-        "--dim-rnn": ["8"],
-        "--dropout-rnn": ["0.2"],
         "--mini-batch": ["5"],
         "--valid-freq": ["3u"],
         "--save-freq": ["6u"],
@@ -134,7 +138,7 @@ def training(folder: Path, name: str, *more: str) -> list[str]:
         "--cpu-threads": ["1"],
     }
     words = [word for option, values in options.items() for word in (option, *values)]
-    return [sys.executable, "-m", "nmt", "train", *words, "--quiet", *more]
+    return [sys.executable, "-m", "nmt", "train", *words, *model, "--quiet", *more]
 
 
 def slurm(count: int, index: int) -> dict[str, str]:
@@ -180,10 +184,12 @@ def launched(launcher: Callable[[int, int], dict[str, str]], count: int, command
     return started(*((command, port | launcher(count, index)) for index in range(count)))
 
 
-def together(folder: Path, name: str, *more: str) -> Processes:
+def together(folder: Path, name: str, *more: str, model: Sequence[str] = S2S) -> Processes:
     """Two processes that train together by options, of which only the first has a log."""
     cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2", *more]
-    commands = (training(folder, name, *cluster, "--process-id", str(index)) for index in range(2))
+    commands = (
+        training(folder, name, *cluster, "--process-id", str(index), model=model) for index in range(2)
+    )
     return started(*((command, {}) for command in commands))
 
 
@@ -197,14 +203,28 @@ def numbers(line: str) -> list[float]:
     return [float(number.replace(",", "")) for number in NUMBER.findall(line)]
 
 
+def assert_close(path: Path, other: Path) -> None:
+    """Two model files have the same parameters."""
+    with np.load(path) as found, np.load(other) as expected:
+        assert found.files == expected.files
+        for name in expected.files:
+            if expected[name].dtype == np.float32:
+                np.testing.assert_allclose(found[name], expected[name], rtol=CLOSE, atol=CLOSE, err_msg=name)
+
+
+def write_texts(folder: Path, lengths: Sequence[int]) -> None:
+    """Texts of 40 sentences that have so many words."""
+    rng = np.random.default_rng(0)
+    for name in ("text.a", "text.b"):
+        rows = (rng.choice(["one", "two", "three", "four"], rng.choice(lengths)) for _ in range(40))
+        (folder / name).write_text("".join(" ".join(row) + "\n" for row in rows))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A text whose sentences are all equally long."""
     folder = tmp_path_factory.mktemp("processes")
-    rng = np.random.default_rng(0)
-    for name in ("text.a", "text.b"):
-        words = rng.choice(["one", "two", "three", "four"], (40, 4))
-        (folder / name).write_text("".join(" ".join(row) + "\n" for row in words))
+    write_texts(folder, [4])
     return folder
 
 
@@ -224,14 +244,54 @@ def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
     for two, one in zip(lines(log), lines(folder / "one.log"), strict=False):
         assert NUMBER.sub("", two) == NUMBER.sub("", one)
         assert numbers(two) == pytest.approx(numbers(one), rel=CLOSE)
-    with np.load(folder / "one.iter6.npz") as one, np.load(folder / "two.iter6.npz") as two:
-        assert one.files == two.files
-        for name in one.files:
-            if one[name].dtype == np.float32:
-                np.testing.assert_allclose(two[name], one[name], rtol=CLOSE, atol=CLOSE, err_msg=name)
+    assert_close(folder / "two.iter6.npz", folder / "one.iter6.npz")
     with np.load(folder / "two.npz.optimizer.npz") as moments:
         assert set(moments.files) >= {"adam_mt", "adam_vt"}
     assert "epochs: " in (folder / "two.npz.progress.yml").read_text()
+
+
+@pytest.mark.slow
+def test_the_first_process_stops_all_and_saves_once(folder: Path) -> None:
+    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2"]
+    names = ["first", "second"]  # each would save files of its own
+    commands = (
+        training(folder, name, *cluster, "--process-id", str(index), "--after-epochs", "100000")
+        for index, name in enumerate(names)
+    )
+    with started(*((command, {}) for command in commands)) as processes:
+        log = folder / "first.log"
+        while not (log.exists() and "Saving optimizer" in log.read_text()):
+            assert [process.poll() for process in processes] == [None, None]
+            time.sleep(0.1)
+        processes[0].send_signal(signal.SIGTERM)
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 143, said
+    updates = max(map(int, UPDATE.findall(log.read_text())))
+    assert log.read_text().count("Saving optimizer") == updates // 6 + 1
+    assert yaml.safe_load((folder / "first.npz.progress.yml").read_text())["batches"] == updates
+    assert not list(folder.glob("second*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path: Path, devices: int) -> None:
+    """With one device each, two processes share each layer; with two, each has all layers and half of the
+    sentences."""
+    write_texts(tmp_path, range(1, 8))
+    alone = training(tmp_path, "one", "--after-batches", "6", model=TRANSFORMER)
+    subprocess.run(alone, env=ENVIRONMENT, check=True)
+    expected = lines(tmp_path / "one.log")
+    assert len(expected) == 8
+    more = ["--after-batches", "6", "--tensor-parallel", "2", "--cpu-devices", str(devices)]
+    with together(tmp_path, "two", *more, model=TRANSFORMER) as processes:
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 0, said
+    for two, one in zip(lines(tmp_path / "two.log"), expected, strict=True):
+        assert NUMBER.sub("", two) == NUMBER.sub("", one)
+        assert numbers(two) == pytest.approx(numbers(one), rel=CLOSE)
+    assert_close(tmp_path / "two.npz", tmp_path / "one.npz")
 
 
 @pytest.mark.slow
