@@ -59,7 +59,10 @@ def test_a_cell_without_input_refuses_one() -> None:
 
 
 def test_cells_that_there_are_not_are_refused_by_name() -> None:
-    with pytest.raises(layers.UnsupportedOptionError, match="enc-cell: 'gruu' is unknown; there is 'gru', .*; did you mean 'gru'\\?"):
+    with pytest.raises(
+        layers.UnsupportedOptionError,
+        match="enc-cell: 'gruu' is unknown; there is 'gru', .*; did you mean 'gru'\\?",
+    ):
         layers.find_cell("gruu", "enc-cell")
 
 
