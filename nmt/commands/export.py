@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from nmt.commands.common import greet
 from nmt.runtime.log import logging_as
 from nmt.settings import Command, Options, option, require_folder, require_readable
-from nmt.settings.sections import Logging
+from nmt.settings.model_options import described_model
+from nmt.settings.sections import DescribedModel, Logging
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ class ExportedModel(Options):
     opset: int = option(18, "version of ONNX's operator set", least=1)
 
 
-class ExportOptions(ExportedModel, Logging):
+class ExportOptions(ExportedModel, DescribedModel, Logging):
     """The options of ``mgraph export``."""
 
 
@@ -46,5 +47,10 @@ def run(options: ExportOptions, argv: Sequence[str]) -> None:
         from nmt.files.export import DECODER, ENCODER, check_export, export_model
 
         check_export(options.to, options.beam_size, options.opset)
-        export_model(load_model(options.model), options.to, beam=options.beam_size, opset=options.opset)
+        model = load_model(
+            options.model,
+            options=described_model(options),
+            ignore_config=options.ignore_model_config,
+        )
+        export_model(model, options.to, beam=options.beam_size, opset=options.opset)
         logger.info("%s and %s written to %s", ENCODER, DECODER, options.to)

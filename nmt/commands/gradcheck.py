@@ -21,7 +21,8 @@ from nmt.settings import (
     require_readable,
     require_writable,
 )
-from nmt.settings.sections import Devices, Logging
+from nmt.settings.model_options import described_model
+from nmt.settings.sections import DescribedModel, Devices, Logging
 from nmt.text.lines import STANDARD_OUTPUT, open_input
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class GradcheckOutput(Json, Logging):
     html: str = option("", "write the report as a page to this file")
 
 
-class GradcheckOptions(CheckedOperators, CheckedModel, GradcheckOutput, Devices, Operands):
+class GradcheckOptions(CheckedOperators, CheckedModel, DescribedModel, GradcheckOutput, Devices, Operands):
     """The options of ``mgraph gradcheck``."""
 
 
@@ -119,7 +120,8 @@ def run(options: GradcheckOptions, argv: Sequence[str]) -> int | None:
 
 def _check_combination(options: GradcheckOptions, of_model: bool) -> None:
     """OptionError for conflicting options: operators and a model cannot be checked together."""
-    foreign = COMMAND.sections["Operators" if of_model else "Model"]
+    sections = COMMAND.sections
+    foreign = sections["Operators"] if of_model else [*sections["Model"], *sections["Model options"]]
     others = [f"--{name}" for name in ("compiled", "budgets", "mutants") if getattr(options, name)]
     if len(others) > 1:
         raise OptionError(f"{' '.join(others)}: expected one of them")
@@ -223,7 +225,9 @@ def _model_gradients(options: GradcheckOptions) -> Any:
     from nmt.text.vocabs.loading import load_vocabs
     from nmt.training.gradients import check_model_gradients, check_model_layers, read_samples
 
-    model = load_model(options.model)
+    model = load_model(
+        options.model, options=described_model(options), ignore_config=options.ignore_model_config
+    )
     vocabs = load_vocabs(options.vocabs, model.dim_vocabs, owner=options.model)
     if len(options.train_sets) != len(vocabs):
         raise OptionError(

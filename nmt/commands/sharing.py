@@ -21,6 +21,7 @@ from nmt.text.sharing.texts import SharedTexts
 
 logger = logging.getLogger(__name__)
 
+UNUSED = Support.LATER, Support.IGNORED
 WITHOUT_EFFECT = (General, Devices, BatchOptions, Sharing)
 """Sections of options that change nothing in the output but its rounding."""
 TEXTS = ("input", "train-sets")
@@ -150,7 +151,7 @@ def _run(command: Command[Any], options: DecodeOptions | ScoreOptions, texts: Sh
             value = [_contents(path) for path in (value if option.many else [value])]
         elif option.name == "shortlist" and value:
             value = [_contents(value[0]), *value[1:]]
-        elif option.support is not Support.YES or option.name in without or value == option.default:
+        elif option.support in UNUSED or option.name in without or value == option.default:
             continue
         run[option.name] = value
     return run

@@ -14,6 +14,7 @@ from nmt.runtime import compilation_cache, devices
 from nmt.search.scoring import Scoring
 from nmt.settings import SCORE, OptionError, ScoreOptions, products_in, require_files, require_readable
 from nmt.settings.config import takes
+from nmt.settings.model_options import described_model
 from nmt.text.batches import windows
 from nmt.text.output import (
     InOrder,
@@ -115,7 +116,12 @@ class Scorer:
         compilation_cache.use(options.compilation_cache)
         if said or options.chooses_device:
             devices.start(options.cpu_threads, options.devices, options.local_index)
-        self.model = load_model(options.model, precision=products_in(options))
+        self.model = load_model(
+            options.model,
+            options=described_model(options),
+            ignore_config=options.ignore_model_config,
+            precision=products_in(options),
+        )
         self.streams = self.model.sources + 1
         self.scoring = Scoring(
             self.model,

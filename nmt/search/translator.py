@@ -25,6 +25,7 @@ from nmt.search.service import TranslationService
 from nmt.search.shortlist import load_shortlist
 from nmt.settings import DECODE, DecodeOptions, OptionError, products_in, require_files, require_readable
 from nmt.settings.config import takes
+from nmt.settings.model_options import described_model
 from nmt.text.batches import pad, windows
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
@@ -122,7 +123,13 @@ class Translator:
             )
         precision = products_in(options)
         self.models = [
-            load_model(path, marian_exact=options.marian_exact, precision=precision)
+            load_model(
+                path,
+                options=described_model(options),
+                ignore_config=options.ignore_model_config,
+                marian_exact=options.marian_exact,
+                precision=precision,
+            )
             for path in options.models
         ]
         dims = _dims(self.models)

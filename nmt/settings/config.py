@@ -243,11 +243,18 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
 def notices(command: Command[C], options: C) -> Iterator[str]:
     """Notices about given options that have no effect."""
     ignored: dict[str, list[str]] = {}
+    saved: list[str] = []
     for option in command.options.values():
-        if option.support is Support.IGNORED and getattr(options, option.attribute) != option.default:
+        if getattr(options, option.attribute) == option.default:
+            continue
+        if option.support is Support.IGNORED:
             ignored.setdefault(option.reason, []).append(f"--{option.name}")
+        elif option.support is Support.SAVED:
+            saved.append(f"--{option.name}")
     for reason, names in ignored.items():
         yield f"ignored, because {reason}: {' '.join(names)}"
+    if saved and not getattr(options, "ignore_model_config", False):
+        yield f"ignored where the model file has its own, without --ignore-model-config: {' '.join(saved)}"
     if getattr(options, "relative_paths", False) and not command.goes_on:
         yield "--relative-paths counts inside configuration files only, as in Marian"
 

@@ -199,6 +199,17 @@ OPTIONS = options_of(ModelOptions)
 """The options of models, by name."""
 
 
+def described_model(options: Any) -> ModelOptions | None:
+    """The model that a command's options describe, for a model file without a configuration; None if they are
+    all at their defaults. ``given`` has the others."""
+    described = [*options_of(ModelDescription).values(), *options_of(Universal).values()]
+    values = {option.attribute: getattr(options, option.attribute) for option in described}
+    given = frozenset(o.name for o in described if values[o.attribute] != o.default)
+    if not given and not options.ignore_model_config:
+        return None
+    return ModelOptions(**values, given=given)
+
+
 def check_values(options: ModelOptions) -> None:
     """``UnsupportedOptionError`` for the first option with an invalid value."""
     for name, declared in OPTIONS.items():
@@ -214,7 +225,10 @@ def model_options(items: Mapping[str, np.ndarray], path: str) -> ModelOptions:
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
     if text is None:
-        raise ModelFileError(f"{path}: no item {MODEL_YML}; expected a model that contains its options")
+        raise ModelFileError(
+            f"{path}: no item {MODEL_YML}; expected a model that contains its options, "
+            "or these with the command (--type, --dim-emb, ...)"
+        )
     return parse_model_options(text, path)
 
 

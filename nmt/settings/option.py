@@ -51,6 +51,7 @@ class Support(Enum):
     YES = "works as in Marian"
     LATER = "is Marian's, and not supported yet"
     IGNORED = "is accepted and changes nothing here"
+    SAVED = "counts for a model file that has none of its own, or with --ignore-model-config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,21 +254,25 @@ def _attributes(section: type) -> Iterator[str]:
 
 
 def saved_in_model(*, dumped: bool = True) -> Callable[[type[C]], type[C]]:
-    """Decorate a section whose options the model file overrides: the command line accepts and ignores them.
+    """Decorate a section whose options the model file overrides, if it has any. Their values are checked when
+    they are used.
 
     dumped: whether Marian's decoder configurations contain them.
     """
-    ignoring = {"support": Support.IGNORED, "reason": "the model file's own value counts", "command": True}
     free = {"least": None, "greatest": None, "choices": (), "letters": ""}
 
-    def ignored_all(section: type[C]) -> type[C]:
+    def saved(section: type[C]) -> type[C]:
         own: dict[str, Any] = {"__doc__": section.__doc__, "__annotations__": typing.get_type_hints(section)}
         for f in fields(section):
-            stays = {"dumped": dumped and f.metadata[_DECLARED].dumped}
-            own[f.name] = again(section, f.name, **ignoring, **free, **stays)
+            declared = f.metadata[_DECLARED]
+            changes: dict[str, Any] = {"support": Support.SAVED}
+            if declared.support is not Support.YES:
+                changes = {"support": Support.IGNORED, "reason": "the model file's own value counts"}
+            stays = {"dumped": dumped and declared.dumped}
+            own[f.name] = again(section, f.name, **changes, **free, **stays)
         return type(section.__name__, (section,), own)
 
-    return ignored_all
+    return saved
 
 
 def _nested(

@@ -23,6 +23,11 @@ from nmt.settings.yaml_text import entry
 
 WIDTH, COLUMN = 100, 36  # of a line, and of the descriptions
 
+_SAVED = (
+    "The model options of mgraph train, such as --type and --dim-emb, describe a model file without a "
+    "configuration, or any with --ignore-model-config."
+)
+
 
 def help_text(command: Command[Any]) -> str:
     """The text of ``--help``: options by section, and those not supported yet."""
@@ -36,6 +41,8 @@ def help_text(command: Command[Any]) -> str:
         if options:
             parts.append("\n".join([f"{title}:", *map(_help_entry, options)]))
     absent = [f"--{o.name}" for o in command.options.values() if o.support is Support.LATER]
+    if any(option.support is Support.SAVED for option in command.options.values()):
+        parts.append(textwrap.fill(_SAVED, WIDTH, break_on_hyphens=False))
     if absent:
         text = f"Marian's, not supported yet: {' '.join(absent)}"
         parts.append(textwrap.fill(text, WIDTH, break_on_hyphens=False))

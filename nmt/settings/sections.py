@@ -25,6 +25,7 @@ DUMPS = ("full", "minimal", "expand", "false")
 SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
 INTGEMM8 = ("intgemm8", "intgemm8ssse3", "intgemm8avx2", "intgemm8avx512", "intgemm8avx512vnni")
 """Marian's values of ``gemm-type`` for products of int8; the kinds of processor make no difference here."""
+IGNORE_MODEL_CONFIG = "the model options count, not those in the file"
 NO_COMET = "models of Marian's COMET types are not supported yet"
 NO_CHARACTERS = "models of characters with convolutions are not supported yet"
 
@@ -131,6 +132,14 @@ class SavedModel(NewModel):
 @saved_in_model(dumped=False)
 class SavedUniversal(NewUniversal):
     """The same of universal embeddings."""
+
+
+class DescribedModel(SavedModel, SavedUniversal):
+    """Model options of commands that Marian does not have."""
+
+    title = "Model options"
+
+    ignore_model_config: bool = option(False, IGNORE_MODEL_CONFIG)
 
 
 class BeamOptions(Options):
@@ -249,7 +258,7 @@ class DecodedModels(Options):
 
     models: tuple[str, ...] = option((), "the model or models: .npz, .bin or .safetensors", short="m")
     model_mmap: bool = ignored(False, "the library decides how files are read", command=True)
-    ignore_model_config: bool = later(False, command=True)
+    ignore_model_config: bool = option(False, IGNORE_MODEL_CONFIG)
 
 
 class DecodedModelOptions(DecodedModels, SavedModel, SavedUniversal):
@@ -300,7 +309,7 @@ class ScoredModel(Options):
     """Which model scores."""
 
     model: str = option("model.npz", "the model: .npz, .bin or .safetensors", short="m")
-    ignore_model_config: bool = later(False, command=True)
+    ignore_model_config: bool = option(False, IGNORE_MODEL_CONFIG)
 
 
 class ScoredModelOptions(ScoredModel, SavedModel, SavedUniversal):
