@@ -6,9 +6,11 @@ Tables, by ``--tables``; rows take turns in rounds, and ratios are taken within 
 - ``jobs``: a process from its start to its end, for each of ``--lines``. Ours starts with an empty
   compilation cache, and once more with the one that this left; "warm is faster" and "empty is faster" say how
   many times as long a peer takes as these. MiB is the most memory that a process had.
-- ``calls``: a second call in one process, lines of mixed lengths in batches of sentences of like length.
-  Marian starts anew each time, so its own count of seconds is taken, which begins after loading
-  (``--stat-freq``).
+- ``calls``: a second call in one process, lines of mixed lengths, which peers search in batches of
+  sentences of like length. Ours is given all lines and fills its rows whatever the batch, but for batches
+  of 1: each line is then a call of its own, and ours makes as many at once as it has threads, as peers
+  search as many batches at once. Marian starts anew each time, so its own count of seconds is taken, which
+  begins after loading (``--stat-freq``).
 - ``latency``: lines by themselves, median and 95th percentile (Marian: one thread, the time between the
   lines that it prints); then the time from the start of a process to its first translated line, with an
   empty and a warm cache, and without that of ``import jax`` alone (CTranslate2: a whole process for a line).

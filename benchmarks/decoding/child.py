@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks.measuring import answering
@@ -25,11 +26,14 @@ class Translating:
         self._translators: dict[tuple[int, int, int], Translator] = {}
 
     def decode(self, lines: Sequence[str], batch: int, beam: int, normalize: float) -> dict[str, Any]:
-        """Seconds of translating all lines in batches of sentences of like length, the translations, and how
-        many programs were compiled."""
+        """Seconds of translating all lines, the translations, and how many programs were compiled.
+
+        The lines are given at once, whatever the batch, but for batches of 1: each line is then a call of its
+        own, of which as many run at once as there are threads.
+        """
         translator = self._translator(batch, beam, normalize, -(-len(lines) // batch))
         before, start = compile_stats(), time.perf_counter()
-        found = translator.translate(lines)
+        found = self._one_by_one(translator, lines) if batch == 1 else translator.translate(lines)
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "lines": found, "programs": (compile_stats() - before).misses}
 
@@ -48,6 +52,10 @@ class Translating:
             translator.translate([line])
             taken.append(time.perf_counter() - start)
         return {"seconds": taken, "programs": (compile_stats() - before).misses}
+
+    def _one_by_one(self, translator: Translator, lines: Sequence[str]) -> list[str]:
+        with ThreadPoolExecutor(self._options.get("cpu_threads") or 1) as callers:
+            return list(callers.map(lambda line: translator.translate([line])[0], lines))
 
     def _translator(self, batch: int, beam: int, normalize: float, batches: int) -> Translator:
         key = batch, beam, batches

@@ -140,6 +140,25 @@ def test_a_process_translates_again_and_again(task: Task, quick_compilation: Non
     assert len(found["seconds"]) == 3 and found["programs"] == 0
 
 
+def test_with_batches_of_1_nobody_else_is_searched(
+    task: Task, monkeypatch: pytest.MonkeyPatch, quick_compilation: None
+) -> None:
+    calls: list[int] = []
+    translate = Translator.translate
+
+    def counted(translator: Translator, lines: list[str]) -> list[str]:
+        calls.append(len(lines))
+        return translate(translator, lines)
+
+    monkeypatch.setattr(Translator, "translate", counted)
+    child = Translating({**task.own_options("float32"), "cpu_threads": 2, "compilation_cache": "none"})
+    details: dict[str, Any] = {"beam": 1, "normalize": 0.0}
+    copies = list(map(copied, task.lines))
+    assert child.decode(task.lines, batch=1, **details)["lines"] == copies and calls == [1, 1, 1]
+    assert child.calls(task.lines, batch=2, **details)["lines"] == copies and calls[3:] == [2, 1]
+    assert child.decode(task.lines, batch=2, **details)["lines"] == copies and calls[5:] == [3]
+
+
 def test_what_company_changes(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
