@@ -127,7 +127,7 @@ class Node(metaclass=NodeMeta):
     equivalent_mutants: ClassVar[Mapping[str, str]] = {}
     """Changes of the rule that ``check_mutants`` cannot tell from it, as ``before -> after``, and why."""
     accepted_budgets: ClassVar[Mapping[str, str]] = {}
-    """Verdicts of ``check_budgets`` that the rule is kept in spite of, such as ``worse than JAX``, and why."""
+    """Verdicts of ``check_budgets``, such as ``worse than JAX``, despite which the rule is kept, and why."""
     fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields; derived from the annotations."""
     defaults: ClassVar[dict[str, Any]] = {}

@@ -249,11 +249,11 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
             hidden = zip((keys, values, mask), (0, 0, -jnp.inf), strict=True)
             parts.append([jnp.where(read[-1], x, instead) for x, instead in hidden])
             ends.append(ends[-1] + keys.shape[-2])
-        whole = [jnp.concatenate(each, axis) for each, axis in zip(zip(*parts, strict=True), (-2, -2, -1))]
-        given = adj, query, *whole
-        by_query, *by_keys_and_values = self._operand_gradients(*given)
-        by_others = zip((*by_keys_and_values, *self._mask_gradients(*given)), (-2, -2, -1), strict=True)
-        by_part = [jnp.split(by, ends[1:-1], axis) for by, axis in by_others]
+        axes = -2, -2, -1
+        whole = [jnp.concatenate(each, axis) for *each, axis in zip(*parts, axes, strict=True)]
+        by_query, *by_others = self._operand_gradients(adj, query, *whole)
+        by_others += self._mask_gradients(adj, query, *whole)
+        by_part = [jnp.split(by, ends[1:-1], axis) for by, axis in zip(by_others, axes, strict=True)]
         return (
             by_query,
             None,

@@ -163,7 +163,8 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             own = jnp.sum(slopes, 0)
             return by_rows, by_matrix, jax.lax.dynamic_update_slice_in_dim(by_bias, own, first, 0)
 
-        return self._by_chunk(matrix, add, varied_as(start, (rows, labels, matrix, bias, lse, by_loss, by_lse)))
+        given = rows, labels, matrix, bias, lse, by_loss, by_lse
+        return self._by_chunk(matrix, add, varied_as(start, given))
 
     def _given(self, x: Array, matrix: Array, indices: Array) -> tuple[Array, Array, int]:
         """The rows ``(n, k)``, their labels ``(n, 1)``, and the number of classes."""

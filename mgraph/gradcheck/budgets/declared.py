@@ -9,12 +9,12 @@ from .report import WORSE_THAN_JAX
 
 _DECLARED: Mapping[str, Mapping[str, str]] = {
     "AffineCrossEntropyNodeOp": {
-        WORSE_THAN_JAX: "it keeps lse, beside which the logarithm of a sum vanishes for logits above 1e7: where "
-        "the largest two of such are equal, each has the share 1; JAX stores all logits"
+        WORSE_THAN_JAX: "it keeps lse, beside which the logarithm of a sum vanishes for logits above 1e7: "
+        "where the largest two of such are equal, each has the share 1; JAX stores all logits"
     },
     "DotProductAttentionNodeOp": {
-        WORSE_THAN_JAX: "where a weight is nearly 1 both lose its small slope, as softmax does, and JAX by chance "
-        "less; to keep it without dropout, too, would make attention up to a quarter slower"
+        WORSE_THAN_JAX: "where a weight is nearly 1 both lose its small slope, as softmax does, and JAX by "
+        "chance less; to keep it without dropout, too, would make attention up to a quarter slower"
     },
 }
 """By the name of the operator: reasons, by verdict."""

@@ -141,7 +141,7 @@ class Budget:
     problem: str = ""
     """Why nothing could be computed, of the operator or of a case, if nothing could."""
     declared: Mapping[str, str] = field(default_factory=dict)
-    """Verdicts that the operator's rule is kept in spite of, and why."""
+    """Verdicts despite which the operator's rule is kept, and why."""
 
     @property
     def title(self) -> str:

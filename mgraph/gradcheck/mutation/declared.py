@@ -59,7 +59,7 @@ _DECLARED: Mapping[str, Mapping[str, str]] = {
     "SoftmaxCrossEntropyNodeOp": {"x == -jnp.inf -> distance == -jnp.inf": _INFINITE},
     "AffineCrossEntropyNodeOp": {
         "jnp.minimum(logits - lse, 0) -> logits - lse": _ROUNDED,
-        **{f"jnp.minimum(logits - lse, 0) -> jnp.minimum(logits - lse, {n})": _ROUNDED for n in (1, 2)},
+        "jnp.minimum(logits - lse, 0) -> jnp.minimum(logits - lse, 1)": _ROUNDED,
     },
     "LogSumExpNodeOp": {unreached("largest"): _NO_ELEMENTS},
     "LogCumSumExpNodeOp": {"-jnp.inf -> jnp.inf": _INFINITE},
