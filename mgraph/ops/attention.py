@@ -161,7 +161,7 @@ def _from_that_of_largest(weights: Array, by_weights: Array) -> Array:
     slope; it would not be, were the processor to subtract the mean from a product that is not yet rounded.
     """
     top = jnp.where(weights < largest(weights, -1), -jnp.inf, by_weights)
-    most = largest(top, -1)
+    most = jnp.max(top, -1, keepdims=True, initial=-jnp.inf)
     return jnp.where(top == most, 0, by_weights - most)
 
 

@@ -23,6 +23,22 @@ _ROUNDED = "no share is more than 1 but by rounding"
 _INFINITE = "differs only where a number is +inf, and the value NaN"
 _ATTENTION = "DotProductAttentionNodeOp"
 _DROPPED = "by_weights * accumulable(masks[-1])"
+_TOP = "jnp.where(weights < largest(weights, -1), -jnp.inf, by_weights)"
+_MOST = "jnp.max(top, -1, keepdims=True, initial=-jnp.inf)"
+_SHIFTS = (
+    f"_from_that_of_largest(weights, {_DROPPED}) -> {_DROPPED}",
+    f"_from_that_of_largest(weights, {_DROPPED}) -> _from_that_of_largest(by_weights, {_DROPPED})",
+    f"{_TOP} -> by_weights",
+    f"{_TOP} -> jnp.where(weights < largest(weights, -1), by_weights, -jnp.inf)",
+    "weights < largest(weights, -1) -> weights > largest(weights, -1)",
+    "largest(weights, -1) -> weights",
+    "largest(weights, -1) -> -1",
+    "-1 -> -2",
+    "-1 -> -0",
+    f"{_MOST} -> -1",
+    *(f"{_MOST} -> {_MOST.replace('top', other)}" for other in ("by_weights", "weights")),
+)
+"""Of what attention with dropout subtracts from all slopes of a row."""
 _SCALED_LAST = unreached("ProductNodeOp.product_gradients")
 
 _DECLARED: Mapping[str, Mapping[str, str]] = {
@@ -31,11 +47,7 @@ _DECLARED: Mapping[str, Mapping[str, str]] = {
             unreached(f"{_ATTENTION}.{name}"): _KERNEL
             for name in ("_by_kernel", "_flash_gradients", "_flash_with_pull", "_flash")
         },
-        **{
-            f"largest(top, -1) -> {other}": _SHIFT
-            for other in ("-1", "largest(by_weights, -1)", "largest(weights, -1)")
-        },
-        f"_from_that_of_largest(weights, {_DROPPED}) -> {_DROPPED}": _SHIFT,
+        **dict.fromkeys(_SHIFTS, _SHIFT),
     },
     "CachedAttentionNodeOp": {
         unreached(name): _NO_DROPOUT
