@@ -126,6 +126,8 @@ class Node(metaclass=NodeMeta):
     """Gradients at kinks, ties and numbers that are not finite, by which ``check_mutants`` judges rules."""
     equivalent_mutants: ClassVar[Mapping[str, str]] = {}
     """Changes of the rule that ``check_mutants`` cannot tell from it, as ``before -> after``, and why."""
+    accepted_budgets: ClassVar[Mapping[str, str]] = {}
+    """Verdicts of ``check_budgets``, such as ``worse than JAX``, despite which the rule is kept, and why."""
     fields: ClassVar[tuple[str, ...]] = ()
     """Names of the fields; derived from the annotations."""
     defaults: ClassVar[dict[str, Any]] = {}

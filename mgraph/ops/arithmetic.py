@@ -19,6 +19,7 @@ from ..errors import ElementTypeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import here
 from .operands import FloatNodeOp, Gradients, constant_for, is_number, node, number_for, scalar, unless_nan
+from .precision import in_float32
 
 _BROADCASTS = (Case((2, 3), (2, 3)), Case((4, 2, 3), (3,)), Case((2, 1), (1, 3)))
 
@@ -225,6 +226,7 @@ class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):
     def forward_ops(self, a: Array, b: Array) -> Array:
         return jnp.logaddexp(a, b)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, a: Array, b: Array) -> Gradients:
         # Where both are -inf there is no gradient, rather than that of -inf + inf.
         some = jnp.maximum(a, b) != -jnp.inf

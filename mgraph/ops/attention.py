@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..cases import Case
+from ..cases import Case, Convention
 from ..errors import ArgumentError, ShapeError
 from ..node import Node
 from ..platforms import flash_attention, on_cuda_by
@@ -94,13 +94,15 @@ class DotProductAttentionNodeOp(FloatNodeOp):
     def _weights(self, query: Array, keys: Array, masks: tuple[Array, ...]) -> tuple[Array, Array]:
         """``softmax(scale query keys^T + mask)`` in its accumulation type, and the weights after dropout in
         the type of ``query``."""
-        scores = matmul(query, keys, False, True) * self.scale
-        if self.masked:
-            scores = scores + accumulable(masks[0])
-        _, powers, total = exponentials(scores, -1)
+        _, powers, total = exponentials(self._scores(query, keys, masks), -1)
         weights = powers / total
         kept = weights.astype(query.dtype)
         return weights, kept * masks[-1] if self.dropped else kept
+
+    def _scores(self, query: Array, keys: Array, masks: tuple[Array, ...]) -> Array:
+        """``scale query keys^T + mask``."""
+        scores = matmul(query, keys, False, True) * self.scale
+        return scores + accumulable(masks[0]) if self.masked else scores
 
     def _operand_gradients(
         self, adj: Array, query: Array, keys: Array, values: Array, *masks: Array
@@ -129,7 +131,7 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         """The gradient by the scores, after ``scale`` and mask."""
         by_weights = matmul(adj, values, False, True)
         if self.dropped:
-            by_weights = by_weights * accumulable(masks[-1])
+            by_weights = _from_that_of_largest(weights, by_weights * accumulable(masks[-1]))
         total = divisor(jnp.sum(weights, -1, keepdims=True))
         return weights * (by_weights - jnp.sum(weights * by_weights, -1, keepdims=True) / total)
 
@@ -152,6 +154,15 @@ class DotProductAttentionNodeOp(FloatNodeOp):
         value: Array
         value, pull = jax.vjp(lambda *operands: self._flash(*operands, *mask), query, keys, values)
         return value, pull
+
+
+def _from_that_of_largest(weights: Array, by_weights: Array) -> Array:
+    """``by_weights`` minus that by the largest weight, which becomes 0. Where that weight is 1, so is its
+    slope; it would not be, were the processor to subtract the mean from a product that is not yet rounded.
+    """
+    top = jnp.where(weights < largest(weights, -1), -jnp.inf, by_weights)
+    most = jnp.max(top, -1, keepdims=True, initial=-jnp.inf)
+    return jnp.where(top == most, 0, by_weights - most)
 
 
 def _domain(used: str, parts: int) -> tuple[str, ...]:
@@ -191,6 +202,22 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
         ),
     )
 
+    # The second part is not read: whatever it holds, it has no gradient.
+    conventions = (
+        Convention(
+            *([[1.0]], [0], [[1.0]], [[math.nan]], [[2.0]], [[math.inf]], [[0.0]], [[math.nan]]),
+            gradients=([[0]], None, [[0]], [[0]], [[1]], [[0]], [[0]], [[0]]),
+            parts=2,
+            scale=1.0,
+        ),
+        Convention(
+            *([[-math.inf]], [0], [[1.0]], [[1.0]], [[2.0]], [[2.0]], [[0.0]], [[0.0]]),
+            gradients=([[0]], None, [[math.nan]], [[0]], [[0]], [[0]], [[0]], [[0]]),
+            parts=2,
+            scale=1.0,
+        ),
+    )
+
     def new_spec(self, query: Spec, used: Spec, *others: Spec) -> Specs:
         parts = self._by_part(others)
         every = [super(CachedAttentionNodeOp, self).new_spec(query, *part) for part in parts]
@@ -214,23 +241,28 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
         return (y / total).astype(query.dtype)
 
     def backward_ops(self, adj: Array, y: Array, query: Array, used: Array, *others: Array) -> Gradients:
-        parts, ends = self._by_part(others), [0]
-        masks = []
-        for keys, _, mask in parts:
-            hidden = jnp.where(jnp.max(used, initial=0) >= ends[-1], 0, -jnp.inf).astype(mask.dtype)
-            masks.append(jnp.broadcast_to(mask + hidden, (*mask.shape[:-1], keys.shape[-2])))
+        # What is not read may hold anything: none of it comes in, and no NaN of what is read goes there.
+        read, parts, ends = [], [], [0]
+        for keys, values, mask in self._by_part(others):
+            read.append(jnp.max(used, initial=0) >= ends[-1])
+            mask = jnp.broadcast_to(mask, (*mask.shape[:-1], keys.shape[-2]))
+            hidden = zip((keys, values, mask), (0, 0, -jnp.inf), strict=True)
+            parts.append([jnp.where(read[-1], x, instead) for x, instead in hidden])
             ends.append(ends[-1] + keys.shape[-2])
-        keys, values = (jnp.concatenate([part[i] for part in parts], -2) for i in (0, 1))
-        given = adj, query, keys, values, jnp.concatenate(masks, -1)
-        by_query, by_keys, by_values = self._operand_gradients(*given)
-        (by_mask,) = self._mask_gradients(*given)
-        cuts = ends[1:-1]
+        axes = -2, -2, -1
+        whole = [jnp.concatenate(each, axis) for *each, axis in zip(*parts, axes, strict=True)]
+        by_query, *by_others = self._operand_gradients(adj, query, *whole)
+        by_others += self._mask_gradients(adj, query, *whole)
+        by_part = [jnp.split(by, ends[1:-1], axis) for by, axis in zip(by_others, axes, strict=True)]
         return (
             by_query,
             None,
-            *(part for by in (by_keys, by_values) for part in jnp.split(by, cuts, -2)),
-            *jnp.split(by_mask, cuts, -1),
+            *(jnp.where(r, x, 0) for by in by_part for r, x in zip(read, by, strict=True)),
         )
+
+    def _scores(self, query: Array, keys: Array, masks: tuple[Array, ...]) -> Array:
+        """-inf where nothing is read, although the product of an infinite query and 0 is NaN."""
+        return jnp.where(masks[0] == -jnp.inf, -jnp.inf, super()._scores(query, keys, masks))
 
     def _by_part(self, others: Sequence[T]) -> list[tuple[T, ...]]:
         """Keys, values and mask of each part."""

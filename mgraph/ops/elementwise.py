@@ -16,6 +16,7 @@ from ..errors import ArgumentError
 from ..node import Node, UnaryNodeOp
 from .arithmetic import sum_of
 from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, unless_nan
+from .precision import in_float32
 
 Nodes = Node | Sequence[Node]
 """A node, or a list of nodes that stands for their sum."""
@@ -29,6 +30,8 @@ class SigmoidNodeOp(FloatUnaryNodeOp):
         return jax.nn.sigmoid(x)
 
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        # sigmoid(x) sigmoid(-x) would keep all digits where y is nearly 1. It takes twice as long, and
+        # training computes this in every update.
         return (adj * val * (1 - val),)
 
 
@@ -52,7 +55,9 @@ class TanhNodeOp(FloatNodeOp):
         return jnp.tanh(functools.reduce(operator.add, xs))
 
     def backward_ops(self, adj: Array, val: Array, *xs: Array) -> Gradients:
-        return (adj * (1 - val * val),) * len(xs)
+        # 4 e / (1 + e)^2 with e = exp(-2 |x|) would keep all digits where y is nearly 1. It takes 2.5 times
+        # as long, and training computes this in every update.
+        return (adj * ((1 - val) * (1 + val)),) * len(xs)
 
 
 def tanh(*xs: Nodes) -> Node:
@@ -136,16 +141,18 @@ class SwishNodeOp(FloatUnaryNodeOp):
     def forward_ops(self, x: Array) -> Array:
         return x * jax.nn.sigmoid(self.b * x)
 
+    @in_float32
     def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
-        s = jax.nn.sigmoid(self.b * x)
-        return (adj * (self.b * val + s * (1 - self.b * val)),)
+        z = self.b * x
+        s = jax.nn.sigmoid(z)
+        return (adj * s * (1 + z * (1 - s)),)
 
 
 def swish(x: Nodes) -> Node:
     """``y = x s`` with ``s = sigmoid(x)``, of a node or of the sum of a list of nodes.
 
     Shape: that of ``x``, for a list broadcast of all.
-    Gradient: ``adj (y + s (1 - y))``.
+    Gradient: ``adj s (1 + x (1 - s))``.
     Differs: Marian takes a list of one only, and aborts on more.
     Source: Ramachandran et al. 2017; Marian, ``swish``.
     """

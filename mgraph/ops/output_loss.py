@@ -22,6 +22,7 @@ from .operands import FloatNodeOp, Gradients, accumulable, known
 from .precision import accumulator
 from .product import as_matrix, check_bias, matmul, matmul_of_columns, product_shape
 from .softmax import smoothing
+from .structure import get
 
 T = TypeVar("T")
 _Sums = tuple[Array, Array, Array, Array]
@@ -35,10 +36,10 @@ LEAST_CHUNK = 256
 
 
 class AffineCrossEntropyNodeOp(FloatNodeOp):
-    """Children: x, the matrix, the classes, then a bias if there is one.
+    """Children: x, the matrix, the classes, then a bias if there is one. Outputs: the loss and ``lse``.
 
     Neither rule holds the logits of all classes: the forward rule sums exponentials from chunk to chunk, the
-    backward rule computes the logits again. It takes their ``lse`` from the loss.
+    backward rule computes the logits again.
     """
 
     type = "affine_cross_entropy"
@@ -74,9 +75,9 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             raise ShapeError(f"expected classes in {self.parts} ranges of as many, got {classes}")
         for each in bias:
             check_bias(each, classes)
-        return spec_of((*x.shape[:-1], 1), as_type(accumulator(x.type.dtype)))
+        return (spec_of((*x.shape[:-1], 1), as_type(accumulator(x.type.dtype))),) * 2
 
-    def forward_ops(self, x: Array, matrix: Array, indices: Array, *bias: Array) -> Array:
+    def forward_ops(self, x: Array, matrix: Array, indices: Array, *bias: Array) -> tuple[Array, Array]:
         rows, labels, classes = self._given(x, matrix, indices)
         top, total, gold, summed = self._by_range(self._sums, rows, labels, matrix, bias)
         if self.parts > 1:
@@ -84,10 +85,12 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             total = jnp.sum(total * jnp.exp(tops - top), 0)
             gold, summed = jnp.sum(gold, 0), jnp.sum(summed, 0)
         gold = jnp.where((labels >= 0) & (labels < classes), gold, jnp.nan)
+        # Not the distances from lse, which may have fewer digits.
         loss = (1 - self.alpha) * (jnp.log(total) - (gold - top))
         if not known(self.alpha, 0.0):
             loss = loss + self.alpha * (jnp.log(total) - (summed / classes - top))
-        return loss.reshape(*x.shape[:-1], 1)
+        lse = top + jnp.log(total)
+        return loss.reshape(*x.shape[:-1], 1), lse.reshape(*x.shape[:-1], 1)
 
     def _sums(self, rows: Array, labels: Array, matrix: Array, bias: tuple[Array, ...]) -> _Sums:
         """The sums over a range of classes, whose first one has the label 0."""
@@ -108,12 +111,18 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
         return self._by_chunk(matrix, add, varied_as(start, (rows, labels, matrix, bias)))
 
     def backward_ops(
-        self, adj: Array, val: Array, x: Array, matrix: Array, indices: Array, *bias: Array
+        self,
+        adj: tuple[Array, Array],
+        val: tuple[Array, Array],
+        x: Array,
+        matrix: Array,
+        indices: Array,
+        *bias: Array,
     ) -> Gradients:
         rows, labels, classes = self._given(x, matrix, indices)
-        lse = self._lse(val.reshape(labels.shape), rows, labels, matrix, bias)
-        weight = adj.reshape(labels.shape).astype(lse.dtype)
-        slopes = partial(self._slopes_by_chunk, lse=lse, weight=weight, classes=classes)
+        by_loss, by_lse = (each.reshape(labels.shape) for each in adj)
+        lse = val[1].reshape(labels.shape)
+        slopes = partial(self._slopes_by_chunk, lse=lse, by_loss=by_loss, by_lse=by_lse, classes=classes)
         by_rows, by_matrix, by_bias = self._by_range(slopes, rows, labels, matrix, bias)
         if self.parts > 1:
             by_rows = jnp.sum(by_rows, 0)
@@ -129,7 +138,8 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
         bias: tuple[Array, ...],
         *,
         lse: Array,
-        weight: Array,
+        by_loss: Array,
+        by_lse: Array,
         classes: int,
     ) -> _Gradients:
         """The gradients of a range of classes, whose first one has the label 0, among ``classes``."""
@@ -142,7 +152,9 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             logits = self._logits(rows, matrix, bias, first, size)
             named = jnp.arange(size, dtype=labels.dtype) == labels - first
             target = jnp.where(named, 1 - self.alpha, 0) + self.alpha / classes
-            slopes = weight * (jnp.exp(logits - lse) - target)
+            # No share is more than 1, although large logits may be rounded otherwise the second time.
+            shares = jnp.exp(jnp.minimum(logits - lse, 0))
+            slopes = (by_loss + by_lse) * shares - by_loss * target
             narrow = slopes.astype(rows.dtype)
             by_rows = by_rows + matmul(narrow, self._part(matrix, first, size), False, not self.trans_b)
             a, b = (narrow, rows) if self.trans_b else (rows, narrow)
@@ -151,7 +163,8 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             own = jnp.sum(slopes, 0)
             return by_rows, by_matrix, jax.lax.dynamic_update_slice_in_dim(by_bias, own, first, 0)
 
-        return self._by_chunk(matrix, add, varied_as(start, (rows, labels, matrix, bias, lse, weight)))
+        given = rows, labels, matrix, bias, lse, by_loss, by_lse
+        return self._by_chunk(matrix, add, varied_as(start, given))
 
     def _given(self, x: Array, matrix: Array, indices: Array) -> tuple[Array, Array, int]:
         """The rows ``(n, k)``, their labels ``(n, 1)``, and the number of classes."""
@@ -166,22 +179,6 @@ class AffineCrossEntropyNodeOp(FloatNodeOp):
             part = jax.lax.dynamic_slice_in_dim(each.reshape(-1), first, size, 0)
             logits = logits + accumulable(part)
         return logits
-
-    def _lse(self, val: Array, rows: Array, labels: Array, matrix: Array, bias: tuple[Array, ...]) -> Array:
-        """``lse = loss + (1 - alpha) x_gold + alpha mean(x)``, of the logits ``x``: it is that what the loss
-        is the distance from."""
-        classes, wide = matrix.shape[0 if self.trans_b else 1], accumulable(rows)
-        table = matrix if self.trans_b else matrix.T
-        gold = jnp.sum(wide * accumulable(jnp.take(table, labels[:, 0], 0, mode="clip")), -1, keepdims=True)
-        for each in bias:
-            gold = gold + accumulable(jnp.take(each.reshape(-1), labels, mode="clip"))
-        lse = val + (1 - self.alpha) * gold
-        if known(self.alpha, 0.0):
-            return lse
-        mean = wide @ (jnp.sum(accumulable(table), 0, keepdims=True) / classes).T
-        for each in bias:
-            mean = mean + jnp.mean(accumulable(each))
-        return lse + self.alpha * mean
 
     def _by_range(
         self, of_range: Callable[..., T], rows: Array, labels: Array, matrix: Array, bias: tuple[Array, ...]
@@ -243,4 +240,4 @@ def affine_cross_entropy(
         raise ArgumentError(f"affine_cross_entropy: expected at least 1 part, got {parts}{here()}")
     children = (x, matrix, indices) if bias is None else (x, matrix, indices, bias)
     fields = {"alpha": alpha, "trans_b": bool(trans_b), "chunk": int(chunk), "parts": int(parts)}
-    return AffineCrossEntropyNodeOp(*children, **fields)
+    return get(AffineCrossEntropyNodeOp(*children, **fields), 0)

@@ -13,6 +13,7 @@ from jax import Array
 from ..cases import Case
 from ..errors import ShapeError
 from ..node import Node
+from ..platforms import kept_apart
 from ..shape import Shape
 from ..specs import Spec, Specs, spec_of
 from .operands import FloatNodeOp, Gradients, accumulable, known
@@ -39,7 +40,14 @@ class ProductNodeOp(FloatNodeOp):
 
     def product_gradients(self, adj: Array, a: Array, b: Array) -> Gradients:
         """With ``y = op(a) op(b)``: ``d op(a) = adj op(b)^T`` and ``d op(b) = op(a)^T adj``, transposed back
-        where ``op`` transposes."""
+        where ``op`` transposes.
+
+        The adjoint is scaled first, lest sums overflow that would be scaled down; except in float16, whose
+        sums of float32 cannot overflow, while a small adjoint could vanish.
+        """
+        first = adj.dtype != jnp.float16
+        if first:
+            adj = self._scaled(adj)
         if self.trans_a:
             da = matmul_of_columns(b, adj, self.trans_b, True)
         else:
@@ -48,7 +56,9 @@ class ProductNodeOp(FloatNodeOp):
             db = matmul_of_columns(adj, a, True, self.trans_a)
         else:
             db = matmul_of_columns(a, adj, not self.trans_a, False)
-        return self._scaled(da).astype(a.dtype), self._scaled(db).astype(b.dtype)
+        if not first:
+            da, db = self._scaled(da), self._scaled(db)
+        return da.astype(a.dtype), db.astype(b.dtype)
 
     def steps_as_rows(self, x: Array) -> Array:
         """The ``a`` or the adjoint of many steps, ``(time, ...)``, as that of one product with more rows: its
@@ -86,7 +96,9 @@ def matmul(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array:
     might merge them with earlier transposes into something slower."""
     kind = accumulator(a.dtype)
     if a.shape[:-2] != b.shape[:-2]:
-        return jnp.matmul(_op(a, trans_a), _op(b, trans_b), preferred_element_type=kind)
+        # XLA on CPUs has no product of one transposed matrix of bfloat16 and a batch, but one of its copy.
+        rows = kept_apart(a.mT) if trans_a else a
+        return jnp.matmul(rows, b.mT if trans_b else b, preferred_element_type=kind)
     batch = tuple(range(a.ndim - 2))
     inner = (a.ndim - 2 if trans_a else a.ndim - 1,), (b.ndim - 1 if trans_b else b.ndim - 2,)
     return jax.lax.dot_general(a, b, (inner, (batch, batch)), preferred_element_type=kind)
@@ -127,10 +139,6 @@ def _barred(x: Array) -> Array:
     return barred
 
 
-def _op(x: Array, transposed: bool) -> Array:
-    return x.mT if transposed else x
-
-
 def as_matrix(x: Array) -> Array:
     """All axes but the last merged: XLA is fastest at products of matrices."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
@@ -163,6 +171,7 @@ class DotNodeOp(RowsProductNodeOp):
     type = "dot"
     cases = (
         Case((3, 512), (512, 4)),
+        Case((3, 5), (5, 4)),
         Case((2, 3, 5), (6, 5), trans_b=True),
         Case((5, 3), (5, 4), trans_a=True, scale=0.5),
         Case((5, 3), (4, 5), trans_a=True, trans_b=True),
@@ -194,6 +203,7 @@ class AffineNodeOp(RowsProductNodeOp):
     type = "affine"
     cases = (
         Case((3, 512), (512, 4), (1, 4)),
+        Case((3, 5), (5, 4), (1, 4)),
         Case((2, 3, 5), (6, 5), (6,), trans_b=True, scale=2.0),
         Case((5, 3), (5, 4), (1, 4), trans_a=True),
         Case((5, 3), (4, 5), (4,), trans_a=True, trans_b=True),

@@ -21,6 +21,7 @@ from ..references.exact_witness import ExactProgram
 from ..references.numpy_primitives import NoReferenceError
 from ..subjects import Subject
 from ..survey import Operator, chosen_operators
+from .declared import declared_for
 from .inputs import Stress, stress_inputs
 from .report import VALUE_NOT_FINITE, Budget, BudgetReport, StressResult
 from .units import Units
@@ -61,8 +62,9 @@ def check_budgets(
       cancel has few roundings and many units in the last place.
 
     NaN and infinities where the exact number is at most a quarter of the largest one count as infinitely
-    many. ``VERDICTS`` of ``budget_report`` says when a rule is better or worse than ``jax.grad``; the report
-    fails where it is worse, not finite where JAX is, or another gradient.
+    many. ``VERDICTS`` of ``budgets.report`` says when a rule is better or worse than ``jax.grad``; the report
+    fails where it is worse, not finite where JAX is, or another gradient, unless the operator's
+    ``accepted_budgets`` say why.
 
     ``names`` and ``module`` are those of ``check_operators``. ``ArgumentError`` also for an element type that
     is not one of ``ELEMENT_TYPES``. ``on_budget`` sees each row as soon as it is complete.
@@ -123,7 +125,7 @@ def _budgets(trials: Sequence[_Trial], element_types: Sequence[str]) -> Iterator
                 found.setdefault(result.quantity, []).append(result)
         note = "; ".join(dict.fromkeys(trial.note for trial in trials if trial.note))
         for quantity, results in found.items():
-            yield Budget(name, element_type, quantity, tuple(results), note)
+            yield Budget(name, element_type, quantity, tuple(results), note, declared=trials[0].declared)
 
 
 class _Trial:
@@ -133,6 +135,7 @@ class _Trial:
         self, cls: Operator, case: Case, element_types: Sequence[str], seed: int, compiler: Executor
     ) -> None:
         self.operator = cls.__name__
+        self.declared = declared_for(cls)
         self._missing: dict[str, None] = {}
         self.case, self._seed = case, seed
         self._subject = Subject(cls.__name__, cls, case)

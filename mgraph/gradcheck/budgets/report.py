@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...tables import table
@@ -140,6 +140,8 @@ class Budget:
     """What stood in for exact arithmetic, and why."""
     problem: str = ""
     """Why nothing could be computed, of the operator or of a case, if nothing could."""
+    declared: Mapping[str, str] = field(default_factory=dict)
+    """Verdicts despite which the operator's rule is kept, and why."""
 
     @property
     def title(self) -> str:
@@ -169,8 +171,13 @@ class Budget:
 
     @property
     def ok(self) -> bool:
-        """Whether the rule is nowhere worse than JAX's, nor another."""
-        return not self.problem and self.verdict not in FAILURES
+        """Whether the rule is nowhere worse than JAX's, nor another, or is declared to be."""
+        return not self.problem and not any(c.verdict in self.undeclared for c in self.results)
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """The verdicts that fail it."""
+        return tuple(verdict for verdict in FAILURES if verdict not in self.declared)
 
     @property
     def findings(self) -> dict[str, StressResult]:
@@ -191,6 +198,7 @@ class Budget:
             "type": self.element_type,
             "quantity": self.quantity,
             "note": self.note,
+            "declared": dict(self.declared),
             "ours": _worst_as_json(c.ours for c in self.results),
             "jax": _worst_as_json(c.jax for c in self.results if c.jax) if of_jax else None,
             "worst": self.worst.as_json(),
@@ -224,7 +232,8 @@ class BudgetReport:
             cells = (_cell([r for r in rows if r.element_type == t]) for t in types)
             telling = min(rows, key=lambda r: (VERDICTS.index(r.verdict), -r.worst.ours.roundings))
             worst = telling.findings.get(telling.verdict, telling.worst)
-            yield operator, direction, *cells, worst.kind, telling.verdict
+            kept = ", declared" if telling.verdict in FAILURES and telling.ok else ""
+            yield operator, direction, *cells, worst.kind, telling.verdict + kept
 
     def _grouped(self) -> dict[tuple[str, str], list[Budget]]:
         groups: dict[tuple[str, str], list[Budget]] = {}
@@ -248,6 +257,14 @@ class BudgetReport:
         for note in dict.fromkeys(row.note for row in self.rows if row.note):
             named = dict.fromkeys(row.operator for row in self.rows if row.note == note)
             yield f"{note}: {', '.join(named)}"
+        for operator, verdict, reason in self._declared():
+            rows = [row for row in self.rows if row.operator == operator]
+            seen = any(verdict in row.findings for row in rows)
+            yield f"declared{'' if seen else ', and not seen here'}: {operator}, {verdict}: {reason}"
+
+    def _declared(self) -> Iterator[tuple[str, str, str]]:
+        declared = {row.operator: row.declared for row in self.rows}
+        return ((name, v, reason) for name, reasons in declared.items() for v, reason in reasons.items())
 
     def _summary(self) -> str:
         operators = {row.operator for row in self.rows}

@@ -17,27 +17,62 @@ _NO_DROPOUT = "inherited; there is no dropout here"
 _NO_BATCHES = "for batches that broadcast; here there are none, or of one size"
 _NO_MATRICES = "for products of two matrices, which the cases of dot judge"
 _NO_ELEMENTS = "for an axis without elements, where there is no gradient that could be wrong"
+_HALF = "for float16, in which mutants are not computed"
+_SHIFT = "the mean takes away what is subtracted from all; it is about digits"
+_ROUNDED = "no share is more than 1 but by rounding"
 _INFINITE = "differs only where a number is +inf, and the value NaN"
 _ATTENTION = "DotProductAttentionNodeOp"
+_DROPPED = "by_weights * accumulable(masks[-1])"
+_TOP = "jnp.where(weights < largest(weights, -1), -jnp.inf, by_weights)"
+_MOST = "jnp.max(top, -1, keepdims=True, initial=-jnp.inf)"
+_SHIFTS = (
+    f"_from_that_of_largest(weights, {_DROPPED}) -> {_DROPPED}",
+    f"_from_that_of_largest(weights, {_DROPPED}) -> _from_that_of_largest(by_weights, {_DROPPED})",
+    f"{_TOP} -> by_weights",
+    f"{_TOP} -> jnp.where(weights < largest(weights, -1), by_weights, -jnp.inf)",
+    "weights < largest(weights, -1) -> weights > largest(weights, -1)",
+    "largest(weights, -1) -> weights",
+    "largest(weights, -1) -> -1",
+    "-1 -> -2",
+    "-1 -> -0",
+    f"{_MOST} -> -1",
+    *(f"{_MOST} -> {_MOST.replace('top', other)}" for other in ("by_weights", "weights")),
+)
+"""Of what attention with dropout subtracts from all slopes of a row."""
+_SCALED_LAST = unreached("ProductNodeOp.product_gradients")
 
 _DECLARED: Mapping[str, Mapping[str, str]] = {
     "DotProductAttentionNodeOp": {
-        unreached(f"{_ATTENTION}.{name}"): _KERNEL
-        for name in ("_by_kernel", "_flash_gradients", "_flash_with_pull", "_flash")
+        **{
+            unreached(f"{_ATTENTION}.{name}"): _KERNEL
+            for name in ("_by_kernel", "_flash_gradients", "_flash_with_pull", "_flash")
+        },
+        **dict.fromkeys(_SHIFTS, _SHIFT),
     },
     "CachedAttentionNodeOp": {
-        unreached(f"{_ATTENTION}.{name}"): _NO_DROPOUT for name in ("_mask_gradients", "_slopes", "_weights")
+        unreached(name): _NO_DROPOUT
+        for name in (
+            *(f"{_ATTENTION}.{method}" for method in ("_mask_gradients", "_slopes", "_weights")),
+            "_from_that_of_largest",
+        )
     },
-    "DotNodeOp": {unreached("matmul"): _NO_BATCHES, unreached("_op"): _NO_BATCHES},
-    "AffineNodeOp": {unreached("matmul"): _NO_BATCHES, unreached("_op"): _NO_BATCHES},
+    "DotNodeOp": {unreached("matmul"): _NO_BATCHES, _SCALED_LAST: _HALF},
+    "AffineNodeOp": {unreached("matmul"): _NO_BATCHES, _SCALED_LAST: _HALF},
     "DotBatchedLegacyNodeOp": {
-        **{unreached(name): _NO_BATCHES for name in ("matmul", "_op")},
+        unreached("matmul"): _NO_BATCHES,
+        _SCALED_LAST: _HALF,
         **{unreached(name): _NO_MATRICES for name in ("matmul_of_columns", "_transposed_matmul")},
     },
     "DotBatchedNodeOp": {
-        unreached(name): _NO_MATRICES for name in ("matmul_of_columns", "_transposed_matmul")
+        **{unreached(name): _NO_MATRICES for name in ("matmul_of_columns", "_transposed_matmul")},
+        _SCALED_LAST: _HALF,
+        "kept_apart(a.mT) -> a.mT": "the same numbers, where XLA has such a product",
     },
     "SoftmaxCrossEntropyNodeOp": {"x == -jnp.inf -> distance == -jnp.inf": _INFINITE},
+    "AffineCrossEntropyNodeOp": {
+        "jnp.minimum(logits - lse, 0) -> logits - lse": _ROUNDED,
+        "jnp.minimum(logits - lse, 0) -> jnp.minimum(logits - lse, 1)": _ROUNDED,
+    },
     "LogSumExpNodeOp": {unreached("largest"): _NO_ELEMENTS},
     "LogCumSumExpNodeOp": {"-jnp.inf -> jnp.inf": _INFINITE},
 }

@@ -314,6 +314,18 @@ def test_what_has_no_budget(monkeypatch: pytest.MonkeyPatch) -> None:
         check_budgets(["sin"], element_types=["float64"])
 
 
+def test_a_declared_verdict_does_not_fail_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = {"worse than JAX": "as an example", "not finite": "it is not"}
+    monkeypatch.setattr(FromTheValue, "accepted_budgets", reasons)
+    report = examine(monkeypatch, FromTheValue)
+    assert report.ok and "worse than JAX, declared" in str(report)
+    assert "declared: FromTheValue, worse than JAX: as an example" in str(report)
+    assert "declared, and not seen here: FromTheValue, not finite: it is not" in str(report)
+    assert report.as_json()["budgets"][0]["declared"] == reasons
+    monkeypatch.setattr(Overflowing, "accepted_budgets", {"worse than JAX": "another verdict"})
+    assert not examine(monkeypatch, Overflowing).ok
+
+
 def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
     report = examine(monkeypatch, Overflowing, "float16")
     found = json.loads(json.dumps(report.as_json(), allow_nan=False))

@@ -18,7 +18,7 @@ import pytest
 import mgraph
 from mgraph import ExpressionGraph, Node, Slice, Type, inits
 from tests.helpers import definitions
-from tests.helpers.leaves import constant, gradient, param
+from tests.helpers.leaves import constant, gradient, param, value
 
 # Allowed errors, in units of the last place of the largest number of a row.
 UNITS = {"float32": 32, "float16": 1.5, "bfloat16": 1.5}
@@ -293,3 +293,32 @@ def test_masks_of_minus_infinity(graph: ExpressionGraph, kind: str) -> None:
         assert np.isfinite(slope).all(), name
         if name not in ("logsoftmax", "cross_entropy", "softmax_cross_entropy"):
             assert not slope[np.isinf(IMPOSSIBLE)].any(), name
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_slope_of_swish_far_out(graph: ExpressionGraph, kind: str) -> None:
+    x = param(graph, [[-3e4, 640.0, 3e4]], type=kind)
+    np.testing.assert_array_equal(gradient(mgraph.swish(x), x), [[0, 1, 1]])
+
+
+def test_a_product_that_is_scaled_down_does_not_overflow_on_the_way(graph: ExpressionGraph) -> None:
+    a, b = param(graph, [[[1.0]]]), param(graph, [[[3e38, 3e38]]], "b")
+    y = mgraph.bdot_legacy(a, b, scale=0.25)
+    np.testing.assert_allclose(gradient(y, a), [[[1.5e38]]], rtol=1e-6)
+
+
+def test_a_large_loss_leaves_the_shares_of_the_classes(graph: ExpressionGraph) -> None:
+    x, matrix = param(graph, [[1.0]]), param(graph, [[-1e9, 0.0, 1.0]], "matrix")
+    loss = mgraph.affine_cross_entropy(x, matrix, graph.indices([0]))
+    b, a = 1 / (1 + math.exp(1)), 1 / (1 + math.exp(-1))
+    np.testing.assert_allclose(gradient(loss, matrix), [[-1, b, a]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_one_transposed_matrix_times_a_batch(graph: ExpressionGraph, kind: str) -> None:
+    a, b = np.arange(15.0).reshape(5, 3), np.arange(40.0).reshape(2, 4, 5) % 7
+    nodes = param(graph, a, type=kind), param(graph, b, "b", kind)
+    y = mgraph.bdot(*nodes, True, True)
+    np.testing.assert_allclose(
+        value(y).astype(np.float64), a.T @ b.mT, rtol=UNITS[kind] * float(jnp.finfo(kind).eps)
+    )
