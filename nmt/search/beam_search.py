@@ -384,16 +384,17 @@ class Job:
             listed = self._listed(shape, held.values())
             fits = partial(_put, bins, listed)
             requests = self.waiting.take(size, shape.waiting, fits, full=2 * own > shape.rows)
+            sources: Sequence[Source | PackedSource] = ()
             if requests:
-                arrays = self._sources(shape, requests, bins), self._sentences(shape, requests)
-                desks = lane.wait(params, *arrays, len(requests))
+                sources = self._sources(shape, requests, bins)
+                desks = lane.wait(params, sources, self._sentences(shape, requests), len(requests))
                 held |= dict(zip(desks.tolist(), requests, strict=True))
             if not held:
                 return
             living = min(shape.rows, len(held))
             enough = living if requests else max(0, living - shape.entering)
             done, report = lane.advance(params, weights, ranking, enough)
-            self._note(shape, requests, report)
+            self._note(shape, requests, sources, report)
             found: Found = []
             for desk in done.tolist():
                 request = held.pop(desk)
@@ -403,14 +404,19 @@ class Job:
                     found.append((request.index, self._hypotheses(request, desk, report)))
             yield found
 
-    def _note(self, shape: LaneShape, requests: Sequence[Request], report: LaneReport) -> None:
+    def _note(
+        self,
+        shape: LaneShape,
+        requests: Sequence[Request],
+        sources: Sequence[Source | PackedSource],
+        report: LaneReport,
+    ) -> None:
         """Count the work of a turn in which these sentences were encoded."""
-        each = math.prod(shape.bins or (shape.waiting, shape.length))
         self._work.append(
             SearchWork(
                 steps=int(report.steps) * shape.rows,
                 busy=int(report.busy),
-                positions=each * shape.sources if requests else 0,
+                positions=sum(source.ids.size for source in sources),
                 words=sum(len(source) for request in requests for source in request.sources),
             )
         )
@@ -441,7 +447,8 @@ class Job:
             return [
                 PackedSource(*own.filled(stream, sizes)) for own, stream in zip(bins, streams, strict=True)
             ]
-        batch = pad(streams, (shape.waiting, *[shape.length] * shape.sources))
+        door = self.search.lengths.door(shape.length, max(request.length for request in requests))
+        batch = pad(streams, (shape.waiting, *[door] * shape.sources))
         return list(map(Source, batch.ids, batch.masks))
 
     def _sentences(self, shape: LaneShape, requests: Sequence[Request]) -> Sentences:

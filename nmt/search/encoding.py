@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mgraph import Plan
@@ -34,9 +35,38 @@ def packed_encoders(
     ]
 
 
+def encode(
+    models: Sequence[Model], params: Sequence[Arrays], sources: Sequence[Source], length: int
+) -> tuple[Arrays, ...]:
+    """The encoder states of sentences, for a lane of sources of ``length`` words.
+
+    sources: for each stream ids and mask ``[sentences, door]``, where the door is at most that length.
+    """
+    count, door = sources[0].ids.shape
+    found = []
+    for model, own in zip(models, params, strict=True):
+        arrays = model.encoder(count, (door,) * model.sources, derivatives=UNUSED)(
+            own, sources[: model.sources]
+        )
+        if door < length:
+            whole = model.encoder(count, (length,) * model.sources, derivatives=UNUSED)
+            arrays = _padded(arrays, whole.state)
+        found.append(arrays)
+    return tuple(found)
+
+
+def _padded(arrays: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """``arrays`` with zeros at the end of the axes that are longer in ``shapes``."""
+
+    def padded(array: jax.Array, shape: Sequence[int]) -> jax.Array:
+        return jnp.pad(array, [(0, new - old) for old, new in zip(array.shape, shape, strict=True)])
+
+    return {name: padded(array, shapes[name].shape) for name, array in arrays.items()}
+
+
 @dataclass(frozen=True)
 class EncodePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
-    """Encodes sentences that wait for a lane: their encoder states, or if they are packed what these are
+    """Encodes sentences that wait for a lane: ``encode``, or if they are packed what encoder states are
     arranged from.
 
     waiting, entering, sources, length: see ``LaneShape``. packed: whether sentences are. size: of the ids of
@@ -63,13 +93,8 @@ class EncodePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
         return params_of(self.models), [source] * self.sources
 
     def __call__(self, params: Sequence[Arrays], sources: Any) -> Any:
-        parts = zip(self._encoders(), self.models, params, strict=True)
+        if not self.packed:
+            return encode(self.models, params, sources, self.length)
+        encoders = packed_encoders(self.models, self.waiting, self.entering, self.length, self.size)
+        parts = zip(encoders, self.models, params, strict=True)
         return tuple(encoder(own, sources[: model.sources]) for encoder, model, own in parts)
-
-    def _encoders(self) -> Sequence[Callable[..., Any]]:
-        if self.packed:
-            return packed_encoders(self.models, self.waiting, self.entering, self.length, self.size)
-        return [
-            model.encoder(self.waiting, (self.length,) * model.sources, derivatives=UNUSED)
-            for model in self.models
-        ]

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass
 
-from nmt.text.shapes import few_lengths
+from nmt.text.shapes import few_lengths, length_bucket
 
 FIRST_LENGTHS = 24, 48
 LATER_LENGTH = 104
 """Padded source lengths of lanes: 24, 48, 104, 208, 416, ..."""
-MOST_LANES = 2
-"""For a group of sentences. With the lane for translations that do not end these are three, each of two
-programs."""
+MOST_LANES, MOST_PROGRAMS = 2, 4
+"""Lanes for a group of sentences, and their programs: one each and one for each door. With the two of the
+lane for translations that do not end these are six."""
 PROGRAM = 3_000
 """About how many words are translated in the shortest lane instead of making a program: 1,000 if it is read
 from a cache, 10,000 if it is compiled."""
@@ -73,13 +73,32 @@ def choose_lanes(lengths: Counter[int], known: Collection[int] = ()) -> list[int
     return few_lengths(lengths, ladder, words, price=2 * PROGRAM, most=MOST_LANES, known=known)
 
 
+def choose_doors(lengths: Counter[int], lane: int, known: Collection[int] = (), most: int = 1) -> list[int]:
+    """The padded lengths for encoding sentences that enter a lane, ascending; the last is the lane's.
+
+    lengths, known: as for ``choose_lanes``, of this lane. most: how many there may be.
+    """
+    ladder = {min(length_bucket(length), lane) for length in lengths} | {lane}
+    return few_lengths(lengths, ladder, _encoding, price=PROGRAM, most=most, known=known, top=lane)
+
+
+def _encoding(_: int, padded: int) -> float:
+    """What encoding a sentence costs, in target words."""
+    return padded / 2
+
+
 class Lengths:
-    """The padded lengths of lanes, chosen for all sentences so far."""
+    """The padded lengths of lanes and of their doors, chosen for all sentences so far.
+
+    A door of a lane is a length to which sentences are padded when they are encoded. Recurrent encoders read
+    one word after the other, padding too, so that doors matter more to them than a second lane.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: Counter[int] = Counter()
         self._lanes: set[int] = set()
+        self._doors: dict[int, set[int]] = {}
 
     def lanes(self, lengths: Iterable[int]) -> list[int]:
         """The lanes for sentences of these lengths, ascending."""
@@ -87,7 +106,25 @@ class Lengths:
         with self._lock:
             self._seen.update(now)
             self._lanes.update(choose_lanes(self._seen, self._lanes))
-            return sorted({min(lane for lane in self._lanes if lane >= length) for length in now})
+            by_lane: dict[int, Counter[int]] = {}
+            for length, count in self._seen.items():
+                by_lane.setdefault(self._lane(length), Counter())[length] = count
+            for lane, own in by_lane.items():
+                doors = self._doors.setdefault(lane, set())
+                doors.update(choose_doors(own, lane, doors, self._most_doors(lane)))
+            return sorted({self._lane(length) for length in now})
+
+    def door(self, lane: int, length: int) -> int:
+        """The narrowest door of a lane for sentences of at most this length."""
+        with self._lock:
+            return min((door for door in self._doors.get(lane, ()) if door >= length), default=lane)
+
+    def _lane(self, length: int) -> int:
+        return min(lane for lane in self._lanes if lane >= length)
+
+    def _most_doors(self, lane: int) -> int:
+        others = sum(len(self._doors.get(other, ())) or 1 for other in self._lanes - {lane})
+        return max(1, MOST_PROGRAMS - len(self._lanes) - others)
 
     @property
     def longest(self) -> int:

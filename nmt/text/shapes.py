@@ -48,17 +48,18 @@ def few_lengths(
     price: float,
     most: int,
     known: Collection[int] = (),
+    top: int = 0,
 ) -> list[int]:
     """The few of the lengths in ``ladder`` and ``known`` to which padding costs least, ascending.
 
     lengths: how many sentences there are of each length. cost: of a sentence of some length, padded to
     another. price: what programs for a new length cost, in the same unit. most: how many may be chosen.
-    known: lengths that have programs.
+    known: lengths that have programs. top: the last one is at least this.
 
     Few lengths waste positions on padding, each new one takes time to compile: the least sum of both wins.
     One that only saves padding must save more, so that calls like those before compile nothing.
     """
-    longest, rungs = max(lengths), sorted({*ladder, *known})
+    longest, rungs = max(max(lengths), top), sorted({*ladder, *known})
     if known and max(known) >= longest:
         price *= PATIENCE
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.search.lane_sizes import (
     MOST_LANES,
+    MOST_PROGRAMS,
     PROGRAM,
     LaneRows,
     LaneSize,
+    Lengths,
     choose_lanes,
     lane_length,
 )
@@ -81,3 +84,36 @@ def test_a_lane_is_made_when_it_pays() -> None:
     assert choose_lanes(some) == [24, 104]
     assert choose_lanes(some, [208]) == [208], "what exists serves for longer"
     assert choose_lanes(many, [208]) == [24, 104]
+
+
+def doors(lengths: Lengths, lanes: Iterable[int]) -> dict[int, set[int]]:
+    """The doors of lanes."""
+    return {lane: {lengths.door(lane, n) for n in range(1, lane + 1)} for lane in lanes}
+
+
+def test_doors_are_as_narrow_as_pays() -> None:
+    lengths = Lengths()
+    assert lengths.lanes([5, 6]) == [24]
+    assert [lengths.door(24, n) for n in (3, 20, 24)] == [24, 24, 24], "one serves a few lines"
+    assert lengths.lanes([10] * 20_000 + [24]) == [24]
+    assert [lengths.door(24, n) for n in (3, 12, 13, 24)] == [16, 16, 16, 24]
+    assert lengths.lanes([100]) == [104]
+    assert lengths.door(104, 3) == 104
+    assert lengths.door(416, 3) == 416, "a lane that nothing is known of has one door"
+
+
+@given(st.dictionaries(st.integers(1, 400), st.integers(1, 50_000), min_size=1, max_size=8))
+def test_lanes_and_doors_make_few_programs(counts: dict[int, int]) -> None:
+    lengths = Lengths()
+    made = doors(lengths, lengths.lanes(Counter(counts).elements()))
+    assert max(made) >= max(counts) and all(max(own) == lane for lane, own in made.items())
+    assert len(made) + sum(map(len, made.values())) <= MOST_PROGRAMS
+
+
+def test_doors_stay_when_a_longer_lane_comes() -> None:
+    lengths = Lengths()
+    before = doors(lengths, lengths.lanes([10] * 20_000 + [40] * 5_000 + [90] * 300))
+    assert max(map(len, before.values())) > 1
+    assert max(lengths.lanes([300] * 3_000)) > max(before)
+    after = doors(lengths, before)
+    assert all(own <= after[lane] for lane, own in before.items())
