@@ -112,7 +112,7 @@ def test_lanes_and_doors_make_few_programs(counts: dict[int, int]) -> None:
 
 def test_doors_stay_when_a_longer_lane_comes() -> None:
     lengths = Lengths()
-    before = doors(lengths, lengths.lanes([20] * 1_500 + [45] * 1_000 + [90] * 300))
+    before = doors(lengths, lengths.lanes([20] * 150 + [45] * 100 + [90] * 40))
     assert max(map(len, before.values())) > 1
     assert max(lengths.lanes([300] * 3_000)) > max(before)
     after = doors(lengths, before)
