@@ -7,6 +7,7 @@ import inspect
 import sys
 import textwrap
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +52,9 @@ class RuleFunction:
         assert isinstance(outer, ast.FunctionDef)
         outer.args.args, outer.body = names, body
         module = ast.Module([outer], [])
-        return compile(ast.fix_missing_locations(module), self.file, "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a mutant may be odd
+            return compile(ast.fix_missing_locations(module), self.file, "exec")
 
     def defined(self, code: types.CodeType, seen: dict[str, Any]) -> Any:
         """The function that ``code`` defines, where ``seen`` are the globals."""
