@@ -48,8 +48,8 @@ def dependent_gradients(cls: Any, case: Case) -> list[tuple[str, Any]]:
     function = graph.function(top, [c for c in children if c.trainable])
 
     def loss(given: list[Any]) -> tuple[Any, Any]:
-        value = function.pure({}, given)
-        weights = jnp.arange(1.0, value.size + 1).reshape(value.shape)
+        value = jnp.concatenate([jnp.ravel(out) for out in jax.tree.leaves(function.pure({}, given))])
+        weights = jnp.arange(1.0, value.size + 1)
         return jnp.sum(jnp.sin(weights) * value), value
 
     found = []

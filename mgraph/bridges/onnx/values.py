@@ -146,31 +146,33 @@ def _(w: Writer, o: Operation, x: Name) -> Name:
 
 @rule_for(RULES, softmax.CrossEntropyNodeOp)
 def _(w: Writer, o: Operation, logits: Name, labels: Name) -> Name:
-    return _cross_entropy(w, o, logits, labels)
+    return _cross_entropy(w, o, o.out.type, logits, labels)[0]
 
 
 @rule_for(RULES, output_loss.AffineCrossEntropyNodeOp)
-def _(w: Writer, o: Operation, x: Name, matrix: Name, labels: Name, *bias: Name) -> Name:
+def _(w: Writer, o: Operation, x: Name, matrix: Name, labels: Name, *bias: Name) -> tuple[Name, Name]:
     """With all logits at once: ONNX has no loop that would pay."""
     logits = w.op("MatMul", x, _transposed(w, matrix, 2) if o.operator.trans_b else matrix)
     for each in bias:
         logits = w.op("Add", logits, w.op("Reshape", each, w.ints(-1)))
-    return _cross_entropy(w, o, logits, labels)
+    return _cross_entropy(w, o, o.out[0].type, logits, labels)
 
 
-def _cross_entropy(w: Writer, o: Operation, logits: Name, labels: Name) -> Name:
-    """The loss of logits whose other axes are those of the first child."""
+def _cross_entropy(w: Writer, o: Operation, type_: Type, logits: Name, labels: Name) -> tuple[Name, Name]:
+    """The loss of logits whose other axes are those of the first child, and the logarithm of the sum of their
+    exponentials."""
     alpha = o.operator.alpha
     inner = Type(np.promote_types(o.specs[0].type.dtype, np.float32).name)
     logits = w.cast(logits, inner) if inner is not o.specs[0].type else logits
     logs = w.op("LogSoftmax", logits, axis=-1)
     column = w.op("Reshape", w.cast(labels, Type.int64), w.dims((*o.specs[0].shape[:-1], 1)))
     loss = w.op("Neg", w.op("GatherElements", logs, column, axis=-1))
+    lse = w.op("Add", loss, w.op("GatherElements", logits, column, axis=-1))
     if alpha:
         mean = w.op("ReduceMean", logs, w.ints(-1), keepdims=1)
         gold = w.op("Mul", loss, w.constant(1 - alpha, inner.dtype))
         loss = w.op("Sub", gold, w.op("Mul", mean, w.constant(alpha, inner.dtype)))
-    return loss if o.out.type is inner else w.cast(loss, o.out.type)
+    return (loss, lse) if type_ is inner else (w.cast(loss, type_), w.cast(lse, type_))
 
 
 def _top(w: Writer, o: Operation, x: Name, k: int) -> tuple[Name, Name]:
