@@ -100,6 +100,8 @@ def join_processes(launch: Launch, coordinator: str = "") -> None:
     if started():
         raise DeviceError(f"{_joining(launch, coordinator)}: JAX runs already, for one process")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # Two programs that run at once on CPUs may exchange in another order here than there.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
     logger.info(
         "[device] process %d of %s, %s", launch.index, launch.count or "?", _joining(launch, coordinator)
