@@ -7,6 +7,7 @@ hand-written gradients. See ``ExpressionGraph`` to start.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import drawing as drawing
@@ -23,6 +24,7 @@ from .errors import ModelFileError as ModelFileError
 from .errors import NonFiniteError as NonFiniteError
 from .errors import ParameterError as ParameterError
 from .errors import ShapeError as ShapeError
+from .errors import WordVectorsError as WordVectorsError
 from .errors import WrongGradientError as WrongGradientError
 from .files.dumps import DumpDiff as DumpDiff
 from .files.dumps import NodeDifference as NodeDifference
@@ -32,6 +34,7 @@ from .graph import ExpressionGraph as ExpressionGraph
 from .leaves import ConstantNode as ConstantNode
 from .leaves import Parameters as Parameters
 from .leaves import ParamNode as ParamNode
+from .loggers import create_loggers as create_loggers
 from .node import NaryNodeOp as NaryNodeOp
 from .node import Node as Node
 from .node import UnaryNodeOp as UnaryNodeOp
@@ -50,6 +53,10 @@ from .ops.comparison import eq as eq
 from .ops.comparison import ge as ge
 from .ops.comparison import gt as gt
 from .ops.comparison import le as le
+from .ops.comparison import logical_and as logical_and
+from .ops.comparison import logical_not as logical_not
+from .ops.comparison import logical_or as logical_or
+from .ops.comparison import logical_xor as logical_xor
 from .ops.comparison import lt as lt
 from .ops.comparison import ne as ne
 from .ops.convolution import convert2cudnn_format as convert2cudnn_format
@@ -117,7 +124,13 @@ from .ops.reduce import std as std
 from .ops.reduce import sum as sum
 from .ops.reduce import var as var
 from .ops.reduce import weighted_average as weighted_average
+from .ops.regions import broadcast_to as broadcast_to
+from .ops.regions import pad as pad
+from .ops.regions import replace_slice as replace_slice
+from .ops.regions import reverse as reverse
 from .ops.scan import scan as scan
+from .ops.selection import one_hot as one_hot
+from .ops.selection import select as select
 from .ops.shape import atleast_1d as atleast_1d
 from .ops.shape import atleast_2d as atleast_2d
 from .ops.shape import atleast_3d as atleast_3d
@@ -150,7 +163,10 @@ from .ops.structure import constant_like as constant_like
 from .ops.structure import debug as debug
 from .ops.structure import get as get
 from .ops.structure import stop_gradient as stop_gradient
+from .partial import PartialFunction as PartialFunction
+from .partial import PartialShape as PartialShape
 from .rules import derivative as derivative
+from .running.profile import Profile as Profile
 from .running.programs import Compiled as Compiled
 from .running.programs import CompileStats as CompileStats
 from .running.programs import Plan as Plan
@@ -161,6 +177,9 @@ from .running.programs import compiled as compiled
 from .running.programs import set_program_capacity as set_program_capacity
 from .running.stored import register_arrays as register_arrays
 from .running.stored import register_tuple as register_tuple
+from .saved_function import SavedFunction as SavedFunction
+from .saved_function import load_function as load_function
+from .shape import NodeShape as NodeShape
 from .shape import Slice as Slice
 from .types import Type as Type
 
@@ -186,6 +205,7 @@ if TYPE_CHECKING:
     from .optimizers import Optax as Optax
     from .optimizers import Optimizer as Optimizer
     from .optimizers import Sgd as Sgd
+    from .optimizers import optimizer_from_options as optimizer_from_options
 
 _HOMES = {
     "BridgeError": "bridges",
@@ -207,15 +227,20 @@ _HOMES = {
     "Adam": "optimizers",
     "Optimizer": "optimizers",
     "Sgd": "optimizers",
+    "optimizer_from_options": "optimizers",
 }
 """Where public names are that many programs do not need: they are loaded when first used."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mgraph' has no attribute '{name}'")
-    found = globals()[name] = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    return found
+if not TYPE_CHECKING:  # checkers of types see misspelt names
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(
+                f"module 'mgraph' has no attribute '{name}'", name=name, obj=sys.modules[__name__]
+            )
+        found = globals()[name] = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+        return found
 
 
 def __dir__() -> list[str]:

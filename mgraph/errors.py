@@ -48,3 +48,7 @@ class DeviceError(MGraphError, RuntimeError):
 
 class ModelFileError(MGraphError, ValueError):
     """A model file is damaged, of another format, or claims more data than it holds."""
+
+
+class WordVectorsError(MGraphError, ValueError):
+    """A file of word vectors is not in word2vec's text format, or does not match the model."""

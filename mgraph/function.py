@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
+import jax.export
 import numpy as np
+from jax.typing import ArrayLike
 
-from .arrays import as_array
+from .device import platform_of
 from .draws import run_draws, run_key
-from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
-from .leaves import ConstantNode, ParamNode, check_value
+from .errors import ArgumentError, GraphError
+from .leaves import ConstantNode, ParamNode
 from .node import Node
 from .places import place
 from .rules import check_rule_set
 from .running.programs import Plan, compiled
+from .saved_function import save_function
 from .scalars import number_vector
 from .settings import GraphSettings
+from .signature import Signature, fitting
 from .specs import Spec
 from .structure import INPUT, Structure
 from .tape import Tape
@@ -55,7 +61,11 @@ class FunctionPlan(Plan):
         return tuple(values[i] for i in self.outputs)
 
 
-class Function:
+R = TypeVar("R")
+"""What a function returns: an array, or a tuple of them."""
+
+
+class Function(Generic[R]):
     """The part of a graph below ``outputs`` as a function of ``inputs``.
 
     ``inputs`` are leaves (``graph.input``, constants or parameters), a sequence or ``{name: node}``; each
@@ -71,6 +81,9 @@ class Function:
 
     The function keeps no node but the parameters: the graph may be cleared or changed afterwards. Where the
     graph checkpoints gradients, those of ``pure`` are checkpointed too, at the same nodes.
+
+    ``clone`` and ``replace_parameter`` make functions of the same nodes; ``save`` writes one to a file, and
+    ``mgraph.load_function`` reads it without the graph and the code of its operators.
     """
 
     def __init__(
@@ -82,16 +95,16 @@ class Function:
         derivatives: str,
     ) -> None:
         self.derivatives = check_rule_set(derivatives)
-        self._single = isinstance(outputs, Node)
         tops = _nodes("outputs", outputs)
         named = _named(inputs)
         tops = [_of_tape(tape, node, "output") for node in tops]
         leaves = {name: _of_tape(tape, node, "input") for name, node in named.items()}
         excerpt = tape.below({*(n.id for n in tops), *(n.id for n in leaves.values())})
-        self._inputs: dict[str, Spec] = {name: node.spec for name, node in leaves.items()}
-        self._device, self._seed, self._runs = settings.device, settings.seed, settings.runs
+        self._results = tuple(node.spec for node in tops)
+        self._device, self.seed, self._runs = settings.device, settings.seed, settings.runs
         self._constants: list[np.ndarray] = []
-        self._parameters: dict[str, ParamNode] = {}
+        self._parameters: dict[str, ParamNode | jax.Array] = {}
+        """The parameters by name, or the values that have replaced them."""
         names = {n.id: name for name, n in leaves.items()}
         sources = [self._source(tape.nodes[i], names) for i in excerpt.inputs]
         rows = tuple(excerpt.row_of[n.id] for n in tops)
@@ -106,9 +119,16 @@ class Function:
         )
         """With the numbers of the operators, for JAX to differentiate and transform."""
         generic, numbers = excerpt.structure.generic()
-        self._wide, self._random = generic.is_wide(), bool(len(excerpt.random))
+        self.signature = Signature(
+            {name: node.spec for name, node in leaves.items()},
+            {name: node.spec for name, node in self._parameters.items() if isinstance(node, ParamNode)},
+            isinstance(outputs, Node),
+            bool(len(excerpt.random)),
+            generic.is_wide(),
+        )
+        """Names, shapes and element types of inputs and parameters."""
         self._program_plan = replace(self._plan, structure=generic)
-        self._numbers = number_vector(numbers, self._wide)
+        self._numbers = number_vector(numbers, generic.is_wide())
         self._on_device: tuple[list[Any], Any] | None = None
         """Constants and numbers on the device, from the first call on."""
         self.parameters = tuple(self._parameters)
@@ -124,29 +144,72 @@ class Function:
         self._constants.append(node.leaf_value())
         return ("constant", len(self._constants) - 1), False
 
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {spec!r}" for name, spec in self.signature.inputs.items())
+        results = ", ".join(map(repr, self._results))
+        return f"Function(({inputs}) -> {results}; {len(self.parameters)} parameters)"
+
     @property
     def inputs(self) -> dict[str, Spec]:
         """Shape and element type of each input, in order."""
-        return dict(self._inputs)
+        return dict(self.signature.inputs)
+
+    def values(self) -> dict[str, jax.Array]:
+        """The parameters' present values by name."""
+        return {name: p.val() if isinstance(p, ParamNode) else p for name, p in self._parameters.items()}
+
+    def clone(self, *, derivatives: str | None = None) -> Function[R]:
+        """Another function of the same nodes and parameters, with another rule set if one is given. Source:
+        nGraph, ``clone_function``."""
+        made = copy.copy(self)
+        made._parameters = dict(self._parameters)
+        made.derivatives = check_rule_set(derivatives or self.derivatives)
+        made._plan = replace(self._plan, rule_set=made.derivatives)
+        made._program_plan = replace(self._program_plan, rule_set=made.derivatives)
+        return made
+
+    def replace_parameter(self, name: str, by: Any) -> Function[R]:
+        """This function with an array, or a parameter of any graph, in the place of the parameter ``name``.
+
+        ``ArgumentError`` for an unknown name, ``ShapeError`` or ``ElementTypeError`` if it does not fit.
+        Source: nGraph, ``Function::replace_parameter``.
+        """
+        if name not in self._parameters:
+            raise ArgumentError(f"the function has no parameter {name!r}; it has {list(self.parameters)}")
+        spec = self.signature.parameters[name]
+        with jax.enable_x64(self.signature.wide):
+            value = fitting(f"parameter {name!r}", by.val() if isinstance(by, ParamNode) else by, spec)
+            made = self.clone()
+            made._parameters[name] = by if isinstance(by, ParamNode) else jax.numpy.array(value)
+        return made
+
+    def save(
+        self, path: str | os.PathLike[str], *, order: int = 1, platforms: Sequence[str] | None = None
+    ) -> None:
+        """Write the function, with its constants and the parameters' present values, to ``path``.
+
+        ``mgraph.load_function(path)`` runs it and differentiates it by the rule set of this function, without
+        the code of its operators. order: how often it can be differentiated; each makes the file larger, 0
+        is none. platforms: ``cpu``, ``cuda``, ``rocm`` or ``tpu``, that of the function's device by default.
+        Programs are those of ``jax.export``, which later versions of JAX read for at least six months.
+        """
+        kind = platform_of(self._device)
+        default = jax.export.default_export_platform() if kind == "gpu" else kind
+        chosen = [default] if platforms is None else platforms
+        save_function(self, path, order=order, platforms=chosen)
 
     def pure(
         self,
         params: Mapping[str, Any],
         inputs: Sequence[Any] | Mapping[str, Any] = (),
         key: jax.Array | None = None,
-    ) -> Any:
+    ) -> R:
         """The outputs as a pure function of parameters, inputs and a random key."""
-        if self._wide and jax.dtypes.canonicalize_dtype("float64") != "float64":
-            raise ElementTypeError(
-                "this function has 64-bit types, which JAX would cut to 32; "
-                "call it within jax.enable_x64(True)"
-            )
-        if key is not None and not hasattr(key, "dtype"):
-            raise ArgumentError(f"expected a random key such as jax.random.key(seed), got {key!r}")
-        if self._random and key is None:
-            raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
-        tables = self._tables(self._checked_parameters(params), self._checked(inputs), self._constants)
-        return self._formed(self._plan.values(self._leaves(tables), None, key))
+        signature = self.signature
+        signature.check_pure(key)
+        given = signature.checked_parameters(params), signature.checked_inputs(inputs)
+        tables = self._tables(*given, self._constants)
+        return signature.formed(self._plan.values(self._leaves(tables), None, key))
 
     def _tables(self, params: Any, inputs: Any, constants: Any) -> dict[str, Any]:
         return {"input": inputs, "parameter": params, "constant": constants}
@@ -154,80 +217,18 @@ class Function:
     def _leaves(self, tables: Mapping[str, Any]) -> list[Any]:
         return [tables[kind][name] for kind, name in self._sources]
 
-    def _formed(self, results: tuple[Any, ...]) -> Any:
-        return results[0] if self._single else results
-
-    def _checked_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that are needed; each present, of the right shape and element type."""
-        missing = [name for name in self._parameters if name not in params]
-        if missing:
-            raise GraphError(f"missing parameters: {', '.join(missing)}")
-        return {
-            name: _fitting(f"parameter {name!r}", params[name], node.spec)
-            for name, node in self._parameters.items()
-        }
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: ArrayLike, **named: ArrayLike) -> R:
         """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
-        inputs = self._checked(self._by_name(args, named) if args else named)
-        for value in inputs.values():
-            if isinstance(value, jax.core.Tracer):
-                raise GraphError(
-                    "this function is compiled already and cannot be transformed by JAX; "
-                    "inside jax.jit, jax.grad or jax.vmap call fn.pure(params, inputs, key)"
-                )
+        inputs = self.signature.of_call(args, named)
         if self._on_device is None:
-            with jax.enable_x64(self._wide):
+            with jax.enable_x64(self.signature.wide):
                 self._on_device = jax.device_put((self._constants, self._numbers), self._device)
         constants, numbers = self._on_device
-        params = {name: node.val() for name, node in self._parameters.items()}
-        draws = run_draws(self._seed, next(self._runs)) if self._random else None
-        plan = self._program_plan
-        leaves = self._leaves(self._tables(params, inputs, constants))
-        found = compiled(plan, device=self._device, wide=self._wide)(leaves, numbers, draws)
-        return self._formed(found)
-
-    def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments by name; the first ones are those of the first inputs."""
-        names = list(self._inputs)
-        if len(args) > len(names):
-            raise GraphError(f"expected the inputs {names}, got {len(args)} arguments")
-        given = dict(zip(names, args, strict=False))
-        twice = given.keys() & named.keys()
-        if twice:
-            raise GraphError(f"input {sorted(twice)[0]!r} is given twice")
-        return {**given, **named}
-
-    def _checked(self, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs by name; each present, of the right shape and element type, and none besides."""
-        if not isinstance(inputs, Mapping):
-            if len(inputs) != len(self._inputs):
-                raise GraphError(f"expected the inputs {list(self._inputs)}, got {len(inputs)} values")
-            inputs = dict(zip(self._inputs, inputs, strict=True))
-        if inputs.keys() != self._inputs.keys():
-            missing = [name for name in self._inputs if name not in inputs]
-            unknown = [name for name in inputs if name not in self._inputs]
-            raise GraphError(
-                f"expected the inputs {list(self._inputs)}; missing: {missing}, unknown: {unknown}"
-            )
-        return {name: _fitting(f"input {name!r}", inputs[name], spec) for name, spec in self._inputs.items()}
-
-
-def _fitting(what: str, value: Any, spec: Spec) -> Any:
-    """``value`` as an array of the right shape and element type, which a Python number becomes."""
-    if isinstance(value, Node):
-        raise ArgumentError(f"{what} takes an array, got a {value.type} node; pass node.val()")
-    if not hasattr(value, "shape"):
-        value = as_array(what, value)
-        weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float
-        if weak:
-            check_value(what, spec, value)
-            value = value.astype(spec.type.dtype)
-    if tuple(value.shape) != spec.shape:
-        raise ShapeError(f"{what} has shape {spec.shape}, got {tuple(value.shape)}")
-    if value.dtype != spec.type.dtype:
-        raise ElementTypeError(f"{what} has element type {spec.type}, got {value.dtype}")
-    return value
+        draws = run_draws(self.seed, next(self._runs)) if self.signature.random else None
+        plan, wide = self._program_plan, self.signature.wide
+        leaves = self._leaves(self._tables(self.values(), inputs, constants))
+        found = compiled(plan, device=self._device, wide=wide)(leaves, numbers, draws)
+        return self.signature.formed(found)
 
 
 def _nodes(role: str, nodes: Any) -> list[Node]:

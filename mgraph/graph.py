@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
 
 import jax
 import numpy as np
 
 from . import drawing, inits
-from .errors import ArgumentError, GraphError, ParameterError, ShapeError
+from .errors import ArgumentError, GraphError, ShapeError
 from .files import dumps
-from .files.parameter_files import load_parameters, save_parameters
 from .function import Function
 from .inits import Initializer
-from .leaves import ConstantNode, Parameters, ParamNode, as_indices
+from .leaves import ConstantNode, ParamNode, as_indices
 from .node import Node
+from .parameters import GraphParameters
+from .partial import PartialFunction, PartialShape
 from .places import here
 from .printing import print_gradient, print_value
 from .recording import new_leaf
@@ -25,15 +27,15 @@ from .running.assignment import assign
 from .running.fusion import FusionReport
 from .running.memory import MemoryUse
 from .running.planner import Planner
+from .running.profile import Profile
 from .running.run import Run, accumulated, checked_bound
-from .settings import GraphSettings
-from .shape import as_shape
+from .shape import Shape, Sizes, as_shape
 from .specs import spec_of
 from .tape import Tape
-from .types import Type, as_type
+from .types import Type, TypeName, as_type
 
 
-class ExpressionGraph(GraphSettings):
+class ExpressionGraph(GraphParameters):
     """A graph of expressions, built by calling operators, run by ``forward`` and ``backward``.
 
     ``inference`` turns gradients off; ``seed`` drives initializers and dropout; ``derivatives`` is the rule
@@ -46,21 +48,22 @@ class ExpressionGraph(GraphSettings):
     def __init__(self, inference: bool = False, *, seed: int = 1, derivatives: str = "rules") -> None:
         super().__init__(inference, seed, derivatives)
         self.has_gradients = False
-        self.reloaded = False
-        self.model_yml: str | None = None
-        """Text of ``special:model.yml`` of the model file that was loaded."""
-        self._namespace = ""
         self._run: Run | None = None
         self._open_tape()
 
     # -- leaves
 
-    def switch_params(self, namespace: str) -> None:
-        """Parameters asked for from now on live in ``namespace``, stored as ``namespace::name``."""
-        self._namespace = namespace
+    def new_param(self, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool) -> ParamNode:
+        """A parameter by its full name, on the present tape, for ``param`` and ``load``."""
+        return ParamNode.make(self, name, shape, type_, init, fixed)
 
     def constant(
-        self, shape: Any, init: Initializer | None = None, type: Any = None, *, name: str = "none"
+        self,
+        shape: Sizes,
+        init: Initializer | None = None,
+        type: TypeName | None = None,
+        *,
+        name: str = "none",
     ) -> ConstantNode:
         """A constant of ``shape`` filled by an initializer (zeros without one).
 
@@ -72,18 +75,18 @@ class ExpressionGraph(GraphSettings):
             node.name = name
         return node
 
-    def input(self, name: str, shape: Any, type: Any = None) -> ConstantNode:
+    def input(self, name: str, shape: Sizes, type: TypeName | None = None) -> ConstantNode:
         """A named leaf without a value: a parameter of a ``graph.function`` in nGraph's sense."""
         kind = self._element_type if type is None else as_type(type)
         node: ConstantNode = new_leaf(ConstantNode, self.tape, spec_of(as_shape(shape), kind), False)
         node.name = name
         return node
 
-    def ones(self, shape: Any, type: Any = None) -> ConstantNode:
+    def ones(self, shape: Sizes, type: TypeName | None = None) -> ConstantNode:
         """A constant of ones."""
         return self.constant(shape, inits.ones(), type)
 
-    def zeros(self, shape: Any, type: Any = None) -> ConstantNode:
+    def zeros(self, shape: Sizes, type: TypeName | None = None) -> ConstantNode:
         """A constant of zeros."""
         return self.constant(shape, inits.zeros(), type)
 
@@ -102,78 +105,21 @@ class ExpressionGraph(GraphSettings):
         shape[axis] = len(values)
         return self.constant(tuple(shape), inits.from_vector(as_indices(values)), Type.uint32)
 
-    def dropout_mask(self, p: float, shape: Any, type: Any = None) -> ConstantNode:
+    def dropout_mask(self, p: float, shape: Sizes, type: TypeName | None = None) -> ConstantNode:
         """A fresh random mask: 0 with probability ``p``, else ``1 / (1 - p)``."""
         return self.constant(shape, inits.dropout(p), type)
 
-    def param(
-        self, name: str, shape: Any, init: Initializer | None = None, type: Any = None, fixed: bool = False
-    ) -> ParamNode:
-        """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
+    def set_strict_broadcasting(self, strict: bool = True) -> None:
+        """Refuse implicit broadcasting: elementwise operators (arithmetic, comparisons, logic, ``select``,
+        ``map``) then expect nodes of equal shape; ``ShapeError`` tells of ``mgraph.broadcast_to``.
 
-        ``fixed`` parameters are not trained. ``ShapeError`` if it exists with another shape,
-        ``ParameterError`` if it exists with another element type or is new in a graph whose parameters were
-        loaded from a file; ``ArgumentError`` for a name that is not a text.
+        Numbers remain operands, and operators such as ``affine`` and ``layer_norm`` keep the shapes that they
+        document. A class of operators takes part by ``broadcasts = True``. Source: nGraph, which has no
+        implicit broadcasting.
         """
-        if not isinstance(name, str) or not name:
-            raise ArgumentError(f"a parameter needs a name, got {name!r}")
-        full = self._full_name(name)
-        shape = as_shape(shape)
-        kind = None if type is None else as_type(type)
-        if full in self._parameters:
-            node = self._parameters[full]
-            self._parameters.check_shape(full, shape)
-            if kind is not None and kind is not node.value_type:
-                raise ParameterError(
-                    f"parameter {full!r} has element type {node.value_type}, asked for again with {kind}"
-                )
-            node.current()
-            return node
-        if self.reloaded:
-            raise ParameterError(
-                f"parameter {full!r} of shape {shape} is not in the model that was loaded; it has "
-                + ", ".join(sorted(self._parameters))
-            )
-        init = inits.glorot_uniform() if init is None else init
-        node = ParamNode.make(self, full, shape, kind or self._element_type, init, fixed)
-        self._parameters.add(node)
-        return node
-
-    def get(self, name: str) -> ParamNode | None:
-        """The parameter ``name`` of the current namespace, ``None`` without one."""
-        return self._parameters.get(self._full_name(name))
-
-    def params(self) -> Parameters:
-        """All parameters by name."""
-        return self._parameters
-
-    def copy_params(self, other: ExpressionGraph) -> None:
-        """Copy the values of all parameters of another graph, creating those that are missing.
-
-        They keep their full names, inside the current namespace, and stay fixed if they are. Values are
-        shared until one of the graphs is trained, so that a model loaded once can serve several graphs.
-        ``ShapeError`` or ``ElementTypeError`` if a value does not fit, before anything changes. Source:
-        Marian, ``copyParams``, which does not overwrite existing parameters.
-        """
-        if not isinstance(other, ExpressionGraph):
-            raise ArgumentError(f"copy_params expects an ExpressionGraph, got {other!r}")
-        given = {self._full_name(name): node for name, node in other.params().items()}
-        fixed = {full for full, node in given.items() if not node.trainable}
-        self._take({full: node.val() for full, node in given.items()}, fixed)
-
-    def _take(self, values: Mapping[str, Any], fixed: Collection[str] = ()) -> None:
-        """Give parameters these values by full name, creating those that are missing, if all values fit."""
-        for full in self._parameters.keys() & values.keys():
-            self._parameters[full].check_value(values[full])
-        for full, value in values.items():
-            if full not in self._parameters:
-                kind = as_type(value.dtype)
-                made = ParamNode.make(self, full, value.shape, kind, inits.zeros(), full in fixed)
-                self._parameters.add(made)
-            self._parameters[full].set_value(value)
-
-    def _full_name(self, name: str) -> str:
-        return f"{self._namespace}::{name}" if self._namespace else name
+        self.strict_broadcasting = strict
+        for tape in self.recording:
+            tape.strict = strict
 
     # -- running
 
@@ -246,6 +192,11 @@ class ExpressionGraph(GraphSettings):
         for ``forward()``, or for ``backprop()``. The step is compiled and not run."""
         return self._present_run().fusion(backward)
 
+    def profile(self, backward: bool = False, *, runs: int = 10) -> Profile:
+        """The seconds that each kernel of ``forward()``, or of ``backprop()``, takes on the CPU, by XLA's
+        profiler: means of so many runs of what is recorded. See ``mgraph.Profile``."""
+        return self._present_run().profile(backward, runs)
+
     def optimize(self, rules: Sequence[Rule] = DEFAULT, keep: Iterable[Node] = ()) -> Report:
         """Rewrite what is recorded, before ``forward()``, by rules until none fits; says what changed. See
         ``mgraph.rewriting.optimize``."""
@@ -267,14 +218,16 @@ class ExpressionGraph(GraphSettings):
         self.recording = [self.tape]
         """The tape and, while a loop's body is recorded, the tapes of the bodies that are open."""
 
-    def assign(self, target: ParamNode | Mapping[ParamNode, Node], expression: Node | None = None) -> None:
-        """Replace the value of a parameter by that of ``expression``, computed from the present values.
+    def assign(self, target: Node | Mapping[Any, Node], expression: Node | None = None) -> None:
+        """Replace the value of a parameter, or of a part of one, by that of ``expression``, computed from the
+        present values: ``assign(w, w * 0.9)``, ``assign(w[1:3], x)``, ``assign(w[:, 0], x)``.
 
-        ``assign({a: x, b: y})`` replaces several at once. It is one program, which overwrites the old value's
-        buffer unless that may still be read, by an array from ``val()`` or by a ``forward()`` that has
-        captured it; a loop of assignments allocates nothing. Random nodes draw again. ``ShapeError`` or
-        ``ElementTypeError`` if the value does not fit, ``ArgumentError`` if the target is not a parameter of
-        this graph. Source: Alea TK, ``Context.Assign``.
+        ``assign({a: x, b[0]: y})`` replaces several at once; parts that overlap are written in order. It is
+        one program, which overwrites the old value's buffer unless that may still be read, by an array from
+        ``val()`` or by a ``forward()`` that has captured it; a loop of assignments allocates nothing. Random
+        nodes draw again. ``ShapeError`` or ``ElementTypeError`` if the value does not fit, ``ArgumentError``
+        if the target is no parameter of this graph and no slice, reshape or transposition of one. Source:
+        Alea TK, ``Context.Assign``.
         """
         if isinstance(target, Mapping) and expression is None:
             assign(self.tape, self, target)
@@ -307,15 +260,71 @@ class ExpressionGraph(GraphSettings):
             self._run = Run(Planner(self.tape, self), next(self.runs))
         return self._run
 
+    @overload
+    def function(
+        self,
+        outputs: Node,
+        inputs: Sequence[Node] | Mapping[str, Node] = (),
+        *,
+        derivatives: str | None = None,
+    ) -> Function[jax.Array]: ...
+    @overload
+    def function(
+        self,
+        outputs: Sequence[Node],
+        inputs: Sequence[Node] | Mapping[str, Node] = (),
+        *,
+        derivatives: str | None = None,
+    ) -> Function[tuple[jax.Array, ...]]: ...
     def function(
         self,
         outputs: Node | Sequence[Node],
         inputs: Sequence[Node] | Mapping[str, Node] = (),
         *,
         derivatives: str | None = None,
-    ) -> Function:
+    ) -> Function[Any]:
         """The graph below ``outputs`` as a compiled function of ``inputs``; see ``Function``."""
         return Function(self.tape, self, outputs, inputs, derivatives or self.derivatives)
+
+    def partial_function(
+        self,
+        build: Callable[..., Node | Sequence[Node]],
+        inputs: Mapping[str, Any],
+        *,
+        derivatives: str | None = None,
+    ) -> PartialFunction:
+        """``build``, a function of nodes, as a function of arrays of which some sizes are unknown, -1.
+
+        inputs: for each argument of ``build`` its partial shape, ``{"x": (-1, 3)}``, or a pair of that and an
+        element type. ``build`` records its nodes, again for every combination of sizes that a call brings,
+        aside of what the graph holds; it asks the graph for its parameters, and for nothing else outside.
+        Each combination is compiled: where sizes vary much, pad to few. Source: nGraph, ``PartialShape``.
+        """
+        specs = {}
+        for name, given in inputs.items():
+            paired = (
+                isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], tuple | list)
+            )
+            shape, kind = given if paired else (given, self._element_type)
+            specs[name] = (PartialShape(shape), as_type(kind))
+        return PartialFunction(self, build, specs, derivatives)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Record on a tape of its own in a block; afterwards the graph goes on as it was before."""
+        if len(self.recording) > 1:
+            raise GraphError("a function cannot be recorded aside while the body of a loop is recorded")
+        kept, recording, run = self.tape, self.recording, self._run
+        places = [(node, node._tape, node.id) for node in self._parameters.values()]
+        self._open_tape()
+        self._run = None
+        try:
+            yield
+        finally:
+            self.tape.close()
+            self.tape, self.recording, self._run = kept, recording, run
+            for node, tape, position in places:
+                node._tape, node.id = tape, position
 
     # -- pictures and files
 
@@ -334,12 +343,16 @@ class ExpressionGraph(GraphSettings):
         path: str | os.PathLike[str] | None = None,
         *,
         clusters: Mapping[int, str] | None = None,
+        profile: Profile | None = None,
         statistics: bool = True,
         title: str = "Expression graph",
     ) -> str:
         """The graph as one page to explore in a browser, also written to ``path`` if one is given;
-        ``clusters=graph.fusion_report().clusters`` shows the kernels. See ``mgraph.drawing.html``."""
-        return drawing.html(self, path, clusters=clusters, statistics=statistics, title=title)
+        ``clusters=graph.fusion_report().clusters`` shows the kernels, ``profile=graph.profile()`` their
+        times, too. See ``mgraph.drawing.html``."""
+        return drawing.html(
+            self, path, clusters=clusters, profile=profile, statistics=statistics, title=title
+        )
 
     def _repr_svg_(self) -> str:
         return drawing.draw(self)
@@ -352,39 +365,8 @@ class ExpressionGraph(GraphSettings):
         dumps.dump(self, path)
 
     def graphviz(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The graph in the dot language, as Marian draws it; also written to ``path`` if one is given."""
+        """The graph in the dot language; also written to ``path`` if one is given."""
         return drawing.graphviz(self, path)
-
-    def save(self, path: str | os.PathLike[str], meta: str | None = None) -> None:
-        """Write the parameters to ``path``, an ``.npz`` or a ``.bin``, as a Marian model, sorted by type and
-        name, as float32.
-
-        In a namespace only its parameters are written, under their plain names, so that the file is a
-        complete model (Marian writes the other namespaces' parameters too, under their full names). ``meta``
-        is the text of ``special:model.yml``; without it that of the loaded model is kept. The file is written
-        atomically.
-        """
-        text = self.model_yml if meta is None else meta
-        prefix = f"{self._namespace}::" if self._namespace else ""
-        values = {
-            name.removeprefix(prefix): node.val()
-            for name, node in self._parameters.items()
-            if name.startswith(prefix)
-        }
-        save_parameters(path, values, text)
-
-    def load(self, path: str | os.PathLike[str], mark_reloaded: bool = True) -> None:
-        """Read the parameters of a Marian model, ``.npz`` or ``.bin``, into this graph, in the current
-        namespace.
-
-        Floating point values become the graph's element type. With ``mark_reloaded``, requesting a parameter
-        that the file lacks is an error from then on. ``ModelFileError`` for a damaged file, ``ShapeError`` or
-        ``ElementTypeError`` if the value of an existing parameter does not fit, before anything changes.
-        """
-        values, model_yml = load_parameters(path, self._element_type)
-        self._take({self._full_name(name): value for name, value in values.items()})
-        self.model_yml = model_yml
-        self.reloaded = self.reloaded or mark_reloaded
 
     def __reduce__(self) -> Any:
         # called by copy and pickle

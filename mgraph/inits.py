@@ -13,6 +13,7 @@ Source: Marian, ``graph/node_initializers.h``.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +26,7 @@ import numpy as np
 
 from .arrays import as_array, refuse_traced
 from .errors import ArgumentError, ElementTypeError, ShapeError
+from .files.word_vectors import of_unit_length, read_into
 from .operators import OPEN
 from .scalars import weak_scalars
 from .shape import Shape
@@ -188,6 +190,45 @@ def from_vector(values: Any) -> Fixed:
         return flat.reshape(shape)
 
     return Fixed("from_vector", shaped)
+
+
+def from_sparse_vector(indices: Any, values: Any) -> Fixed:
+    """``values`` at ``indices`` of the row-major elements, 1e-6 elsewhere; ``ShapeError`` unless there is one
+    value for each index and all lie inside. Source: Marian, ``inits::fromSparseVector``."""
+    places = as_array("inits.from_sparse_vector", indices).reshape(-1)
+    numbers = as_array("inits.from_sparse_vector", values).reshape(-1)
+
+    def scattered(shape: Shape, type_: Type) -> np.ndarray:
+        size = math.prod(shape)
+        if places.shape != numbers.shape or not np.isin(places, np.arange(size)).all():
+            raise ShapeError(
+                f"inits.from_sparse_vector: expected one value for each index from 0 to {size - 1}, got "
+                f"{places.size} indices and {numbers.size} values for a node of shape {shape}"
+            )
+        flat = np.full(size, 1e-6)
+        flat[places.astype(np.int64)] = numbers
+        return flat.reshape(shape)
+
+    return Fixed("from_sparse_vector", scattered)
+
+
+def from_word2vec(path: str | os.PathLike[str], normalize: bool = False, *, seed: int = 1) -> Fixed:
+    """A table ``(words, dim)`` from a text file of word vectors (``mgraph.files.word_vectors``).
+
+    Words without a vector are drawn, by ``seed``, with variance ``2 / (words + dim)``. ``normalize`` divides
+    by the norm of the whole table, as Marian does. ``WordVectorsError`` with file and line, ``ShapeError``
+    for a node that is no matrix. Source: Marian, ``inits::fromWord2vec``.
+    """
+
+    def read(shape: Shape, type_: Type) -> np.ndarray:
+        if len(shape) != 2:
+            raise ShapeError(f"inits.from_word2vec fills a matrix (words, dim), got shape {shape}")
+        table = np.asarray(glorot_normal().draw(HostSource(seed), shape), np.float32)
+        with open(path, "rb") as stream:
+            read_into(table, stream, os.fspath(path))
+        return of_unit_length(table) if normalize else table
+
+    return Fixed("from_word2vec", read)
 
 
 def from_tensor(array: Any) -> Fixed:

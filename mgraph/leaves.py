@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 import zlib
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from .arrays import allocating, as_array, refuse_traced
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
@@ -73,7 +75,7 @@ class ConstantNode(Node):
             )
         return self.array
 
-    def set_value(self, value: Any) -> None:
+    def set_value(self, value: ArrayLike) -> None:
         """Give an input of ``graph.input`` a value of its shape, for ``forward()``.
 
         ``ElementTypeError`` for fractions where the input holds integers, and for integers that it cannot
@@ -84,7 +86,7 @@ class ConstantNode(Node):
         check_value(what, self.spec, array)
         self.array = array.astype(self.value_type.dtype)
 
-    def val(self) -> Any:
+    def val(self) -> jax.Array:
         if self.array is not None:
             return as_jax(self.array)
         return super().val()
@@ -172,7 +174,7 @@ class ParamNode(Node):
         """Whether nothing else can read the array that holds the value, so that it may be overwritten."""
         return not self._seen
 
-    def set_value(self, value: Any) -> None:
+    def set_value(self, value: ArrayLike) -> None:
         """Replace the value by an array of the same shape; the element type is kept.
 
         ``ElementTypeError`` for fractions where the parameter holds integers, and for integers that it
@@ -234,6 +236,10 @@ class Parameters(Mapping[str, ParamNode]):
             return self._nodes[name]
         except KeyError:
             raise ParameterError(f"there is no parameter {name!r}") from None
+
+    def __repr__(self) -> str:
+        numbers = sum(math.prod(node.shape) for node in self._nodes.values())
+        return f"Parameters({len(self)} parameters, {numbers:,} numbers)"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import html
 import weakref
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Union
 
 import jax
 import numpy as np
@@ -23,10 +24,20 @@ from .operators import OPEN, declare, find_operator, is_default
 from .places import Place, here, place
 from .recording import new, record
 from .scalars import weak_scalars
-from .shape import Shape
+from .shape import NodeShape
 from .specs import Spec, Specs, has_float, spec_like
 from .tape import Graph, Tape
 from .types import Type
+
+Number: TypeAlias = float | np.floating[Any] | np.integer[Any]
+Operand: TypeAlias = Union["Node", Number]
+Position: TypeAlias = int | slice | EllipsisType
+
+
+if TYPE_CHECKING:
+
+    class Refused:
+        """What checkers of types take a node's truth for: no bool, so that ``if node`` is an error."""
 
 
 class NodeMeta(type):
@@ -40,14 +51,15 @@ class NodeMeta(type):
         has_rule: bool
         _operators: weakref.WeakValueDictionary[Any, Any]
         _plain: Any
+    else:  # checkers of types take the class itself for what a call returns
 
-    def __call__(cls, *children: Any, **fields: Any) -> Any:
-        if cls.fields and children and not isinstance(children[-1], Node):
-            children, fields = cls.sort_arguments(children, fields)
-        operator = cls._plain
-        if fields or operator is None:
-            operator = find_operator(cls, fields)
-        return record(cls, operator, children)
+        def __call__(cls, *children: Any, **fields: Any) -> Any:
+            if cls.fields and children and not isinstance(children[-1], Node):
+                children, fields = cls.sort_arguments(children, fields)
+            operator = cls._plain
+            if fields or operator is None:
+                operator = find_operator(cls, fields)
+            return record(cls, operator, children)
 
     def sort_arguments(
         cls, arguments: tuple[Any, ...], fields: dict[str, Any]
@@ -99,6 +111,8 @@ class Node(metaclass=NodeMeta):
     """Children that hold indices: of an integer type, outside the common element type."""
     mixed_types: ClassVar[bool] = False
     """Whether children may differ in element type."""
+    broadcasts: ClassVar[bool] = False
+    """Whether children broadcast to a common shape, which ``graph.set_strict_broadcasting`` refuses."""
     composite: ClassVar[bool] = False
     """Whether the operator runs a recorded body itself (``evaluate``) and needs no rule of its own."""
     computed_once: ClassVar[bool] = False
@@ -147,38 +161,44 @@ class Node(metaclass=NodeMeta):
         spec: Any
         trainable: bool
         where: Place | None
-        forward_ops: ClassVar[Any]
-        backward_ops: ClassVar[Any]
+        forward_ops: Callable[..., jax.Array | tuple[jax.Array, ...]]
+        backward_ops: Callable[..., Sequence[jax.Array | None]]
 
-        def __add__(self, other: Any) -> Node: ...
-        def __radd__(self, other: Any) -> Node: ...
-        def __sub__(self, other: Any) -> Node: ...
-        def __rsub__(self, other: Any) -> Node: ...
-        def __mul__(self, other: Any) -> Node: ...
-        def __rmul__(self, other: Any) -> Node: ...
-        def __truediv__(self, other: Any) -> Node: ...
-        def __rtruediv__(self, other: Any) -> Node: ...
-        def __pow__(self, other: Any) -> Node: ...
-        def __rpow__(self, other: Any) -> Node: ...
-        def __matmul__(self, other: Node) -> Node: ...
+        def __add__(self, other: Operand, /) -> Node: ...
+        def __radd__(self, other: Number, /) -> Node: ...
+        def __sub__(self, other: Operand, /) -> Node: ...
+        def __rsub__(self, other: Number, /) -> Node: ...
+        def __mul__(self, other: Operand, /) -> Node: ...
+        def __rmul__(self, other: Number, /) -> Node: ...
+        def __truediv__(self, other: Operand, /) -> Node: ...
+        def __rtruediv__(self, other: Number, /) -> Node: ...
+        def __pow__(self, other: Operand, /) -> Node: ...
+        def __rpow__(self, other: Number, /) -> Node: ...
+        def __matmul__(self, other: Node, /) -> Node: ...
+        def __rmatmul__(self, other: Node, /) -> Node: ...
         def __neg__(self) -> Node: ...
         def __abs__(self) -> Node: ...
-        def __lt__(self, other: Any) -> Node: ...
-        def __le__(self, other: Any) -> Node: ...
-        def __gt__(self, other: Any) -> Node: ...
-        def __ge__(self, other: Any) -> Node: ...
-        def __getitem__(self, index: Any) -> Node: ...
+        def __lt__(self, other: Operand, /) -> Node: ...
+        def __le__(self, other: Operand, /) -> Node: ...
+        def __gt__(self, other: Operand, /) -> Node: ...
+        def __ge__(self, other: Operand, /) -> Node: ...
+        def __getitem__(self, index: Position | tuple[Position, ...], /) -> Node: ...
+        def __bool__(self) -> Refused: ...
 
-    def __getattr__(self, name: str) -> Any:
-        # Called only for names that are not slots or methods: the fields of a node are its operator's.
-        if name in type(self).fields and self.operator is not None:
-            return getattr(self.operator, name)
-        if name in ("children", "spec", "id", "trainable", "_tape") and "_shapes" in self.__dict__:
-            raise GraphError(
-                f"{type(self).__name__}: a rule sees values only; its operator has no {name!r}, "
-                "because one operator serves every graph"
-            )
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        __iter__: None
+
+    else:  # checkers of types know the fields by their annotations, and see misspelt names
+
+        def __getattr__(self, name: str) -> Any:
+            # Called only for names that are not slots or methods: the fields of a node are its operator's.
+            if name in type(self).fields and self.operator is not None:
+                return getattr(self.operator, name)
+            if name in ("children", "spec", "id", "trainable", "_tape") and "_shapes" in self.__dict__:
+                raise GraphError(
+                    f"{type(self).__name__}: a rule sees values only; its operator has no {name!r}, "
+                    "because one operator serves every graph"
+                )
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}", name=name, obj=self)
 
     # -- operators, for the engine
 
@@ -236,7 +256,7 @@ class Node(metaclass=NodeMeta):
     # -- nodes, for users
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> NodeShape:
         """Sizes of the axes (of the first output where there are several)."""
         return self._first_spec().shape
 
@@ -276,8 +296,8 @@ class Node(metaclass=NodeMeta):
         """The i-th child."""
         return self.children[i]
 
-    def val(self) -> Any:
-        """The value as a ``jax.Array`` (a tuple of them for a node with several outputs).
+    def val(self) -> jax.Array:
+        """The value; for a node with several outputs, which users see through its views, a tuple.
 
         Available after ``graph.forward()`` for every node; ``GraphError`` before.
         """
@@ -371,7 +391,8 @@ class Node(metaclass=NodeMeta):
         if "_shapes" in self.__dict__:
             fields = ", ".join(f"{k}={self.__dict__[k]!r}" for k in self.fields)
             return f"{type(self).__name__}({fields})"
-        return f"{type(self).__name__}(id={self.id}, {self.spec!r})"
+        name = f"{self.name!r}, " if self.name != "none" else ""
+        return f"{type(self).__name__}({name}id={self.id}, {self.spec!r})"
 
 
 class ArgumentNode(Node):

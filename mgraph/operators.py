@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from .errors import ArgumentError
+from .shape import NodeShape
 from .types import Type
 
 
@@ -134,7 +135,7 @@ _PLAIN = (bool, int, str, bytes, Type, Open, type(None))
 def canonical(value: Any, cls: type, name: str) -> Any:
     """A hashable stand-in for a field's value, equal only for values that compute the same: it distinguishes
     1 from 1.0 and True, 0.0 from -0.0, and classes with equal contents; nan equals nan."""
-    kind = type(value)
+    kind = tuple if isinstance(value, NodeShape) else type(value)
     if kind in _PLAIN:
         return kind, value
     if isinstance(value, float):

@@ -41,6 +41,8 @@ def record(cls: Any, operator: Any, children: tuple[Any, ...]) -> Any:
     if node is not None:
         return node
     specs = tuple([c.spec for c in children])
+    if tape.strict and cls.broadcasts:
+        _check_equal_shapes(cls, children)
     try:
         spec = operator._shapes[specs]
     except KeyError:
@@ -62,6 +64,15 @@ def record(cls: Any, operator: Any, children: tuple[Any, ...]) -> Any:
     tape.rows.append(row)
     tape.seen[row] = node
     return node
+
+
+def _check_equal_shapes(cls: Any, children: Sequence[Any]) -> None:
+    """``ShapeError`` for children that would broadcast."""
+    if len({child.shape for child in children}) > 1:
+        raise ShapeError(
+            f"{cls.__name__} ({cls.type}): children of unequal shape, and this graph does not broadcast; "
+            f"mgraph.broadcast_to(x, shape) does\n  children: {describe(children)}{here()}"
+        )
 
 
 def _without_rule(tape: Tape[Any], node: Any) -> None:

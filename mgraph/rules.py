@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .errors import ArgumentError, GradientError, MGraphError
+from .names import meant
 from .node import Node
 from .shape import Shape
 from .varying import alike, zeros_like
@@ -48,7 +49,8 @@ def derivative(cls: type[Node], rule_set: str) -> Callable[[Backward], Backward]
 def check_rule_set(name: str) -> str:
     """``name`` if it is a rule set, else ``ArgumentError``."""
     if name not in RULE_SETS:
-        raise ArgumentError(f"expected one of the rule sets {RULE_SETS}, got {name!r}")
+        hint = meant(str(name), RULE_SETS, repr)
+        raise ArgumentError(f"expected one of the rule sets {RULE_SETS}, got {name!r}{hint}")
     return name
 
 

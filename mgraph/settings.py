@@ -35,6 +35,8 @@ class GraphSettings:
         self._inference = inference
         self._element_type = Type.float32
         self._parameters = Parameters()
+        self.strict_broadcasting = False
+        """Whether elementwise operators expect children of equal shape."""
         self.runs = itertools.count(1)
         """Numbers of runs; each run and each call of a function draws its own random numbers."""
         self.dynamic = False

@@ -1,15 +1,18 @@
-"""Shapes, which are plain tuples of ints, and Marian's ``Slice``."""
+"""Shapes, which are tuples of ints, with Marian's methods on those of nodes, and Marian's ``Slice``."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex, TypeAlias
 
 from .errors import ShapeError
 
 Shape = tuple[int, ...]
+Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
+"""What ``as_shape`` takes."""
 
 
 def as_shape(value: Any) -> Shape:
@@ -21,7 +24,8 @@ def as_shape(value: Any) -> Shape:
     except TypeError:
         raise ShapeError(f"expected a shape such as (2, 3), got {value!r}") from None
     if min(shape, default=0) < 0:
-        raise ShapeError(f"a shape has no negative sizes, got {shape}")
+        hint = "; graph.partial_function takes unknown sizes" if -1 in shape else ""
+        raise ShapeError(f"a shape has no negative sizes, got {shape}{hint}")
     return shape
 
 
@@ -59,3 +63,68 @@ class Slice:
         if not 0 <= begin < end <= size:
             raise ShapeError(f"{self} selects nothing valid from an axis of size {size}")
         return begin, end
+
+
+class NodeShape(tuple[int, ...]):
+    """The shape of a node: a tuple of sizes, equal to any with the same, and the methods of Marian's
+    ``Shape``. Axes may be negative, and count from the end; ``ShapeError`` for one that does not exist.
+    Source: Marian, ``common/shape.h``.
+    """
+
+    __slots__ = ()
+
+    def size(self) -> int:
+        """The number of axes, as in Marian; ``elements`` is the number of elements."""
+        return len(self)
+
+    def elements(self) -> int:
+        """The number of elements: the product of the sizes, 1 without axes."""
+        return math.prod(self)
+
+    def axis(self, axis: int) -> int:
+        """The axis counted from the front."""
+        if not -len(self) <= axis < len(self):
+            raise ShapeError(f"axis {axis} does not exist in a shape with {len(self)} axes")
+        return axis % len(self)
+
+    def dim(self, axis: int) -> int:
+        """The size of an axis."""
+        return self[self.axis(axis)]
+
+    def back(self) -> int:
+        """The size of the last axis."""
+        return self.dim(-1)
+
+    def stride(self, axis: int) -> int:
+        """How many elements lie between neighbours along an axis, row-major."""
+        return math.prod(self[self.axis(axis) + 1 :])
+
+    def slice(self, part: Slice, axis: int) -> Slice:
+        """The slice of an axis, both ends counted from the front; ``ShapeError`` if it selects nothing."""
+        return Slice(*part.bounds(self.dim(axis)), part.stride)
+
+    def with_dim(self, axis: int, size: int) -> NodeShape:
+        """This shape with another size along an axis; a shape does not change, unlike by Marian's ``set``."""
+        at = self.axis(axis)
+        return NodeShape(as_shape((*self[:at], size, *self[at + 1 :])))
+
+    def from_axes(self, axes: Iterable[int]) -> NodeShape:
+        """This shape with size 1 along all other axes."""
+        kept = {self.axis(axis) for axis in axes}
+        return NodeShape(n if i in kept else 1 for i, n in enumerate(self))
+
+    def broadcast(self, *others: Shape) -> NodeShape:
+        """The shape that this one and others broadcast to, aligned at the last axis; ``ShapeError`` if they
+        do not fit."""
+        shapes = (self, *map(as_shape, others))
+        columns = [
+            {shape[-i] for shape in shapes if i <= len(shape)} - {1}
+            for i in range(max(map(len, shapes)), 0, -1)
+        ]
+        if any(len(sizes) > 1 for sizes in columns):
+            raise ShapeError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
+        return NodeShape(next(iter(sizes), 1) for sizes in columns)
+
+    def to_string(self) -> str:
+        """Sizes and number of elements in Marian's layout: ``shape=2x3 size=6``."""
+        return f"shape={'x'.join(map(str, self))} size={self.elements()}"

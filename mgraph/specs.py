@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .shape import Shape
+from .shape import NodeShape, Shape
 from .types import Type, as_type
 
 _SPECS: weakref.WeakValueDictionary[tuple[Shape, Type], Spec] = weakref.WeakValueDictionary()
@@ -20,9 +20,9 @@ class Spec:
     __slots__ = ("__weakref__", "shape", "struct", "type")
 
     def __init__(self, shape: Shape, type_: Type) -> None:
-        self.shape = shape
+        self.shape = NodeShape(shape)
         self.type = type_
-        self.struct = jax.ShapeDtypeStruct(shape, type_.dtype)
+        self.struct = jax.ShapeDtypeStruct(tuple(shape), type_.dtype)
 
     def __repr__(self) -> str:
         return f"{self.type.value}{list(self.shape)}"

@@ -29,6 +29,7 @@ class Graph(Protocol):
     seed: int
     device: jax.Device | None
     has_gradients: bool
+    strict_broadcasting: bool
 
     @property
     def covered(self) -> int: ...
@@ -84,12 +85,14 @@ class Tape(Generic[N]):
     __slots__ = (
         "__weakref__", "argument", "captured", "closed", "debugged", "graph_ref", "inputs", "nodes",
         "not_roots", "observers", "overrides", "parent", "random", "ref", "rows",
-        "seen", "without_rule",
+        "seen", "strict", "without_rule",
     )  # fmt: skip
 
     def __init__(self, graph: Graph, parent: Tape[N] | None = None, argument: type[N] | None = None) -> None:
         self.graph_ref = weakref.ref(graph)
         self.parent = parent
+        self.strict: bool = graph.strict_broadcasting
+        """Whether operators that broadcast expect children of equal shape."""
         self.argument: Any = argument
         """For a loop's body, the class of the leaves that stand for nodes from outside."""
         self.ref = weakref.ref(self)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 import enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
 from .errors import ElementTypeError
+from .names import meant
 
 
 class Type(enum.StrEnum):
@@ -56,6 +57,9 @@ class Type(enum.StrEnum):
         return self in _WIDE
 
 
+TypeName: TypeAlias = Type | str | np.dtype[Any] | type[Any]
+"""What ``as_type`` takes."""
+
 _DTYPES: dict[Type, np.dtype[Any]] = {t: jnp.dtype(t.value) for t in Type}
 _BY_DTYPE: dict[np.dtype[Any], Type] = {dtype: t for t, dtype in _DTYPES.items()}
 _FLOATS = frozenset({Type.float16, Type.bfloat16, Type.float32, Type.float64})
@@ -73,4 +77,5 @@ def as_type(value: Any) -> Type:
         return _BY_DTYPE[jnp.dtype(value)]
     except (TypeError, KeyError):
         names = ", ".join(t.value for t in Type)
-        raise ElementTypeError(f"expected an element type ({names}), got {value!r}") from None
+        hint = meant(value, [t.value for t in Type]) if isinstance(value, str) else ""
+        raise ElementTypeError(f"expected an element type ({names}), got {value!r}{hint}") from None

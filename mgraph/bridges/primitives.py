@@ -20,7 +20,7 @@ from ..ops.elementwise import abs as absolute
 from ..ops.elementwise import cos, exp, log, relu, sigmoid, sin, sqrt, square, tan, tanh
 from ..ops.power import power
 from ..ops.product import bdot, dot
-from ..ops.reduce import prod
+from ..ops.reduce import over_axes, prod
 from ..ops.reduce import sum as sum_along
 from ..ops.scan import scan
 from ..ops.shape import SliceViewNodeOp, concatenate, repeat, reshape, transpose
@@ -160,18 +160,11 @@ def _iota(equation: Equation) -> Result:
 
 
 def _reduction(operator: Callable[[Node, int], Node]) -> Rule:
-    """A reduction over several axes, which are first merged into one."""
+    """A reduction over several axes."""
 
     def rule(equation: Equation) -> Result:
-        x, axes = equation.node(0), tuple(sorted(equation.params["axes"]))
-        if not axes:
-            return x
-        rest = [i for i in range(len(x.shape)) if i not in axes]
-        if axes != tuple(range(axes[0], axes[-1] + 1)):
-            x = transpose(x, (*rest, *axes))
-            axes = tuple(range(len(rest), len(x.shape)))
-        joined = (*x.shape[: axes[0]], math.prod(x.shape[a] for a in axes), *x.shape[axes[-1] + 1 :])
-        return reshape(operator(reshape(x, joined), axes[0]), tuple(equation.out.shape))
+        axes = tuple(sorted(equation.params["axes"]))
+        return over_axes(operator, equation.node(0), axes, tuple(equation.out.shape))
 
     return rule
 

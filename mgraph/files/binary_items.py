@@ -94,9 +94,10 @@ def write_bin(
     padding = PADDING - (len(header) + 8) % PADDING
     with replacing(path) as file:
         file.write(header + struct.pack("<Q", padding) + bytes(padding))
-        for code, array, size in zip(kinds, arrays.values(), sizes, strict=True):
-            packed = code in PACKINGS
-            file.write(PACKINGS[code].quantize(array) if packed else array.reshape(-1).view(np.uint8).data)
+        for code, (name, array), size in zip(kinds, arrays.items(), sizes, strict=True):
+            packing = PACKINGS.get(code)
+            plain = array.reshape(-1).view(np.uint8)
+            file.write(packing.quantize(array, name) if packing else plain.data)
             file.write(bytes(_padded(size) - size))
 
 

@@ -64,7 +64,7 @@ class Packing:
     width: int
     register: int = 0
     keeps_embeddings: bool = False
-    """Whether matrices with ``Wemb`` in their names are not transposed."""
+    """Whether matrices with ``Wemb`` in their names are quantized, too, and not transposed."""
 
     def size(self, shape: Shape) -> int:
         """Bytes of a matrix with its multiplier."""
@@ -75,7 +75,7 @@ class Packing:
         ``ModelFileError`` if there is none."""
         count = math.prod(shape)
         integers = data[: count * self.width].view(f"<i{self.width}")
-        if self.keeps_embeddings and "Wemb" in name:
+        if self._keeps(name):
             matrix = integers.reshape(shape)
         else:
             matrix = self._transposed(integers, shape).T.reshape(shape)
@@ -85,23 +85,37 @@ class Packing:
         found = IntegerMatrix(matrix, multiplier)
         return found if self.width == 1 else found.dequantized()
 
+    def takes(self, name: str) -> bool:
+        """Whether the parameter ``name`` is quantized, if its sizes allow it."""
+        return is_quantized(name) or self._keeps(name)
+
     def fits(self, name: str, matrix: np.ndarray) -> bool:
         """Whether Marian would quantize the parameter ``name`` and then use it rightly."""
+        if self._keeps(name):
+            words, features = matrix.shape if matrix.ndim == 2 else (1, 1)
+            return (
+                not (words % _ROWS or features % _WIDEST_REGISTER)
+                and 0 < np.abs(matrix).max(initial=0) < np.inf
+            )
         if not is_quantized(name) or name.endswith(_TRANSPOSED) or matrix.ndim != 2:
             return False
         k, n = matrix.shape
         lanes = (self.register or _WIDEST_REGISTER) // self.width
         return not (k % max(lanes, _TILE) or n % _TILE) and 0 < np.abs(matrix).max(initial=0) < np.inf
 
-    def quantize(self, matrix: np.ndarray) -> bytes:
-        """The bytes of a float32 matrix that ``fits``: integers rounded to the nearest (half to even) and
-        clipped to the range of the type, and the multiplier."""
+    def _keeps(self, name: str) -> bool:
+        return self.keeps_embeddings and "Wemb" in name
+
+    def quantize(self, matrix: np.ndarray, name: str = "") -> bytes:
+        """The bytes of the float32 matrix ``name`` that ``fits``: integers rounded to the nearest (half to
+        even) and clipped to the range of the type, and the multiplier."""
         greatest = 127 if self.width == 1 else 2**15 - 1
         multiplier = (
             np.float32(127) / np.abs(matrix).max() if self.width == 1 else np.float32(_FIXED_MULTIPLIER)
         )
         least = -greatest if self.width == 1 else -greatest - 1
-        integers = np.clip(np.rint(matrix * multiplier), least, greatest).astype(f"<i{self.width}").T
+        integers = np.clip(np.rint(matrix * multiplier), least, greatest).astype(f"<i{self.width}")
+        integers = integers if self._keeps(name) else integers.T
         if self.register:
             n, k = integers.shape
             lanes = self.register // self.width
@@ -138,5 +152,7 @@ PACKINGS = {
 }
 """By the code of the type in a binary model."""
 
-GEMM_TYPES = {p.name: code for code, p in PACKINGS.items() if not p.keeps_embeddings}
-"""Codes of what Marian writes, by the values of its option ``gemm-type``."""
+BERGAMOT = "bergamot-intgemm8"
+"""The 8 bits of Bergamot's Marian, which calls them intgemm8."""
+GEMM_TYPES = {p.name: code for code, p in PACKINGS.items() if not p.keeps_embeddings} | {BERGAMOT: 0x4101}
+"""Codes of what can be written, by the values of Marian's option ``gemm-type``, and Bergamot's."""

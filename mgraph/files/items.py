@@ -16,6 +16,7 @@ import secrets
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BufferedReader
 from typing import BinaryIO
 
 import numpy as np
@@ -48,14 +49,19 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     ``ModelFileError``, which names the file and what is wrong, for anything but a valid npz file of plain
     numbers; ``OSError`` where the file cannot be opened.
     """
-    items: dict[str, np.ndarray] = {}
     with open(path, "rb") as file:
-        archive = ZipArchive(file, os.fspath(path))
-        for member in archive.members:
-            name = member.name.removesuffix(".npy")
-            if name in ("", member.name):
-                raise archive.error(f"{member.name!r} is not an item: items are called NAME.npy")
-            items[name] = _array(archive, member, archive.read(member))
+        return npz_items(file, os.fspath(path))
+
+
+def npz_items(file: BufferedReader, path: str) -> dict[str, np.ndarray]:
+    """The items of an open ``.npz``, called ``path`` in errors; see ``read_npz``."""
+    items: dict[str, np.ndarray] = {}
+    archive = ZipArchive(file, path)
+    for member in archive.members:
+        name = member.name.removesuffix(".npy")
+        if name in ("", member.name):
+            raise archive.error(f"{member.name!r} is not an item: items are called NAME.npy")
+        items[name] = _array(archive, member, archive.read(member))
     return items
 
 

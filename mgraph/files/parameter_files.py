@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,13 +12,16 @@ from numpy.typing import ArrayLike
 
 from ..errors import ModelFileError
 from ..types import Type, as_type
-from .binary_items import FLOAT32, read_bin, read_bin_integers, write_bin
+from .binary_items import FLOAT32, BinaryItems, read_bin, read_bin_integers, write_bin
 from .intgemm import IntegerMatrix
-from .items import MODEL_YML, model_yml, read_npz, with_model_yml, write_npz
+from .items import MODEL_YML, model_yml, npz_items, read_npz, with_model_yml, write_npz
 from .paths import path_text
 from .safetensors import read_items_of_safetensors, write_items_as_safetensors
 
 Path = str | os.PathLike[str]
+Source = Path | bytes | bytearray | memoryview | Mapping[str, ArrayLike]
+"""A model: its file, the contents of one, or its items."""
+_ZIP = b"PK"
 
 _READERS = {".npz": read_npz, ".bin": read_bin, ".safetensors": read_items_of_safetensors}
 _WRITERS = {".npz": write_npz, ".bin": write_bin, ".safetensors": write_items_as_safetensors}
@@ -50,9 +54,21 @@ def write_items(path: Path, items: Mapping[str, ArrayLike], *, gemm_type: str = 
         raise ModelFileError(f"{os.fspath(path)}: gemm-type: {gemm_type} is for models that end in .bin")
 
 
-def load_parameters(path: Path, type_: Type) -> tuple[dict[str, np.ndarray], str | None]:
+def items_of(source: Source) -> dict[str, np.ndarray]:
+    """The items of a model file, of the bytes of an ``.npz`` or a ``.bin``, or those that are given."""
+    if isinstance(source, Mapping):
+        return {name: np.asarray(array) for name, array in source.items()}
+    if not isinstance(source, bytes | bytearray | memoryview):
+        return read_items(source)
+    data, name = bytes(source), f"a model of {len(source)} bytes"
+    if data.startswith(_ZIP):
+        return npz_items(io.BufferedReader(io.BytesIO(data)), name)
+    return BinaryItems(np.frombuffer(data, np.uint8), name).arrays()
+
+
+def load_parameters(source: Source, type_: Type) -> tuple[dict[str, np.ndarray], str | None]:
     """Parameters of a model by name, floating point ones as ``type_``, and its ``special:model.yml``."""
-    items = read_items(path)
+    items = items_of(source)
     values = {
         name: array.astype(type_.dtype, copy=False) if as_type(array.dtype).is_float else array
         for name, array in items.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import os
@@ -16,6 +15,7 @@ from typing import Any
 
 from .. import ops
 from ..errors import ArgumentError, MGraphError
+from ..names import meant
 from ..node import NaryNodeOp
 from ..tables import table
 from .check import QUICK_CASES, check_gradients, check_quickly
@@ -246,10 +246,9 @@ def _chosen(names: Sequence[str], known: Iterable[Operator]) -> list[Operator]:
     for name in names:
         found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]
         if not found:
-            close = difflib.get_close_matches(name.lower(), {c.type.lower() for c in known}, n=1)
-            meant = f"; did you mean {close[0]!r}?" if close else ""
+            hint = meant(name.lower(), {c.type.lower() for c in known}, repr)
             raise ArgumentError(
-                f"there is no operator {name!r}{meant}; there are {', '.join(c.__name__ for c in known)}"
+                f"there is no operator {name!r}{hint}; there are {', '.join(c.__name__ for c in known)}"
             )
         chosen.update(dict.fromkeys(found))
     return list(chosen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jax import Array
 
 from ..cases import Case, Convention
 from ..errors import ElementTypeError
-from ..node import NaryNodeOp, Node, UnaryNodeOp
+from ..node import NaryNodeOp, Node, Operand, UnaryNodeOp
 from ..places import here
 from .operands import FloatNodeOp, Gradients, constant_for, is_number, node, number_for, scalar, unless_nan
 from .precision import in_float32
@@ -28,6 +28,7 @@ class ElementBinaryNodeOp(NaryNodeOp):
     """Base of elementwise operations over two children that broadcast, right-aligned."""
 
     color = "yellow"
+    broadcasts = True
 
 
 class PlusNodeOp(ElementBinaryNodeOp):
@@ -131,6 +132,10 @@ def sum_of(op: str, x: Node | Sequence[Node]) -> Node:
     return functools.reduce(plus, [node(op, term) for term in terms])
 
 
+@overload
+def plus(a: Operand, b: Operand) -> Node: ...
+@overload
+def plus(a: Sequence[Node]) -> Node: ...
 def plus(a: Any, b: Any = None) -> Node:
     """``a + b``, of which one may be a number, or ``plus(nodes)``: the sum of a list of nodes.
 
@@ -285,7 +290,7 @@ def _number_first(op: str, a: Any, b: Any) -> tuple[Node, Node]:
     return (number_as_node(op, a, b) if is_number(a) else a), b
 
 
-def maximum(a: Any, b: Any) -> Node:
+def maximum(a: Operand, b: Operand) -> Node:
     """The larger of ``a`` and ``b``, element by element; one of them may be a number.
 
     A number counts as the first in either order, so ``maximum(x, 0)`` has gradient 1 at ``x = 0``, unlike
@@ -298,7 +303,7 @@ def maximum(a: Any, b: Any) -> Node:
     return MaximumNodeOp(*_number_first("maximum", a, b))
 
 
-def minimum(a: Any, b: Any) -> Node:
+def minimum(a: Operand, b: Operand) -> Node:
     """The smaller of ``a`` and ``b``, element by element; one of them may be a number, and counts as the
     first in either order.
 

@@ -235,6 +235,7 @@ def att_ops(va: Node, context: Node, state: Node) -> Node:
 
 class HighwayNodeOp(FloatNodeOp):
     type = "highway"
+    broadcasts = True
     cases = (Case((3, 5), (3, 5), (3, 5)), Case((3, 5), (3, 5), (3, 1)))
 
     @in_float32

@@ -1,4 +1,4 @@
-"""Comparisons: 1 where they hold and 0 elsewhere, in the children's own element type. No gradient.
+"""Comparisons and logic: 1 where they hold and 0 elsewhere, in the children's own element type. No gradient.
 
 As in Marian ``ge`` is "not less", ``le`` "not greater" and ``ne`` "not equal", and equal is "neither less
 nor greater": with NaN ``eq``, ``ge`` and ``le`` give 1. ``<``, ``<=``, ``>`` and ``>=`` on nodes are these
@@ -12,7 +12,7 @@ from typing import Any
 from jax import Array
 
 from ..cases import Case
-from ..node import Node
+from ..node import Node, Operand, UnaryNodeOp
 from .arithmetic import ElementBinaryNodeOp, number_as_node
 from .operands import is_number
 
@@ -74,7 +74,7 @@ def _compare(cls: type[CmpNodeOp], a: Any, b: Any) -> Node:
     return cls(a, b)
 
 
-def lt(a: Any, b: Any) -> Node:
+def lt(a: Operand, b: Operand) -> Node:
     """``a < b``: 1 where it holds, else 0; 0 with NaN. One of them may be a number.
 
     Shape: broadcast of both.
@@ -84,7 +84,7 @@ def lt(a: Any, b: Any) -> Node:
     return _compare(LtNodeOp, a, b)
 
 
-def eq(a: Any, b: Any) -> Node:
+def eq(a: Operand, b: Operand) -> Node:
     """1 where ``a`` is neither less nor greater than ``b``, else 0; 1 with NaN. One of them may be a number.
 
     ``a == b`` compares identity: nodes are keys of dictionaries and are looked up in lists, and an
@@ -97,7 +97,7 @@ def eq(a: Any, b: Any) -> Node:
     return _compare(EqNodeOp, a, b)
 
 
-def gt(a: Any, b: Any) -> Node:
+def gt(a: Operand, b: Operand) -> Node:
     """``a > b``: 1 where it holds, else 0; 0 with NaN. One of them may be a number.
 
     Shape: broadcast of both.
@@ -107,7 +107,7 @@ def gt(a: Any, b: Any) -> Node:
     return _compare(GtNodeOp, a, b)
 
 
-def ge(a: Any, b: Any) -> Node:
+def ge(a: Operand, b: Operand) -> Node:
     """``a >= b``: 1 where ``a`` is not less than ``b``, else 0; 1 with NaN. One of them may be a number.
 
     Shape: broadcast of both.
@@ -117,7 +117,7 @@ def ge(a: Any, b: Any) -> Node:
     return _compare(GeNodeOp, a, b)
 
 
-def ne(a: Any, b: Any) -> Node:
+def ne(a: Operand, b: Operand) -> Node:
     """1 where ``a`` is less or greater than ``b``, else 0; 0 with NaN. One of them may be a number.
 
     ``a != b`` compares identity; see ``eq``.
@@ -129,7 +129,7 @@ def ne(a: Any, b: Any) -> Node:
     return _compare(NeNodeOp, a, b)
 
 
-def le(a: Any, b: Any) -> Node:
+def le(a: Operand, b: Operand) -> Node:
     """``a <= b``: 1 where ``a`` is not greater than ``b``, else 0; 1 with NaN. One of them may be a number.
 
     Shape: broadcast of both.
@@ -137,3 +137,79 @@ def le(a: Any, b: Any) -> Node:
     Source: Marian, ``le``.
     """
     return _compare(LeNodeOp, a, b)
+
+
+class LogicalNodeOp(CmpNodeOp):
+    """Base of the logic of two nodes, in which everything but 0 is true."""
+
+    cases = (Case((2, 3), (2, 3), domain="mask"), Case((2, 1), (1, 3), domain="mask"))
+
+
+class LogicalAndNodeOp(LogicalNodeOp):
+    type = "and"
+
+    def forward_ops(self, a: Array, b: Array) -> Array:
+        return ((a != 0) & (b != 0)).astype(a.dtype)
+
+
+class LogicalOrNodeOp(LogicalNodeOp):
+    type = "or"
+
+    def forward_ops(self, a: Array, b: Array) -> Array:
+        return ((a != 0) | (b != 0)).astype(a.dtype)
+
+
+class LogicalXorNodeOp(LogicalNodeOp):
+    type = "xor"
+
+    def forward_ops(self, a: Array, b: Array) -> Array:
+        return ((a != 0) ^ (b != 0)).astype(a.dtype)
+
+
+class LogicalNotNodeOp(UnaryNodeOp):
+    type = "not"
+    differentiable = False
+    cases = (Case((2, 3), domain="mask"),)
+
+    def forward_ops(self, x: Array) -> Array:
+        return (x == 0).astype(x.dtype)
+
+
+def logical_and(a: Node, b: Node) -> Node:
+    """1 where neither ``a`` nor ``b`` is 0, else 0.
+
+    Shape: broadcast of both.
+    Gradient: none.
+    Source: nGraph, ``And``; no twin in Marian.
+    """
+    return LogicalAndNodeOp(a, b)
+
+
+def logical_or(a: Node, b: Node) -> Node:
+    """1 where ``a`` or ``b`` is not 0, else 0.
+
+    Shape: broadcast of both.
+    Gradient: none.
+    Source: nGraph, ``Or``; no twin in Marian.
+    """
+    return LogicalOrNodeOp(a, b)
+
+
+def logical_xor(a: Node, b: Node) -> Node:
+    """1 where one of ``a`` and ``b`` is 0 and the other is not, else 0.
+
+    Shape: broadcast of both.
+    Gradient: none.
+    Source: nGraph, ``Xor``; no twin in Marian.
+    """
+    return LogicalXorNodeOp(a, b)
+
+
+def logical_not(x: Node) -> Node:
+    """1 where ``x`` is 0, else 0.
+
+    Shape: that of ``x``.
+    Gradient: none.
+    Source: nGraph, ``Not``; no twin in Marian.
+    """
+    return LogicalNotNodeOp(x)

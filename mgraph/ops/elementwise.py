@@ -49,6 +49,7 @@ def sigmoid(x: Nodes) -> Node:
 class TanhNodeOp(FloatNodeOp):
     type = "tanh"
     color = "yellow"
+    broadcasts = True
     cases = (Case((2, 3)), Case((2, 3), (2, 3), (1, 3)))
 
     def forward_ops(self, *xs: Array) -> Array:

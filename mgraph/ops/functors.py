@@ -11,9 +11,9 @@ from jax import Array
 from ..cases import Case
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
-from ..shape import Shape, as_shape
+from ..shape import Shape, Sizes, as_shape
 from ..specs import Specs, spec_of
-from ..types import Type, as_type
+from ..types import Type, TypeName, as_type
 from .operands import Gradients, node
 
 Forward = Callable[..., Any]
@@ -96,8 +96,8 @@ class DifferentiableLambdaNodeOp(LambdaNodeOp):
 
 def lambda_node(
     nodes: Sequence[Node],
-    shape: Any,
-    type: Any,
+    shape: Sizes,
+    type: TypeName,
     forward: Forward,
     backward: Backward | None = None,
     *,

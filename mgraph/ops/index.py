@@ -18,8 +18,9 @@ from jax import Array
 
 from ..cases import Case, Convention
 from ..errors import ElementTypeError, ShapeError
-from ..node import NaryNodeOp, Node
+from ..node import NaryNodeOp, Node, Operand
 from ..places import here
+from ..platforms import kept_apart
 from ..shape import Shape
 from ..specs import Spec
 from .arithmetic import number_as_node
@@ -50,7 +51,7 @@ def added_up(x: Array, places: Any, adj: Array) -> Array:
     return jnp.zeros(x.shape, wide.dtype).at[places].add(wide).astype(x.dtype)
 
 
-class SelectNodeOp(NaryNodeOp):
+class SelectionNodeOp(NaryNodeOp):
     """Base of the selection by indices of shape (n,) along an axis."""
 
     index_children = (1,)
@@ -61,7 +62,7 @@ class SelectNodeOp(NaryNodeOp):
             raise ShapeError("expected a matrix and indices with one axis")
 
 
-class RowsNodeOp(SelectNodeOp):
+class RowsNodeOp(SelectionNodeOp):
     type = "rows"
     cases = (Case((4, 5), (6,), domain=("real", "index:4")),)
 
@@ -72,7 +73,7 @@ class RowsNodeOp(SelectNodeOp):
         return added_up(x, indices, adj), None
 
 
-class ColsNodeOp(SelectNodeOp):
+class ColsNodeOp(SelectionNodeOp):
     type = "cols"
     cases = (Case((3, 5), (6,), domain=("real", "index:5")),)
 
@@ -277,6 +278,8 @@ class ScatterNodeOp(PlacesNodeOp):
 
     def forward_ops(self, x: Array, indices: Array, source: Array) -> Array:
         shape = self.picked(x.shape, indices.shape)
+        if indices.size == 1:
+            return self._one_place(x, indices.reshape(()), jnp.broadcast_to(source, shape))
         whole = [i for i, n in enumerate(indices.shape) if i != self.axis and n == 1]
         chosen = [i for i in range(x.ndim) if i not in whole]
         # What is the same along an axis moves in one piece: a cache of keys gets whole rows.
@@ -291,12 +294,22 @@ class ScatterNodeOp(PlacesNodeOp):
             moved = jnp.moveaxis(moved, range(len(chosen)), chosen)
         return x.at[tuple(into)].set(moved)
 
+    def _one_place(self, x: Array, index: Array, source: Array) -> Array:
+        """``x`` with one part overwritten, and as it was for an index past the end."""
+        # XLA copies all of x for a scatter of one index, and for an update that is fused with its reading.
+        size = x.shape[self.axis]
+        place = jnp.where(index < 0, index + size, index)
+        before = jax.lax.dynamic_slice_in_dim(x, place, 1, self.axis)
+        inside = (place >= 0) & (place < size)
+        x, part = kept_apart((x, jnp.where(inside, source, before)))
+        return kept_apart(jax.lax.dynamic_update_slice_in_dim(x, part, place, self.axis))
+
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array, source: Array) -> Gradients:
         places = self.places(x, indices)
         return adj.at[places].set(0), None, adj.at[places].get(mode="fill", fill_value=0)
 
 
-def scatter(x: Node, axis: int, indices: Node, source: Any) -> Node:
+def scatter(x: Node, axis: int, indices: Node, source: Operand) -> Node:
     """``x`` with elements along ``axis`` overwritten: ``y[i, indices[i, j]] = source[i, j]``.
 
     ``indices`` has as many axes as ``x``, and along the others ``x``'s sizes or 1; ``source`` has their

@@ -27,6 +27,7 @@ def _gated_with_rule(a: Node, b: Node) -> Node:
 class MapNodeOp(NaryNodeOp):
     type = "map"
     color = "yellow"
+    broadcasts = True
     functors: Functors
     cases = (Case((2, 3), (1, 3), through=_gated), Case((2, 3), (1, 3), through=_gated_with_rule))
 

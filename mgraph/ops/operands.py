@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -61,6 +62,16 @@ def axis_in(op: str, x: Any, axis: int) -> int:
     return axis % rank
 
 
+def axes_in(op: str, x: Any, axes: Any) -> tuple[int, ...]:
+    """One axis of ``x`` or several, counted from the front, in order; ``ShapeError`` if one does not exist or
+    is named twice."""
+    given = list(axes) if isinstance(axes, Sequence) else [axes]
+    found = [axis_in(op, x, axis) for axis in given]
+    if len(set(found)) != len(found):
+        raise refusal(op, f"an axis is named twice in {tuple(given)}", x)
+    return tuple(sorted(found))
+
+
 def is_number(value: Any) -> bool:
     """Whether ``value`` is a real number of Python or numpy, which operators take in place of a node."""
     return type(value) is float or (not isinstance(value, Node) and isinstance(value, numbers.Real))
@@ -78,8 +89,10 @@ def number_for(op: str, x: Node, value: Any) -> float:
 
 
 def constant_for(x: Node, value: Any) -> Node:
-    """A constant of shape (1,) and ``x``'s element type. Not merged with equal ones, as in Marian."""
-    return x.graph.constant((1,), from_value(value), x.value_type)
+    """A constant of shape (1,), or of ``x``'s where broadcasting is strict, and of ``x``'s element type. Not
+    merged with equal ones, as in Marian."""
+    shape = x.shape if x.tape().strict else (1,)
+    return x.graph.constant(shape, from_value(value), x.value_type)
 
 
 def scalar(value: float, x: Array) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jax import Array
 
 from ..cases import Case, Convention
 from ..errors import ArgumentError
-from ..node import Node
+from ..node import Node, Number, Operand
 from ..places import here
 from .arithmetic import mult
 from .elementwise import exp, log
@@ -34,6 +34,10 @@ class PowNodeOp(FloatUnaryNodeOp):
         return (adj * slope,)
 
 
+@overload
+def pow(a: Node, b: Operand) -> Node: ...
+@overload
+def pow(a: Number, b: Node) -> Node: ...
 def pow(a: Any, b: Any) -> Node:
     """``a`` to the power ``b`` as ``exp(b log(a))``; one of them may be a number.
 

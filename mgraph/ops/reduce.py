@@ -1,4 +1,4 @@
-"""Reductions along one axis, which stays with size 1. Over an axis of size 1 they return their input.
+"""Reductions along one axis or several, which stay with size 1. Over axes of size 1 they return their input.
 
 Sums and products of 16-bit numbers are accumulated in float32 and rounded once, at the end.
 """
@@ -6,6 +6,7 @@ Sums and products of 16-bit numbers are accumulated in float32 and rounded once,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import jax
@@ -16,10 +17,14 @@ from jax import Array
 from ..cases import Case, Convention
 from ..node import Node, UnaryNodeOp
 from ..rules import derivative
+from ..shape import Shape
 from .arithmetic import MinusNodeOp, div
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, axis_in, node, refusal, unless_nan
+from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, axes_in, axis_in, node, refusal, unless_nan
 from .precision import in_float32, widened
+from .shape import reshape, transpose
 from .structure import cast
+
+Axes = int | Sequence[int]
 
 
 class ReduceNodeOp(UnaryNodeOp):
@@ -34,9 +39,28 @@ class FloatReduceNodeOp(ReduceNodeOp, FloatUnaryNodeOp):
     """Base of the reductions of floating point numbers."""
 
 
-def _reduce(cls: type[ReduceNodeOp], x: Node, axis: int) -> Node:
-    axis = axis_in(cls.type, x, axis)
-    return x if x.shape[axis] == 1 else cls(x, axis=axis)
+def _reduce(cls: type[ReduceNodeOp], x: Node, axes: Axes) -> Node:
+    def along(x: Node, axis: int) -> Node:
+        return x if x.shape[axis] == 1 else cls(x, axis=axis)
+
+    return over_axes(along, x, axes_in(cls.type, x, axes))
+
+
+def over_axes(
+    reduction: Callable[[Node, int], Node], x: Node, axes: tuple[int, ...], shape: Shape | None = None
+) -> Node:
+    """``reduction(x, axis)`` over several axes in order, which are first merged into one; of ``shape``, or
+    with size 1 along the axes."""
+    if len(axes) < 2:
+        found = reduction(x, axes[0]) if axes else x
+        return found if shape is None else reshape(found, shape)
+    kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if shape is None else shape
+    rest = [i for i in range(len(x.shape)) if i not in axes]
+    if axes[-1] - axes[0] >= len(axes):
+        x = transpose(x, (*rest, *axes))
+        axes = tuple(range(len(rest), len(x.shape)))
+    joined = (*x.shape[: axes[0]], math.prod(x.shape[a] for a in axes), *x.shape[axes[-1] + 1 :])
+    return reshape(reduction(reshape(x, joined), axes[0]), kept)
 
 
 class SumNodeOp(ReduceNodeOp):
@@ -50,8 +74,8 @@ class SumNodeOp(ReduceNodeOp):
         return (jnp.broadcast_to(adj, x.shape),)
 
 
-def sum(x: Node, axis: int = 0) -> Node:
-    """The sum along ``axis``, the first one by default.
+def sum(x: Node, axis: Axes = 0) -> Node:
+    """The sum along ``axis``, one or several, the first one by default.
 
     Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
     Gradient: ``adj``.
@@ -72,8 +96,8 @@ class MeanNodeOp(FloatReduceNodeOp):
         return (jnp.broadcast_to(adj / x.shape[self.axis], x.shape),)
 
 
-def mean(x: Node, axis: int = 0) -> Node:
-    """The mean of the N elements along ``axis``, the first one by default.
+def mean(x: Node, axis: Axes = 0) -> Node:
+    """The mean of the N elements along ``axis``, one or several, the first by default.
 
     Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
     Gradient: ``adj / N``.
@@ -149,8 +173,9 @@ def _(self: MeanSqrNodeOp, adj: Array, val: Array, x: Array) -> Gradients:
     return (2 * adj * x,)
 
 
-def std(x: Node, axis: int = 0) -> Node:
-    """The standard deviation of the N elements along ``axis`` (divided by N): ``rms(x - mean(x))``.
+def std(x: Node, axis: Axes = 0) -> Node:
+    """The standard deviation of the N elements along ``axis``, one or several: ``rms(x - mean(x))``, divided
+    by N.
 
     Over one element it is ``x - x``. 16-bit numbers are taken to float32 for the whole of it.
 
@@ -162,8 +187,9 @@ def std(x: Node, axis: int = 0) -> Node:
     return _deviation(RmsNodeOp, "std", x, axis)
 
 
-def var(x: Node, axis: int = 0) -> Node:
-    """The variance of the N elements along ``axis`` (divided by N): the mean of ``(x - mean(x))^2``.
+def var(x: Node, axis: Axes = 0) -> Node:
+    """The variance of the N elements along ``axis``, one or several: the mean of ``(x - mean(x))^2``, divided
+    by N.
 
     Over one element it is ``x - x``. 16-bit numbers are taken to float32 for the whole of it.
 
@@ -175,12 +201,14 @@ def var(x: Node, axis: int = 0) -> Node:
     return _deviation(MeanSqrNodeOp, "var", x, axis)
 
 
-def _deviation(cls: type[FloatReduceNodeOp], op: str, x: Node, axis: int) -> Node:
-    axis = axis_in(op, x, axis)
-    if x.shape[axis] == 1:
-        return MinusNodeOp(x, x)
-    (wide,) = widened(x)
-    return cast(cls(CentredNodeOp(wide, axis=axis), axis=axis), x.value_type)
+def _deviation(cls: type[FloatReduceNodeOp], op: str, x: Node, axes: Axes) -> Node:
+    def along(x: Node, axis: int) -> Node:
+        if x.shape[axis] == 1:
+            return MinusNodeOp(x, x)
+        (wide,) = widened(x)
+        return cast(cls(CentredNodeOp(wide, axis=axis), axis=axis), x.value_type)
+
+    return over_axes(along, x, axes_in(op, x, axes))
 
 
 class ExtremumNodeOp(ReduceNodeOp):
@@ -213,8 +241,8 @@ class MinNodeOp(ExtremumNodeOp):
         return jnp.min(x, self.axis, keepdims=True)
 
 
-def max(x: Node, axis: int = 0) -> Node:
-    """The largest element along ``axis``, the first one by default.
+def max(x: Node, axis: Axes = 0) -> Node:
+    """The largest element along ``axis``, one or several, the first one by default.
 
     Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
     Gradient: ``adj`` for every element that equals the largest; ``jax.grad`` divides it among them.
@@ -223,8 +251,8 @@ def max(x: Node, axis: int = 0) -> Node:
     return _reduce(MaxNodeOp, x, axis)
 
 
-def min(x: Node, axis: int = 0) -> Node:
-    """The smallest element along ``axis``, the first one by default.
+def min(x: Node, axis: Axes = 0) -> Node:
+    """The smallest element along ``axis``, one or several, the first one by default.
 
     Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
     Gradient: ``adj`` for every element that equals the smallest; ``jax.grad`` divides it among them.
@@ -247,8 +275,8 @@ class ProdNodeOp(ReduceNodeOp):
         return (adj * before * after,)
 
 
-def prod(x: Node, axis: int = 0) -> Node:
-    """The product along ``axis``, the first one by default.
+def prod(x: Node, axis: Axes = 0) -> Node:
+    """The product along ``axis``, one or several, the first one by default.
 
     Shape: that of ``x`` with size 1 along ``axis``; ``x`` itself if it has that.
     Gradient: ``adj`` times the product of all other elements, correct with zeros among them.
@@ -311,8 +339,8 @@ class LogSumExpNodeOp(FloatReduceNodeOp):
         return (powers * (adj / total),)
 
 
-def logsumexp(x: Node, axis: int = 0) -> Node:
-    """``log(sum(exp(x)))`` along ``axis``, the first one by default, without overflow.
+def logsumexp(x: Node, axis: Axes = 0) -> Node:
+    """``log(sum(exp(x)))`` along ``axis``, one or several, the first one by default, without overflow.
 
     -inf, and without a gradient, where all elements are -inf.
 
@@ -326,6 +354,7 @@ def logsumexp(x: Node, axis: int = 0) -> Node:
 class ScalarProductNodeOp(FloatNodeOp):
     type = "scalar-product"
     color = "orange"
+    broadcasts = True
     axis: int
     cases = (Case((2, 3, 4), (2, 3, 4), axis=1), Case((2, 3, 4), (1, 3, 1), axis=2))
 

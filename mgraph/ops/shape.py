@@ -41,14 +41,27 @@ class ReshapeNodeOp(UnaryNodeOp):
 def reshape(x: Node, shape: Shape) -> Node:
     """The elements of ``x``, row-major, in another shape; ``x`` itself if it has that shape.
 
-    ``ShapeError`` if the numbers of elements differ; there is no -1.
+    One size may be -1, and follows from the others. ``ShapeError`` if the numbers of elements differ, or if
+    the size that -1 stands for is not a whole number or, beside a 0, not known.
 
     Shape: ``shape``.
     Gradient: ``adj`` in the shape of ``x``.
     Source: Marian, ``reshape``.
     """
-    shape = as_shape(shape)
-    return x if node("reshape", x).shape == shape else ReshapeNodeOp(x, to=shape)
+    to = as_shape(_completed(node("reshape", x), shape))
+    return x if x.shape == to else ReshapeNodeOp(x, to=to)
+
+
+def _completed(x: Node, shape: Shape) -> Shape:
+    """The shape with the size that follows in the place of a -1."""
+    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    if -1 not in sizes:
+        return shape
+    rest = math.prod(n for n in sizes if n != -1)
+    count = math.prod(x.shape)
+    if sizes.count(-1) > 1 or not rest or count % rest:
+        raise refusal("reshape", f"no one size in the place of -1 makes {sizes} hold {count} elements", x)
+    return tuple(count // rest if n == -1 else n for n in sizes)
 
 
 def flatten(x: Node) -> Node:

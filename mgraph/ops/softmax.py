@@ -16,7 +16,7 @@ from ..node import Node
 from ..places import here
 from ..shape import Shape
 from ..specs import Specs
-from ..types import Type, as_type
+from ..types import Type, TypeName, as_type
 from .arithmetic import minus, mult, plus
 from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, accumulable, axis_in, known, node, unless_nan
 from .precision import in_float32, widened, within
@@ -196,7 +196,9 @@ class CrossEntropyNodeOp(LossNodeOp):
         return jnp.promote_types(logits.dtype, self.to.dtype if self.to else jnp.float32)
 
 
-def cross_entropy(logits: Node, indices: Node, label_smoothing: float = 0.0, output_type: Any = None) -> Node:
+def cross_entropy(
+    logits: Node, indices: Node, label_smoothing: float = 0.0, output_type: TypeName | None = None
+) -> Node:
     """The loss of predicting ``indices`` from ``logits``, one number per row.
 
     ``loss = (1 - alpha) (lse - x_gold) + alpha (lse - mean(x))`` with ``lse = log(sum(exp(x)))`` over the V

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 from jax import Array
@@ -15,7 +14,7 @@ from ..leaves import ConstantNode
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import here
 from ..tracing.adjoints import clip_adjoint, clipped
-from ..types import Type, as_type
+from ..types import Type, TypeName, as_type
 from .operands import Gradients, node
 
 
@@ -84,7 +83,7 @@ class CastNodeOp(UnaryNodeOp):
         return (adj.astype(x.dtype),)
 
 
-def cast(x: Node, to: Any = Type.float32) -> Node:
+def cast(x: Node, to: TypeName = Type.float32) -> Node:
     """``x`` in the element type ``to``, a ``Type`` or its name; ``x`` itself if it has that type.
 
     ``ElementTypeError`` for an unknown type.

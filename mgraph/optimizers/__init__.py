@@ -9,3 +9,4 @@ from .marian import Adagrad as Adagrad
 from .marian import Adam as Adam
 from .marian import Sgd as Sgd
 from .of_optax import Optax as Optax
+from .options import optimizer_from_options as optimizer_from_options

@@ -40,6 +40,10 @@ class Optimizer(ABC):
         learn_rate: a number, or an array of shape (), so that programs can have it as an argument.
         """
 
+    def __repr__(self) -> str:
+        own = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
+        return f"{type(self).__name__}({own})"
+
     @property
     def key(self) -> tuple[Any, ...]:
         """What ``transformation`` depends on, as a part of the compiled update's key: all public attributes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ import jax
 import optax
 
 from ..errors import ArgumentError
+from ..names import meant
 
 RATES = ("learning_rate", "max_learning_rate")
 """What optax's optimizers call the learning rate."""
@@ -43,8 +43,7 @@ def rate_of(function: Callable[..., Any]) -> str:
 def named(kind: str, name: str, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
     """The function of this name; ``ArgumentError`` that lists those there are."""
     if name not in functions:
-        close = difflib.get_close_matches(name, functions, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = meant(name, functions)
         raise ArgumentError(f"optax has no {kind} {name!r}{hint} ({kind}s: {', '.join(functions)})")
     return functions[name]
 

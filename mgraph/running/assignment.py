@@ -1,4 +1,6 @@
-"""Assignment: a parameter's value replaced by that of an expression, in place. Source: Alea TK."""
+"""Assignment: the value of a parameter, or of a part of one, replaced by that of an expression, in place.
+Source: Alea TK.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,13 @@ from ..draws import random_sources, run_draws
 from ..errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from ..leaves import ParamNode
 from ..node import Node
+from ..ops.regions import ReverseNodeOp, replace_slice, reverse
+from ..ops.shape import ReshapeNodeOp, SliceViewNodeOp, TransposeNodeOp, reshape, transpose
 from ..places import place
+from ..recording import record
 from ..scalars import number_vector
 from ..settings import GraphSettings
+from ..shape import Slice
 from ..structure import Structure
 from ..tape import Tape
 from ..tracing.trace import trace
@@ -46,14 +52,24 @@ class AssignPlan(Plan):
         return [values[i] for i in self.outputs]
 
 
-def assign(tape: Tape[Node], settings: GraphSettings, updates: Mapping[ParamNode, Node]) -> None:
-    """Replace the values of parameters by those of expressions, all computed from the present values."""
-    for target, expression in updates.items():
-        if not isinstance(expression, Node):
-            raise ArgumentError(f"assign to {target!r} expects a node, got {expression!r}")
-    targets, expressions = list(updates), [node.current() for node in updates.values()]
-    for target, expression in zip(targets, expressions, strict=True):
+def assign(tape: Tape[Node], settings: GraphSettings, updates: Mapping[Node, Node]) -> None:
+    """Replace the values of parameters, or of parts of them, by those of expressions, all computed from the
+    present values."""
+    whole: dict[ParamNode, Node] = {}
+    for target, new in updates.items():
+        if not isinstance(new, Node):
+            raise ArgumentError(f"assign to {target!r} expects a node, got {new!r}")
+        expression = new.current()
+        parameter = _parameter_below(tape, target)
         _check(tape, target, expression)
+        if target is not parameter:
+            start = len(tape.nodes)
+            expression = _written(target, expression, whole)
+            tape.not_roots.update({target.id, *range(start, len(tape.nodes))})
+        elif parameter in whole:
+            raise ArgumentError(f"parameter {parameter.name!r} is assigned both whole and in part")
+        whole[parameter] = expression
+    targets, expressions = list(whole), list(whole.values())
     excerpt = tape.below([n.id for n in expressions])
     leaves = [tape.nodes[i] for i in excerpt.inputs]
     given = tuple(
@@ -73,15 +89,57 @@ def assign(tape: Tape[Node], settings: GraphSettings, updates: Mapping[ParamNode
         target.assigned(value)
 
 
-def _check(tape: Tape[Node], target: Any, expression: Node) -> None:
-    if not isinstance(target, ParamNode) or target.graph.tape is not tape:
-        raise ArgumentError(f"assign expects parameters of this graph as targets, got {target!r}")
+VIEWS = (SliceViewNodeOp, ReshapeNodeOp, TransposeNodeOp, ReverseNodeOp)
+"""What a part of a parameter, ``w[1:3]``, consists of."""
+
+
+def _parameter_below(tape: Tape[Node], target: Any) -> ParamNode:
+    """The parameter that a target is, or is a part of."""
+    node = target
+    while isinstance(node, VIEWS):
+        node = node.child(0)
+    if not isinstance(node, ParamNode) or node.graph.tape is not tape:
+        raise ArgumentError(
+            f"assign expects parameters of this graph as targets, or slices of them such as w[1:3], got "
+            f"{target!r}"
+        )
+    return node
+
+
+def _written(part: Node, value: Node, whole: Mapping[ParamNode, Node]) -> Node:
+    """The parameter below a part with ``value`` in the place of the part, after the assignments in
+    ``whole``."""
+    if isinstance(part, ParamNode):
+        return value
+    below = part.child(0)
+    if isinstance(part, SliceViewNodeOp):
+        slices = [Slice()] * part.axis + [Slice(part.begin, part.end, part.stride)]
+        value = replace_slice(_after(below, whole), slices, value)
+    elif isinstance(part, ReshapeNodeOp):
+        value = reshape(value, below.shape)
+    elif isinstance(part, TransposeNodeOp):
+        value = transpose(value, sorted(range(len(part.axes)), key=part.axes.__getitem__))
+    else:
+        assert isinstance(part, ReverseNodeOp)
+        value = reverse(value, part.axes)
+    return _written(below, value, whole)
+
+
+def _after(part: Node, whole: Mapping[ParamNode, Node]) -> Node:
+    """A part of a parameter after the assignments in ``whole``."""
+    if isinstance(part, ParamNode):
+        return whole.get(part, part)
+    made: Node = record(type(part), part.operator, (_after(part.child(0), whole),))
+    return made
+
+
+def _check(tape: Tape[Node], target: Node, expression: Node) -> None:
+    what = f"parameter {target.name!r}" if isinstance(target, ParamNode) else "this part of a parameter"
     if expression.tape() is not tape:
         raise GraphError(f"{expression.type} made at {place(expression.where)} belongs to another graph")
     if isinstance(expression.spec, tuple) or expression.shape != target.shape:
-        raise ShapeError(f"parameter {target.name!r} has shape {target.shape}, got {expression.spec!r}")
+        raise ShapeError(f"{what} has shape {target.shape}, got {expression.spec!r}")
     if expression.value_type is not target.value_type:
         raise ElementTypeError(
-            f"parameter {target.name!r} holds {target.value_type}, got {expression.value_type}; "
-            f"cast(x, {target.value_type})"
+            f"{what} holds {target.value_type}, got {expression.value_type}; cast(x, {target.value_type})"
         )

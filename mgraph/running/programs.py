@@ -76,7 +76,15 @@ class _Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._announced = False
         self.counts: dict[str, Any] = defaultdict(int)
+
+    def begins(self) -> None:
+        """Say once, before the first program is compiled, why nothing seems to happen."""
+        with self._lock:
+            first, self._announced = not self._announced, True
+        if first:
+            log.info("[programs] Compiling the first program; each is named at level debug")
 
     def add(self, name: str, number: float = 1) -> None:
         with self._lock:
@@ -247,6 +255,7 @@ class Program:
         with self._preparing:
             if self._jitted is not None:
                 return False
+            self._tally.begins()
             before, start, traced = _THREAD.compilations, time.perf_counter(), 0.0
 
             def compile(options: Options) -> Any:

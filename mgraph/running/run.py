@@ -35,6 +35,7 @@ from .memo import frontier
 from .memory import MemoryUse
 from .planner import Planner, Prepared, Span, candidates
 from .plans import AccumulationPlan, ForwardPlan, JointPlan, Results
+from .profile import Profile, profiled
 from .programs import Compiled, Program, compiled
 
 
@@ -297,13 +298,29 @@ class Run:
     def fusion(self, backward: bool) -> FusionReport:
         """The kernels of the compiled program of the whole tape, which is not run."""
         with self._all_covered():
-            if backward:
-                prepared = self._planner.joint(self._spans, False)
-            else:
-                outputs = sorted({i for span in self._spans for i in self._planner.outputs(span)})
-                prepared = Prepared.of(self._tape.whole(), outputs, ForwardPlan, self._settings.derivatives)
-            prepared = replace(prepared, plan=replace(prepared.plan, labels=True))
-            text = self._analysed(prepared).as_text()
+            return self._fusion(self._labelled(backward))
+
+    def profile(self, backward: bool, runs: int) -> Profile:
+        """The seconds of those kernels; the program runs, with the present values."""
+        if type(runs) is not int or runs < 1:
+            raise ArgumentError(f"expected a number of runs of at least 1, got {runs!r}")
+        with self._all_covered():
+            prepared = self._labelled(backward)
+            args = self._arguments(prepared, self._all_leaves())
+            program = self._compiled(prepared)
+            return profiled(lambda: program(*args), self._fusion(prepared), runs)
+
+    def _labelled(self, backward: bool) -> Prepared:
+        """The program of the whole tape, in which the code of each node bears its number."""
+        if backward:
+            prepared = self._planner.joint(self._spans, False)
+        else:
+            outputs = sorted({i for span in self._spans for i in self._planner.outputs(span)})
+            prepared = Prepared.of(self._tape.whole(), outputs, ForwardPlan, self._settings.derivatives)
+        return replace(prepared, plan=replace(prepared.plan, labels=True))
+
+    def _fusion(self, prepared: Prepared) -> FusionReport:
+        text = self._analysed(prepared).as_text()
         return fusion_report(text, [self._tape.nodes[i] for i in prepared.nodes])
 
     def memory(self) -> MemoryUse:

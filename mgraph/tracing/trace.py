@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -132,7 +131,7 @@ class _Rows:
                 value = self._draw(i, sources)
             else:
                 trained = tuple(self.flags[k] for k in row[1:])
-                with jax.named_scope(row_label(i)) if self._labels else nullcontext():
+                with jax.named_scope(row_label(i) if self._labels else operator_label(head)):
                     children = tuple(values[k] for k in row[1:])
                     value = evaluate(head, rule_set, trained, children, self._numbers(i, sources))
                     value = kept_apart(value) if i in self._kept_apart else value
@@ -166,6 +165,11 @@ class _Rows:
 def row_label(row: int) -> str:
     """The scope under which a row is traced; XLA keeps it with every instruction."""
     return f"mgraph.{row}"
+
+
+def operator_label(operator: Any) -> str:
+    """The scope of a row in programs that many rows share, by which profilers name its kernels."""
+    return f"mgraph.{operator.type}"
 
 
 def _run_again_backward(

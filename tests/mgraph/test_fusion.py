@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +44,25 @@ def test_chains_are_one_kernel(
     assert len(report.written) == len(kernels)
     assert str(report).startswith(f"{len(kernels)} kernel")
     assert report.clusters.keys() == {i for kernel in report.kernels for i in kernel.nodes}
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="what XLA fuses depends on the platform")
+def test_three_lines_say_what_was_fused_and_why_not(graph: ExpressionGraph) -> None:
+    x = graph.constant((64, 32), inits.normal())
+    hidden = mgraph.relu(mgraph.dot(x, graph.param("a", (32, 32)))).set_name("hidden")
+    mgraph.exp(-mgraph.dot(hidden, graph.param("b", (32, 32)))).set_name("top")
+    report = graph.fusion_report()
+    kernels, fused, written = report.summary.split("\n")
+    assert re.fullmatch(
+        r"4 kernels, 5 nodes computed, 4 written to memory; \d+ more draw random numbers or move data",
+        kernels,
+    )
+    assert fused == "fused: negate 6 with exp top"
+    assert written == (
+        "written: dot 2, dot 5 (of a library routine, which XLA fuses with nothing); "
+        "ReLU hidden (read by a library routine); exp top (a result)"
+    )
+    assert str(report).startswith(report.summary) and "data moved" not in str(report)
 
 
 def test_a_step_with_loops_and_gradients_is_reported(graph: ExpressionGraph) -> None:
@@ -118,3 +138,29 @@ def test_values_along_residual_connections_are_computed_once(monkeypatch: pytest
     for cls in (PlusNodeOp, NormalizationNodeOp):
         monkeypatch.setattr(cls, "computed_once", False)
     assert 2 * barred < additions()
+
+
+def test_a_profile_has_the_seconds_of_every_kernel_and_node(graph: ExpressionGraph, tmp_path: Path) -> None:
+    a, b = graph.param("a", (128, 128), inits.normal()), graph.param("b", (128, 128), inits.normal())
+    product = mgraph.dot(a, b)
+    top = mgraph.sum(mgraph.flatten(mgraph.tanh(product)))
+    with pytest.raises(ArgumentError, match="at least 1, got 0"):
+        graph.profile(runs=0)
+    forward, both = graph.profile(runs=2), graph.profile(backward=True, runs=2)
+    for profile in (forward, both):
+        assert profile.seconds.keys() <= {kernel.name for kernel in profile.report.kernels}
+        assert {product.id, top.id} <= {node for node, seconds in profile.nodes.items() if seconds > 0}
+        times = [profile.seconds.get(kernel.name, 0.0) for kernel in profile.kernels]
+        assert times == sorted(times, reverse=True) and times[0] > 0
+        assert profile.clusters.keys() == profile.nodes.keys()
+        head, columns, *rows = str(profile).splitlines()
+        assert head.endswith("mean of 2 runs") and columns.split() == [
+            "microseconds",
+            "share",
+            "kernels",
+            "nodes",
+        ]
+        assert any(f"dot {product.id}" in row for row in rows)
+    assert len(both.report.kernels) > len(forward.report.kernels)
+    with jax.profiler.trace(str(tmp_path)), pytest.raises(mgraph.GraphError, match="profile"):
+        graph.profile()

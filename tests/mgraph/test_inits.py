@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,3 +106,24 @@ def test_mistakes_say_what_fits(graph: ExpressionGraph) -> None:
         graph.zeros((2,), "float31")
     with pytest.raises(ShapeError, match="no negative sizes"):
         graph.zeros((2, -1))
+
+
+def test_sparse_vectors() -> None:
+    sparse = inits.from_sparse_vector([4, 1], [2.0, -1.0])
+    np.testing.assert_allclose(value(sparse, (2, 3)), [[1e-6, -1, 1e-6], [1e-6, 2, 1e-6]], rtol=1e-6)
+    for indices, values in (([0], [1.0, 2.0]), ([6], [1.0]), ([-1], [1.0]), ([0.5], [1.0])):
+        with pytest.raises(ShapeError, match="one value for each index from 0 to 5"):
+            value(inits.from_sparse_vector(indices, values), (2, 3))
+
+
+def test_word_vectors(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("3 2\n2 0.5 -1\n0 3 4\n99 1 1\n")
+    table = value(inits.from_word2vec(path), (3, 2))
+    np.testing.assert_array_equal(table[[0, 2]], [[3, 4], [0.5, -1]])
+    assert table[1].any() and np.array_equal(table, value(inits.from_word2vec(path), (3, 2)))
+    assert np.linalg.norm(value(inits.from_word2vec(path, normalize=True), (3, 2))) == pytest.approx(1)
+    with pytest.raises(mgraph.WordVectorsError, match=r"txt:1: vectors of length 2, but dim-emb is 4"):
+        value(inits.from_word2vec(path), (3, 4))
+    with pytest.raises(ShapeError, match="a matrix"):
+        value(inits.from_word2vec(path), (3,))

@@ -159,3 +159,29 @@ def test_sixteen_bit_parameters_without_gradient_stay_finite(make, type_: str) -
     make(0.125).update(graph)
     assert w.val().dtype == type_
     np.testing.assert_allclose(np.asarray(w.val(), np.float32), [1.0, 0.875])
+
+
+def test_optimizers_of_marians_options() -> None:
+    adam = mgraph.optimizer_from_options({})
+    assert isinstance(adam, Adam) and (adam.learn_rate, adam.clip_norm, adam.beta2) == (1e-4, 1, 0.999)
+    given = {"learn-rate": 3e-4, "optimizer_params": [0.9, 0.98, 1e-9], "clip_norm": 0}
+    adam = mgraph.optimizer_from_options(given)
+    assert isinstance(adam, Adam)
+    assert (adam.learn_rate, adam.beta2, adam.eps, adam.clip_norm) == (3e-4, 0.98, 1e-9, 0)
+    sgd = mgraph.optimizer_from_options({"optimizer": "sgd", "learn-rate": 0.1, "clip-norm": 0})
+    np.testing.assert_array_equal(descend(sgd), descend(Sgd(0.1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimiser": "sgd"}, "did you mean 'optimizer'"),
+        ({"exponential-smoothing": 1e-4}, "not an option of an optimizer"),
+        ({"optimizer": "lion"}, r"expected an optimizer of sgd, adagrad, adam, got 'lion'; mgraph.Optax"),
+        ({"optimizer-params": "fast"}, "expected numbers, got 'fast'"),
+        ({"optimizer-params": [1.5]}, "beta1"),
+    ],
+)
+def test_options_that_make_no_optimizer(options: dict[str, object], message: str) -> None:
+    with pytest.raises(mgraph.ArgumentError, match=message):
+        mgraph.optimizer_from_options(options)

@@ -14,13 +14,13 @@ def test_graphviz_has_marians_look(tmp_path) -> None:
     assert z.mark_checkpoint().set_name("z <top>") is z
     text = graph.graphviz(tmp_path / "g.dot")
     assert (tmp_path / "g.dot").read_text() == text
-    assert text.startswith("digraph ExpressionGraph {\nrankdir=LR\n")
-    assert '"0" [shape="hexagon", label=<param<br/>"x" (0/1)>, style="filled", penwidth=1, ' in text
-    assert '"1" [shape="diamond", label=<const (1/0)>' in text and 'fillcolor="white"' in text
-    assert '"3" [shape="box", label=<sin (3/1)>' in text and 'fillcolor="yellow"' in text
+    assert text.startswith("digraph ExpressionGraph {\nrankdir=TB\n")
+    assert '"0" [shape="hexagon", label=<param<br/>"x" (0/1)>, penwidth=1, ' in text
+    assert '"1" [shape="diamond", label=<const (1/0)>' in text and 'fillcolor="#ffffff"' in text
+    assert '"3" [shape="box", label=<sin (3/1)>' in text and 'fillcolor="#fff09a"' in text
     assert '"4" [shape="box", label=<+<br/>"z &lt;top&gt;" (4/1)>' in text
-    assert '"4" -> "2";' in text and "penwidth=3" in text
-    assert text.index('"4" [') < text.index('"0" [')
+    assert '"2" -> "4";' in text and "penwidth=3" in text
+    assert text.index('"0" [') < text.index('"4" [')
 
 
 def test_debug_prints_value_and_gradient_in_marians_layout(capfd) -> None:

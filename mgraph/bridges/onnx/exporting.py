@@ -49,9 +49,10 @@ def export_onnx(
     possible; a constant of one number may have any size.
 
     A file beyond 1.9 GB keeps the initializers in ``{path}.data`` beside it. Needs the package onnx: ``pip
-    install 'mgraph[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes and
-    for operators that can be written neither directly nor by the primitives of their forward; ``BridgeError``
-    for sizes that cannot be open. An index out of range, which gives NaN here, is an error in ONNX.
+    install 'mgraph-jax[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes
+    and for operators that can be written neither directly nor by the primitives of their forward;
+    ``BridgeError`` for sizes that cannot be open. An index out of range, which gives NaN here, is an error in
+    ONNX.
     """
     check_onnx(opset)
     model = _Export(graph, outputs, inputs, axes or {}).model(opset)

@@ -15,5 +15,6 @@ def extra(package: str) -> Any:
     except ImportError:
         root = package.partition(".")[0]
         raise BridgeError(
-            f"this needs the package {root}, which is not installed; pip install 'mgraph[onnx]' installs it"
+            f"this needs the package {root}, which is not installed; "
+            "pip install 'mgraph-jax[onnx]' installs it"
         ) from None

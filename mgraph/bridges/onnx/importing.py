@@ -36,7 +36,7 @@ def import_onnx(
     The gradient is that of the operators; what ``stop_gradient`` or a frozen node kept from it is not in
     the file.
 
-    Needs the package onnx: ``pip install 'mgraph[onnx]'``. ``BridgeError`` for a file that is not a valid
+    Needs the package onnx: ``pip install 'mgraph-jax[onnx]'``. ``BridgeError`` for a file that is not a valid
     model of operator set 13 or later, for inputs that do not fit and for a parameter that exists with another
     value; ``UnsupportedOperatorError`` for an operation without a counterpart, by name.
     """

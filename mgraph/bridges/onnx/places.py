@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import convolution, functors, index, pooling, shape, structure
+from ...ops import convolution, functors, index, pooling, regions, selection, shape, structure
 from ...shape import Shape
 from ...types import Type
 from .writer import Name, Operation, Rule, Writer, rule_for, same
@@ -110,6 +110,27 @@ def _(w: Writer, o: Operation, buffer: Name, value: Name, position: Name) -> Nam
     steps = w.op("Range", w.constant(0, np.int64), w.count(written[axis]), w.constant(1, np.int64))
     places = w.op("Expand", w.op("Reshape", w.op("Add", steps, start), along), w.dims(written))
     return w.op("ScatterElements", buffer, places, value, axis=axis)
+
+
+@rule_for(RULES, selection.OneHotNodeOp)
+def _(w: Writer, o: Operation, indices: Name) -> Name:
+    axis, depth = o.operator.axis, o.operator.depth
+    along = w.ints(*(-1 if i == axis else 1 for i in range(len(o.out.shape))))
+    classes = w.op("Reshape", w.ints(*range(depth)), along)
+    given = w.op("Unsqueeze", w.cast(indices, Type.int64), w.ints(axis))
+    return w.cast(w.op("Equal", given, classes), o.operator.to)
+
+
+@rule_for(RULES, regions.ReplaceSliceNodeOp)
+def _(w: Writer, o: Operation, x: Name, value: Name) -> Name:
+    """Over all elements in a row, of which the region is a set of positions."""
+    sizes = o.specs[0].shape
+    if w.axes.is_open(sizes):
+        raise o.refuse("its positions are not known with open axes")
+    positions = np.arange(math.prod(sizes), dtype=np.int64).reshape(sizes)[o.operator.places()]
+    written = w.op("Reshape", w.op("Expand", value, w.dims(positions.shape)), w.ints(-1))
+    flat = w.op("ScatterElements", w.op("Reshape", x, w.ints(-1)), w.ints(*positions.flat), written, axis=0)
+    return w.op("Reshape", flat, w.dims(sizes))
 
 
 # ---------------------------------------------------------------- windows

@@ -355,5 +355,5 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "onnx", None)
     graph = ExpressionGraph()
     x = graph.input("x", (2, 3))
-    with pytest.raises(BridgeError, match=r"pip install 'mgraph\[onnx\]'"):
+    with pytest.raises(BridgeError, match=r"pip install 'mgraph-jax\[onnx\]'"):
         export_onnx(graph, x * 2, [x], "y.onnx")

@@ -126,3 +126,20 @@ def test_a_copy_that_does_not_fit_changes_nothing() -> None:
     with pytest.raises(mgraph.ShapeError, match="'c' has shape"):
         graph.copy_params(other)
     assert list(graph.params()) == ["a", "c"] and graph.params()["a"].val()[0] == 0
+
+
+@pytest.mark.parametrize("name", ["model.npz", "model.bin"])
+def test_a_graph_loads_bytes_and_items(name: str) -> None:
+    of_file, of_bytes, of_items = ExpressionGraph(), ExpressionGraph(), ExpressionGraph()
+    of_file.load(ITEMS / name)
+    of_bytes.load((ITEMS / name).read_bytes())
+    of_items.load(read_items(ITEMS / name))
+    for graph in (of_bytes, of_items):
+        chex.assert_trees_all_equal(graph.params().vals(), of_file.params().vals())
+        assert graph.model_yml == of_file.model_yml and graph.reloaded
+
+
+def test_bytes_that_are_no_model_are_refused() -> None:
+    for data in (b"", b"PK\3\4", b"not a model"):
+        with pytest.raises(ModelFileError, match=f"a model of {len(data)} bytes"):
+            ExpressionGraph().load(data)

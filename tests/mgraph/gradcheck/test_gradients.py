@@ -7,9 +7,21 @@ import pytest
 from mgraph import NaryNodeOp
 from mgraph.gradcheck.survey import check_operator, own_operators
 
+LONG = {
+    "AffineCrossEntropyNodeOp",
+    "CachedAttentionNodeOp",
+    "DotProductAttentionNodeOp",
+    "LogCumSumExpNodeOp",
+}
+"""Checked with the slow tests: they have many cases, or children."""
+OPERATORS = [
+    pytest.param(cls, id=cls.__name__, marks=[pytest.mark.slow] * (cls.__name__ in LONG))
+    for cls in own_operators()
+]
+
 
 @pytest.mark.usefixtures("quick_compilation")
-@pytest.mark.parametrize("operator", own_operators(), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_gradient(operator: type[NaryNodeOp]) -> None:
     row = check_operator(operator)
     assert row.ok, row.report or row.problem

@@ -172,6 +172,21 @@ def test_indices_beyond_the_ends_of_an_axis(graph: ExpressionGraph) -> None:
     assert gradient(nodes["scatter"], x).tolist() == [[1, 1, 0], [0, 0, 0]]
 
 
+def test_scatter_writes_one_place_as_it_writes_many(graph: ExpressionGraph) -> None:
+    """One index for all rows has a program of its own: also at and beyond the ends."""
+    x = param(graph, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    source = param(graph, [[7.0], [8.0]], name="source")
+    for index in (0, 2, 3, 9, -1, -3, -4):
+        one, each = (
+            mgraph.scatter(x, 1, constant(graph, places, "int32"), source)
+            for places in ([[index]], [[index], [index]])
+        )
+        graph.forward()
+        np.testing.assert_array_equal(one.val(), each.val(), str(index))
+        for leaf in (x, source):
+            assert gradient(one, leaf).tolist() == gradient(each, leaf).tolist()
+
+
 def test_order_of_equal_elements(graph: ExpressionGraph) -> None:
     x = param(graph, [[2.0, 1.0, 2.0, 1.0]])
     values, indices = mgraph.topk(x, 3, -1)
@@ -245,10 +260,14 @@ def test_a_loss_is_no_integer(graph: ExpressionGraph) -> None:
 
 @pytest.mark.parametrize("axis", [None, (0, 1), 1.0])
 def test_an_axis_is_an_int(graph: ExpressionGraph, axis: Any) -> None:
+    """Reductions take several, each an int."""
     x = param(graph, np.ones((2, 3)))
-    for operator in (mgraph.sum, mgraph.sort, lambda x, axis: mgraph.concatenate([x, x], axis)):
+    operators = [mgraph.sort, mgraph.cumsum, lambda x, axis: mgraph.concatenate([x, x], axis)]
+    for operator in operators if isinstance(axis, tuple) else [*operators, mgraph.sum]:
         with pytest.raises(ArgumentError, match="expected one axis, an int"):
             operator(x, axis)
+    with pytest.raises(ArgumentError, match="expected one axis, an int"):
+        mgraph.sum(x, (0, axis))
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 0.5])

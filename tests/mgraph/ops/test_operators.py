@@ -108,7 +108,7 @@ def test_element_types_are_kept(element_type: str) -> None:
             y, first = jax.eval_shape(partial(value_and_gradient, operator, trained), *values)
             kept = jax.tree.leaves(y)[0].dtype
             assert kept == (jnp.float32 if cls in LOSSES else dtype), (cls, case)
-            assert first.dtype == dtype, (cls, case)
+            assert first.dtype == dtype or not trained[0], (cls, case)
 
 
 # ---------------------------------------------------------------- single operators

@@ -237,6 +237,7 @@ def test_far_out_and_on_constant_rows(kind: str) -> None:
     assert errors(PROBLEMS, kind) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 def test_along_long_axes(kind: str) -> None:
     assert errors(LONG_PROBLEMS, kind) == []

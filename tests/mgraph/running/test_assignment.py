@@ -89,3 +89,47 @@ def test_errors(graph: ExpressionGraph) -> None:
     with pytest.raises(ArgumentError, match="expected assign"):
         graph.assign(x)
     assert np.asarray(x.val()).tolist() == [1, 1]
+
+
+def test_parts_of_a_parameter_are_assigned(graph: ExpressionGraph) -> None:
+    start = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    w = graph.param("w", (3, 4), inits.from_tensor(start))
+    graph.assign(w[1:, 2], w[1:, 0] * 10)
+    start[1:, 2] = start[1:, 0] * 10
+    np.testing.assert_array_equal(w.val(), start)
+    graph.assign({mgraph.transpose(w)[-1]: w[0, :3], w[0, ::2]: w[2, ::2], mgraph.reverse(w)[0, 1]: w[1, 1]})
+    after = start.copy()
+    after[:, -1] = start[0, :3]
+    after[0, ::2] = start[2, ::2]
+    after[2, 1] = start[1, 1]
+    np.testing.assert_array_equal(w.val(), after)
+
+
+def test_a_part_is_written_in_place(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (256, 256), inits.zeros())
+    part, value = w[3], w[3] + 1
+    graph.assign(part, value)
+    places = set()
+    for _ in range(4):
+        graph.assign(part, value)
+        places.add(pointer(w))
+    assert len(places) == 1
+    assert np.asarray(w.val())[3].tolist() == [5] * 256 and not np.asarray(w.val())[4].any()
+
+
+def test_assigned_parts_are_no_tops(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (2, 2), inits.ones())
+    loss = mgraph.sum(w, (0, 1))
+    graph.assign(w[0], graph.zeros((2,)))
+    graph.backprop()
+    assert loss.scalar() == 2 and np.asarray(w.grad()).tolist() == [[1, 1], [1, 1]]
+
+
+def test_parts_that_cannot_be_assigned(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (2, 2), inits.ones())
+    with pytest.raises(ArgumentError, match="slices of them"):
+        graph.assign((w * 2)[0], w[0])
+    with pytest.raises(ShapeError, match=r"this part of a parameter has shape \(2,\)"):
+        graph.assign(w[0], w)
+    with pytest.raises(ArgumentError, match="both whole and in part"):
+        graph.assign({w[0]: w[1], w: w * 2})

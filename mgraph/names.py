@@ -1,0 +1,15 @@
+"""Misspelt names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+
+
+def meant(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
+    """``; did you mean softmax?`` for a misspelt name, or nothing if no known one is similar.
+
+    shown: how the suggestion is written.
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {shown(close[0])}?" if close else ""

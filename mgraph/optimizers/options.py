@@ -1,0 +1,54 @@
+"""Marian's optimizers by the values of its options."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import ArgumentError
+from .base import Optimizer
+from .marian import Adagrad, Adam, Sgd
+
+OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
+"""By the value of ``optimizer``."""
+MOST_PARAMETERS = {"sgd": 0, "adagrad": 1, "adam": 4}
+"""How many of ``optimizer-params`` each takes; Marian ignores the rest."""
+DEFAULTS: Mapping[str, Any] = {
+    "optimizer": "adam",
+    "learn-rate": 1e-4,
+    "optimizer-params": (),
+    "clip-norm": 1.0,
+}
+"""Marian's."""
+
+
+def optimizer_from_options(options: Mapping[str, Any]) -> Optimizer:
+    """The optimizer of Marian's options ``optimizer`` (``sgd``, ``adagrad``, ``adam``), ``learn-rate``,
+    ``optimizer-params`` and ``clip-norm``, with Marian's defaults; underscores may stand for hyphens.
+
+    ``ArgumentError`` for other options, which are those of training, and for values that do not fit.
+    Source: Marian, ``Optimizer(options)``.
+    """
+    given = {name.replace("_", "-"): value for name, value in options.items()}
+    for name in given:
+        if name not in DEFAULTS:
+            close = difflib.get_close_matches(name, DEFAULTS, 1)
+            raise ArgumentError(
+                f"{name!r} is not an option of an optimizer; these are {', '.join(DEFAULTS)}"
+                + (f"; did you mean {close[0]!r}?" if close else "")
+            )
+    settings = {**DEFAULTS, **given}
+    kind = settings["optimizer"]
+    if kind not in OPTIMIZERS:
+        raise ArgumentError(
+            f"expected an optimizer of {', '.join(OPTIMIZERS)}, got {kind!r}; "
+            "mgraph.Optax(name, learn_rate) has those of optax"
+        )
+    params = settings["optimizer-params"]
+    try:
+        numbers = [float(value) for value in (params if isinstance(params, list | tuple) else [params])]
+    except (TypeError, ValueError):
+        raise ArgumentError(f"optimizer-params: expected numbers, got {params!r}") from None
+    rate, bound = settings["learn-rate"], settings["clip-norm"]
+    return OPTIMIZERS[kind](rate, *numbers[: MOST_PARAMETERS[kind]], clip_norm=bound)

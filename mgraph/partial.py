@@ -1,0 +1,156 @@
+"""Partial shapes, and functions of inputs whose sizes are known only when they are called.
+
+A graph is recorded with shapes that are numbers. A ``PartialFunction`` records itself anew for every
+combination of sizes that it meets, and keeps the function; programs are compiled for each, too.
+Source: nGraph, ``PartialShape`` and ``specialize_function``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import jax
+
+from .errors import ArgumentError, GraphError, ShapeError
+from .function import Function
+from .node import Node
+from .shape import Shape, as_shape
+from .signature import Inputs
+from .types import Type
+
+MOST_FUNCTIONS = 64
+"""How many combinations of sizes a ``PartialFunction`` keeps; those used longest ago are forgotten."""
+
+
+class PartialShape(tuple[int, ...]):
+    """Sizes of which some are -1, for unknown; made from ints and ``None``.
+
+    ``ShapeError`` for what is no size. The number of axes is always known: operators are chosen by it.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[int | None]) -> PartialShape:
+        try:
+            found = tuple(-1 if n is None else operator.index(n) for n in sizes)
+        except TypeError:
+            raise ShapeError(f"expected sizes such as (-1, 3), got {sizes!r}") from None
+        if min(found, default=0) < -1:
+            raise ShapeError(f"a size is at least 0, or -1 for an unknown one, got {found}")
+        return super().__new__(cls, found)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all sizes are known."""
+        return -1 not in self
+
+    def compatible(self, other: Iterable[int | None]) -> bool:
+        """Whether some shape fits both."""
+        theirs = PartialShape(other)
+        pairs = zip(self, theirs, strict=False)
+        return len(self) == len(theirs) and all(m == n or -1 in (m, n) for m, n in pairs)
+
+    def merge(self, other: Iterable[int | None]) -> PartialShape:
+        """The sizes that either of them knows; ``ShapeError`` if they contradict each other."""
+        theirs = PartialShape(other)
+        if not self.compatible(theirs):
+            raise ShapeError(f"a shape {tuple(self)} cannot be {tuple(theirs)}")
+        return PartialShape(n if m == -1 else m for m, n in zip(self, theirs, strict=True))
+
+    def to_shape(self) -> Shape:
+        """The sizes as a shape; ``ShapeError`` unless all are known."""
+        if not self.is_static:
+            raise ShapeError(f"not all sizes of {tuple(self)} are known")
+        return tuple(self)
+
+
+class Recorder(Protocol):
+    """What a graph must offer to record functions aside."""
+
+    def aside(self) -> AbstractContextManager[None]: ...
+
+    def input(self, name: str, shape: Any, type: Any = None) -> Any: ...
+
+    def function(self, outputs: Any, inputs: Any = (), *, derivatives: str | None = None) -> Function: ...
+
+
+class PartialFunction:
+    """A function of arrays some of whose sizes are unknown; made by ``graph.partial_function``.
+
+    ``specialize({"x": (5, 3)})`` is the ``Function`` for some sizes; a call, and ``pure``, take that of their
+    arguments.
+    """
+
+    def __init__(
+        self,
+        graph: Recorder,
+        build: Callable[..., Any],
+        inputs: Mapping[str, tuple[PartialShape, Type]],
+        derivatives: str | None,
+    ) -> None:
+        self._graph, self._build, self._derivatives = graph, build, derivatives
+        self.inputs = dict(inputs)
+        """Shape and element type of each input, in order."""
+        self._known: OrderedDict[tuple[Shape, ...], Function] = OrderedDict()
+
+    def specialize(self, shapes: Mapping[str, Shape]) -> Function:
+        """The function for inputs of these shapes, recorded if it is not yet known.
+
+        ``ShapeError`` for a shape that does not fit, ``GraphError`` for inputs that are missing or unknown,
+        and the errors of the operators.
+        """
+        if shapes.keys() != self.inputs.keys():
+            raise GraphError(f"expected the inputs {list(self.inputs)}, got {list(shapes)}")
+        for name, (partial, _) in self.inputs.items():
+            if not partial.compatible(as_shape(shapes[name])):
+                raise ShapeError(f"input {name!r} has shape {tuple(partial)}, got {tuple(shapes[name])}")
+        key = tuple(as_shape(shapes[name]) for name in self.inputs)
+        if key not in self._known:
+            self._known[key] = self._recorded(key)
+            if len(self._known) > MOST_FUNCTIONS:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return self._known[key]
+
+    def _recorded(self, shapes: tuple[Shape, ...]) -> Function:
+        with self._graph.aside():
+            leaves = {
+                name: self._graph.input(name, shape, kind)
+                for (name, (_, kind)), shape in zip(self.inputs.items(), shapes, strict=True)
+            }
+            outputs = self._build(**leaves)
+            single = isinstance(outputs, Node)
+            return self._graph.function(
+                outputs if single else list(outputs), leaves, derivatives=self._derivatives
+            )
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
+        if len(args) > len(self.inputs):
+            raise GraphError(f"expected the inputs {list(self.inputs)}, got {len(args)} arguments")
+        given = {**dict(zip(self.inputs, args, strict=False)), **named}
+        return self.specialize(_shapes_of(given))(*args, **named)
+
+    def pure(self, params: Mapping[str, Any], inputs: Inputs = (), key: jax.Array | None = None) -> Any:
+        """The outputs as a pure function of parameters, inputs and a random key; see ``Function``."""
+        given = inputs if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=False))
+        return self.specialize(_shapes_of(given)).pure(params, inputs, key)
+
+    def __repr__(self) -> str:
+        return f"PartialFunction(inputs={self.inputs}, recorded for {len(self._known)} combinations of sizes)"
+
+
+def _shapes_of(arrays: Mapping[str, Any]) -> dict[str, Shape]:
+    bare = [name for name, value in arrays.items() if not hasattr(value, "shape")]
+    if bare:
+        raise ArgumentError(f"input {bare[0]!r} of unknown sizes takes an array, got {arrays[bare[0]]!r}")
+    return {name: tuple(value.shape) for name, value in arrays.items()}

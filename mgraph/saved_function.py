@@ -1,0 +1,209 @@
+"""Functions of a graph in files, which run and differentiate without the graph and its operators' code.
+
+A file is an ``.npz`` of items: the parameters' values under their names, ``special:function.json`` with the
+signature, and ``special:function.program``, what ``jax.export`` makes of the pure function and of its
+derivatives by the operators' rules.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.export
+import numpy as np
+
+from .draws import run_draws, run_key
+from .errors import ArgumentError, ModelFileError
+from .files.items import read_npz, write_npz
+from .files.json_text import read_json
+from .signature import Inputs, Signature, fitting
+from .specs import Spec, spec_of
+from .types import as_type
+
+Path = str | os.PathLike[str]
+HEADER, PROGRAM = "special:function.json", "special:function.program"
+VERSION = 1
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+class Pure(Protocol):
+    """A function that can be saved."""
+
+    signature: Signature
+    seed: int
+
+    def values(self) -> dict[str, jax.Array]: ...
+
+    def pure(self, params: Mapping[str, Any], inputs: Inputs = (), key: jax.Array | None = None) -> Any: ...
+
+
+def save_function(function: Pure, path: Path, *, order: int, platforms: Sequence[str]) -> None:
+    """Write ``function`` to ``path``; see ``Function.save``."""
+    if not isinstance(order, int) or not 0 <= order <= 4:
+        raise ArgumentError(f"expected an order of derivatives from 0 to 4, got {order!r}")
+    unknown = [name for name in platforms if name not in PLATFORMS]
+    if unknown or not platforms:
+        raise ArgumentError(f"expected platforms of {', '.join(PLATFORMS)}, got {list(platforms)}")
+    signature = function.signature
+    reserved = [name for name in signature.parameters if name.startswith("special:")]
+    if reserved:
+        raise ArgumentError(f"a function with a parameter {reserved[0]!r} cannot be saved: rename it")
+    key = jax.random.key_data(jax.random.key(0))
+
+    def flat(params: Any, inputs: Any, key_data: Any) -> Any:
+        chosen = jax.random.wrap_key_data(key_data) if signature.random else None
+        results = function.pure(params, inputs, chosen)
+        return [results] if signature.single else list(results)
+
+    with jax.enable_x64(signature.wide):
+        structs = [
+            {name: spec.struct for name, spec in specs.items()}
+            for specs in (signature.parameters, signature.inputs)
+        ]
+        exported = jax.export.export(jax.jit(flat), platforms=list(platforms))(*structs, key)
+        program = bytes(exported.serialize(vjp_order=order))
+    header = {
+        "version": VERSION,
+        "inputs": _written(signature.inputs),
+        "parameters": _written(signature.parameters),
+        "single": signature.single,
+        "random": signature.random,
+        "wide": signature.wide,
+        "seed": function.seed,
+        "generator": str(jax.random.key_impl(jax.random.key(0))),
+        "order": order,
+        "platforms": list(platforms),
+    }
+    special = {HEADER: json.dumps(header).encode(), PROGRAM: program}
+    items = {name: _storable(value) for name, value in function.values().items()}
+    write_npz(path, items | {name: np.frombuffer(data, np.uint8) for name, data in special.items()})
+
+
+class SavedFunction:
+    """A function that was read from a file by ``load_function``.
+
+    Calling it runs the program with the parameters' values of the file, which ``values()`` returns and
+    ``replace_parameter`` replaces; ``pure(params, inputs, key)`` works under ``jax.jit``, ``jax.grad`` and
+    ``jax.vjp`` as that of the ``Function`` did, and differentiates by its rules, up to the order that was
+    saved. Not under ``jax.vmap`` or ``jax.jvp``, which a compiled program does not know.
+    """
+
+    def __init__(
+        self, signature: Signature, program: jax.export.Exported, values: Mapping[str, Any], seed: int
+    ) -> None:
+        self.signature = signature
+        self.seed = seed
+        self._program = program
+        self._values = dict(values)
+        self._runs = itertools.count(1)
+        self._compiled = jax.jit(program.call)
+        self.parameters = tuple(signature.parameters)
+        """Names of the parameters."""
+
+    @property
+    def inputs(self) -> dict[str, Spec]:
+        """Shape and element type of each input, in order."""
+        return dict(self.signature.inputs)
+
+    def values(self) -> dict[str, jax.Array]:
+        """The parameters' values by name."""
+        return dict(self._values)
+
+    def pure(self, params: Mapping[str, Any], inputs: Inputs = (), key: jax.Array | None = None) -> Any:
+        """The outputs as a pure function of parameters, inputs and a random key."""
+        signature = self.signature
+        signature.check_pure(key)
+        data = jax.random.key_data(jax.random.key(0) if key is None else key)
+        found = self._program.call(
+            signature.checked_parameters(params), signature.checked_inputs(inputs), data
+        )
+        return signature.formed(found)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
+        inputs = self.signature.of_call(args, named)
+        draws = run_draws(self.seed, next(self._runs) if self.signature.random else 0)
+        with jax.enable_x64(self.signature.wide):
+            key = jax.random.key_data(run_key(draws))
+            return self.signature.formed(self._compiled(self._values, inputs, key))
+
+    def replace_parameter(self, name: str, value: Any) -> SavedFunction:
+        """This function with another value of a parameter, of its shape and element type."""
+        if name not in self.signature.parameters:
+            raise ArgumentError(f"the function has no parameter {name!r}; it has {list(self.parameters)}")
+        fit = fitting(f"parameter {name!r}", value, self.signature.parameters[name])
+        return SavedFunction(self.signature, self._program, self._values | {name: fit}, self.seed)
+
+    def __repr__(self) -> str:
+        return f"SavedFunction(inputs={self.inputs}, {len(self.parameters)} parameters)"
+
+
+def load_function(path: Path) -> SavedFunction:
+    """The function that ``graph.function(...).save(path)`` wrote.
+
+    It needs neither the graph nor the code of its operators. A file is a program: load it only from whom you
+    trust. ``ModelFileError`` for a damaged file, for one of another version, and where the file's program is
+    for other platforms or of another version of JAX than this one reads.
+    """
+    name = os.fspath(path)
+    items = read_npz(path)
+    try:
+        header = read_json(items.pop(HEADER).tobytes())
+        program = items.pop(PROGRAM).tobytes()
+    except (KeyError, ValueError):
+        raise ModelFileError(f"{name} holds no function; function.save(path) writes one") from None
+    if not isinstance(header, dict) or header.get("version") != VERSION:
+        raise ModelFileError(f"{name}: a function of version {VERSION} is expected, got another one")
+    if jax.default_backend() not in _backends(header.get("platforms", [])):
+        raise ModelFileError(
+            f"{name}: its program is for {header.get('platforms')}, this is {jax.default_backend()}; "
+            "save it with platforms=[...] that name both"
+        )
+    try:
+        signature = Signature(
+            _read(header["inputs"]),
+            _read(header["parameters"]),
+            *(bool(header[key]) for key in ("single", "random", "wide")),
+        )
+        seed, generator = int(header["seed"]), str(header["generator"])
+        exported = jax.export.deserialize(bytearray(program))
+    except Exception as error:
+        raise ModelFileError(f"{name}: its program cannot be read: {error}") from None
+    if signature.random and generator != str(jax.random.key_impl(jax.random.key(0))):
+        raise ModelFileError(f"{name}: it draws by {generator}; set jax_default_prng_impl to that")
+    with jax.enable_x64(signature.wide):
+        stored = {key: _restored(items.get(key), spec) for key, spec in signature.parameters.items()}
+        values = {key: jax.numpy.asarray(value) for key, value in stored.items() if value is not None}
+        return SavedFunction(signature, exported, signature.checked_parameters(values), seed)
+
+
+def _backends(platforms: Sequence[str]) -> set[str]:
+    """JAX's names of backends for those of platforms."""
+    return {"gpu" if name in ("cuda", "rocm") else name for name in platforms}
+
+
+def _written(specs: Mapping[str, Spec]) -> list[list[Any]]:
+    return [[name, list(spec.shape), spec.type.value] for name, spec in specs.items()]
+
+
+def _read(entries: Any) -> dict[str, Spec]:
+    return {name: spec_of(tuple(map(int, shape)), as_type(kind)) for name, shape, kind in entries}
+
+
+def _storable(value: jax.Array) -> np.ndarray:
+    """An array as a file can hold it: bfloat16 and bool by their bytes."""
+    array = np.asarray(value)
+    plain = array.dtype.kind in "fiu" and array.dtype.isbuiltin == 1
+    return array if plain else array.view(np.dtype(f"u{array.dtype.itemsize}"))
+
+
+def _restored(array: np.ndarray | None, spec: Spec) -> np.ndarray | None:
+    """The inverse of ``_storable``, and of the signed integers that are read as unsigned ones."""
+    if array is None or array.dtype == spec.type.dtype or array.dtype.itemsize != spec.type.dtype.itemsize:
+        return array
+    return array.view(spec.type.dtype)

@@ -1,0 +1,109 @@
+"""``Signature``: names, shapes and element types of what a function takes, and how it returns its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from .arrays import as_array
+from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
+from .leaves import check_value
+from .recording import is_node
+from .specs import Spec
+
+Inputs = Sequence[Any] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function of a graph takes, and what it checks."""
+
+    inputs: Mapping[str, Spec]
+    """In their order."""
+    parameters: Mapping[str, Spec]
+    single: bool
+    """Whether the result is one array rather than a tuple."""
+    random: bool
+    wide: bool
+    """Whether there are 64-bit types."""
+
+    def checked_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that are needed; each present, of the right shape and element type."""
+        missing = [name for name in self.parameters if name not in params]
+        if missing:
+            raise GraphError(f"missing parameters: {', '.join(missing)}")
+        return {
+            name: fitting(f"parameter {name!r}", params[name], spec) for name, spec in self.parameters.items()
+        }
+
+    def of_call(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call, positional in the order of ``inputs`` or by name; none may be traced."""
+        inputs = self.checked_inputs(self._by_name(args, named) if args else named)
+        for value in inputs.values():
+            if isinstance(value, jax.core.Tracer):
+                raise GraphError(
+                    "this function is compiled already and cannot be transformed by JAX; "
+                    "inside jax.jit, jax.grad or jax.vmap call fn.pure(params, inputs, key)"
+                )
+        return inputs
+
+    def check_pure(self, key: Any) -> None:
+        """Errors for a key that is missing or none, and for 64-bit types where JAX cuts them."""
+        if self.wide and jax.dtypes.canonicalize_dtype("float64") != "float64":
+            raise ElementTypeError(
+                "this function has 64-bit types, which JAX would cut to 32; "
+                "call it within jax.enable_x64(True)"
+            )
+        if key is not None and not hasattr(key, "dtype"):
+            raise ArgumentError(f"expected a random key such as jax.random.key(seed), got {key!r}")
+        if self.random and key is None:
+            raise GraphError("this function has random nodes; pass key=jax.random.key(seed)")
+
+    def _by_name(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments by name; the first ones are those of the first inputs."""
+        names = list(self.inputs)
+        if len(args) > len(names):
+            raise GraphError(f"expected the inputs {names}, got {len(args)} arguments")
+        given = dict(zip(names, args, strict=False))
+        twice = given.keys() & named.keys()
+        if twice:
+            raise GraphError(f"input {sorted(twice)[0]!r} is given twice")
+        return {**given, **named}
+
+    def checked_inputs(self, inputs: Inputs) -> dict[str, Any]:
+        """The inputs by name; each present, of the right shape and element type, and none besides."""
+        if not isinstance(inputs, Mapping):
+            if len(inputs) != len(self.inputs):
+                raise GraphError(f"expected the inputs {list(self.inputs)}, got {len(inputs)} values")
+            inputs = dict(zip(self.inputs, inputs, strict=True))
+        if inputs.keys() != self.inputs.keys():
+            missing = [name for name in self.inputs if name not in inputs]
+            unknown = [name for name in inputs if name not in self.inputs]
+            raise GraphError(
+                f"expected the inputs {list(self.inputs)}; missing: {missing}, unknown: {unknown}"
+            )
+        return {name: fitting(f"input {name!r}", inputs[name], spec) for name, spec in self.inputs.items()}
+
+    def formed(self, results: Sequence[Any]) -> Any:
+        """One array, or a tuple of them."""
+        return results[0] if self.single else tuple(results)
+
+
+def fitting(what: str, value: Any, spec: Spec) -> Any:
+    """``value`` as an array of the right shape and element type, which a Python number becomes."""
+    if is_node(value):
+        raise ArgumentError(f"{what} takes an array, got a {value.type} node; pass node.val()")
+    if not hasattr(value, "shape"):
+        value = as_array(what, value)
+        weak = value.dtype.kind in "fiub" and (value.dtype.kind == "f") == spec.type.is_float
+        if weak:
+            check_value(what, spec, value)
+            value = value.astype(spec.type.dtype)
+    if tuple(value.shape) != spec.shape:
+        raise ShapeError(f"{what} has shape {spec.shape}, got {tuple(value.shape)}")
+    if value.dtype != spec.type.dtype:
+        raise ElementTypeError(f"{what} has element type {spec.type}, got {value.dtype}")
+    return value
