@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
+from ..running.profile import Profile
 from ..tape import Graph
+from .faces import color_of
 from .faces import statistics as all_statistics
 from .page import frame, page
 from .scene import make_scene
@@ -29,38 +32,50 @@ def html(
     path: str | os.PathLike[str] | None = None,
     *,
     clusters: Mapping[int, str] | None = None,
+    profile: Profile | None = None,
     statistics: bool = True,
     title: str = "Expression graph",
 ) -> str:
     """The graph as one HTML page that needs no network; also written to ``path`` if one is given.
 
     The page zooms, searches, and folds groups and loops; a click on a node shows type, fields, shape, element
-    type, the line that made it and, if ``forward()`` has run, statistics of its value, of a parameter's
-    gradient too. Values that no program returned are computed for this, unless ``statistics`` is off.
-    ``clusters`` maps ids of nodes to names, say of the kernels that they are compiled into, which the page
-    can show in colours.
+    type, the line that made it and, if ``forward()`` has run, statistics of its value, after
+    ``backward()`` of its gradient, too. What no program returned is computed for this, node by node, unless
+    ``statistics`` is off. ``clusters`` maps ids of nodes to names, say of the kernels that they are compiled
+    into, which the page can show in colours. With a ``profile``, of ``graph.profile()``, it shows its
+    kernels, and shades nodes by their time.
     """
     scene = make_scene(graph.tape)
     values = all_statistics(graph.tape.nodes[: graph.covered]) if statistics else {}
-    names = {str(node): name for node, name in (clusters or {}).items()}
-    return _written(page(scene, title, values, names), path)
+    if clusters is None:
+        clusters = profile.clusters if profile else {}
+    names = {str(node): name for node, name in clusters.items()}
+    return _written(page(scene, title, values, names, times=_times(profile) if profile else None), path)
+
+
+def _times(profile: Profile) -> dict[str, Any]:
+    wall = f"{1e6 * profile.wall:,.0f} µs a run, mean of {profile.runs}."
+    about = f"{wall} A node has the time of all kernels that compute it."
+    nodes = {str(node): seconds for node, seconds in profile.nodes.items()}
+    return {"nodes": nodes, "clusters": profile.seconds, "about": about}
 
 
 def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
-    """The graph in the dot language, as Marian draws it; also written to ``path`` if one is given.
+    """The graph in the dot language; also written to ``path`` if one is given.
 
-    Nodes come newest first, with edges from each to its children. Labels are ``type``, the name if there is
-    one, ``(id/trainable)``. Constants are white diamonds, parameters orange-red hexagons, unary operations
-    yellow boxes, views grey; checkpoints have thick lines. Source: Marian, ``Node::graphviz``.
+    Nodes come in the order of recording, with edges to each from its children: values flow from top to
+    bottom, in the colours of ``draw``. Labels are ``type``, the name if there is one, ``(id/trainable)``.
+    Constants are white diamonds, parameters red hexagons, unary operations yellow boxes, views grey;
+    checkpoints have thick lines. Source: Marian, ``Node::graphviz``, whose edges lead the other way.
     """
-    lines = ["digraph ExpressionGraph {", "rankdir=LR"]
-    for node in reversed(graph.tape.nodes):
+    lines = ["digraph ExpressionGraph {", "rankdir=TB", 'node [style="filled", fontname="Helvetica"]']
+    for node in graph.tape.nodes:
         width = 3 if node.is_checkpoint else 1
         lines.append(
-            f'"{node.id}" [shape="{node.form}", label={node.label()}, style="filled", '
-            f'penwidth={width}, fillcolor="{node.color}"];'
+            f'"{node.id}" [shape="{node.form}", label={node.label()}, '
+            f'penwidth={width}, fillcolor="{color_of(node)}"];'
         )
-        lines += [*(f'"{node.id}" -> "{child.id}";' for child in node.children), ""]
+        lines += [*(f'"{child.id}" -> "{node.id}";' for child in node.children), ""]
     return _written("\n".join([*lines, "}", ""]), path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..errors import GraphError
 from ..node import Node
 from ..places import place
 from ..specs import Specs
+from ..types import Type
 from .nodes import Drawn
 from .scene import Box, Scene
 
@@ -31,6 +33,9 @@ COLORS = {
 TINTS = ["#3d7fd9", "#2a9d8f", "#9b5de5", "#d1495b", "#6a994e", "#bc6c25", "#0096c7", "#b5179e"]
 """Colours of boxes; boxes of the same kind share one."""
 
+SHAPE_SIZE = 11
+"""The size of the letters of a node's last line; other lines have 12."""
+
 _WIDTHS = {
     3: "ijl'|",
     4: " ,./:;I[]!tf\\",
@@ -46,7 +51,7 @@ _NO_TEXT, _MARK = "\x7f\ufffe\uffff", "\ufffd"
 _SAFE_COLOR = re.compile(r"#?[A-Za-z0-9]+")
 
 
-def color_of(node: Drawn) -> str:
+def color_of(node: Drawn | Node) -> str:
     """The colour that fills a node."""
     found = COLORS.get(node.color, node.color)
     return found if _SAFE_COLOR.fullmatch(found) else COLORS["orange"]
@@ -78,10 +83,16 @@ def printable(text: str) -> str:
 
 
 def lines_of(scene: Scene, node: Drawn) -> list[str]:
-    """Marian's label, type, name and (id/trainable), and below it the shape."""
+    """Marian's label, type, name and (id/trainable), and below it the shape, and the type unless float32."""
     name = scene.name_in_box(node)
     label = [node.type, f'"{name}" ({node.number})'] if name else [f"{node.type} ({node.number})"]
-    return [*map(short, label), short(shape_text(node.spec))]
+    return [*map(short, label), short(" ".join([shape_text(node.spec), *_other_types(node.spec)]))]
+
+
+def _other_types(spec: Specs) -> list[str]:
+    parts = spec if isinstance(spec, tuple) else (spec,)
+    types = [part.type for part in parts]
+    return [] if set(types) == {Type.float32} else [", ".join(kind.value for kind in dict.fromkeys(types))]
 
 
 def summary_of(scene: Scene, box: Box) -> str:
@@ -110,7 +121,7 @@ def text_width(text: str, size: float = 12) -> float:
 def node_size(scene: Scene, node: Drawn) -> tuple[float, float]:
     """Width and height of a node around its lines."""
     *label, shape = lines_of(scene, node)
-    width = max([text_width(line) for line in label] + [text_width(shape, 10)])
+    width = max([text_width(line) for line in label] + [text_width(shape, SHAPE_SIZE)])
     height = 15.0 * len(label) + 13
     if node.form == "diamond":
         return math.ceil(width * 1.45 + 34), height * 1.5 + 12
@@ -148,8 +159,7 @@ def details(node: Drawn) -> dict[str, str]:
 def statistics(nodes: Sequence[Node]) -> dict[str, list[dict[str, Any]]]:
     """Statistics of the values of nodes that ``forward()`` has covered, by key, one for each output.
 
-    A value that no program returned is computed now. Gradients of parameters come after their values, once
-    there are any.
+    A value that no program returned is computed now. Gradients come after values, once there are any.
     """
     found = {}
     for node in nodes:
@@ -166,8 +176,9 @@ def _values(node: Node) -> list[dict[str, Any]]:
         return []
     parts = value if isinstance(value, tuple) else (value,)
     found = [summary(part) for part in parts]
-    if node.type == "param" and node.trainable and node.graph.has_gradients:
-        found.append({**summary(node.grad()), "gradient": True})
+    if node.trainable and node.graph.has_gradients:
+        with suppress(GraphError):  # of nodes recorded, or absorbed by a rewrite, after backward()
+            found.append({**summary(node.grad()), "gradient": True})
     return found
 
 

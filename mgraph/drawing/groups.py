@@ -23,7 +23,8 @@ def group_paths(nodes: Mapping[str, Drawn]) -> dict[str, Path]:
     """The group of every node that is not in a loop's body; ``()`` is outside of all.
 
     Nodes come in an order in which children precede. An operation that no parameter places belongs to the
-    innermost group that holds all its operands, or that holds something before it and something after it; and
+    innermost group that holds all its operands, or that holds something before it and something after it, or
+    whose result it adds to what the group reads; and
     in any case to a group if it lies on a path through it. What depends on no placed parameter belongs to
     whoever uses it, and so do leaves. What no placed node uses, such as a loss, is outside, unless it is
     computed from one value of the same shape, as an activation is. Groups of a single operation are not kept.
@@ -125,17 +126,32 @@ def _place_between(
             rooted.add(key)
         if key in fixed:
             continue
+        around = _led_around(key, nodes, uses, paths)
         if not after[key]:
             alone = len(children) == 1 and nodes[children[0]].spec == nodes[key].spec
-            paths[key] = paths.get(children[0], ()) if alone else ()
+            paths[key] = paths.get(children[0], ()) if alone else around
         elif before[key]:
-            around = {path[:i] for path in before[key] for i in range(len(path) + 1)}
-            met = (path[:i] for path in after[key] for i in range(len(path) + 1) if path[:i] in around)
+            earlier = {path[:i] for path in before[key] for i in range(len(path) + 1)}
+            met = (path[:i] for path in after[key] for i in range(len(path) + 1) if path[:i] in earlier)
             operands = [paths[c] for c in children if c in paths]
-            paths[key] = max([*met, common(operands)], key=len)
+            paths[key] = max([*met, common(operands), around], key=len)
         else:
             # What uses a parameter outside of all groups, an embedding, belongs to more than its first user.
             paths[key] = common(sorted(after[key]))[: 1 if key in rooted else None]
+
+
+def _led_around(
+    key: str, nodes: Mapping[str, Drawn], uses: Mapping[str, Sequence[str]], paths: Mapping[str, Path]
+) -> Path:
+    """The group whose result the node adds to what the group reads, as residual connections do; or ``()``."""
+    operands = [c for c in nodes[key].children if c in paths]
+    shared = common([paths[c] for c in operands]) if operands else ()
+
+    def belongs(child: str, group: Path) -> bool:
+        return any(paths.get(k, ())[: len(group)] == group for k in (child, *uses[child]) if k != key)
+
+    ends = sorted({paths[c] for c in operands} - {shared}, key=len, reverse=True)
+    return next((group for group in ends if all(belongs(c, group) for c in operands)), ())
 
 
 def _pull_in(

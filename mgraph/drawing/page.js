@@ -47,9 +47,9 @@ function goTo(key) {
 
 /** Open or fold a box; its corner stays where it is. */
 function toggle(key) {
-  const before = drawn.get(key).getBoundingClientRect();
+  const before = frameOnScreen(key);
   setOpen([[key, !open.has(key)]]);
-  const after = drawn.get(key).getBoundingClientRect();
+  const after = frameOnScreen(key);
   glide.turn++;
   const middle = open.has(key) || after.width < before.width ? (before.width - after.width) / 2 : 0;
   look(eye.x + before.left - after.left + middle, eye.y + before.top - after.top, eye.scale);
@@ -64,8 +64,11 @@ function mark() {
     drawing.classList.toggle("found", seen.has(key));
     drawing.classList.toggle("clustered", cluster !== undefined);
     drawing.classList.toggle("shown", lit.has(key));
+    drawing.classList.toggle("timed", key in scene.times.nodes);
+    if (key in scene.times.nodes) drawing.style.setProperty("--heat", heatOf(scene.times.nodes[key]));
     if (cluster !== undefined) drawing.style.setProperty("--cluster", clusterColors.get(cluster));
   }
+  showCrowd();
   const inside = (key) => key === selected || pathOf(scene.nodes[key].home).includes(selected);
   showTraces(selected === null ? [] : wires
     .filter(([from, to]) => inside(from) !== inside(to))
@@ -119,6 +122,7 @@ function aboutNode(node) {
   const cluster = scene.clusters[node.key];
   const facts = [["id", node.key], ["shape", node.shape], ...Object.entries(node.details)];
   if (cluster !== undefined) facts.push([scene.coloring.fact, cluster]);
+  if (node.key in scene.times.nodes) facts.push(["time", timeText(scene.times.nodes[node.key]), "number"]);
   return [
     table(facts),
     ...node.statistics.flatMap((values, i, all) => aboutValues(values, i, all)),
@@ -202,45 +206,6 @@ function choose(i) {
   [...element("results").children].forEach((item, k) => item.classList.toggle("current", k === current));
   element("results").children[current]?.scrollIntoView({ block: "nearest" });
   goTo(found[current]);
-}
-
-// -- clusters
-
-const clusterNames = [...new Set(Object.values(scene.clusters))];
-const clusterColors = new Map(clusterNames.map((name, i) =>
-  [name, `hsl(${Math.round(i * 137.5) % 360} 70% ${i % 2 ? 78 : 70}%)`]));
-const membersOf = (name) => Object.keys(scene.clusters).filter((key) =>
-  key in scene.nodes && scene.clusters[key] === name);
-let onlyCluster; // the one that is shown apart from the others
-
-function showClusters(on) {
-  world.classList.toggle("fused", on);
-  element("fusion").setAttribute("aria-pressed", on);
-  element("clusters").hidden = !on;
-  if (!on) showOnly(undefined);
-}
-
-function showOnly(name) {
-  onlyCluster = name;
-  world.classList.toggle("only", name !== undefined);
-  for (const row of element("clusters").children) row.classList.toggle("current", row.dataset.name === name);
-  mark();
-}
-
-function listClusters() {
-  const rows = clusterNames.map((name) => {
-    const color = html("i");
-    color.style.setProperty("--cluster", clusterColors.get(name));
-    const row = html("div", { title: "Show these nodes alone" }, color, html("span", {}, name),
-      html("span", {}, String(membersOf(name).length)));
-    row.dataset.name = name;
-    row.onclick = () => showOnly(onlyCluster === name ? undefined : name);
-    return row;
-  });
-  element("clusters").replaceChildren(...rows);
-  element("fusion").hidden = !clusterNames.length;
-  element("fusion").textContent = scene.coloring.button;
-  element("fusion").title = scene.coloring.about;
 }
 
 // -- listening
@@ -343,11 +308,13 @@ function start() {
   element("fit").onclick = () => fit();
   element("fold").onclick = () => { setOpen(boxes.map((key) => [key, false])); fit(0.35); };
   element("unfold").onclick = () => { setOpen(boxes.map((key) => [key, true])); fit(0.35); };
-  element("fusion").onclick = () => showClusters(element("fusion").getAttribute("aria-pressed") !== "true");
+  for (const name of ["fusion", "times"]) {
+    element(name).onclick = () => color(element(name).getAttribute("aria-pressed") === "true" ? "" : name);
+  }
   document.addEventListener("drawn", mark);
   listenToPointer();
   listenToKeys();
-  listClusters();
+  offerColors();
   setOpen(firstOpen().map((key) => [key, true]));
   fit(0.5);
 }

@@ -10,7 +10,17 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from .faces import color_of, details, folded_size, lines_of, printable, shape_text, summary_of, tint_of
+from .faces import (
+    COLORS,
+    color_of,
+    details,
+    folded_size,
+    lines_of,
+    printable,
+    shape_text,
+    summary_of,
+    tint_of,
+)
 from .layouts import Layout, layouts_by_depth, least_width
 from .nodes import Drawn
 from .scene import Box, Scene
@@ -19,7 +29,7 @@ FUSION = {"button": "Fusion", "about": "Colour the nodes that share a kernel", "
 """What clusters of nodes are: kernels that several nodes are compiled into."""
 
 _PLACE = re.compile(r"\{\{([\w.]+)\}\}")
-_PARTS = ("page.css", "view.js", "page.js")
+_PARTS = ("page.css", "view.js", "crowd.js", "colors.js", "page.js")
 
 
 def page(
@@ -28,11 +38,13 @@ def page(
     statistics: Mapping[str, Any],
     clusters: Mapping[str, str],
     coloring: Mapping[str, str] = FUSION,
+    times: Mapping[str, Any] | None = None,
 ) -> str:
     """The text of the page; ``statistics`` and ``clusters`` are by the keys of nodes.
 
     Statistics are lists of what ``faces.summary`` gives, or of ``{"title": ..., "rows": [[name, number],
-    ...]}``. ``coloring`` says what the clusters are, which one button shows in colours.
+    ...]}``. ``coloring`` says what the clusters are, which one button shows in colours. ``times`` are
+    seconds: of ``nodes`` by key, of ``clusters`` by name, and ``about``, what is said of them.
     """
     folder = files(__package__)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in _PARTS}
@@ -42,7 +54,9 @@ def page(
         "boxes": {key: _box_data(scene, box, layouts[key]) for key, box in scene.boxes.items()},
         "clusters": dict(clusters),
         "coloring": dict(coloring),
+        "times": {"nodes": {}, "clusters": {}, "about": "", **(times or {})},
     }
+    parts |= COLORS
     parts["title"] = escape(printable(title))
     parts["scene"] = as_script(data)
     return filled((folder / "page.html").read_text(encoding="utf-8"), parts)

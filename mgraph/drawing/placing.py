@@ -10,8 +10,8 @@ from .layering import LayeredRows, Net
 
 _SWEEPS = 6
 _THIN = 8.0
-_GAP, _THIN_GAP, _TWIN_GAP, _ROW_GAP = 16.0, 11.0, 12.0, 24.0
-MARGIN, _HEADER = 14.0, 26.0
+_GAP, _THIN_GAP, _TWIN_GAP, _ROW_GAP = 18.0, 16.0, 12.0, 26.0
+MARGIN, _HEADER = 18.0, 26.0
 
 
 @dataclass

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator
 from html import escape
 
-from .faces import FONT, color_of, lines_of, node_size, pale, printable, summary_of, tint_of
+from .faces import FONT, SHAPE_SIZE, color_of, lines_of, node_size, pale, printable, summary_of, tint_of
 from .layouts import layouts
 from .nodes import Drawn
 from .placing import Outline, WirePiece
@@ -90,7 +90,9 @@ class _Picture:
         *label, shape = lines_of(self.scene, node)
         start = y + height / 2 - 7.5 * len(label) - 6.5
         lines = [_text(t, x, start + 15 * i + 12, _MIDDLE.strip()) for i, t in enumerate(label)]
-        below = _text(shape, x, start + 15 * len(label) + 10, 'font-size="10" fill="#666"' + _MIDDLE)
+        below = _text(
+            shape, x, start + 15 * len(label) + 10, f'font-size="{SHAPE_SIZE}" fill="#444"' + _MIDDLE
+        )
         pen = 3 if node.is_checkpoint else 1
         title = f"<title>{_clean(node.name or node.type)}</title>"
         return (

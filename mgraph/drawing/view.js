@@ -4,6 +4,7 @@ const scene = JSON.parse(document.getElementById("scene").textContent);
 const canvas = document.getElementById("canvas");
 const world = document.getElementById("world");
 const TIP = 7;
+const HINT = 30; // the height of the line at the bottom
 
 for (const [key, node] of Object.entries(scene.nodes)) node.key = key;
 for (const [key, box] of Object.entries(scene.boxes)) {
@@ -135,27 +136,44 @@ const round = (x) => Math.round(x * 10) / 10;
 
 function draw() {
   drawn.clear();
-  world.replaceChildren(...contentsOf(scene.boxes[""]));
+  forgetCrowd();
+  world.replaceChildren(...contentsOf(scene.boxes[""], 0, 0));
+  showCrowd();
   document.dispatchEvent(new Event("drawn"));
 }
 
-/** Wires first, so that nodes stand on them. */
-function contentsOf(box) {
+/** Wires first, so that nodes stand on them; `left` and `top` are the box's corner in the world. */
+function contentsOf(box, left, top) {
   const { outlines, middles, tops, pieces } = layoutOf(box);
   const wires = [], parts = [];
   box.nets.forEach(([value], net) => {
     if (!pieces[net].length) return;
-    wires.push(svg("path", { class: "wire", "data-from": value, d: pieces[net].map(wirePath).join("") }));
+    const wire = [svg("path", { class: "wire", "data-from": value, d: pieces[net].map(wirePath).join("") })];
     const ends = pieces[net].filter(({ target }) => target >= 0 && !outlines[target].open && !outlines[target].port);
     const d = ends.map((p) => `M${round(p.across)} ${round(p.bottom)}l${-TIP / 2} ${-TIP}h${TIP}Z`).join("");
-    if (d) wires.push(svg("path", { class: "tip", d }));
+    if (d) wire.push(svg("path", { class: "tip", d }));
+    wires.push(...wire);
+    const point = (x, y) => `${round(left + x)} ${round(top + y)}`;
+    const line = pieces[net].map((p) => `M${point(p.x, p.top)}L${point(p.across, p.bottom)}`).join("");
+    addToCrowd(wire, null, frameOf(pieces[net], left, top), line);
   });
   const overlay = svg("g", { class: "traces", "data-box": box.key });
   box.items.forEach(([kind, key], i) => {
-    if (kind === "node") parts.push(nodeElement(scene.nodes[key], outlines[i], middles[i], tops[i]));
-    if (kind === "box") parts.push(boxElement(scene.boxes[key], outlines[i], middles[i], tops[i]));
+    if (kind === "node") {
+      const { width, height } = outlines[i], x = left + middles[i], y = top + tops[i];
+      const element = nodeElement(scene.nodes[key], outlines[i], middles[i], tops[i]);
+      addToCrowd([element], key, [x - width / 2, y, x + width / 2, y + height]);
+      parts.push(element);
+    }
+    if (kind === "box") parts.push(boxElement(scene.boxes[key], outlines[i], middles[i], tops[i], left, top));
   });
-  return [...wires, overlay, ...parts];
+  return [svg("g", {}, ...wires), overlay, ...parts];
+}
+
+/** Left, top, right and bottom of a wire. */
+function frameOf(pieces, left, top) {
+  const [xs, ys] = [pieces.flatMap((p) => [p.x, p.across]), pieces.flatMap((p) => [p.top, p.bottom])];
+  return [left + Math.min(...xs), top + Math.min(...ys), left + Math.max(...xs) + 60, top + Math.max(...ys)];
 }
 
 /** Straight down, or a curve that leaves and arrives upright; around on the right if it leads upwards. */
@@ -193,19 +211,19 @@ function nodeElement(node, { width, height }, x, y) {
   return element;
 }
 
-function boxElement(box, outline, x, y) {
+function boxElement(box, outline, x, y, aroundLeft, aroundTop) {
   const { width, height } = outline, isOpen = Boolean(outline.open);
   const cover = (name, shift) => svg("rect", {
     class: name, x: shift, y: shift, width: round(width), height: round(height - (isOpen ? 0 : 4)), rx: 9,
   });
   const sign = (x, y) => svg("path", { class: "sign", d: `M${x - 4} ${y}h8${isOpen ? "" : "m-4 -4v8"}` });
+  const left = round(x - width / 2);
   const parts = isOpen
-    ? [cover("cover", 0), ...contentsOf(box),
+    ? [cover("cover", 0), ...contentsOf(box, aroundLeft + left, aroundTop + y),
       svg("g", { class: "heading" }, sign(14, 15), svg("text", { x: 24, y: 19 }, box.title))]
     : [cover("behind", 4), cover("cover", 0),
       svg("g", { class: "heading" }, sign(14, 14), svg("text", { x: width / 2, y: 20 }, box.title),
         svg("text", { x: width / 2, y: 37, class: "about" }, box.summary))];
-  const left = round(x - width / 2);
   const element = svg("g", {
     class: isOpen ? "box" : "box folded", "data-key": box.key, style: `--tint: ${box.tint}`,
     transform: `translate(${left} ${round(y)})`,
@@ -259,6 +277,7 @@ function trunkTo(box, value, item) {
 function look(x, y, scale) {
   Object.assign(eye, { x, y, scale });
   world.setAttribute("transform", `translate(${round(x)} ${round(y)}) scale(${scale})`);
+  showCrowd();
 }
 
 /** Move the eye there smoothly, unless the reader does not want motion. */
@@ -284,15 +303,17 @@ function zoom(scale, x, y) {
 
 /** Show everything, or, where that would be too small to read, the top at a readable size. */
 function fit(least = 0) {
-  const { width, height } = layoutOf(scene.boxes[""]), { clientWidth: w, clientHeight: h } = canvas;
-  const scale = Math.min(1.25, Math.max(least, Math.min((w - 40) / width, (h - 40) / height)));
+  const { width, height, tops, middles } = layoutOf(scene.boxes[""]), { clientWidth: w, clientHeight: h } = canvas;
+  const scale = Math.min(1.25, Math.max(least, Math.min((w - 40) / width, (h - HINT - 40) / height)));
+  const room = h - HINT - height * scale;
   glide.turn++;
-  look((w - width * scale) / 2, height * scale + 40 > h ? 20 : (h - height * scale) / 2, scale);
+  const first = middles[tops.indexOf(Math.min(...tops))] ?? 0; // the middle of what is at the top
+  look(width * scale > w ? w / 2 - first * scale : (w - width * scale) / 2, room < 40 ? 20 : room / 2, scale);
 }
 
 /** The middle of a node or box in the world, and its size. */
 function whereIs(key) {
-  const frame = drawn.get(key).getBoundingClientRect(), edge = canvas.getBoundingClientRect();
+  const frame = frameOnScreen(key), edge = canvas.getBoundingClientRect();
   return {
     x: (frame.left + frame.width / 2 - edge.left - eye.x) / eye.scale,
     y: (frame.top + frame.height / 2 - edge.top - eye.y) / eye.scale,

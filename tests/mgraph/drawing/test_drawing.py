@@ -54,6 +54,17 @@ def test_a_residual_before_a_norm_ends_its_layer() -> None:
     assert additions == ["l1", "l2", "l1", "l2"]
 
 
+def test_an_addition_around_a_layer_belongs_to_it(graph: ExpressionGraph) -> None:
+    x = graph.ones((4, 8))
+    for i in range(3):
+        inner = mgraph.relu(mgraph.dot(x, graph.param(f"l{i}_W1", (8, 16))))
+        x = mgraph.layer_norm(x + mgraph.dot(inner, graph.param(f"l{i}_W2", (16, 8))))
+    mgraph.sum(mgraph.flatten(x * x))
+    scene = make_scene(graph.tape)
+    additions = [titles(scene, key) for key, node in scene.nodes.items() if node.type == "+"]
+    assert additions == [("l0",), ("l1",), ("l2",)]
+
+
 def test_tied_layers_are_drawn_once_for_each_use() -> None:
     graph = transformer("transformer-tied-layers: [1, 2, 1, 2]\n", 4)
     scene = make_scene(graph.tape)

@@ -70,10 +70,24 @@ def test_details_and_statistics() -> None:
     assert value["max"] == pytest.approx(float(np.max(w.val())))
     assert gradient["gradient"] and gradient["l2 norm"] == pytest.approx(float(np.linalg.norm(w.grad())))
     affine = next(node for node in nodes.values() if node["type"] == "affine")
+    recorded = graph.tape.nodes[3]
+    assert recorded.type == "affine"
+    assert affine["statistics"][1]["max"] == pytest.approx(float(np.max(recorded.grad())))
     assert affine["details"]["element type"] == "float32"
     assert affine["details"]["trans_a"] == "False"
     assert re.search(r"drawn\.py:\d+$", affine["details"]["made at"])
     assert not any(n["statistics"] for n in data_of(drawing.html(graph, statistics=False))["nodes"].values())
+
+
+def test_a_profile_is_shown() -> None:
+    graph = small()
+    profile = graph.profile(runs=1)
+    data = data_of(drawing.html(graph, profile=profile, statistics=False))
+    assert data["times"]["nodes"] == {str(node): seconds for node, seconds in profile.nodes.items()}
+    assert data["times"]["clusters"] == profile.seconds and "mean of 1" in data["times"]["about"]
+    assert data["clusters"] == {str(node): name for node, name in profile.clusters.items()}
+    plain = data_of(drawing.html(graph, statistics=False))
+    assert not plain["times"]["nodes"] and not plain["clusters"]
 
 
 def test_values_that_are_no_numbers(graph: ExpressionGraph) -> None:
@@ -266,8 +280,8 @@ def test_the_page_answers(tmp_path: Path) -> None:
       report.toggled.push($$(".node").length);
       click($("#fusion"));
       const fill = (key) => getComputedStyle($(`[data-key='${key}'] > path`)).fill;
-      report.fused = [fill(3), fill(4), fill(7), $("#clusters").textContent];
-      click($("#clusters div"));
+      report.fused = [fill(3), fill(4), fill(7), $("#colors").textContent];
+      click($("#colors div"));
       report.only = $$(".node.shown").map((node) => node.dataset.key);
       click($("#fusion"));
       report.unfused = fill(3);
@@ -321,6 +335,48 @@ def test_the_page_places_as_the_picture_does(name: str, tmp_path: Path) -> None:
         assert found.keys() == expected.keys()
         for key, spot in expected.items():
             np.testing.assert_allclose(found[key], spot, atol=0.6)
+
+
+def test_a_page_with_a_profile_shades_nodes(tmp_path: Path) -> None:
+    graph = small()
+    script = """
+      report.hidden = [$("#times").hidden, $("#legend").textContent.includes("parameter")];
+      click($("#times"));
+      const fills = $$(".timed > path").map((part) => getComputedStyle(part).fill);
+      report.shades = [$$("#colors .time").length, fills.length, new Set(fills).size];
+      click($("#colors .time"));
+      report.panel = $("#panel").textContent;
+      click($("#fusion"));
+      report.modes = [$("#world").classList.contains("timing"), $("#world").classList.contains("fused")];
+      report.times = $("#colors").textContent;
+    """
+    profile = graph.profile(runs=1)
+    report = browse(drawing.html(graph, profile=profile), script, tmp_path)
+    listed, filled, shades = report["shades"]
+    assert report["hidden"] == [False, True] and listed == filled == len(profile.nodes) and shades > 1
+    assert re.search(r"time[\d.]+ (ns|µs|ms)", report["panel"])
+    assert report["modes"] == [False, True]
+    assert re.search(r"[\d.]+ (ns|µs|ms)", report["times"])
+
+
+def test_of_ten_thousand_nodes_only_those_in_sight_are_there(tmp_path: Path) -> None:
+    graph = ExpressionGraph()
+    x = graph.param("x", (2, 2))
+    for _ in range(5000):
+        x = mgraph.tanh(x) + x
+    script = """
+      const drawn = () => [$$(".node").length, $$(".far .coarse path").length];
+      report.first = drawn();
+      click($("#fit"));
+      report.all = drawn();
+      type("4000");
+      press("Enter");
+      report.found = [$("#panel h2").textContent, $$(".node.selected").map((node) => node.dataset.key)];
+    """
+    report = browse(drawing.html(graph), script, tmp_path)
+    assert 5 < report["first"][0] < 200 and report["first"][1] == 0
+    assert report["all"] == [0, 3], "wires, parameters and operations, as plain paths"
+    assert report["found"] == ["+", ["4000"]]
 
 
 def test_a_transformer_of_six_layers_opens_at_once(tmp_path: Path) -> None:
