@@ -1,0 +1,1 @@
+"""Word alignment of parallel texts, and lexical tables counted from it."""

@@ -1,0 +1,96 @@
+"""Links of two directions, joined (Och and Ney 2003; Koehn et al. 2003), as atools does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+Link = tuple[int, int]
+"""Positions in the source and in the target, from 0."""
+
+NEIGHBORS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+
+
+def intersect(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
+    """Links of both."""
+    return sorted(set(forward) & set(reverse))
+
+
+def union(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
+    """Links of either."""
+    return sorted({*forward, *reverse})
+
+
+class _Growing:
+    """Links that grow from the intersection towards the union."""
+
+    def __init__(self, forward: Collection[Link], reverse: Collection[Link]) -> None:
+        self.links = set(forward) & set(reverse)
+        self._sources = {source for source, _ in self.links}
+        self._targets = {target for _, target in self.links}
+
+    def _add(self, link: Link) -> None:
+        self.links.add(link)
+        self._sources.add(link[0])
+        self._targets.add(link[1])
+
+    def _touches(self, link: Link) -> bool:
+        return any((link[0] + s, link[1] + t) in self.links for s, t in NEIGHBORS)
+
+    def _is_new(self, link: Link, both: bool) -> bool:
+        """Whether one of its words has no link yet, or with ``both`` neither has."""
+        free = link[0] not in self._sources, link[1] not in self._targets
+        return all(free) if both else any(free)
+
+    def diagonal(self, candidates: Collection[Link]) -> None:
+        """Add, until none is left, candidates beside a link, one of whose words has none."""
+        waiting = sorted(set(candidates) - self.links)
+        before = -1
+        while before != len(waiting):
+            before, left = len(waiting), []
+            for link in waiting:
+                if self._is_new(link, both=False) and self._touches(link):
+                    self._add(link)
+                else:
+                    left.append(link)
+            waiting = left
+
+    def final(self, candidates: Collection[Link], both: bool) -> None:
+        """Add candidates of which one word, or with ``both`` neither word, has a link."""
+        for link in sorted(set(candidates) - self.links):
+            if self._is_new(link, both):
+                self._add(link)
+
+
+def grow_diag(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
+    """The intersection, and links of the union beside these whose words are not both linked yet."""
+    growing = _Growing(forward, reverse)
+    growing.diagonal({*forward, *reverse})
+    return sorted(growing.links)
+
+
+def grow_diag_final(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
+    """``grow_diag``, then links of either direction whose words are not both linked yet."""
+    return _final(forward, reverse, both=False)
+
+
+def grow_diag_final_and(forward: Collection[Link], reverse: Collection[Link]) -> list[Link]:
+    """``grow_diag``, then links of either direction neither of whose words is linked yet."""
+    return _final(forward, reverse, both=True)
+
+
+def _final(forward: Collection[Link], reverse: Collection[Link], both: bool) -> list[Link]:
+    growing = _Growing(forward, reverse)
+    growing.diagonal({*forward, *reverse})
+    growing.final(forward, both)
+    growing.final(reverse, both)
+    return sorted(growing.links)
+
+
+JOINED: Mapping[str, Callable[[Collection[Link], Collection[Link]], list[Link]]] = {
+    "intersect": intersect,
+    "union": union,
+    "grow-diag": grow_diag,
+    "grow-diag-final": grow_diag_final,
+    "grow-diag-final-and": grow_diag_final_and,
+}
+"""By the names of ``nmt.settings.alignment.HEURISTICS``."""

@@ -1,0 +1,237 @@
+"""From a teacher to a student, in stages that are done once each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nmt.alignments.aligner import aligned
+from nmt.alignments.lexicon import LinkCounts, dump_shortlist
+from nmt.alignments.pairs import Pairs
+from nmt.alignments.texts import pharaoh, read_pharaoh, split_rows
+from nmt.distillation.files import CONFIG, GEMM_TYPES, LEXICON, write_files
+from nmt.distillation.report import measured, write_report
+from nmt.distillation.stages import Stages, StoppedError
+from nmt.distillation.student import training_options, tuning_options
+from nmt.distillation.teaching import translate, write_corpus
+from nmt.runtime import compilation_cache, devices
+from nmt.search.bayes_risk import check_samples
+from nmt.search.translator import Translator
+from nmt.settings import TRAIN, OptionError, require_files, require_folder, require_readable
+from nmt.settings.config import options_from
+from nmt.settings.distillation import DistillOptions
+from nmt.settings.option import options_of
+from nmt.settings.sections import Devices, Logging
+from nmt.text.parallel import read_rows
+from nmt.text.vocabs.loading import load_vocab
+from nmt.training.setup import check_training
+from nmt.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+NUMBER = 7
+"""How many stages there are."""
+SEED = 1
+"""Of samples for ``--mbr``: a run that goes on draws what one without a stop would."""
+
+
+def distill(**given: Any) -> str:
+    """Distil a teacher into a student, as ``mgraph distill``; returns the report.
+
+    given: its options in snake_case. Continues in the folder ``output`` what an earlier call with the same
+    options began. TypeError for an unknown option, and the errors of ``Distillation``.
+    """
+    return Distillation(options_from(DistillOptions, given)).run()
+
+
+class Distillation:
+    """A teacher translates a text, and a student learns it (Kim and Rush 2016).
+
+    In the folder ``--output``: ``teacher.target``, the translations; ``corpus.source`` and
+    ``corpus.target``, the pairs that have words; ``corpus.align``, their word alignments; ``lex.s2t`` and
+    ``lex.s2t.bin``, the shortlist; ``student.npz``; ``tuned.npz``, fine-tuned in 8 bits; ``marian/``
+    and ``bergamot/``, the files to use, which ``Translator.from_dir`` reads; ``report.json`` and
+    ``report.txt``.
+
+    Raises OptionError for invalid options, OSError for files that cannot be read, and what the stages raise;
+    StoppedError after ``stop``.
+    """
+
+    def __init__(self, options: DistillOptions) -> None:
+        self.options, self.folder = options, Path(options.output)
+        self._trainer: Trainer | None = None
+        self._stopped = False
+        self._check()
+
+    def stop(self) -> None:
+        """End after the present line or update; safe in signal handlers."""
+        self._stopped = True
+        if self._trainer:
+            self._trainer.stop()
+
+    def run(self) -> str:
+        """Do what has not been done yet; returns the report as text."""
+        options = self.options
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._check_training()
+        stages = Stages(self.folder, _decisive(options), self._inputs(), NUMBER)
+        compilation_cache.use(options.compilation_cache)
+        devices.start_all(options.cpu_threads, options.devices)
+        student, tuned = self._at("student.npz"), self._at("tuned.npz")
+        stages.run("translate", f"the teacher translates {options.input}", self._translate)
+        stages.run("align", "words are aligned", self._align)
+        stages.run("shortlist", "links are counted", self._count)
+        stages.run("train", f"the student is trained for {options.after}", lambda: self._train(student))
+        stages.run(
+            "tune",
+            f"it is fine-tuned in {options.quantize_bits} bits for {options.tune_after}",
+            lambda: self._train(tuned, student),
+        )
+        stages.run("files", f"its files go to {self._at('marian')} and {self._at('bergamot')}", self._write)
+        stages.run("report", "teacher and student are measured", lambda: self._report(stages))
+        return self._at("report.txt").read_text(encoding="utf-8")
+
+    def _at(self, name: str) -> Path:
+        return self.folder / name
+
+    @property
+    def _corpus(self) -> tuple[Path, Path]:
+        return self._at("corpus.source"), self._at("corpus.target")
+
+    def _inputs(self) -> list[str]:
+        options = self.options
+        named = [options.input, options.references, options.student, *options.valid_sets]
+        return [*options.models, *options.vocabs, *filter(None, named)]
+
+    def _check(self) -> None:
+        """Find what can be known to be wrong before anything is made."""
+        options = self.options
+        require_files("--models", options.models, options.vocabs)
+        if len(options.vocabs) != 2:
+            raise OptionError(f"--vocabs: two, of source and target, got {len(options.vocabs)}")
+        if not options.input:
+            raise OptionError("--input: the text for the teacher is needed")
+        if len(options.valid_sets) != 2:
+            raise OptionError(
+                f"--valid-sets: source and references are needed, got {len(options.valid_sets)} file(s)"
+            )
+        if options.choose != "best" and not options.references:
+            raise OptionError(f"--choose {options.choose} needs --references")
+        if options.references and options.choose == "best":
+            raise OptionError("--references need --choose chrf or --choose bleu")
+        if options.mbr and options.references:
+            raise OptionError(f"--mbr {options.mbr} chooses without --references")
+        check_samples(options.mbr, options.mbr_samples)
+        for name in ("models", "vocabs", "valid_sets"):
+            require_readable(f"--{name.replace('_', '-')}", getattr(options, name))
+        for name in ("input", "references", "student"):
+            require_readable(f"--{name}", [getattr(options, name)])
+        require_folder("--output", options.output)
+
+    def _check_training(self) -> None:
+        """Find what is wrong with the options of both trainings, with the teacher's text for the corpus."""
+        source = self.options.input
+        given = self._training() | {"train_sets": (source, source), "guided_alignment": "none"}
+        tuning = tuning_options(self.options, given, Path())
+        for name, made in (("student.npz", given), ("tuned.npz", {**tuning, "pretrained_model": ""})):
+            check_training(TRAIN.from_python({"model": str(self._at(name)), **made}))
+
+    def _translator(self, models: tuple[str, ...], **given: Any) -> Translator:
+        """With compiled programs and devices as they are."""
+        return Translator(
+            models,
+            self.options.vocabs,
+            mini_batch=self.options.mini_batch,
+            maxi_batch=100,
+            maxi_batch_sort="src",
+            **given,
+        )
+
+    def _teacher(self, **given: Any) -> Translator:
+        options = self.options
+        return self._translator(
+            options.models,
+            weights=options.weights,
+            beam_size=options.beam_size,
+            normalize=options.normalize,
+            **given,
+        )
+
+    def _translate(self) -> None:
+        options, target = self.options, self._at("teacher.target")
+        if not target.exists():
+            references, choose = options.references, options.choose
+            teacher = self._teacher(mbr=options.mbr, mbr_samples=options.mbr_samples, seed=SEED)
+            translate(teacher, options.input, references, choose, target, lambda: self._stopped)
+        write_corpus(options.input, target, self.folder)
+
+    def _align(self) -> None:
+        rows = split_rows(read_rows(list(map(str, self._corpus))), self.options.vocabs)
+        links = aligned(Pairs.of(rows), self.options)
+        with open(self._at("corpus.align"), "w", encoding="ascii") as output:
+            output.writelines(f"{pharaoh(found)}\n" for found in links)
+
+    def _count(self) -> None:
+        options, counts = self.options, LinkCounts()
+        rows = split_rows(read_rows(list(map(str, self._corpus))), options.vocabs)
+        with open(self._at("corpus.align"), "rb") as links:
+            for number, ((source, target), line) in enumerate(zip(rows, links, strict=True), 1):
+                counts.add(source, target, read_pharaoh(line, f"{links.name}: line {number}"))
+        with open(self._at("lex.s2t"), "wb") as output:
+            lines = counts.table(best=options.best, threshold=options.threshold)
+            output.writelines(line + b"\n" for line in lines)
+        vocabs = [load_vocab(path) for path in options.vocabs]
+        dump_shortlist(
+            self._at(LEXICON),
+            counts,
+            *vocabs,
+            first=options.first,
+            best=options.best,
+            threshold=options.threshold,
+        )
+
+    def _train(self, model: Path, student: Path | None = None) -> None:
+        """Train ``model``, or fine-tune it from ``student``; a training that was interrupted goes on."""
+        given = self._training()
+        if student:
+            given = tuning_options(self.options, given, student)
+        self._trainer = Trainer(model=str(model), **given, devices=self._devices())
+        if self._stopped:
+            raise StoppedError("stopped")
+        self._trainer.train()
+        if self._trainer.stopped:
+            raise StoppedError(f"stopped; the same command goes on with {model}")
+
+    def _training(self) -> dict[str, Any]:
+        return training_options(self.options, self._corpus, self._at("corpus.align"))
+
+    def _devices(self) -> tuple[str, ...]:
+        """JAX runs on the devices of ``--devices`` already: all that it has."""
+        return Devices.devices if self.options.devices == Devices.devices else ("all",)
+
+    def _write(self) -> None:
+        for kind in GEMM_TYPES:
+            write_files(self._at(kind), kind, self._at("tuned.npz"), self._at(LEXICON), self.options.vocabs)
+
+    def _report(self, stages: Stages) -> None:
+        search = {"beam_size": 1, "normalize": 1.0}
+        systems: dict[str, Callable[[], Translator]] = {
+            "teacher": self._teacher,
+            "student, float32": lambda: self._translator((str(self._at("student.npz")),), **search),
+            "student, int8, shortlist": lambda: Translator.from_dir(
+                str(self._at("marian")), CONFIG, precision="int8"
+            ),
+        }
+        found = [measured(name, make(), self.options.valid_sets) for name, make in systems.items()]
+        logger.info("[distill] report:\n%s", write_report(self.folder, found, stages.seconds).rstrip())
+
+
+def _decisive(options: DistillOptions) -> dict[str, Any]:
+    """The options that the result depends on, by name."""
+    beside = {*options_of(Devices), *options_of(Logging), "output"}
+    values = asdict(options)
+    table = options_of(DistillOptions)
+    return {name: values[each.attribute] for name, each in table.items() if name not in beside}

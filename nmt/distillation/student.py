@@ -1,0 +1,82 @@
+"""The student's architecture and training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt.settings import TRAIN, OptionError
+from nmt.settings.distillation import DistillOptions
+
+ARCHITECTURE: Mapping[str, Any] = {
+    "type": "transformer",
+    "dim_emb": 256,
+    "enc_depth": 6,
+    "dec_depth": 2,
+    "transformer_heads": 8,
+    "transformer_dim_ffn": 1536,
+    "transformer_ffn_activation": "relu",
+    "transformer_decoder_autoreg": "rnn",
+    "dec_cell": "ssru",
+}
+"""A transformer whose decoder is a simpler simple recurrent unit (Kim et al. 2019), as Firefox's students."""
+
+TRAINING: Mapping[str, Any] = {
+    "cost_type": "ce-mean-words",
+    "mini_batch": 128,
+    "maxi_batch": 100,
+    "learn_rate": 0.0003,
+    "lr_warmup": "16000",
+    "lr_decay_inv_sqrt": ("32000",),
+    "optimizer_params": (0.9, 0.98, 1e-9),
+    "clip_norm": 0.0,
+    "exponential_smoothing": 0.0001,
+    "save_freq": "5000u",
+    "valid_freq": "5000u",
+    "valid_metrics": ("chrf", "ce-mean-words"),
+    "overwrite": True,
+}
+
+PATHS = ("model", "train_sets", "vocabs", "valid_sets", "guided_alignment", "pretrained_model")
+"""What a configuration of the student may not say."""
+
+
+def training_options(options: DistillOptions, corpus: tuple[Path, Path], links: Path) -> dict[str, Any]:
+    """The options of the student's training: the defaults, then the configuration ``--student``.
+
+    corpus: its text. links: the word alignments of the text. Layers of the decoder are tied to the first, and
+    so are all embeddings if source and target share a vocabulary, else those of the target.
+    """
+    shared = options.vocabs[0] == options.vocabs[-1]
+    given = TRAIN.from_config(options.student) if options.student else {}
+    for name in PATHS:
+        if name in given:
+            raise OptionError(f"{options.student}: {name.replace('_', '-')} is chosen by mgraph distill")
+    embeddings = {"tied_embeddings_all" if shared else "tied_embeddings": True}
+    made = {**ARCHITECTURE, **embeddings, **TRAINING, "after": options.after, **given}
+    made.setdefault("transformer_tied_layers", (1,) * made["dec_depth"])
+    made |= {
+        "train_sets": tuple(map(str, corpus)),
+        "vocabs": options.vocabs,
+        "valid_sets": options.valid_sets,
+        "guided_alignment": str(links) if options.guided_alignment else "none",
+    }
+    if not options.valid_sets:
+        made = {name: value for name, value in made.items() if not name.startswith("valid_")}
+    return made
+
+
+def tuning_options(options: DistillOptions, training: Mapping[str, Any], student: Path) -> dict[str, Any]:
+    """The options of fine-tuning: those of training, with parameters rounded to integers after each update,
+    from the trained ``student``."""
+    return {
+        **training,
+        "pretrained_model": str(student),
+        "quantize_bits": options.quantize_bits,
+        "exponential_smoothing": 0.0,
+        "learn_rate": options.tune_learn_rate,
+        "lr_warmup": "0",
+        "lr_decay_inv_sqrt": ("0",),
+        "after": options.tune_after,
+    }

@@ -1,0 +1,152 @@
+"""What the student learns: translations of the teacher."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from nmt.distillation.stages import StoppedError
+from nmt.search.translator import Translator
+from nmt.text.lines import open_input, read_lines
+from nmt.text.parallel import ParallelTextError
+from nmt.training.validation.bleu import (
+    BLEU_ORDER,
+    ORDERS,
+    NGramCounts,
+    characters,
+    separated,
+    tokenized,
+    words,
+)
+
+logger = logging.getLogger(__name__)
+
+REPORTED = 30.0
+"""Seconds between two reports of progress."""
+
+
+def nearest(candidates: Sequence[str], reference: str, metric: str) -> str:
+    """The candidate with the highest ``chrf`` or ``bleu`` against the reference, the first of equals.
+
+    chrF (Popovic 2015) is that of the sentence. BLEU adds one to the counts of two words and more (Lin and
+    Och 2004).
+    """
+    return max(candidates, key=lambda candidate: similarity(candidate, reference, metric))
+
+
+def similarity(candidate: str, reference: str, metric: str) -> float:
+    """The ``chrf`` or ``bleu`` of a sentence, from 0 to 100."""
+    counts = NGramCounts(ORDERS.get(metric, BLEU_ORDER))
+    ours, theirs = (segments(text, metric) for text in (candidate, reference))
+    counts.add(ours, theirs)
+    if metric == "chrf":
+        return counts.chrf()
+    counts.matches[1:] += 1
+    counts.hypotheses[1:] += 1
+    return counts.bleu()
+
+
+def segments(text: str, metric: str) -> Sequence[str]:
+    """What the metric compares: characters for ``chrf``, else words as sacreBLEU finds them."""
+    text = tokenized(text)
+    return characters(text) if metric == "chrf" else words(separated(text))
+
+
+def translate(
+    translator: Translator,
+    source: str,
+    references: str,
+    choose: str,
+    target: Path,
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Write to ``target`` a translation of each line of ``source``; continues what an earlier run began.
+
+    choose: ``best``, or the metric by which ``nearest`` chooses among the translations of the beam.
+    stopped: asked after each line; if it says so, StoppedError. ParallelTextError if there are fewer
+    references than lines.
+    """
+    part = target.with_name(f"{target.name}.part")
+    done = whole_lines(part)
+    if done:
+        logger.info("[distill] %d lines are translated", done)
+    n_best = None if choose == "best" else translator.options.beam_size
+    with ExitStack() as files:
+        lines = files.enter_context(open_input(source))
+        output = files.enter_context(open(part, "ab"))
+        given: Iterator[bytes] | None = None
+        if n_best:
+            given = read_lines(files.enter_context(open_input(references)))
+            for _ in range(done):
+                next(given, None)
+        progress = _Progress(done)
+        for translation in translator.translations(lines, n_best=n_best, done=done):
+            text = translation.texts[0] if translation.texts else ""
+            if given is not None:
+                reference = next(given, None)
+                if reference is None:
+                    raise ParallelTextError(
+                        f"{references} ends after {translation.line} lines, {source} goes on"
+                    )
+                if translation.texts:
+                    text = nearest(translation.texts, reference.decode("utf-8", "replace"), choose)
+            output.write(text.encode("utf-8", "surrogateescape") + b"\n")
+            progress.add()
+            if stopped():
+                raise StoppedError(f"stopped after line {translation.line + 1} of {source}")
+    os.replace(part, target)
+
+
+def whole_lines(path: Path) -> int:
+    """How many lines a file has, after its last line is cut off if it is not whole; 0 without a file."""
+    if not path.exists():
+        return 0
+    count = end = 0
+    with open(path, "r+b") as stream:
+        for line in stream:
+            if line.endswith(b"\n"):
+                count, end = count + 1, end + len(line)
+        stream.truncate(end)
+    return count
+
+
+def write_corpus(source: str, translated: Path, folder: Path) -> tuple[Path, Path]:
+    """Write the pairs of which neither side is empty; returns the paths of both sides."""
+    sides = folder / "corpus.source", folder / "corpus.target"
+    left = 0
+    with ExitStack() as files:
+        lines = read_lines(files.enter_context(open_input(source)))
+        found = read_lines(files.enter_context(open(translated, "rb")))
+        outputs = [files.enter_context(open(side, "wb")) for side in sides]
+        for pair in zip(lines, found, strict=True):
+            if not all(text.strip() for text in pair):
+                left += 1
+                continue
+            for output, text in zip(outputs, pair, strict=True):
+                output.write(text + b"\n")
+    if left:
+        logger.info("[distill] %d lines without a word or a translation are left out", left)
+    return sides
+
+
+class _Progress:
+    """Logs how far the translation is."""
+
+    def __init__(self, done: int) -> None:
+        self._done, self._new, self._began = done, 0, time.perf_counter()
+        self._next = REPORTED
+
+    def add(self) -> None:
+        self._new += 1
+        seconds = time.perf_counter() - self._began
+        if seconds >= self._next:
+            self._next = seconds + REPORTED
+            logger.info(
+                "[distill] %d lines are translated, %.1f a second",
+                self._done + self._new,
+                self._new / seconds,
+            )

@@ -1,0 +1,285 @@
+"""Distillation: the choice of translations, stages done once, wrong options, and a whole run, interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import nmt
+from nmt.cli import main
+from nmt.distillation.distillation import SEED
+from nmt.distillation.report import System, table
+from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
+from nmt.distillation.student import training_options, tuning_options
+from nmt.distillation.teaching import nearest, similarity, translate, whole_lines, write_corpus
+from nmt.numbers import corpus
+from nmt.search.results import Translation
+from nmt.settings import OptionError
+from nmt.settings.distillation import DistillOptions
+from nmt.text.parallel import ParallelTextError
+from tests.helpers.places import SHIPPED
+
+MODEL, VOCAB = str(SHIPPED / "model.npz"), str(SHIPPED / "vocab.spm")
+
+
+def test_the_nearest_candidate_is_chosen() -> None:
+    candidates = ["a house is big", "the house is big", "the big house", ""]
+    for metric in ("chrf", "bleu"):
+        assert nearest(candidates, "the house is big!", metric) == "the house is big"
+        assert nearest(["x", "y"], "z", metric) == "x", "the first of equals"
+        assert similarity("the house is big", "the house is big", metric) == pytest.approx(100, abs=1e-4)
+    assert nearest(candidates, "big house the", "bleu") == "the big house"
+
+
+class FakeTeacher:
+    """Translates by capitals, with the reverse as second best; ends after ``limit`` lines, as if killed."""
+
+    options = SimpleNamespace(beam_size=2)
+
+    def __init__(self, limit: int = 99) -> None:
+        self.limit, self.translated = limit, 0
+
+    def translations(self, lines: Any, *, n_best: int | None, done: int) -> Iterator[Translation]:
+        for number, line in enumerate(lines):
+            if number < done:
+                continue
+            if self.translated == self.limit:
+                raise KeyboardInterrupt
+            self.translated += 1
+            text = line.decode().strip()
+            yield Translation(number, (text.upper(), text[::-1])[: n_best or 1] if text else (), ())
+
+
+@pytest.mark.parametrize(("choose", "expected"), [("best", "AB\nCD\n\nEF\n"), ("chrf", "AB\ndc\n\nfe\n")])
+def test_translating_goes_on_after_the_last_whole_line(tmp_path: Path, choose: str, expected: str) -> None:
+    source, references, target = tmp_path / "source", tmp_path / "references", tmp_path / "target"
+    source.write_text("ab\ncd\n\nef\n")
+    references.write_text("AB\ndc\nxy\nfe\n")
+    arguments = str(source), str(references), choose, target
+    with pytest.raises(KeyboardInterrupt):
+        translate(FakeTeacher(limit=2), *arguments)
+    part = tmp_path / "target.part"
+    part.write_bytes(part.read_bytes() + b"half a li")
+    teacher = FakeTeacher()
+    translate(teacher, *arguments)
+    assert teacher.translated == 2 and target.read_text() == expected and not part.exists()
+    sides = write_corpus(str(source), target, tmp_path)
+    assert [side.read_text().count("\n") for side in sides] == [3, 3]
+
+
+def test_samples_of_least_risk_are_the_same_after_a_stop(tmp_path: Path) -> None:
+    source, whole, cut = tmp_path / "source", tmp_path / "whole", tmp_path / "cut"
+    source.write_text("forty-two\nseven thousand one\ntwelve\nninety\n")
+
+    def teacher() -> nmt.Translator:
+        return nmt.Translator(MODEL, [VOCAB, VOCAB], mbr="chrf", mbr_samples=5, seed=SEED)
+
+    translate(teacher(), str(source), "", "best", whole)
+    answers = iter([False, True])
+    with pytest.raises(StoppedError):
+        translate(teacher(), str(source), "", "best", cut, lambda: next(answers))
+    translate(teacher(), str(source), "", "best", cut)
+    assert cut.read_text() == whole.read_text() and len(whole.read_text().split()) == 4
+
+
+def test_translating_stops_after_a_line_when_asked(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_text("ab\ncd\nef\n")
+    answers = iter([False, True])
+    with pytest.raises(StoppedError, match="stopped after line 2 of "):
+        translate(FakeTeacher(), str(source), "", "best", tmp_path / "target", lambda: next(answers))
+    assert (tmp_path / "target.part").read_text() == "AB\nCD\n"
+
+
+def test_too_few_references_are_named(tmp_path: Path) -> None:
+    source, references = tmp_path / "source", tmp_path / "references"
+    source.write_text("ab\ncd\n")
+    references.write_text("AB\n")
+    with pytest.raises(ParallelTextError, match="references ends after 1 lines, .*source goes on"):
+        translate(FakeTeacher(), str(source), str(references), "bleu", tmp_path / "target")
+
+
+def test_half_a_line_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "part"
+    assert whole_lines(path) == 0
+    path.write_bytes(b"a\n\nb")
+    assert whole_lines(path) == 2 and path.read_bytes() == b"a\n\n"
+
+
+def test_stages_are_done_once(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a\n")
+    ran: list[str] = []
+
+    def stages(beam: int = 4) -> Stages:
+        return Stages(tmp_path, {"beam-size": beam, "vocabs": ("a", "b")}, [str(text)], 2)
+
+    def broken() -> None:
+        ran.append("second")
+        raise ValueError("disk full")
+
+    one = stages()
+    one.run("first", "something", lambda: ran.append("first"))
+    with pytest.raises(ValueError, match="disk full"):
+        one.run("second", "something", broken)
+    other = stages()
+    other.run("first", "something", lambda: ran.append("first"))
+    other.run("second", "something", lambda: ran.append("again"))
+    assert ran == ["first", "second", "again"] and set(other.seconds) == {"first", "second"}
+    with pytest.raises(OptionError, match="--beam-size: 5, but .*stages.json was made with 4"):
+        stages(5)
+    text.write_text("a\nb\n")
+    with pytest.raises(StagesError, match="text has 4 bytes.* had 2.*choose another --output"):
+        stages()
+    for content in ("{", "[]", '{"options": [], "inputs": [], "seconds": {}}'):
+        (tmp_path / RECORD).write_text(content)
+        with pytest.raises(StagesError, match="expected the record of the stages"):
+            stages()
+
+
+def options(folder: Path, **given: Any) -> DistillOptions:
+    return DistillOptions(models=(MODEL,), vocabs=(VOCAB, VOCAB), output=str(folder), **given)
+
+
+def test_the_students_options(tmp_path: Path) -> None:
+    config = tmp_path / "student.yml"
+    config.write_text("dim-emb: 64\ndec-depth: 3\nlr-warmup: 100\n")
+    places = (tmp_path / "source", tmp_path / "target"), tmp_path / "links"
+    found = training_options(options(tmp_path, student=str(config), after="7u"), *places)
+    assert (found["dim_emb"], found["enc_depth"], found["dec_cell"]) == (64, 6, "ssru")
+    assert found["transformer_tied_layers"] == (1, 1, 1) and found["tied_embeddings_all"]
+    assert (found["after"], found["guided_alignment"], found["lr_warmup"]) == ("7u", "none", "100")
+    guided = training_options(options(tmp_path, guided_alignment=True), *places)
+    assert guided["guided_alignment"] == str(places[1])
+    tuned = tuning_options(options(tmp_path, tune_after="3u"), found, tmp_path / "student.npz")
+    assert (tuned["quantize_bits"], tuned["exponential_smoothing"], tuned["after"]) == (8, 0.0, "3u")
+    config.write_text("train-sets: [a, b]\n")
+    with pytest.raises(OptionError, match=r"student.yml: train-sets is chosen by mgraph distill"):
+        training_options(options(tmp_path, student=str(config)), *places)
+
+
+ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text", "text"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--models: at least one model is needed"),
+        (["-m", MODEL, "-v", VOCAB, VOCAB], "--input: the text for the teacher is needed"),
+        ([*ENOUGH[:7]], "--valid-sets: source and references are needed, got 0"),
+        ([*ENOUGH, "--choose", "chrf"], "--choose chrf needs --references"),
+        ([*ENOUGH, "-r", "text"], "--references need --choose"),
+        (
+            [*ENOUGH, "-r", "text", "--choose", "bleu", "--mbr", "chrf"],
+            "--mbr chrf chooses without --references",
+        ),
+        ([*ENOUGH, "--mbr-samples", "9"], "--mbr-samples needs --mbr"),
+        ([*ENOUGH, "--student", "no.yml"], "no.yml: No such file or directory (--student)"),
+        ([*ENOUGH, "--student", "wrong.yml"], "wrong.yml: unknown option --dim-embs; did you mean --dim-emb"),
+        ([*ENOUGH, "--after", "many"], "many"),
+    ],
+)
+def test_wrong_options_are_named(words, message, tmp_path, monkeypatch, capfd) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("one\n")
+    Path("wrong.yml").write_text("dim-embs: 3\n")
+    assert main(["distill", *words]) != 0
+    assert message in capfd.readouterr().err
+    assert not Path("student", RECORD).exists()
+
+
+def test_unknown_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match="unknown option beamsize; did you mean beam_size"):
+        nmt.distill(beamsize=3)
+
+
+def test_the_table_of_the_report() -> None:
+    system = System("student, int8", 1_234_567, 300_000, 120.5, 30.25, 55.5, 0.975)
+    text = table([system], {"train": 61.4})
+    assert text.splitlines()[1].split() == "student, int8 1.23 300,000 120.5 30.25 55.50 97.5%".split()
+    assert text.endswith("train 61 s\n")
+
+
+SMALL = """\
+seed: 1
+dim-emb: 64
+enc-depth: 1
+dec-depth: 1
+transformer-heads: 4
+transformer-dim-ffn: 64
+mini-batch: 8
+save-freq: 4u
+valid-freq: 100u
+"""
+
+
+def wait_for(process: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:
+    until = time.monotonic() + 300
+    while not there():
+        assert process.poll() is None, "it ended before"
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on_to_the_same_files(tmp_path: Path) -> None:
+    text, _ = corpus.write(corpus.training(200), tmp_path / "text")
+    valid = corpus.write(corpus.heldout(12), tmp_path / "heldout")
+    config = tmp_path / "student.yml"
+    config.write_text(SMALL)
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    words = [sys.executable, "-m", "nmt", "distill", "-m", MODEL, "-v", VOCAB, VOCAB, "-i", str(text)]
+    words += [
+        "--valid-sets",
+        *map(str, valid),
+        "--student",
+        str(config),
+        "--after",
+        "40u",
+        "--tune-after",
+        "6u",
+    ]
+    words += ["-b", "2", "--mini-batch", "1", "--cpu-threads", "1", "-o"]
+
+    process = subprocess.Popen([*words, str(killed)])
+    record = killed / RECORD
+    wait_for(process, lambda: any(path.stat().st_size for path in killed.glob("teacher.target*")))
+    process.kill()
+    process.wait()
+    process = subprocess.Popen([*words, str(killed)])
+    wait_for(process, (killed / "student.npz.progress.yml").exists)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 143
+    seconds = json.loads(record.read_text())["seconds"]
+    assert set(seconds) == {"translate", "align", "shortlist"}
+    assert subprocess.run([*words, str(killed)], check=False).returncode == 0
+
+    report = subprocess.run([*words, str(whole)], check=True, capture_output=True, text=True).stdout
+    assert "student, int8, shortlist" in report
+    for name in (
+        "corpus.target",
+        "corpus.align",
+        "lex.s2t",
+        "marian/model.intgemm8.bin",
+        "bergamot/model.intgemm8.bin",
+    ):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+    assert sorted(os.listdir(whole / "bergamot")) == [
+        "config.yml",
+        "lex.s2t.bin",
+        "model.intgemm8.bin",
+        "vocab.spm",
+    ]
+    systems = json.loads((whole / "report.json").read_text())["systems"]
+    assert systems[0]["equal"] > 0.9
+    assert systems[2]["bytes"] < systems[1]["bytes"] / 2
