@@ -1,0 +1,38 @@
+"""Translation by HTTP: POST lines to any path and get their translations, with the standard library alone."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.request import urlopen
+
+from nmt import TranslationQueue, Translator, numbers
+
+folder = numbers.model_dir()
+vocab = str(folder / "vocab.spm")
+queue = TranslationQueue(Translator(str(folder / "model.npz"), [vocab, vocab], beam_size=4), timeout=60)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        size = int(self.headers.get("Content-Length", 0))
+        if size > 1 << 20:
+            return self.send_error(413)
+        lines = self.rfile.read(size).split(b"\n")
+        try:
+            answer = "\n".join(queue.translate(lines)).encode()
+        except TimeoutError:  # of lines that were not done in 60 seconds
+            return self.send_error(503)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+
+with queue, ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/translate"
+    with urlopen(url, data=b"six\none hundred one") as response:
+        found = response.read().decode()
+    print(found)
+    assert found == "sechs\neinhunderteins"
+    server.shutdown()

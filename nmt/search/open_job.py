@@ -1,0 +1,180 @@
+"""``OpenJob``: the search of sentences that come while others are searched."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import closing
+
+from nmt.search.beam_search import BeamSearch, Job
+from nmt.search.lane_sizes import LaneSize
+from nmt.search.lane_state import LaneShape
+from nmt.search.results import Hypothesis
+from nmt.search.schedule import Found, Request, Waiting
+from nmt.search.work import SearchWork
+
+STEPS = 16
+"""The most steps of a lane before sentences that have come meanwhile may enter it."""
+LONELY = 8
+"""A lane with so many times the rows that are needed takes no more sentences."""
+
+
+class Arriving(Waiting):
+    """Queues of sentences that wait, to which others are added."""
+
+    def __init__(self, beam: int) -> None:
+        super().__init__([], [], beam)
+        self._changed = threading.Condition(threading.RLock())  # the collector may call ``stop`` anywhere
+        self._lock = self._changed
+        self._closed = self._stopped = False
+
+    def add(self, requests: Iterable[tuple[LaneSize, Request]]) -> bool:
+        """Let sentences wait for these lanes; False if it is closed."""
+        with self._changed:
+            if self._closed:
+                return False
+            for size, request in requests:
+                self._put(size, request)
+            self._changed.notify_all()
+            return True
+
+    def again(self, request: Request, whole: LaneSize) -> None:
+        super().again(request, whole)
+        with self._changed:
+            self._changed.notify_all()
+
+    def remove(self, indices: Container[int]) -> None:
+        """Forget these sentences, if they wait."""
+        with self._changed:
+            for waiting in self._queues.values():
+                waiting[:] = [request for request in waiting if request.index not in indices]
+
+    def requests(self, size: LaneSize) -> list[Request]:
+        """The sentences that wait for a lane."""
+        with self._changed:
+            return list(self._queues.get(size, ()))
+
+    def next_lane(self) -> LaneSize | None:
+        """As for all; but if nothing waits, this waits too, until it is closed."""
+        with self._changed:
+            while not self._stopped:
+                if (found := super().next_lane()) is not None or self._closed:
+                    return found
+                self._changed.wait()
+            return None
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """What waits is not searched any more."""
+        with self._changed:
+            self._closed = self._stopped = True
+            self._queues.clear()
+            self._changed.notify_all()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+
+class OpenJob(Job):
+    """The search of sentences that are added while it runs, with continuous batching.
+
+    A sentence enters a lane while others are searched there, at most ``STEPS`` steps after it came if a row
+    is free. A lane has rows for those that wait when it is opened. If later many more or far fewer wait, it
+    takes no others, and the next one has another number of rows.
+
+    found, failed: called by the threads of the searches with the index of a sentence and its hypotheses, or
+    the error that ended its search. Others as for ``Job``.
+    """
+
+    def __init__(
+        self,
+        search: BeamSearch,
+        *,
+        forced: bool,
+        attention: bool,
+        count: int | None,
+        found: Callable[[int, list[Hypothesis]], None],
+        failed: Callable[[int, Exception], None],
+    ) -> None:
+        self.search, self.forced, self.attention = search, forced, attention
+        self.count = search.count if count is None else count
+        self.arriving = self.waiting = Arriving(search.beam_size)
+        self.searches = search.searches
+        self._usual: set[LaneSize] = set()
+        self._found, self._failed = found, failed
+        self.work = SearchWork()
+        self._noting = threading.Lock()
+
+    def add(self, requests: Sequence[Request]) -> bool:
+        """Search these sentences too; False if the job is closed."""
+        sizes = self.search.sizes(requests)
+        self._usual.update(sizes)
+        return self.arriving.add(
+            (next(size for size in sizes if size.length >= request.length), request) for request in requests
+        )
+
+    def run(self, number: int) -> None:
+        """The search of this number, until the job is closed and nothing waits, or until it is stopped."""
+        while (size := self.arriving.next_lane()) is not None:
+            waiting, taken = self.arriving.requests(size), dict[int, Request]()
+            try:
+                if waiting:
+                    with closing(self._searched(self._opened(size, waiting), size, number, taken)) as turns:
+                        self._report(turns)
+            except Exception as error:  # of this lane; other sentences are searched in others
+                for index in taken or [request.index for request in waiting]:
+                    self.arriving.remove([index])
+                    self._failed(index, error)
+            finally:
+                self.arriving.left(size)
+
+    def _report(self, turns: Iterable[Found]) -> None:
+        for found in turns:
+            for index, hypotheses in found:
+                self._found(index, hypotheses)
+            if self.arriving.stopped:
+                return
+
+    def _opened(self, size: LaneSize, waiting: Sequence[Request]) -> LaneShape:
+        """The shape of a lane for these sentences."""
+        rows = self._rows(size, waiting)
+        candidates = self.search.candidates(waiting)
+        return self._shape(size, rows, candidates, self.search.listed(waiting, rows) if candidates else 0)
+
+    def _rows(self, size: LaneSize, known: Sequence[Request]) -> int:
+        """How many rows are right for these sentences."""
+        if size not in self._usual:
+            return 1
+        lengths = [request.length for request in known]
+        return self.search.rows.of_lane(size, lengths, self.searches)
+
+    def _take(
+        self,
+        size: LaneSize,
+        shape: LaneShape,
+        fits: Callable[[Request], bool],
+        held: Sequence[Request],
+        full: bool,
+    ) -> list[Request]:
+        waiting = self.arriving.requests(size)
+        crowded = self.search.rows.sizes[-1] > shape.rows < len(waiting)
+        lonely = bool(waiting) and LONELY * (len(held) + len(waiting)) <= shape.rows
+        if (crowded or lonely) and held and self._rows(size, [*held, *waiting]) != shape.rows:
+            return []
+
+        def listable(request: Request) -> bool:
+            few = request.candidates is None or len(request.candidates) <= shape.candidates
+            return few and fits(request)
+
+        return super()._take(size, shape, listable, held, full)
+
+    def _until(self, size: LaneSize, living: int, enough: int) -> tuple[int, int]:
+        if not self.arriving.requests(size):
+            enough = max(0, living - 1)  # each is reported when it is done
+        return enough, STEPS

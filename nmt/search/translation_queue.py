@@ -1,0 +1,381 @@
+"""``TranslationQueue``: many threads and tasks hand in lines, which are translated together."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mgraph import MGraphError, callers_settings
+from mgraph.device import check_process
+from nmt.search.open_job import OpenJob
+from nmt.search.results import Hypothesis, Translation
+from nmt.search.service import Gathered
+from nmt.search.translator import Translator
+from nmt.settings import OptionError
+from nmt.text.lines import as_bytes, without_end
+from nmt.text.sentences import Sentence
+
+MOST_LINES = 10_000
+
+
+class QueueFullError(MGraphError):
+    """As many lines wait for their translations as a queue allows."""
+
+
+class QueueClosedError(MGraphError):
+    """A queue was closed and takes no more lines."""
+
+
+class LineTimeoutError(MGraphError, TimeoutError):
+    """A line was not translated in its time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    """A line that is not done.
+
+    owner: keeps the queue alive until then.
+    """
+
+    sample: Sentence
+    future: Future[Translation]
+    owner: TranslationQueue
+
+
+class TranslationQueue:
+    """Translates lines that many threads or asyncio tasks hand in, all together, by continuous batching.
+
+    A line enters the search while others are searched, and its result is there as soon as it is done,
+    whatever else waits. Results are those of ``translator``; with ``output_sampling`` line n is drawn as line
+    n of a text.
+
+    translator: with its models and options; it may be used directly, too.
+    most_lines: how many lines may be in the queue, those included that are searched.
+    timeout: seconds in which a line must be translated, from when it was handed in; None for any.
+    n_best, return_attention: as for ``Translator.translate``.
+
+    The threads of the searches, as many as the translator's, start here and end at ``close``; the end of a
+    ``with`` block closes the queue too, after an error without finishing. What nobody refers to is closed.
+
+    Raises OptionError for a value that is not allowed.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        *,
+        most_lines: int = MOST_LINES,
+        timeout: float | None = None,
+        n_best: int | None = None,
+        return_attention: bool = False,
+    ) -> None:
+        check_process()
+        if not (type(most_lines) is int and most_lines >= 1):
+            raise OptionError(f"most_lines is a whole number from 1, got {most_lines!r}")
+        self.translator, self.most_lines = translator, most_lines
+        self.timeout = _seconds("timeout", timeout)
+        self._attention, self._count = return_attention, translator.count(n_best)
+        service = translator.service
+        self._gathered = Gathered(service.draws)
+        deliver, fail = weakref.WeakMethod(self._deliver), weakref.WeakMethod(self._fail)
+
+        def found(index: int, hypotheses: list[Hypothesis]) -> None:
+            if method := deliver():
+                method(index, hypotheses)
+
+        def failed(index: int, error: Exception) -> None:
+            if method := fail():
+                method(index, error)
+
+        self._job = OpenJob(
+            service.search,
+            forced=service.forced,
+            attention=service.attends(return_attention),
+            count=service.searched(self._count),
+            found=found,
+            failed=failed,
+        )
+        self._lock = threading.RLock()
+        self._lines: dict[int, _Line] = {}
+        self._numbers = itertools.count()
+        self._places = 0  # that are taken, by lines and by those that are about to be lines
+        self._room: deque[Future[None]] = deque()
+        self._closed = False
+        self._deadlines = _Deadlines()
+        settings = callers_settings()
+        self._threads = [
+            threading.Thread(target=_work, args=(self._job, k, settings), name="mgraph-queue", daemon=True)
+            for k in range(self._job.searches)
+        ]
+        # When the process ends, the last one is called first.
+        weakref.finalize(self._job, _join, self._threads)
+        for stop in self._job.arriving.stop, self._deadlines.stop:
+            weakref.finalize(self, stop)
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> TranslationQueue:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(drop=kind is not None)
+
+    def __len__(self) -> int:
+        """How many lines are in the queue: handed in and not done."""
+        return len(self._lines)
+
+    def submit(
+        self, *texts: str | bytes, timeout: float | None = None, wait: float | None = 0.0
+    ) -> Future[Translation]:
+        """Hand in a line; its translation is the result of the future.
+
+        texts: the line of each text that ``Translator.translate`` takes, without its end.
+        timeout: instead of the queue's; then the future raises LineTimeoutError.
+        wait: how many seconds to wait for room if the queue is full, None for any.
+
+        ``future.cancel()`` takes the line back; if it is being searched, what is found is thrown away. A line
+        that is left out, such as one that is too long, has a result too: ``Translation.problem`` says why.
+
+        Raises QueueFullError if there is no room, QueueClosedError after ``close``, OptionError for another
+        number of texts, ArgumentError for a line that is not text. The future raises the error that ended
+        the search, if one did: lines that were searched elsewhere do not notice.
+        """
+        row = self._row(texts, timeout)
+        place = self._asked()
+        try:
+            place.result(wait)
+        except TimeoutError:
+            if place.cancel():
+                with self._lock, suppress(ValueError):
+                    self._room.remove(place)
+                raise QueueFullError(f"the queue is full: {self.most_lines} line(s) are in it") from None
+            place.result()
+        return self._entered(row, timeout)
+
+    async def translation(self, *texts: str | bytes, timeout: float | None = None) -> Translation:
+        """The translation of a line, to be awaited; arguments and errors as for ``submit``.
+
+        Waits for room. Cancelling the task takes the line back. Any event loop may be used.
+        """
+        row = self._row(texts, timeout)
+        place = self._asked()
+        try:
+            await asyncio.wrap_future(place)
+        except asyncio.CancelledError:
+            if not place.cancelled():
+                self._leave()
+            raise
+        return await asyncio.wrap_future(self._entered(row, timeout))
+
+    def translate(self, *texts: Iterable[str | bytes], timeout: float | None = None) -> list[str]:
+        """Translate lines, as ``Translator.translate``, together with those of other threads.
+
+        Waits for room. Errors as for ``submit``; ParallelTextError for texts that are not as long as each
+        other. After an error the other lines are taken back.
+        """
+        futures: list[Future[Translation]] = []
+        rows = self.translator.rows(texts)
+        try:
+            futures.extend(self.submit(*row, timeout=timeout, wait=None) for row in rows)
+            rows.check()
+            found = [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        return [
+            self.translator.format(replace(translation, line=line)) for line, translation in enumerate(found)
+        ]
+
+    def close(self, *, drop: bool = False) -> None:
+        """Take no more lines, and wait until those in the queue are done.
+
+        drop: cancel them instead. May be called more than once, by any thread.
+        """
+        with self._lock:
+            self._closed = True
+            outside, self._room = self._room, deque()
+            inside = list(self._lines.values())
+        for place in outside:
+            if place.set_running_or_notify_cancel():
+                place.set_exception(_closed())
+        if drop:
+            self._job.arriving.stop()
+            for line in inside:
+                line.future.cancel()
+        self._job.arriving.close()
+        _join(self._threads)
+        self._deadlines.stop()
+
+    def _row(self, texts: Sequence[str | bytes], timeout: float | None) -> list[bytes]:
+        """The line of each text; checks the arguments."""
+        _seconds("timeout", timeout)
+        self.translator.require_inputs(len(texts))
+        return [without_end(as_bytes(text)) for text in texts]
+
+    def _asked(self) -> Future[None]:
+        """A place in the queue: a future that is done as soon as there is one."""
+        place: Future[None] = Future()
+        with self._lock:
+            if self._closed:
+                raise _closed()
+            if self._places == self.most_lines:
+                self._room.append(place)
+                return place
+            self._places += 1
+        place.set_result(None)
+        return place
+
+    def _leave(self) -> None:
+        """Give a place to who waits for one."""
+        with self._lock:
+            waiting = (place for place in _popped(self._room) if place.set_running_or_notify_cancel())
+            place = next(waiting, None)
+            if place is None:
+                self._places -= 1
+                return
+        place.set_result(None)
+
+    def _entered(self, row: Sequence[bytes], timeout: float | None) -> Future[Translation]:
+        """Put a line, which has a place, into the queue."""
+        future: Future[Translation] = Future()
+        service, number = self.translator.service, next(self._numbers)
+        try:
+            sample = self.translator.encoder.sentence(number, row)
+            if sample.problem:
+                future.set_result(service.left_out(sample))
+                self._leave()
+                return future
+            with self._lock:
+                self._lines[number] = _Line(sample, future, self)
+            future.add_done_callback(partial(self._done, number))
+        except BaseException:
+            self._leave()
+            raise
+        seconds = self.timeout if timeout is None else timeout
+        if seconds is not None:
+            self._deadlines.add(future, seconds)
+        try:
+            added = self._job.add(service.requests(sample, number))
+        except BaseException:
+            future.cancel()
+            raise
+        if not added:
+            future.cancel()
+            raise _closed()
+        return future
+
+    def _done(self, number: int, future: Future[Translation]) -> None:
+        """The future of a line is done, whatever the reason."""
+        with self._lock:
+            del self._lines[number]
+            self._gathered.remove(number)
+        if future.cancelled() or future.exception():
+            draws = self.translator.service.draws
+            self._job.arriving.remove(range(number * draws, (number + 1) * draws))
+        self._leave()
+
+    def _deliver(self, index: int, some: list[Hypothesis]) -> None:
+        """A search has found these."""
+        service = self.translator.service
+        with self._lock:
+            line = self._lines.get(index // service.draws)
+            if line is None:  # it was taken back
+                return
+            hypotheses = self._gathered.add(index, some)
+        if not hypotheses:
+            return
+        try:
+            found = service.translation(line.sample, hypotheses, attention=self._attention, count=self._count)
+        except Exception as error:
+            self._fail(index, error)
+            return
+        with suppress(InvalidStateError):
+            line.future.set_result(found)
+
+    def _fail(self, index: int, error: Exception) -> None:
+        """A search of a line has failed."""
+        with self._lock:
+            line = self._lines.get(index // self.translator.service.draws)
+        if line is not None:
+            with suppress(InvalidStateError):
+                line.future.set_exception(error)
+
+
+class _Deadlines:
+    """Ends the waiting for futures that are not done in time, with a thread that starts with the first."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._heap: list[tuple[float, int, float, weakref.ref[Future[Translation]]]] = []
+        self._numbers = itertools.count()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def add(self, future: Future[Translation], seconds: float) -> None:
+        """LineTimeoutError for a future that is not done so many seconds from now."""
+        entry = time.monotonic() + seconds, next(self._numbers), seconds, weakref.ref(future)
+        with self._changed:
+            heapq.heappush(self._heap, entry)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="mgraph-deadlines", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stopped and (
+                    not self._heap or (left := self._heap[0][0] - time.monotonic()) > 0
+                ):
+                    self._changed.wait(left if self._heap else None)
+                if self._stopped:
+                    return
+                _, _, seconds, reference = heapq.heappop(self._heap)
+            if future := reference():
+                with suppress(InvalidStateError):
+                    future.set_exception(LineTimeoutError(f"a line was not translated in {seconds:g} s"))
+
+
+def _work(job: OpenJob, number: int, settings: Callable[[], AbstractContextManager[None]]) -> None:
+    with settings():
+        job.run(number)
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+def _popped(places: deque[Future[None]]) -> Iterator[Future[None]]:
+    while places:
+        yield places.popleft()
+
+
+def _closed() -> QueueClosedError:
+    return QueueClosedError("the queue is closed")
+
+
+def _seconds(name: str, value: float | None) -> float | None:
+    """A number of seconds from 0, or None."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (number and 0 <= value <= threading.TIMEOUT_MAX):
+        raise OptionError(f"{name} is a number of seconds from 0, or None, got {value!r}")
+    return value

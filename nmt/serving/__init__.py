@@ -1,0 +1,1 @@
+"""Translation for other programs: marian-server's websockets."""

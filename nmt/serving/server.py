@@ -1,0 +1,222 @@
+"""``TranslationServer``: marian-server's protocol for websockets."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import logging
+import re
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+from websockets.http11 import Request, Response
+
+from nmt.search.results import Translation
+from nmt.search.translation_queue import TranslationQueue
+from nmt.settings.serving import ServerOptions
+
+logger = logging.getLogger(__name__)
+
+PATH = re.compile(r"/translate/?(\?.*)?")
+LINES = 1024
+"""The most lines of a message that are in the queue or wait for it at once."""
+MESSAGES = 4
+"""How many messages of a connection are read ahead."""
+GRACE = 0.1
+"""Seconds in which messages that are under way when the server stops still arrive."""
+STOPPING = "the server stops"
+
+
+class TranslationServer:
+    """Answers messages of websockets at the path ``/translate``, as marian-server does.
+
+    A message is lines that end in ``\\n``, the last one with or without it. The answer is one text message
+    with the lines that ``mgraph decode`` prints for them, each ended by ``\\n``; an empty message is
+    answered by ``\\n``. A connection's messages are answered one after the other, in order; lines of all
+    connections are translated together. Messages may be text or binary; bytes that are not UTF-8 are unknown
+    words.
+
+    A line is empty in the answer if it is left out, is not done in ``message_timeout``, or its search fails;
+    the log says why. A message of more than ``max_message_bytes`` closes its connection with status 1009.
+    Connections beyond ``max_connections`` are refused with HTTP status 503, other paths with 404.
+
+    queue: translates. options: the limits.
+    """
+
+    def __init__(self, queue: TranslationQueue, options: ServerOptions) -> None:
+        self._queue, self._options = queue, options
+        self._format = queue.translator.format
+        self._handlers: set[asyncio.Task[None] | None] = set()
+        self._stopping: asyncio.Future[None] | None = None
+
+    async def run(self, ready: Callable[[int], None] = lambda _: None) -> None:
+        """Serve until ``stop`` is called.
+
+        Then no connection is accepted, messages that have come are answered, and connections are closed with
+        status 1001. ready: called with the port when connections are accepted. OSError for a port that cannot
+        be used.
+        """
+        options = self._options
+        self._stopping = asyncio.get_running_loop().create_future()
+        async with serve(
+            self._connected,
+            options.host or None,
+            options.port,
+            process_request=self._admitted,
+            max_size=options.max_message_bytes,
+            max_queue=MESSAGES,
+            logger=logger.getChild("websockets"),
+        ) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            logger.info("Server is listening on port %d", port)
+            ready(port)
+            try:
+                await self._stopped(server)
+            except asyncio.CancelledError:
+                for handler in self._handlers:
+                    if handler is not None:
+                        handler.cancel()
+                raise
+
+    async def _stopped(self, server: Server) -> None:
+        assert self._stopping is not None
+        await self._stopping
+        logger.info("Server stops: %d connection(s), %d line(s) to do", len(self._handlers), len(self._queue))
+        server.close(close_connections=False)
+        await server.wait_closed()
+
+    def stop(self) -> None:
+        """End ``run``; to be called in its event loop."""
+        if self._stopping is not None and not self._stopping.done():
+            self._stopping.set_result(None)
+
+    async def run_until_signalled(self) -> bool:
+        """Serve until SIGTERM or SIGINT, as ``stop`` ends it; the second one ends it at once, and what is not
+        answered is lost. Returns whether all messages were answered."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def signalled() -> None:
+            if self._stopping is not None and self._stopping.done():
+                task.cancel()
+            self.stop()
+
+        for number in signal.SIGTERM, signal.SIGINT:
+            loop.add_signal_handler(number, signalled)
+        try:
+            await self.run()
+            return True
+        except asyncio.CancelledError:
+            logger.warning("Server ended before all messages were answered")
+            return False
+        finally:
+            for number in signal.SIGTERM, signal.SIGINT:
+                loop.remove_signal_handler(number)
+
+    def _admitted(self, connection: ServerConnection, request: Request) -> Response | None:
+        """None for a connection that is accepted."""
+        if not PATH.fullmatch(request.path):
+            return connection.respond(http.HTTPStatus.NOT_FOUND, "the path is /translate\n")
+        if len(self._handlers) >= self._options.max_connections:
+            return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "too many connections\n")
+        return None
+
+    async def _connected(self, connection: ServerConnection) -> None:
+        if len(self._handlers) >= self._options.max_connections:  # several were admitted at once
+            await connection.close(CloseCode.TRY_AGAIN_LATER, "too many connections")
+            return
+        self._handlers.add(task := asyncio.current_task())
+        closed = asyncio.ensure_future(connection.wait_closed())
+        try:
+            while (message := await self._received(connection)) is not None:
+                await self._reply(connection, message, closed)
+            for message in await self._rest(connection):
+                await self._reply(connection, message, closed)
+            await connection.close(CloseCode.GOING_AWAY, STOPPING)
+        except ConnectionClosed as error:
+            logger.debug("a connection was closed: %s", error)
+        finally:
+            closed.cancel()
+            self._handlers.discard(task)
+
+    async def _received(self, connection: ServerConnection) -> bytes | None:
+        """The next message; None when the server stops."""
+        assert self._stopping is not None
+        received = asyncio.ensure_future(connection.recv(decode=False))
+        events: list[asyncio.Future[Any]] = [received, self._stopping]
+        try:
+            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not received.done():
+                received.cancel()  # nothing is lost by that
+        with suppress(asyncio.CancelledError):
+            return _bytes(await received)
+        return None
+
+    async def _rest(self, connection: ServerConnection) -> list[bytes]:
+        """The messages that have come when the server stops."""
+        found = []
+        with suppress(TimeoutError, ConnectionClosed):
+            async with asyncio.timeout(GRACE):
+                while True:
+                    found.append(_bytes(await connection.recv(decode=False)))
+        return found
+
+    async def _reply(
+        self, connection: ServerConnection, message: bytes, closed: asyncio.Future[None]
+    ) -> None:
+        """Answer a message, unless the connection is closed before that."""
+        began, answer = time.perf_counter(), asyncio.ensure_future(self._answer(message))
+        events: list[asyncio.Future[Any]] = [answer, closed]
+        try:
+            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not answer.done():
+                answer.cancel()  # and with it the lines
+        if answer.done():
+            await connection.send(await answer)
+            if not self._options.quiet_translation:
+                logger.info("Translation took: %.5fs", time.perf_counter() - began)
+
+    async def _answer(self, message: bytes) -> str:
+        lines = message.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        found: dict[int, str] = {}
+        numbered = iter(enumerate(lines))
+
+        async def translated() -> None:
+            for number, line in numbered:
+                found[number] = await self._line(number, line)
+
+        seconds = self._options.message_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(translated() for _ in range(min(LINES, len(lines)))))
+        except TimeoutError:
+            missing = len(lines) - len(found)
+            logger.warning("%d of %d line(s) were not translated in %g s", missing, len(lines), seconds)
+        return "\n".join([*(found.get(number, "") for number in range(len(lines))), ""]) or "\n"
+
+    async def _line(self, number: int, line: bytes) -> str:
+        """What is printed for a line of a message; nothing after an error, which is logged."""
+        try:
+            found: Translation = await self._queue.translation(line)
+        except Exception as error:
+            logger.error("line %d of a message is not translated: %s", number + 1, error)
+            return ""
+        text = self._format(replace(found, line=number))
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _bytes(message: str | bytes) -> bytes:
+    """A message that was received with ``decode=False``."""
+    assert isinstance(message, bytes)
+    return message

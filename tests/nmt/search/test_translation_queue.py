@@ -1,0 +1,285 @@
+"""``TranslationQueue``: lines of many threads and tasks, translated together."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import wait as wait_for
+from typing import Any
+
+import pytest
+
+from mgraph import ArgumentError
+from nmt import LineTimeoutError, OptionError, QueueClosedError, QueueFullError, TranslationQueue, Translator
+from nmt.search.lane_sizes import LaneRows
+from nmt.search.open_job import OpenJob
+from nmt.search.results import Translation
+from nmt.search.schedule import Request
+from nmt.text.parallel import ParallelTextError
+from tests.helpers.fresh import python
+from tests.helpers.places import DATA
+
+SECONDS = 60
+SEARCH, OPTIONS = DATA / "search", DATA / "options"
+VOCABS = [str(OPTIONS / "source.yml"), str(OPTIONS / "target.yml")]
+WORDS = "the a cat dog house red sees and zebra sleeps".split()
+LINES = [
+    " ".join(random.Random(number).choices(WORDS, k=number * 7 % 30 + 1 if number % 9 else 0))
+    for number in range(60)
+]
+
+
+def make(model: str = "left-right", **options: object) -> Translator:
+    options = {"beam_size": 2, "max_length": 40, "cpu_threads": 2} | options
+    return Translator(str(SEARCH / f"{model}.npz"), VOCABS, **options)
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return make()
+
+
+@pytest.fixture(scope="module")
+def expected(translator: Translator) -> list[str]:
+    return translator.translate(LINES)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """While this is not set, nothing is taken from queues."""
+    free, real = threading.Event(), OpenJob._take
+
+    def take(self: OpenJob, *arguments: Any, **rest: Any) -> list[Request]:
+        assert free.wait(SECONDS)
+        return real(self, *arguments, **rest)
+
+    monkeypatch.setattr(OpenJob, "_take", take)
+    yield free
+    free.set()
+
+
+def test_threads_get_what_the_translator_finds(translator: Translator, expected: list[str]) -> None:
+    found: dict[int, str] = {}
+
+    def client(first: int, queue: TranslationQueue) -> None:
+        for number in range(first, len(LINES), 6):
+            found[number] = queue.submit(LINES[number]).result(SECONDS).text
+
+    with TranslationQueue(translator) as queue:
+        threads = [threading.Thread(target=client, args=(k, queue)) for k in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(queue) == 0
+    assert [found[number] for number in range(len(LINES))] == expected
+
+
+def test_tasks_and_whole_texts_get_the_same(translator: Translator, expected: list[str]) -> None:
+    async def all_at_once(queue: TranslationQueue) -> list[Translation]:
+        return await asyncio.gather(*map(queue.translation, LINES))
+
+    with TranslationQueue(translator, most_lines=7) as queue:  # so most tasks wait for room
+        assert [one.text for one in asyncio.run(all_at_once(queue))] == expected
+        assert queue.translate(LINES) == expected
+        with pytest.raises(OptionError, match=r"1 text\(s\) are needed"):
+            queue.translate(LINES, LINES)
+
+
+def test_a_line_enters_while_another_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the same lane; and it is done first."""
+    entered: list[tuple[int, int]] = []
+    first, second, real = threading.Event(), threading.Event(), OpenJob._take
+
+    def take(self: OpenJob, *arguments: Any, **rest: Any) -> list[Request]:
+        if entered:
+            assert second.wait(SECONDS)
+        found = real(self, *arguments, **rest)
+        entered.append((len(arguments[3]), len(found)))
+        first.set()
+        return found
+
+    monkeypatch.setattr(OpenJob, "_take", take)
+    monkeypatch.setattr(LaneRows, "of_lane", lambda *_: 4)
+    one = make(force_decode=True, beam_size=1)
+    one.search.searches = 1
+    with TranslationQueue(one) as queue:
+        long = queue.submit("the cat " * 10, "das haus " * 15)
+        assert first.wait(SECONDS)
+        short = queue.submit("a cat", "das")
+        order: list[str] = []
+        for name, future in (("long", long), ("short", short)):
+            future.add_done_callback(lambda _, name=name: order.append(name))
+        second.set()
+    assert entered[:2] == [(0, 1), (1, 1)] and order == ["short", "long"]
+
+
+@pytest.mark.slow
+def test_options_that_change_what_is_searched() -> None:
+    lines = LINES[:12]
+    prefixes = ["das", "ein", "", "der hund"] * 3
+    forced = make(force_decode=True, output_sampling=["topk", 5], seed=9, alignment="hard", n_best=True)
+    expected = forced.translate(lines, prefixes)
+    with TranslationQueue(forced) as queue:
+        assert queue.translate(lines, prefixes) == expected
+        with pytest.raises(ParallelTextError, match="the prefix ends after 3 lines"):
+            queue.translate(lines, prefixes[:3])
+
+
+@pytest.mark.slow
+def test_attention_and_lists(translator: Translator) -> None:
+    asked = {"n_best": 2, "return_attention": True}
+    expected = translator.translate(LINES[:5], **asked)
+    with TranslationQueue(translator, **asked) as queue:
+        found = [queue.submit(line).result(SECONDS) for line in LINES[:5]]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.texts == theirs.texts and ours.attention.weights.shape == theirs.attention.weights.shape
+
+
+def test_a_line_that_is_left_out_costs_nothing_else(translator: Translator, expected: list[str]) -> None:
+    with TranslationQueue(translator, most_lines=2) as queue:
+        for _ in range(3):
+            result = queue.submit("cat " * 50).result(0)
+            assert result.text == "" and result.problem.startswith("51 words with </s>")
+        assert queue.submit(LINES[1].encode() + b"\r\n").result(SECONDS).text == expected[1]
+        with pytest.raises(ArgumentError, match="a line is str or bytes, got 3"):
+            queue.submit(3)
+        assert queue.submit(b"\xff cat").result(SECONDS).problem == ""
+
+
+def test_a_full_queue_refuses_or_lets_wait(translator: Translator, held: threading.Event) -> None:
+    with TranslationQueue(translator, most_lines=2) as queue:
+        futures = [queue.submit(line) for line in LINES[1:3]]
+        for wait in 0.0, 0.01:
+            with pytest.raises(QueueFullError, match=r"the queue is full: 2 line\(s\)"):
+                queue.submit(LINES[3], wait=wait)
+        late: list[Future[Translation]] = []
+        waiting = threading.Thread(target=lambda: late.append(queue.submit(LINES[3], wait=None)))
+        waiting.start()
+        assert len(queue) == 2 and not late
+        held.set()
+        waiting.join()
+        assert late[0].result(SECONDS).text and all(future.result(SECONDS).text for future in futures)
+
+
+def test_what_is_taken_back_makes_room(translator: Translator, held: threading.Event) -> None:
+    async def given_up(queue: TranslationQueue) -> None:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await queue.translation("a cat")
+
+    with TranslationQueue(translator, most_lines=1) as queue:
+        asyncio.run(given_up(queue))
+        assert len(queue) == 0
+        future = queue.submit("the cat")
+        asyncio.run(given_up(queue))  # now while it waits for room
+        assert future.cancel() and len(queue) == 0
+        held.set()
+        assert queue.submit("the cat").result(SECONDS).text
+
+
+def test_time_is_limited(translator: Translator, held: threading.Event) -> None:
+    with TranslationQueue(translator, timeout=0.02) as queue:
+        with pytest.raises(LineTimeoutError, match="not translated in 0.02 s"):
+            queue.submit("a cat").result(SECONDS)
+        patient = queue.submit("a cat", timeout=SECONDS)
+        with pytest.raises(LineTimeoutError):
+            queue.translate(["the cat", "the dog"])
+        assert len(queue) == 1
+        held.set()
+        assert patient.result(SECONDS).text
+    for wrong in -1, "soon", True, float("nan"):
+        with pytest.raises(OptionError, match="timeout is a number of seconds from 0, or None"):
+            TranslationQueue(translator, timeout=wrong)
+    with pytest.raises(OptionError, match="most_lines is a whole number from 1, got 0"):
+        TranslationQueue(translator, most_lines=0)
+
+
+def test_closing_finishes_or_drops(translator: Translator, held: threading.Event) -> None:
+    finished, dropped = TranslationQueue(translator), TranslationQueue(translator, most_lines=8)
+    mine, theirs = ([queue.submit(line) for line in LINES[1:9]] for queue in (finished, dropped))
+    outside: list[BaseException] = []
+
+    def wait_outside() -> None:
+        try:
+            dropped.submit("a cat", wait=None)
+        except QueueClosedError as error:
+            outside.append(error)
+
+    waiting = threading.Thread(target=wait_outside)
+    waiting.start()
+    threading.Timer(0.05, held.set).start()
+    dropped.close(drop=True)
+    finished.close()
+    waiting.join()
+    assert len(outside) == 1
+    assert all(future.cancelled() for future in theirs)
+    with pytest.raises(CancelledError):
+        theirs[0].result(0)
+    assert all(future.result(0).text for future in mine)
+    for queue in finished, dropped:
+        queue.close()
+        with pytest.raises(QueueClosedError, match="the queue is closed"):
+            queue.submit("a cat")
+        assert len(queue) == 0
+
+
+def test_an_error_of_a_search_costs_its_lines_only(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = OpenJob._sources
+
+    def sources(self: OpenJob, shape: object, requests: list[object], bins: object) -> object:
+        if any(request.index == 0 for request in requests):
+            raise MemoryError("no memory for this")
+        return real(self, shape, requests, bins)
+
+    monkeypatch.setattr(OpenJob, "_sources", sources)
+    with TranslationQueue(translator) as queue:
+        with pytest.raises(MemoryError, match="no memory for this"):
+            queue.submit(LINES[1]).result(SECONDS)
+        assert queue.submit(LINES[1]).result(SECONDS).text
+        monkeypatch.setattr(OpenJob, "_searched", lambda *_: (_ for _ in ()).throw(MemoryError("no lane")))
+        with pytest.raises(MemoryError, match="no lane"):  # before any line is taken
+            queue.submit(LINES[1]).result(SECONDS)
+        assert len(queue) == 0
+
+
+def test_a_queue_that_nobody_has_is_closed(translator: Translator) -> None:
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "mgraph-queue"]
+
+    before = len(threads())
+    queue = TranslationQueue(translator)
+    reference = weakref.ref(queue)
+    futures = [queue.submit(line) for line in LINES[:4]]
+    mine = threads()[before:]
+    del queue
+    assert not wait_for(futures, SECONDS).not_done
+    del futures
+    gc.collect()
+    for thread in mine:
+        thread.join(SECONDS)
+    assert reference() is None and len(threads()) == before
+
+
+ENDING = """
+import sys
+from nmt import TranslationQueue, Translator
+queue = TranslationQueue(Translator(sys.argv[1], sys.argv[2:], beam_size=2))
+first = queue.submit("the cat").result()
+for number in range(200):
+    queue.submit("the cat " * (number % 10))
+print("ended")
+"""
+
+
+@pytest.mark.slow
+def test_a_process_ends_while_lines_wait() -> None:
+    assert python(ENDING, str(SEARCH / "left-right.npz"), *VOCABS, JAX_PLATFORMS="cpu") == "ended\n"

@@ -1,0 +1,287 @@
+"""``mgraph server``: marian-server's protocol, with real clients."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from nmt import TranslationQueue, Translator
+from nmt.cli import main
+from nmt.search.open_job import OpenJob
+from nmt.serving.server import TranslationServer
+from nmt.settings.serving import ServerOptions
+from tests.helpers.places import DATA, ROOT
+
+SECONDS = 60
+MODEL = str(DATA / "search" / "left-right.npz")
+VOCABS = [str(DATA / "options" / f"{side}.yml") for side in ("source", "target")]
+WORDS = "the a cat dog house red sees and zebra sleeps".split()
+LINES = [" ".join(random.Random(n).choices(WORDS, k=n * 5 % 17 if n % 7 else 0)) for n in range(40)]
+Client = Callable[..., connect]
+
+
+@contextmanager
+def serving(translator: Translator, **limits: Any) -> Iterator[tuple[TranslationServer, Client, Any]]:
+    """A server, connections to it, and what stops it."""
+    options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=0, host="127.0.0.1", **limits)
+    ready, ports, loops = threading.Event(), [], []
+
+    async def run(server: TranslationServer) -> None:
+        def listening(port: int) -> None:
+            ports.append(port)
+            ready.set()
+
+        loops.append(asyncio.get_running_loop())
+        await server.run(listening)
+
+    with TranslationQueue(translator, most_lines=options.max_waiting_lines) as queue:
+        server = TranslationServer(queue, options)
+        thread = threading.Thread(target=lambda: asyncio.run(run(server)))
+        thread.start()
+        assert ready.wait(SECONDS)
+
+        def client(path: str = "/translate") -> connect:
+            return connect(f"ws://127.0.0.1:{ports[0]}{path}", max_size=None)
+
+        def stop() -> None:
+            loops[0].call_soon_threadsafe(server.stop)
+
+        try:
+            yield server, client, stop
+        finally:
+            if thread.is_alive():
+                stop()
+            thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator(MODEL, VOCABS, beam_size=2, max_length=40)
+
+
+@pytest.fixture(scope="module")
+def expected(translator: Translator) -> list[str]:
+    return translator.translate(LINES)
+
+
+def ask(connection: ClientConnection, message: str | bytes) -> str:
+    connection.send(message)
+    answer = connection.recv(timeout=SECONDS)
+    assert isinstance(answer, str)
+    return answer
+
+
+def test_a_message_is_lines_and_so_is_the_answer(translator: Translator, expected: list[str]) -> None:
+    """As in marian_server.cpp and translator.h: getline, join, and a last line end."""
+    with serving(translator) as (_, client, _), client() as one, client("/translate/") as other:
+        assert ask(one, "\n".join(LINES)) == "\n".join(expected) + "\n"
+        assert ask(one, "\n".join(LINES[:5]) + "\n") == "\n".join(expected[:5]) + "\n"
+        assert ask(other, LINES[1]) == expected[1] + "\n"
+        assert ask(other, LINES[1] + "\r\n\n" + LINES[2]) == f"{expected[1]}\n\n{expected[2]}\n"
+        assert ask(other, "") == "\n" and ask(other, "\n") == "\n"
+
+
+def test_marians_own_client(translator: Translator, expected: list[str]) -> None:
+    """scripts/server/client_example.py: batches of lines with their ends, printed without the last one."""
+    with serving(translator) as (_, client, _), client() as connection:
+        printed = []
+        for first in range(0, len(LINES), 3):
+            batch = "".join(f"{line}\n" for line in LINES[first : first + 3])
+            printed.append(ask(connection, batch))
+    assert "".join(printed) == "".join(f"{line}\n" for line in expected)
+
+
+def test_many_clients_get_what_decode_prints(translator: Translator, tmp_path: Path) -> None:
+    text, output = tmp_path / "text", tmp_path / "output"
+    text.write_text("".join(f"{line}\n" for line in LINES))
+    words = [
+        "-m",
+        MODEL,
+        "-v",
+        *VOCABS,
+        "-b",
+        "2",
+        "-i",
+        str(text),
+        "-o",
+        str(output),
+        "--quiet",
+        "--max-length",
+        "40",
+    ]
+    assert main(["decode", *words]) == 0
+    found: dict[int, str] = {}
+
+    def work(number: int, client: Client) -> None:
+        with client() as connection:
+            for _ in range(3):
+                found[number] = ask(connection, "\n".join(LINES))
+
+    with serving(translator, max_waiting_lines=50) as (_, client, _):
+        threads = [threading.Thread(target=work, args=(number, client)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert set(found.values()) == {output.read_text()} and len(found) == 6
+
+
+def test_bad_input_costs_its_line_only(
+    translator: Translator, expected: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(translator) as (_, client, _), client() as connection:
+        answer = ask(connection, f"{LINES[1]}\n{'cat ' * 50}\n{LINES[2]}")
+        assert answer == f"{expected[1]}\n\n{expected[2]}\n"
+        assert "is left out: 51 words with </s>" in caplog.text
+        answer = ask(connection, b"\xff\xfe\x00\n" + LINES[3].encode())
+        assert len(answer.splitlines()) == 2 and answer.endswith(f"\n{expected[3]}\n")
+
+
+def test_lists_number_the_lines_of_a_message() -> None:
+    """Of lines that are left out: so nothing needs to be searched."""
+    lists = Translator(MODEL, VOCABS, n_best=True, max_length=1)
+    with serving(lists) as (_, client, _), client() as connection:
+        for _ in range(2):
+            found = ask(connection, "a cat\nthe cat").splitlines()
+            assert [line.split(" ||| ")[0] for line in found] == ["0", "1"]
+
+
+def test_limits_of_messages_and_connections(translator: Translator, expected: list[str]) -> None:
+    with serving(translator, max_message_bytes=100, max_connections=2) as (_, client, _):
+        with client() as one, client() as other:
+            with pytest.raises(InvalidStatus, match="503"), client():
+                pass
+            with pytest.raises(InvalidStatus, match="404"), client("/elsewhere"):
+                pass
+            one.send("cat " * 26)
+            with pytest.raises(ConnectionClosedError) as closed:
+                one.recv(timeout=SECONDS)
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
+            assert ask(other, LINES[1]) == expected[1] + "\n"
+        for _ in range(3):  # the places are free again
+            with client() as again:
+                assert ask(again, LINES[1]) == expected[1] + "\n"
+
+
+def test_a_message_has_its_time(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, free = OpenJob._take, threading.Event()
+
+    def take(self: OpenJob, *arguments: Any, **rest: Any) -> Any:
+        assert free.wait(SECONDS)
+        return real(self, *arguments, **rest)
+
+    monkeypatch.setattr(OpenJob, "_take", take)
+    with serving(translator, message_timeout=0.05) as (_, client, _), client() as connection:
+        assert ask(connection, "a cat\nthe cat") == "\n\n"
+        assert "2 of 2 line(s) were not translated in 0.05 s" in caplog.text
+        free.set()
+
+
+def test_who_goes_away_leaves_no_lines(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, free = OpenJob._take, threading.Event()
+
+    def take(self: OpenJob, *arguments: Any, **rest: Any) -> Any:
+        assert free.wait(SECONDS)
+        return real(self, *arguments, **rest)
+
+    monkeypatch.setattr(OpenJob, "_take", take)
+    with serving(translator) as (server, client, _):
+        with client() as connection:
+            connection.send("a cat\n" * 10)
+            while len(server._queue) < 10:
+                time.sleep(0.001)
+        while len(server._queue):
+            time.sleep(0.001)
+        free.set()
+
+
+def test_a_stop_loses_no_message(translator: Translator, expected: list[str]) -> None:
+    with serving(translator) as (_, client, stop), ExitStack() as opened:
+        connections = [opened.enter_context(client()) for _ in range(4)]
+        for number, connection in enumerate(connections):
+            for first in range(3):  # more than is being answered
+                connection.send("\n".join(LINES[number + first :]))
+            connection.ping().wait(SECONDS)  # the server has read all that
+        stop()
+        for number, connection in enumerate(connections):
+            for first in range(3):
+                answer = connection.recv(timeout=SECONDS)
+                assert answer == "\n".join(expected[number + first :]) + "\n"
+            with pytest.raises(ConnectionClosedOK) as closed:
+                connection.recv(timeout=SECONDS)
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
+        with pytest.raises(OSError), client():
+            pass
+
+
+@contextmanager
+def command() -> Iterator[tuple[subprocess.Popen[str], ClientConnection]]:
+    """A process with the command, and a connection to it."""
+    words = ["-m", MODEL, "-v", *VOCABS, "-b", "2", "--port", "0", "--host", "127.0.0.1"]
+    argv = [sys.executable, "-m", "nmt", "server", *words]
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            port = next(
+                match[1] for line in process.stderr if (match := re.search(r"listening on port (\d+)", line))
+            )
+            with connect(f"ws://127.0.0.1:{port}/translate") as connection:
+                yield process, connection
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_the_command_ends_at_a_signal() -> None:
+    with command() as (process, connection):
+        assert ask(connection, "the cat\n").count("\n") == 1
+        connection.send("\n".join(LINES))
+        connection.ping().wait(SECONDS)
+        process.send_signal(signal.SIGTERM)
+        answer = connection.recv(timeout=SECONDS)
+        assert isinstance(answer, str) and answer.count("\n") == len(LINES)
+        assert process.wait(SECONDS) == 0
+        assert process.stderr is not None and "Server stops: 1 connection(s)" in process.stderr.read()
+
+
+@pytest.mark.slow
+def test_the_second_signal_ends_the_command_at_once() -> None:
+    with command() as (process, connection):
+        connection.send("the cat sees the house\n" * 40_000)
+        connection.ping().wait(SECONDS)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert any("Server stops" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 1
+        assert "ended before all messages were answered" in process.stderr.read()
+
+
+def test_what_the_command_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["server", "--help"]) == 0 and "--max-message-bytes" in capsys.readouterr().out
+    two = [str(DATA / "search" / "multi.npz"), "-v", VOCABS[0], *VOCABS]
+    assert main(["server", "-m", *two, "--quiet"]) == 2
+    assert "--tsv is needed: a line of a message has 2 fields (source 1, source 2)" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "websockets", None)
+    monkeypatch.delitem(sys.modules, "nmt.serving.server")
+    for name in [name for name in sys.modules if name.startswith("websockets.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(["server", "-m", MODEL, "-v", *VOCABS]) == 2
+    assert "pip install 'mgraph-jax[server]'" in capsys.readouterr().err
