@@ -1,0 +1,220 @@
+"""pymarian's classes on this implementation: ``from nmt.pymarian import Translator, Evaluator``.
+
+A script for Marian's Python bindings runs when its import says ``nmt.pymarian`` in place of ``pymarian``.
+Each class takes a string of Marian's options, keywords, or both; words of the string are separated by spaces.
+Keywords are options with ``_`` for ``-``: a list has several values, ``""`` none, and None counts as not
+given. Unless ``quiet`` is set the log goes to stderr. ``workspace`` has no effect here.
+
+Differs: an error is an exception (``OptionError``, ``MGraphError``, ``OSError``), where Marian ends the
+process; and empty lines at the end of a text are lines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+from nmt.commands import dispatch, embed, train
+from nmt.runtime.log import logging_as
+from nmt.search import evaluator, translator
+from nmt.settings import DECODE, TRAIN, OptionError
+from nmt.settings.config import parse
+from nmt.settings.metric_options import METRICS
+from nmt.settings.metrics import AVERAGES, EMBED, EVALUATE
+from nmt.text.batches import windows
+
+MOST_SETTINGS = 8
+"""How many sets of options that calls override are kept ready."""
+
+
+def words_of(cli_string: str, given: Mapping[str, Any]) -> list[str]:
+    """A string of options and keywords as the words of a command line; keywords come last.
+
+    OptionError for a string that is none, such as a list of words.
+    """
+    if not isinstance(cli_string, str):
+        raise OptionError(f"expected the options as one string, got {cli_string!r:.80}")
+    words = cli_string.split()
+    for name, value in given.items():
+        if value is None:
+            continue
+        words.append("--" + name.replace("_", "-"))
+        values = value if isinstance(value, list | tuple) else [] if value == "" else [value]
+        words += [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    return words
+
+
+class TranslatorBinding:
+    """Translates lines: ``Translator("-m model.npz -v de.spm en.spm", beam_size=4).translate(lines)``.
+
+    Takes the options of ``mgraph decode``. See ``nmt.Translator``, which has more methods.
+    """
+
+    def __init__(self, cli_string: str = "", **options: Any) -> None:
+        self._options = parse(DECODE, words_of(cli_string, options))
+        with logging_as(self._options):
+            self._translator = translator.Translator(self._options)
+        self._with: dict[str, translator.Translator] = {}
+
+    @overload
+    def translate(self, text: str, **options: Any) -> str: ...
+
+    @overload
+    def translate(self, text: Sequence[str], **options: Any) -> list[str]: ...
+
+    def translate(self, text: str | Sequence[str], **options: Any) -> str | list[str]:
+        """The translations of a list of lines as a list, or of a string of lines as a string.
+
+        With ``n_best`` each line of the list of hypotheses counts as one. options: count for this call
+        only, such as ``n_best=True``, or ``force_decode=True, tsv=True, tsv_fields=2``. OptionError for one
+        that counts when models are loaded; TypeError for an unknown one.
+        """
+        with logging_as(self._options):
+            chosen = self._for(options) if options else self._translator
+            lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
+            found = "\n".join(chosen.translate(lines))
+        if isinstance(text, str):
+            return found
+        return found.split("\n") if lines else []
+
+    def _for(self, options: dict[str, Any]) -> translator.Translator:
+        key = repr(sorted(options.items()))
+        if key not in self._with:
+            if len(self._with) >= MOST_SETTINGS:
+                del self._with[next(iter(self._with))]
+            self._with[key] = self._translator.with_options(**options)
+        return self._with[key]
+
+
+class TrainerBinding:
+    """Trains a model: ``Trainer(model="model.npz", train_sets=[...], vocabs=[...], after="10e").train()``.
+
+    Takes the options of ``mgraph train``.
+    """
+
+    def __init__(self, cli_string: str = "", **options: Any) -> None:
+        self._words = words_of(cli_string, options)
+        self._options = parse(TRAIN, self._words)
+
+    def train(self) -> int:
+        """Train until a criterion is met; returns 0, or 143 after SIGTERM."""
+        return train.run(self._options, self._words) or 0
+
+
+class EvaluatorBinding:
+    """Scores translations: ``Evaluator("-m comet.npz -v all.spm all.spm --like comet-qe").evaluate(lines)``.
+
+    Takes the options of ``mgraph evaluate``. See ``nmt.Evaluator``, which gives all scores of a line.
+    """
+
+    def __init__(self, cli_string: str = "", **options: Any) -> None:
+        self._options = parse(EVALUATE, words_of(cli_string, options))
+        with logging_as(self._options):
+            self._evaluator = evaluator.Evaluator(replace(self._options, tsv=False, tsv_fields=0))
+
+    @classmethod
+    def new(
+        cls,
+        model_file: str | os.PathLike[str],
+        vocab_file: str | os.PathLike[str],
+        devices: Sequence[int] | None = None,
+        width: int = 4,
+        mini_batch: int = 16,
+        maxi_batch: int = 256,
+        like: str = "comet-qe",
+        workspace: int = 8000,
+        max_length: int = 512,
+        cpu_threads: int = 0,
+        average: str = "skip",
+        **options: Any,
+    ) -> EvaluatorBinding:
+        """An evaluator with one vocabulary for all texts, which crops long ones."""
+        if like not in METRICS:
+            raise OptionError(f"like: expected one of {', '.join(METRICS)}, got {like!r}")
+        if options.pop("fp16", False):
+            options["fp16"] = ""
+        own: dict[str, Any] = {
+            "width": width,
+            "mini_batch": mini_batch,
+            "maxi_batch": maxi_batch,
+            "like": like,
+        }
+        own |= {"workspace": workspace, "max_length": max_length, "cpu_threads": cpu_threads}
+        vocabs = [vocab_file] * (METRICS[like] or 3)
+        own |= {"model": model_file, "vocabs": vocabs, "devices": devices, "max_length_crop": True}
+        return cls(**options, **own, average=average)
+
+    @property
+    def model_type(self) -> str:
+        """The type of the model, such as ``comet-qe``."""
+        return self._evaluator.model.type
+
+    def get_model_config(self) -> str:
+        """The options in the model file, as YAML."""
+        return self._evaluator.model.config
+
+    def evaluate(
+        self,
+        input_lines: Iterable[str | Sequence[str]],
+        average: str = "skip",
+        batch_size: int | None = None,
+    ) -> Iterator[float]:
+        """The first score of each line, as they come.
+
+        input_lines: texts separated by tabs, or sequences of texts. average: ``append`` for the mean after
+        the scores, ``only`` for the mean alone. batch_size: how many lines are read at once.
+        """
+        if average not in AVERAGES:
+            raise OptionError(f"average: expected {', '.join(AVERAGES)}, got {average!r}")
+        rows = (
+            tuple(line.rstrip("\r\n").split("\t")) if isinstance(line, str) else tuple(line)
+            for line in input_lines
+        )
+        found = []
+        for group in windows(rows, batch_size or 2 * self._options.mini_batch * self._options.maxi_batch):
+            for score, *_ in self.run(group):
+                found.append((score,))
+                if average != "only":
+                    yield score
+        if average != "skip":
+            yield from evaluator.average(found)
+
+    def run(self, rows: Sequence[Sequence[str]]) -> list[list[float]]:
+        """All scores of each row of texts."""
+        needed = len(self._evaluator.names)
+        for number, row in enumerate(rows, 1):
+            if len(row) != needed:
+                names = ", ".join(self._evaluator.names)
+                raise OptionError(f"row {number}: expected {needed} texts ({names}), got {len(row)}")
+        with logging_as(self._options):
+            texts = zip(*rows, strict=True) if rows else [()] * needed
+            return [list(result.scores) for result in self._evaluator.scores(*texts)]
+
+
+class EmbedderBinding:
+    """Embeds files: ``Embedder("-m model.npz -v all.spm -t text.txt -o vectors.txt").embed()``.
+
+    Takes the options of ``mgraph embed``. See ``nmt.Embedder``, which returns vectors.
+    """
+
+    def __init__(self, cli_string: str = "", **options: Any) -> None:
+        self._words = words_of(cli_string, options)
+        self._options = parse(EMBED, self._words)
+
+    def embed(self) -> int:
+        """Write the vectors of ``train_sets`` to ``output``; returns 0."""
+        embed.run(self._options, self._words)
+        return 0
+
+
+def help(*words: str) -> None:
+    """Print the help of ``mgraph``, or of one of its commands, such as ``help("evaluate")``."""
+    dispatch.run([*words, "--help"])
+
+
+Translator = TranslatorBinding
+Trainer = TrainerBinding
+Evaluator = EvaluatorBinding
+Embedder = EmbedderBinding

@@ -1,0 +1,96 @@
+"""``translate_documents``: sentences in the context of their documents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from nmt.search.translator import Translator
+from nmt.settings import OptionError
+from nmt.text.lines import as_bytes, without_end
+from nmt.text.vocabs.base import Vocab, as_text
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Part:
+    """Neighboring sentences of a document, which are translated as one line.
+
+    document: its number. first: the number of the first sentence. words: of the line, ``</s>`` included.
+    """
+
+    document: int
+    first: int
+    sentences: list[str] = field(default_factory=list)
+    words: int = 0
+
+
+def translate_documents(
+    translator: Translator,
+    documents: Iterable[Sequence[str | bytes]],
+    *,
+    separator: str = "",
+    most_words: int = 0,
+) -> list[list[str]]:
+    """Translate documents, given as lists of sentences; a list of as many translations for each.
+
+    For models that were trained on lines of several sentences with a separator between them. As many
+    sentences as fit are joined to a line and translated together, so that each is seen in the context of its
+    neighbors; translations are split at the separators. If their number differs, the sentences of that line
+    are translated one by one, and the log says how often.
+
+    translator: of a model with one source. separator: a word of both vocabularies; by default what the model
+        says (Marian's ``--separator-symbol``, ``[eos]``). most_words: of a line, in words or pieces of the
+        vocabulary, ``</s>`` included; 0 for the translator's ``max_length``.
+
+    Raises OptionError for a separator that a vocabulary does not have, and a model with several sources.
+    """
+    if len(translator.names) != 1:
+        raise OptionError(f"documents have one text, the models need {', '.join(translator.names)}")
+    separator = separator or str(translator.models[0].options.separator_symbol)
+    source = translator.source_vocabs[0]
+    for vocab in source, translator.target_vocab:
+        if vocab[separator] == vocab.unk_id:
+            raise OptionError(f"the separator {separator!r} is not a word of {vocab!r}")
+    limit = most_words or translator.options.max_length
+    texts = [[as_text(without_end(as_bytes(line))) for line in document] for document in documents]
+    parts = list(_parts(texts, source, limit))
+    lines = [f" {separator} ".join(part.sentences) for part in parts]
+    found = [["" for _ in document] for document in texts]
+    alone: list[tuple[int, int]] = []
+    for part, translation in zip(parts, _texts(translator, lines), strict=True):
+        pieces = [piece.strip() for piece in translation.split(separator)]
+        if len(part.sentences) == 1:
+            pieces = [" ".join(filter(None, pieces))]
+        count = len(part.sentences)
+        if len(pieces) == count:
+            found[part.document][part.first : part.first + count] = pieces
+        else:
+            alone += ((part.document, part.first + k) for k in range(count))
+    if alone:
+        logger.warning("%d sentence(s) are translated one by one: separators are missing", len(alone))
+        again = [texts[document][number] for document, number in alone]
+        for (document, number), translation in zip(alone, _texts(translator, again), strict=True):
+            found[document][number] = " ".join(translation.replace(separator, " ").split())
+    return found
+
+
+def _parts(documents: Iterable[Sequence[str]], vocab: Vocab, limit: int) -> Iterator[_Part]:
+    """The sentences of each document, joined while their words fit."""
+    for number, document in enumerate(documents):
+        part = _Part(number, 0)
+        for place, sentence in enumerate(document):
+            words = len(vocab.encode(sentence))  # with </s>, or with the separator before it
+            if part.sentences and part.words + words > limit:
+                yield part
+                part = _Part(number, place)
+            part.sentences.append(sentence)
+            part.words += words
+        if part.sentences:
+            yield part
+
+
+def _texts(translator: Translator, lines: Sequence[str]) -> list[str]:
+    return [found.text for found in translator.translate(lines, return_scores=True)]

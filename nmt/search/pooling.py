@@ -1,0 +1,140 @@
+"""The numbers that pooled models give for lines, in full batches of few shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from mgraph import Plan, Type, compiled
+from nmt.models.parts import Source
+from nmt.models.pooled import PooledModel
+from nmt.runtime import compilation_cache, devices
+from nmt.search.few_batches import FewBatches
+from nmt.settings import OptionError, require_files, require_readable
+from nmt.settings.config import Command
+from nmt.settings.metrics import EmbedOptions, EvaluateOptions, precision_of
+from nmt.text.batches import pad, windows
+from nmt.text.fields import FieldEncoder
+from nmt.text.output import InOrder
+from nmt.text.parallel import ParallelLines
+from nmt.text.sentences import LineEncoder
+from nmt.text.vocabs.base import Vocab
+
+Chosen = TypeVar("Chosen", EvaluateOptions, EmbedOptions)
+
+NUMBERS = 1 << 12
+"""About how many numbers are kept for each word."""
+
+
+@dataclass(frozen=True)
+class PoolingPlan(Plan, by_key=["model"]):
+    """``PooledModel.pooled`` for so many lines, with sequences padded to ``length`` words."""
+
+    model: PooledModel
+    rows: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"pooling: {self.rows} lines of {self.length} words"
+
+    def __call__(self, params: dict[str, jax.Array], streams: Sequence[np.ndarray]) -> jax.Array:
+        graph, shape = self.model.blank_graph(), (self.rows, self.length)
+        sources = [
+            Source(
+                graph.input(f"ids{i}", shape, Type.int32),
+                graph.input(f"mask{i}", shape, Type.float32),
+            )
+            for i in range(self.model.streams)
+        ]
+        leaves = [part for source in sources for part in source]
+        function = graph.function([self.model.pooled(sources)], leaves, derivatives="jax")
+        (found,) = function.pure(params, streams)
+        return found
+
+
+class Pooling:
+    """Runs one pooled model; neither padding nor other lines change a number.
+
+    mini_batch: the most lines in a batch. mini_batch_words: the most words of a stream in a batch.
+    """
+
+    def __init__(self, model: PooledModel, mini_batch: int, mini_batch_words: int = 0) -> None:
+        self.model, self._mini_batch = model, mini_batch
+        self._batches = FewBatches(mini_batch, mini_batch_words, NUMBERS)
+
+    def numbers(self, samples: Sequence[Sequence[Sequence[int]]]) -> Iterator[tuple[int, np.ndarray]]:
+        """The index of each line and its numbers, float32, the longest first.
+
+        samples: the ids of each stream of a line, at least one in every stream.
+        """
+        for chosen, (rows, length) in self._batches([max(map(len, streams)) for streams in samples]):
+            streams = zip(*(samples[number] for number in chosen), strict=True)
+            batch = pad(list(streams), (rows, *[length] * self.model.streams))
+            arrays: list[Any] = [part for pair in zip(batch.ids, batch.masks, strict=True) for part in pair]
+            plan = PoolingPlan(self.model, rows, length)
+            found = np.asarray(compiled(plan)(self.model.params, arrays), np.float32)
+            yield from zip(chosen, found, strict=False)
+
+    def lines(
+        self,
+        encoder: FieldEncoder | LineEncoder,
+        texts: Sequence[Iterable[str | bytes]],
+        names: Sequence[str],
+        maxi_batch: int,
+    ) -> Iterator[tuple[int, np.ndarray, str]]:
+        """The number, from 0, of each line of texts, its numbers, and why it was left out, or empty; its
+        numbers then are NaN. In order, ``mini_batch * maxi_batch`` lines at a time.
+
+        names: of the texts, for errors. ParallelTextError if texts differ in length, after the lines before.
+        """
+        finished: InOrder[tuple[int, np.ndarray, str]] = InOrder()
+        rows = ParallelLines(texts, names)
+        samples = (encoder.sentence(number, row) for number, row in enumerate(rows))
+        missing = np.full(self.model.numbers, np.nan, np.float32)
+        for group in windows(samples, self._mini_batch * maxi_batch):
+            good = [sample for sample in group if not sample.problem]
+            for sample in group:
+                if sample.problem:
+                    finished.add(sample.line, (sample.line, missing, sample.problem))
+            for index, numbers in self.numbers([sample.sequences for sample in good]):
+                line = good[index].line
+                finished.add(line, (line, numbers, ""))
+            yield from finished.take()
+        rows.check()
+
+
+def started(command: Command, kind: type[Chosen], model: Any, vocabs: Any, given: dict[str, Any]) -> Chosen:
+    """The checked options of an ``Evaluator`` or ``Embedder``, by which the cache and the device are chosen.
+
+    model: a path, or an object of ``kind``, the options of the ``command``; the others override it.
+    """
+    more = {**given, "vocabs": vocabs} if vocabs else given
+    said = isinstance(model, kind)
+    options: Chosen = replace(model, **more) if said else command.from_python({"model": model, **more})
+    check_pooling(options)
+    compilation_cache.use(options.compilation_cache)
+    if said or options.chooses_device:
+        devices.start(options.cpu_threads, options.devices, 0)
+    return options
+
+
+def check_pooling(options: EvaluateOptions | EmbedOptions) -> None:
+    """Check the options before a device is started or the model is loaded: OptionError for invalid values,
+    OSError for a file that cannot be read."""
+    precision_of(options)
+    require_files("--model", [options.model], options.vocabs)
+    require_readable("--model", [options.model])
+    require_readable("--vocabs", options.vocabs)
+
+
+def check_words(vocabs: Iterable[Vocab], dim: int, owner: str) -> None:
+    """OptionError for a vocabulary with other words than the table of embeddings."""
+    for vocab in vocabs:
+        if len(vocab) != dim:
+            raise OptionError(
+                f"--vocabs: {owner} has embeddings of {dim} words, {vocab.path} has {len(vocab)} words"
+            )

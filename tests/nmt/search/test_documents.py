@@ -1,0 +1,70 @@
+"""``translate_documents``: with a model whose word for *and* is the separator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nmt import OptionError, Translator, translate_documents
+from tests.helpers.places import DATA
+
+MODEL = str(DATA / "search" / "left-right.npz")
+VOCABS = {"source": "and: 2", "target": "und: 3"}
+SEPARATOR = "[eos]"
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    folder = tmp_path_factory.mktemp("vocabs")
+    paths = [folder / f"{side}.yml" for side in VOCABS]
+    for path, entry in zip(paths, VOCABS.values(), strict=True):
+        text = (DATA / "options" / path.name).read_text()
+        assert entry in text
+        path.write_text(text.replace(entry, f'"{SEPARATOR}": {entry[-1]}'))
+    return Translator(MODEL, [str(path) for path in paths], beam_size=2)
+
+
+def joined(translator: Translator, *sentences: str) -> str:
+    [found] = translator.translate([f" {SEPARATOR} ".join(sentences)])
+    return found
+
+
+def test_sentences_are_translated_together(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    documents = [["a cat", "a dog"], [], ["a cat\n"], [b"a cat", "a dog"]]
+    together = joined(translator, "a cat", "a dog").split(f" {SEPARATOR} ")
+    assert together == ["ein hund", "eine katze"], "in an order of which a sentence alone knows nothing"
+    [alone] = translator.translate(["a cat"])
+    assert alone == f"eine katze {SEPARATOR} der hund", "which is one line again:"
+    found = translate_documents(translator, documents)
+    assert found == [together, [], ["eine katze der hund"], together] and not caplog.records
+
+
+def test_missing_separators_cost_only_the_context(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    sentences = ["the cat", "the dog"]
+    assert SEPARATOR not in joined(translator, *sentences)
+    alone = [text.replace(f" {SEPARATOR}", "") for text in translator.translate(sentences)]
+    found = translate_documents(translator, [["a cat", "a dog"], sentences])
+    assert found == [["ein hund", "eine katze"], alone]
+    assert "2 sentence(s) are translated one by one" in caplog.text
+
+
+def test_lines_are_as_long_as_is_allowed(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    real = Translator.translate
+
+    def translate(self: Translator, lines: list[str], **rest: object) -> list[object]:
+        asked.append(list(lines))
+        return real(self, lines, **rest)
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    document = ["a cat", "a dog", "the cat sees the house here", "a dog"]
+    assert len(translate_documents(translator, [document], most_words=6)[0]) == 4
+    assert asked[0] == ["a cat [eos] a dog", "the cat sees the house here", "a dog"]
+
+
+def test_the_separator_is_a_word(translator: Translator, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"the separator '\[sep\]' is not a word of DefaultVocab"):
+        translate_documents(translator, [["a cat"]], separator="[sep]")

@@ -1,0 +1,215 @@
+"""``mgraph evaluate`` and ``mgraph embed``: what Marian prints, for metric and translation models."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from layers import UnsupportedOptionError
+from mgraph import ModelFileError, ParameterError
+from mgraph.files.items import read_npz, write_npz
+from nmt import Embedder, Evaluator, load_model
+from nmt.cli import main
+from nmt.files.metrics import load_metric, read_metric
+from nmt.models.metrics import metric_names
+from nmt.settings import OptionError
+from nmt.settings.model_options import model_options
+from tests.helpers.places import DATA, SHIPPED
+
+FOLDER = DATA / "metrics"
+VOCAB = str(SHIPPED / "vocab.spm")
+NUMBERS = str(SHIPPED / "model.npz")
+
+Run = Callable[..., bytes]
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def model(name: str) -> str:
+    return str(FOLDER / f"{name}.npz")
+
+
+def table(text: str) -> np.ndarray:
+    return np.array([line.split() for line in text.splitlines()], np.float64)
+
+
+def marians(name: str) -> np.ndarray:
+    return table((FOLDER / f"{name}.txt").read_text())
+
+
+@pytest.fixture
+def printed(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """What a command prints."""
+
+    def run(command: str, *words: str, stdin: Path | None = None) -> bytes:
+        given = stdin.read_bytes() if stdin else b""
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        assert main([command, *words, "--quiet"]) == 0
+        return capsysbinary.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "like", "text", "more"),
+    [
+        ("comet-qe", "comet-qe", "pairs.tsv", ["--average"]),
+        ("comet-cls", "comet-qe", "pairs.tsv", ["--average", "only"]),
+        ("comet", "comet", "text.tsv", []),
+        ("comet-max", "comet", "text.tsv", []),
+        ("unified", "comet", "text.tsv", []),
+        ("bleurt", "bleurt", "references.tsv", []),
+    ],
+)
+def test_scores_are_marians(name: str, like: str, text: str, more: list[str], printed: Run) -> None:
+    vocabs = [VOCAB] * (3 if like == "comet" else 2)
+    words = ["-m", model(name), "-v", *vocabs, "--like", like, "--width", "6", *more]
+    found, expected = table(printed("evaluate", *words, stdin=FOLDER / text).decode()), marians(name)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, atol=5e-6)
+
+
+def test_the_layout_is_marians(printed: Run) -> None:
+    words = ["-m", model("comet-qe"), "-v", VOCAB, VOCAB, "--like", "comet-qe", "--width", "3"]
+    lines = printed("evaluate", *words, stdin=FOLDER / "pairs.tsv").splitlines()
+    assert lines[0] == b"0.113 0.231 "
+    assert printed("evaluate", *words, "--average", "only", stdin=FOLDER / "pairs.tsv").count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("comet-qe", model("comet-qe")),
+        ("comet", model("comet")),
+        ("comet-max", model("comet-max")),
+        ("numbers", NUMBERS),
+        ("s2s", str(DATA / "s2s-numbers" / "model.npz")),
+    ],
+)
+def test_vectors_are_marians(name: str, path: str, printed: Run) -> None:
+    like = ["--like", "roberta"] if name.startswith("comet") else ["-t", str(FOLDER / "source.txt")]
+    found = printed("embed", "-m", path, "-v", VOCAB, *like, stdin=FOLDER / "source.txt")
+    np.testing.assert_allclose(table(found.decode()), marians(f"{name}.vectors"), atol=1.01e-4)
+
+
+def test_cosines_are_marians_and_binary_numbers_are_the_same(printed: Run) -> None:
+    words = ["-m", NUMBERS, "-v", VOCAB, "-t", str(FOLDER / "pairs.tsv"), "--tsv", "--compute-similarity"]
+    found = table(printed("embed", *words).decode())
+    np.testing.assert_allclose(found, marians("cosines"), atol=1.01e-4)
+    raw = np.frombuffer(printed("embed", *words, "--binary"), "<f4")
+    np.testing.assert_allclose(raw, found[:, 0], atol=5.1e-5)
+
+
+def test_metrics_of_texts_are_those_of_sacrebleu(printed: Run, tmp_path: Path) -> None:
+    texts = {
+        "source": ["three", "one hundred forty-two", "nine"],
+        "translation": ["drei Haus im Wald", "zwei kleine Haus im Wald", "neun"],
+        "reference": ["drei Haus am Wald", "zwei kleine Haus im Wald", "acht"],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    words = ["--metrics", "bleu", "chrf", "--average", "--width", "6", "-t"]
+    names = [str(tmp_path / name) for name in texts]
+    found = table(printed("evaluate", *words, *names[1:]).decode())
+    pairs = texts["translation"], texts["reference"]
+    whole = sacrebleu.corpus_bleu(pairs[0], [pairs[1]]), sacrebleu.corpus_chrf(pairs[0], [pairs[1]])
+    np.testing.assert_allclose(found[-1], [score.score for score in whole], atol=1e-6)
+    for row, hypothesis, reference in zip(found, *pairs, strict=False):
+        own = (
+            sacrebleu.sentence_bleu(hypothesis, [reference]),
+            sacrebleu.sentence_chrf(hypothesis, [reference]),
+        )
+        np.testing.assert_allclose(row, [score.score for score in own], atol=1e-6)
+    both = table(printed("evaluate", "-m", model("comet"), "-v", *[VOCAB] * 3, *words, *names).decode())
+    np.testing.assert_allclose(both[:, 1:], found, atol=1e-6)
+    assert both[-1, 0] == pytest.approx(both[:-1, 0].mean(), abs=2e-6)
+
+
+def test_python_calls() -> None:
+    text = [line.split("\t") for line in (FOLDER / "text.tsv").read_text().splitlines()]
+    columns = list(zip(*text, strict=True))
+    evaluator = Evaluator(model("comet"), [VOCAB] * 3, max_length=64, max_length_crop=True)
+    scores = evaluator.score(*columns)
+    np.testing.assert_allclose(scores, marians("comet")[:, 0], atol=5e-6)
+    alone = [evaluator.score(*[[field] for field in row])[0] for row in text[:2]]
+    np.testing.assert_allclose(alone, scores[:2], atol=1e-6)
+    assert "MetricModel(comet, " in repr(evaluator)
+    vectors = Embedder(NUMBERS, VOCAB).embed(["three", "nine"])
+    np.testing.assert_allclose(vectors, marians("numbers.vectors")[[0, 4]], atol=1.01e-4)
+
+
+def test_lines_that_do_not_fit_are_nan_and_the_others_stay() -> None:
+    evaluator = Evaluator(model("bleurt"), [VOCAB, VOCAB], max_length=12)
+    long, short, other = evaluator.scores(["zwei " * 20, "zwei", ""], ["drei", "drei", ""])
+    assert np.isnan(long.scores[0]) and "at most 12 are possible" in long.problem
+    assert np.isfinite([*short.scores, *other.scores]).all() and not short.problem
+    unlimited = Evaluator(model("comet-qe"), [VOCAB, VOCAB])
+    assert unlimited.encoder.max_length == 64, "as many as there are positions"
+
+
+@pytest.mark.slow
+def test_half_precision_is_near() -> None:
+    pairs = [line.split("\t") for line in (FOLDER / "pairs.tsv").read_text().splitlines()]
+    evaluator = Evaluator(model("comet-qe"), [VOCAB, VOCAB], precision="bfloat16", max_length_crop=True)
+    found = [result.scores for result in evaluator.scores(*zip(*pairs, strict=True))]
+    np.testing.assert_allclose(found, marians("comet-qe")[:-1], atol=0.03)
+
+
+def test_files_are_checked(tmp_path: Path) -> None:
+    def load(name: str, items: dict[str, np.ndarray]) -> None:
+        write_npz(tmp_path / name, items)
+        file = read_metric(tmp_path / name)
+        assert file is not None
+        load_metric(file, separator=0)
+
+    items = read_npz(model("comet-qe"))
+    load("whole.npz", items)
+    lost = next(name for name in items if name.endswith("kProj->bias"))
+    with pytest.raises(ParameterError, match=r"lost\.npz: .*\n  encoder_l1_self_bk \(1, 8\) is missing"):
+        load("lost.npz", {name: array for name, array in items.items() if name != lost})
+    with pytest.raises(ParameterError, match=r"more \(2, 2\) is not used"):
+        load("more.npz", {**items, "more": np.zeros((2, 2), np.float32)})
+    with pytest.raises(ModelFileError, match=r"expected floating-point parameters, got more int32"):
+        load("more.npz", {**items, "more": np.zeros((2, 2), np.int32)})
+    assert read_metric(NUMBERS) is None
+
+
+def test_names_in_files_go_both_ways() -> None:
+    for name in ("comet", "bleurt", "unified"):
+        items = read_npz(model(name))
+        options = model_options(items, name)
+        del items["special:model.yml"]
+        names = metric_names(options.type)
+        again = names.in_file(names.in_graph(items, options), options)
+        assert {key: array.shape for key, array in again.items()} == {k: a.shape for k, a in items.items()}
+
+
+def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OptionError, match="is no metric; its types are comet-qe, comet"):
+        Evaluator(NUMBERS, [VOCAB, VOCAB])
+    with pytest.raises(OptionError, match="this model has 2 vocabularies, got 3"):
+        Evaluator(model("comet-qe"), [VOCAB] * 3)
+    with pytest.raises(OptionError, match=r"expected 2 texts \(source, translation\), got 1"):
+        list(Evaluator(model("comet-qe"), [VOCAB] * 2).scores(["three"]))
+    with pytest.raises(OptionError, match="--tsv takes one text with the fields source, translation, got 2"):
+        list(Evaluator(model("comet-qe"), [VOCAB] * 2, like="comet-qe").scores(["three"], ["drei"]))
+    with pytest.raises(OptionError, match="metrics of type comet read texts one by one"):
+        Evaluator(model("comet"), [VOCAB] * 3, input_join_fields=True)
+    with pytest.raises(OptionError, match="float32, float16 or bfloat16 here, got int8"):
+        Embedder(NUMBERS, VOCAB, precision="int8")
+    with pytest.raises(OptionError, match="only translation models have it"):
+        Embedder(model("comet-qe"), VOCAB, compute_similarity=True)
+    with pytest.raises(UnsupportedOptionError, match="mgraph evaluate scores by metrics of the COMET family"):
+        load_model(model("comet"))
+    assert (
+        main(["evaluate", "-m", model("comet-qe"), "-v", VOCAB, VOCAB, "--metrics", "bleu", "-t", VOCAB]) == 2
+    )
+    other = str(DATA / "options" / "source.yml")
+    with pytest.raises(OptionError, match="has embeddings of 200 words"):
+        Evaluator(model("comet-qe"), [other] * 2)

@@ -1,0 +1,98 @@
+"""Scripts for Marian's Python bindings: the same text runs on ``nmt.pymarian`` and prints the same."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt.pymarian import Evaluator, Translator, help, words_of
+from nmt.settings import OptionError
+from tests.helpers.places import DATA, SHIPPED
+
+FOLDER, METRICS = DATA / "pymarian", DATA / "metrics"
+MODEL, VOCAB = str(SHIPPED / "model.npz"), str(SHIPPED / "vocab.spm")
+NUMBER = re.compile(r"-?\d+\.\d+")
+
+Script = Callable[..., None]
+
+
+@pytest.fixture
+def agrees(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quick_compilation: None
+) -> Script:
+    """Run a script with the other import, and compare its output with that of the bindings."""
+
+    def run(name: str, *words: str) -> None:
+        text = (FOLDER / f"{name}.py").read_text()
+        changed = text.replace("from pymarian import", "from nmt.pymarian import")
+        assert changed != text
+        monkeypatch.setattr(sys, "argv", [name, *words])
+        exec(compile(changed, name, "exec"), {})
+        found, marians = capsys.readouterr().out, (FOLDER / f"{name}.txt").read_text()
+        assert NUMBER.sub("#", found) == NUMBER.sub("#", marians)
+        numbers = [float(number) for number in NUMBER.findall(marians)]
+        assert [float(n) for n in NUMBER.findall(found)] == pytest.approx(numbers, abs=2e-5)
+
+    return run
+
+
+def test_translation(agrees: Script) -> None:
+    agrees("translate", MODEL, VOCAB)
+
+
+@pytest.mark.slow
+def test_options_of_a_call(agrees: Script) -> None:
+    agrees("override", MODEL, VOCAB)
+
+
+@pytest.mark.slow
+def test_training(agrees: Script, tmp_path: Path) -> None:
+    texts = [
+        str(DATA / "options" / name) for name in ("source.txt", "target.txt", "source.yml", "target.yml")
+    ]
+    agrees("train", *texts, str(tmp_path / "model.npz"))
+
+
+def test_evaluation(agrees: Script) -> None:
+    agrees("evaluate", str(METRICS / "comet-qe.npz"), VOCAB, str(METRICS / "pairs.tsv"))
+
+
+def test_embedding(agrees: Script, tmp_path: Path) -> None:
+    agrees("embed", MODEL, VOCAB, str(METRICS / "source.txt"), str(tmp_path / "vectors.txt"))
+
+
+def test_rows_and_help(capsys: pytest.CaptureFixture[str], quick_compilation: None) -> None:
+    evaluator = Evaluator(f"-m {METRICS}/comet-qe.npz -v {VOCAB} {VOCAB} --like comet-qe --quiet")
+    (found,) = evaluator.run([["three", "drei"]])
+    assert found == pytest.approx([0.112857, 0.231031], abs=5e-6)
+    assert list(evaluator.evaluate([["three", "drei"]] * 2, "only")) == pytest.approx(found[:1])
+    assert evaluator.run([]) == []
+    with pytest.raises(OptionError, match=r"row 1: expected 2 texts \(source, translation\), got 1"):
+        evaluator.run([["three"]])
+    with pytest.raises(OptionError, match="like: expected one of comet-qe"):
+        Evaluator.new("comet-qe.npz", VOCAB, like="bleu")
+    help("evaluate")
+    assert "--compute-similarity" not in capsys.readouterr().out
+
+
+def test_keywords_are_words() -> None:
+    given = {"n_best": True, "quiet": "", "vocabs": ["a b", "c"], "config": None, "normalize": 0.6}
+    words = ["-m", "x", "--n-best", "true", "--quiet", "--vocabs", "a b", "c", "--normalize", "0.6"]
+    assert words_of(" -m  x", given) == words
+
+
+def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OptionError, match="one string, got"):
+        Translator(["-m", MODEL])  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="did you mean --beam-size"):
+        Translator(f"-m {MODEL} -v {VOCAB} {VOCAB} --beam 2")
+    translator = Translator(f"-m {MODEL} -v {VOCAB} {VOCAB} --quiet")
+    with pytest.raises(OptionError, match="--vocabs counts only when a Translator is made"):
+        translator.translate("three", vocabs=[VOCAB])
+    with pytest.raises(TypeError, match="did you mean beam_size"):
+        translator.translate("three", beam=2)
+    assert translator.translate([]) == []
