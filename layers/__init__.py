@@ -35,6 +35,9 @@ from .embedding import NoPositionEmbedding as NoPositionEmbedding
 from .embedding import PositionEmbedding as PositionEmbedding
 from .embedding import Positions as Positions
 from .embedding import TrainedPositionEmbedding as TrainedPositionEmbedding
+from .factored import FactoredEmbedding as FactoredEmbedding
+from .factored import FactoredOutput as FactoredOutput
+from .factored import FactorGroups as FactorGroups
 from .layer import Layer as Layer
 from .layer import Parameter as Parameter
 from .norm import LayerNorm as LayerNorm

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from mgraph.errors import MGraphError
+from mgraph.names import meant
 
 T = TypeVar("T")
 
 
 class UnsupportedOptionError(MGraphError, ValueError):
-    """One of Marian's options has a value that is unknown or not supported yet."""
+    """One of Marian's options has a value that is unknown or not supported."""
 
 
-def choose(option: str, value: str, table: Mapping[str, T], known: Collection[str] = ()) -> T:
+def choose(option: str, value: str, table: Mapping[str, T], absent: Mapping[str, str] | None = None) -> T:
     """``table[value]`` for the ``value`` of Marian's ``option`` (``"dec-cell"``).
 
-    ``known`` lists further values that Marian has. ``UnsupportedOptionError``, which lists the supported
-    values, for any other.
+    ``absent`` has further values of Marian's, each with the reason why it is refused.
+    ``UnsupportedOptionError``, which lists the supported values, for any other.
     """
     if value in table:
         return table[value]
-    problem = "is not supported yet" if value in known else "is unknown"
-    close = difflib.get_close_matches(value, table, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    if absent and value in absent:
+        raise UnsupportedOptionError(f"{option}: {value!r} is not supported: {absent[value]}")
+    there = ", ".join(map(repr, table))
     raise UnsupportedOptionError(
-        f"{option}: {value!r} {problem}; there is {', '.join(map(repr, table))}{hint}"
+        f"{option}: {value!r} is unknown; there is {there}{meant(value, table, repr)}"
     )

@@ -11,6 +11,9 @@ from mgraph import Node, inits
 from mgraph.inits import Initializer
 from mgraph.tape import Graph
 
+_MOST_NAMES = 4
+"""Of the parameters that the text of a layer names."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -51,6 +54,12 @@ class Layer(ABC):  # noqa: B024
         """Declare the parameter ``name (rows, columns)``; Glorot uniform without an initializer."""
         init, layer = init or inits.glorot_uniform(), type(self).__name__
         return Parameter(name, (rows, columns), init, layer, fixed, contracted)
+
+    def __repr__(self) -> str:
+        declared = {parameter.name: parameter.shape for parameter in self.parameters()}
+        names = ", ".join(f"{name} {list(shape)}" for name, shape in list(declared.items())[:_MOST_NAMES])
+        more = f" and {len(declared) - _MOST_NAMES} more" if len(declared) > _MOST_NAMES else ""
+        return f"{type(self).__name__}({names}{more})"
 
     def parameters(self) -> Iterator[Parameter]:
         """The parameters of this layer and its sublayers; shared ones are repeated."""

@@ -6,31 +6,36 @@ import logging
 import os
 from collections.abc import Sequence
 
+from mgraph.names import meant
 from nmt.commands.common import greet
 from nmt.runtime.log import logging_as
 from nmt.settings import (
     Command,
     OptionError,
     Options,
-    later,
     option,
+    refused,
     require_folder,
     require_readable,
     require_writable,
 )
+from nmt.settings.absent import FBGEMM, NO_ENCRYPTION, NO_LSH
 from nmt.settings.sections import Logging
 
 logger = logging.getLogger(__name__)
 
 MARIAN, HUGGINGFACE = "marian-bin", "huggingface"
-ONNX = ("onnx-encode", "onnx-decoder-step", "onnx-decoder-init", "onnx-decoder-stop")
+ONNX = dict.fromkeys(
+    ("onnx-encode", "onnx-decoder-step", "onnx-decoder-init", "onnx-decoder-stop"),
+    "mgraph export writes models as ONNX, in files of another kind",
+)
 GEMM_TYPES = (
     "float32",
     *("intgemm8", "intgemm8ssse3", "intgemm8avx2", "intgemm8avx512"),
     *("intgemm16", "intgemm16sse2", "intgemm16avx2", "intgemm16avx512"),
+    "bergamot-intgemm8",
 )
 MODELS = (".npz", ".bin", ".safetensors")
-FBGEMM = ("packed16", "packed8avx2", "packed8avx512")
 
 
 class ConvertedModel(Options):
@@ -40,12 +45,14 @@ class ConvertedModel(Options):
 
     source: str = option("model.npz", "the model, or a folder with config.json", name="from", short="f")
     to: str = option("model.bin", "the output: .npz, .bin, .safetensors, or a folder", short="t")
-    export_as: str = option(MARIAN, f"a Marian model, or {HUGGINGFACE}: a folder")
-    gemm_type: str = option(GEMM_TYPES[0], f"element type of a .bin: {', '.join(GEMM_TYPES)}", short="g")
+    export_as: str = option(MARIAN, f"a Marian model, or {HUGGINGFACE}: a folder", absent=ONNX)
+    gemm_type: str = option(
+        GEMM_TYPES[0], f"element type of a .bin: {', '.join(GEMM_TYPES)}", short="g", absent=FBGEMM
+    )
     vocabs: tuple[str, ...] = option((), "source and target vocabulary, for HuggingFace", short="V")
     zero_start: bool = option(False, "from HuggingFace: start the decoder with zeros in any case")
-    add_lsh: tuple[str, ...] = later((), implicit="1024 Wemb")
-    encryption_key_path: str = later("")
+    add_lsh: tuple[str, ...] = refused((), NO_LSH, implicit="1024 Wemb")
+    encryption_key_path: str = refused("", NO_ENCRYPTION)
 
 
 class ConvertedShortlist(Options):
@@ -93,17 +100,11 @@ def run(options: ConvertOptions, argv: Sequence[str]) -> None:
 def _check(options: ConvertOptions) -> None:
     """OptionError for unsupported values and conflicts; OSError for files that cannot be read or written."""
     kind, gemm_type = options.export_as, options.gemm_type
-    if kind in ONNX:
-        raise OptionError(f"--export-as {kind}: use mgraph export for ONNX")
     if kind not in (MARIAN, HUGGINGFACE):
         raise OptionError(f"--export-as must be one of {MARIAN}, {HUGGINGFACE}; got '{kind}'")
-    if gemm_type in FBGEMM:
-        raise OptionError(
-            f"--gemm-type {gemm_type} is FBGEMM's, which packs for one kind of processor, and is not "
-            f"supported; there are {', '.join(GEMM_TYPES)}"
-        )
     if gemm_type not in GEMM_TYPES:
-        raise OptionError(f"--gemm-type must be one of {', '.join(GEMM_TYPES)}; got '{gemm_type}'")
+        hint = meant(gemm_type, GEMM_TYPES)
+        raise OptionError(f"--gemm-type must be one of {', '.join(GEMM_TYPES)}; got '{gemm_type}'{hint}")
     if kind == HUGGINGFACE and gemm_type != GEMM_TYPES[0]:
         raise OptionError(f"--gemm-type {gemm_type} cannot go with --export-as {HUGGINGFACE}")
     if kind == HUGGINGFACE and (options.to.endswith(MODELS) or os.path.isfile(options.to)):

@@ -33,7 +33,7 @@ COMMAND = Command(
     "export",
     "write encoder.onnx and decoder.onnx, which onnxruntime runs without JAX",
     ExportOptions,
-    examples=(("mgraph export -m model.npz -t folder", "needs pip install 'mgraph[onnx]'"),),
+    examples=(("mgraph export -m model.npz -t folder", "needs pip install 'mgraph-jax[onnx]'"),),
 )
 
 

@@ -226,9 +226,13 @@ def _model_gradients(options: GradcheckOptions) -> Any:
     from nmt.training.gradients import check_model_gradients, check_model_layers, read_samples
 
     model = load_model(
-        options.model, options=described_model(options), ignore_config=options.ignore_model_config
+        options.model,
+        options=described_model(options),
+        ignore_config=options.ignore_model_config,
+        vocabs=options.vocabs,
     )
-    vocabs = load_vocabs(options.vocabs, model.dim_vocabs, owner=options.model)
+    types = model.options.stream_types
+    vocabs = load_vocabs(options.vocabs, model.dim_vocabs, owner=options.model, input_types=types)
     if len(options.train_sets) != len(vocabs):
         raise OptionError(
             f"--train-sets: this model needs {len(vocabs)} texts, got {len(options.train_sets)}"

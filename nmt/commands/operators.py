@@ -10,16 +10,16 @@ from nmt.settings import Command
 
 COMMAND = Command(
     "operators",
-    "print the page that compares Marian's operators with mgraph's, as Markdown",
+    "print the page that compares Marian's operators and commands with mgraph's, as Markdown",
     Json,
 )
 
 
 def run(options: Json, argv: Sequence[str]) -> None:
     """Print the page, or its content as JSON."""
-    from nmt.commands import catalogue
+    from nmt.commands import catalogue, correspondence
 
     if options.json:
         print(json.dumps(catalogue.as_json(), indent=2))
     else:
-        print(catalogue.markdown(), end="")
+        print(catalogue.markdown() + correspondence.markdown(), end="")

@@ -21,7 +21,7 @@ from nmt.text.sharing.texts import SharedTexts
 
 logger = logging.getLogger(__name__)
 
-UNUSED = Support.LATER, Support.IGNORED
+UNUSED = Support.REFUSED, Support.IGNORED
 WITHOUT_EFFECT = (General, Devices, BatchOptions, Sharing)
 """Sections of options that change nothing in the output but its rounding."""
 TEXTS = ("input", "train-sets")

@@ -119,7 +119,7 @@ def _has(nodes: Mapping[str, Node], size: int) -> bool:
 
 
 class OnnxModel:
-    """The files of ``export_model``, run by onnxruntime (``pip install 'mgraph[onnx]'``) without JAX."""
+    """The files of ``export_model``, run by onnxruntime (``pip install 'mgraph-jax[onnx]'``) without JAX."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         runtime = extra("onnxruntime")

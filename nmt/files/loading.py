@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from layers import Parameter
+from layers import FactorGroups, Parameter
 from mgraph import MGraphError, ModelFileError
 from mgraph.files.items import MODEL_YML
 from mgraph.files.parameter_files import read_items_and_integers
@@ -19,6 +20,7 @@ from nmt.models.parameters import initial_values, parameters
 from nmt.models.precision import FLOAT32, INT8, check_precision, in_floats, in_floats_of, in_int8
 from nmt.models.types import check_options, find_type
 from nmt.settings.model_options import ModelOptions, check_values, model_options
+from nmt.text.vocabs.loading import factors_of
 
 _MULTIPLIER = "_QuantMultA"
 """End of the names of Bergamot's multipliers, by which what a matrix is multiplied with is quantized."""
@@ -31,6 +33,7 @@ def load_model(
     ignore_config: bool = False,
     marian_exact: bool = False,
     precision: str = FLOAT32,
+    vocabs: Sequence[str] = (),
 ) -> Model:
     """Load the model in ``path``, an ``.npz`` or ``.bin`` made by Marian, or a ``.safetensors``.
 
@@ -39,7 +42,8 @@ def load_model(
     the parameters. marian_exact: see ``Network``. precision: ``float32``, ``float16`` or ``bfloat16``, the
     type of all values but losses and scores; or ``int8``, with which products are of integers: those of a
     quantized file, by its own multipliers of activations if it has some, or those that float32 is rounded to
-    (``nmt.models.precision``).
+    (``nmt.models.precision``). vocabs: the files of the vocabularies, sources first; a model of which one is
+    factored (``.fsv``) needs them.
 
     ``ArgumentError`` for an unknown precision; ``ModelFileError`` if the file is damaged or has no
     configuration; ``ParameterError``, which lists all, for missing, unknown or wrongly shaped parameters;
@@ -48,7 +52,7 @@ def load_model(
     """
     name = os.fspath(path)
     check_precision(precision)
-    options, found, multipliers = _read(path, options, ignore_config)
+    options, found, multipliers = _read(path, options, ignore_config, factors_of(vocabs))
     try:
         check_options(options)
         if precision == INT8:
@@ -68,18 +72,22 @@ def read_parameters(
 ) -> tuple[ModelOptions, dict[str, np.ndarray]]:
     """The options and the parameters, under their names in graphs, of a model file, without checking that
     they match. Arguments and errors as for ``load_model``."""
-    options, found, _ = _read(path, options, ignore_config)
+    options, found, _ = _read(path, options, ignore_config, ())
     return options, in_floats(found)
 
 
 def _read(
-    path: str | os.PathLike[str], options: ModelOptions | None, ignore_config: bool
+    path: str | os.PathLike[str],
+    options: ModelOptions | None,
+    ignore_config: bool,
+    factors: tuple[FactorGroups | None, ...],
 ) -> tuple[ModelOptions, dict[str, Any], dict[str, np.ndarray]]:
     """Options, parameters, and Bergamot's multipliers by their names in the file."""
     name = os.fspath(path)
     items = read_items_and_integers(path)
     if options is None or (MODEL_YML in items and not ignore_config):
         options = model_options(in_floats(items), name)
+    options = replace(options, factors=factors)
     multipliers = in_floats({item: array for item, array in items.items() if item.endswith(_MULTIPLIER)})
     items = {item: array for item, array in items.items() if not _is_extra(item)}
     try:

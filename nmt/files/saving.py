@@ -12,7 +12,7 @@ import numpy as np
 
 from mgraph import ModelFileError, Type
 from mgraph.files.binary_items import FLOAT32
-from mgraph.files.intgemm import GEMM_TYPES, PACKINGS, is_quantized
+from mgraph.files.intgemm import GEMM_TYPES, PACKINGS
 from mgraph.files.items import MODEL_YML, with_model_yml
 from mgraph.files.parameter_files import Path, load_parameters, write_items
 from nmt.models.model import Model
@@ -65,7 +65,8 @@ def convert_model(source: Path, target: Path, *, gemm_type: str = FLOAT32) -> No
 
     Parameters are sorted by name, floating-point ones become float32, and the configuration is kept; an
     ``.npz`` or ``.bin`` equals Marian's byte for byte. ``gemm_type`` quantizes matrices in a ``.bin``:
-    ``intgemm8``, ``intgemm8ssse3``, ``intgemm8avx2``, ``intgemm8avx512``, and the same with 16. Matrices that
+    ``intgemm8``, ``intgemm8ssse3``, ``intgemm8avx2``, ``intgemm8avx512``, and the same with 16;
+    ``bergamot-intgemm8`` is for Bergamot and Firefox, and quantizes embeddings, too. Matrices that
     Marian would then use wrongly stay float32 (``mgraph.files.intgemm``), with a warning. A quantized source
     gives the quantized values. ``ModelFileError``, which names the file, if it cannot be read or written.
     """
@@ -85,7 +86,7 @@ def report_unquantized(values: Mapping[str, np.ndarray], gemm_type: str) -> None
     if gemm_type not in GEMM_TYPES:
         return
     packing = PACKINGS[GEMM_TYPES[gemm_type]]
-    left = [name for name, array in values.items() if is_quantized(name) and not packing.fits(name, array)]
+    left = [name for name, array in values.items() if packing.takes(name) and not packing.fits(name, array)]
     if left:
         logger.warning(
             "%d matrices stay float32, which Marian would use wrongly as %s (their sizes, or transposed): %s",

@@ -14,13 +14,13 @@ from typing import Any
 import jax
 
 from layers import Columns
-from mgraph import ExpressionGraph, Node, Type, cast, flatten, reshape
+from mgraph import ExpressionGraph, Node, Type, argmax, cast, flatten, reshape
 from nmt.models.network import Network
 from nmt.models.parts import PackedSource, Source, Step
 
 Arrays = dict[str, Any]
 Shape = tuple[int, ...]
-LOGITS, ATTENTION, FULL, LOG_PROBS = ":logits", ":attention", ":full", ":log_probs"
+LOGITS, ATTENTION, FULL, LOG_PROBS, BEST = ":logits", ":attention", ":full", ":log_probs", ":best"
 """Names of outputs, distinct from those of states."""
 
 
@@ -245,6 +245,7 @@ class PairScorer:
         lengths: tuple[int, ...],
         trg_length: int,
         attention: bool,
+        best: bool,
         derivatives: str,
     ) -> None:
         graph = network.blank_graph(derivatives)
@@ -255,13 +256,15 @@ class PairScorer:
         outputs = {LOG_PROBS: -costs * mask}
         if decoded.attention is not None:
             outputs[ATTENTION] = cast(decoded.attention)
+        if best:
+            outputs[BEST] = reshape(argmax(decoded.logits, -1)[1], (batch, trg_length))
         self._score = _Named(graph, outputs, _flat([*sources, target]))
 
     def __call__(self, params: Mapping[str, Any], sources: Sequence[Source], target: Source) -> Any:
         """``(batch, trg_length)``, 0 at padding; ids are int32, masks float32.
 
-        With attention, a pair of this and the attention ``(batch, trg_length, length)``.
+        With attention or the best words, a tuple of this, the attention ``(batch, trg_length, length)`` and
+        the most probable word at each place ``(batch, trg_length)``, as far as they are asked for.
         """
-        found = self._score(params, *_flat([*sources, target]))
-        log_probs = found[LOG_PROBS]
-        return (log_probs, found[ATTENTION]) if ATTENTION in found else log_probs
+        found = tuple(self._score(params, *_flat([*sources, target])).values())
+        return found if len(found) > 1 else found[0]

@@ -56,7 +56,7 @@ class Model(Network):
         """Equal for models that compute the same function of their parameters."""
         options = tuple((name, self.options[name]) for name in self.options if name != "version")
         shapes = tuple((name, value.shape, str(value.dtype)) for name, value in self.params.items())
-        return self.marian_exact, options, shapes
+        return self.marian_exact, options, self.options.factors, shapes
 
     @property
     def element_type(self) -> Type:
@@ -135,10 +135,12 @@ class Model(Network):
         trg_length: int,
         *,
         attention: bool = False,
+        best: bool = False,
         derivatives: str = "rules",
     ) -> PairScorer:
-        """Log-probabilities of target words, for sentences padded to these lengths."""
-        key = (batch, lengths, trg_length, attention, derivatives)
+        """Log-probabilities of target words, for sentences padded to these lengths. best: with the most
+        probable words."""
+        key = (batch, lengths, trg_length, attention, best, derivatives)
         return self._recorded(("scorer", *key), lambda: PairScorer(self, *key))
 
     def _recorded(self, key: Hashable, record: Callable[[], T]) -> T:

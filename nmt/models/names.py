@@ -129,17 +129,23 @@ _Names = Iterator[tuple[str, str]]
 
 
 class NewNames(FileNames):
-    """Names by C++ expressions; rows have one axis in files, except in the output layer."""
+    """Names by C++ expressions; rows have one axis in files, except in the output layer.
+
+    table: pairs of names in files and in graphs, where they differ.
+    """
+
+    def __init__(self, table: Callable[[ModelOptions], _Names]) -> None:
+        self.table = table
 
     def in_graph(self, items: Arrays, options: ModelOptions) -> dict[str, Any]:
-        names = dict(_names(options))
+        names = dict(self.table(options))
         return {
             names.get(name, name): array.reshape(1, -1) if name in names and array.ndim == 1 else array
             for name, array in items.items()
         }
 
     def in_file(self, params: Arrays, options: ModelOptions) -> dict[str, Any]:
-        names = {graph: file for file, graph in _names(options)}
+        names = {graph: file for file, graph in self.table(options)}
         items = {
             names.get(name, name): array.reshape(-1) if _is_row(name, names, array) else array
             for name, array in params.items()
@@ -148,21 +154,15 @@ class NewNames(FileNames):
 
 
 def _is_row(name: str, names: dict[str, str], array: np.ndarray) -> bool:
-    return name in names and names[name].endswith(("bias", "norm->weight")) and array.shape[0] == 1
+    ends = "bias", "norm->weight", "encoder->weights", "gamma"
+    return name in names and names[name].endswith(ends) and array.shape[0] == 1
 
 
-def _names(options: ModelOptions) -> _Names:
-    """All names that differ."""
-    for stack, prefix in ((_ENCODER, "encoder"), (_DECODER, "decoder")):
-        yield f"{stack}->positionEmbedding->embeddings", f"{prefix}_Wpos"
-        yield from _norm(
-            f"{stack}->preprocessor", f"{prefix}_emb", "_pre", options.transformer_postprocess_emb
-        )
-        yield from _norm(f"{stack}->postprocessor", f"{prefix}_top", "", options.transformer_postprocess_top)
-    for i in range(options.enc_depth):
-        layer, prefix = f"{_ENCODER}->{_element(i, _ENCODER_LAYER)}", f"encoder_l{i + 1}"
-        yield from _attention(f"{layer}->selfAttentionBlock", "selfAttention", f"{prefix}_self", options)
-        yield from _feed_forward(layer, prefix, options, options.transformer_ffn_depth)
+def transformer_new_names(options: ModelOptions) -> _Names:
+    """File names and graph names of the type ``transformer-new``, where they differ."""
+    yield from encoder_names(_ENCODER, "encoder", options)
+    yield f"{_DECODER}->positionEmbedding->embeddings", "decoder_Wpos"
+    yield from _norms_around(_DECODER, "decoder", options)
     depth = options.transformer_decoder_ffn_depth or options.transformer_ffn_depth
     for i in range(options.dec_depth):
         layer, prefix = f"{_DECODER}->{_element(i, _DECODER_LAYER)}", f"decoder_l{i + 1}"
@@ -176,9 +176,25 @@ def _names(options: ModelOptions) -> _Names:
         yield from _feed_forward(layer, prefix, options, depth)
 
 
+def encoder_names(stack: str, prefix: str, options: ModelOptions) -> _Names:
+    """The names of an encoder's parameters but its word embeddings. stack: the C++ expression of the
+    encoder; prefix: of the names in graphs."""
+    yield f"{stack}->positionEmbedding->embeddings", f"{prefix}_Wpos"
+    yield from _norms_around(stack, prefix, options)
+    for i in range(options.enc_depth):
+        layer, own = f"{stack}->{_element(i, _ENCODER_LAYER)}", f"{prefix}_l{i + 1}"
+        yield from _attention(f"{layer}->selfAttentionBlock", "selfAttention", f"{own}_self", options)
+        yield from _feed_forward(layer, own, options, options.transformer_ffn_depth)
+
+
+def _norms_around(stack: str, prefix: str, options: ModelOptions) -> _Names:
+    yield from _norm(f"{stack}->preprocessor", f"{prefix}_emb", "_pre", options.transformer_postprocess_emb)
+    yield from _norm(f"{stack}->postprocessor", f"{prefix}_top", "", options.transformer_postprocess_top)
+
+
 def _attention(block: str, attention: str, prefix: str, options: ModelOptions) -> _Names:
     for letter in "qkvo":
-        yield from _linear(f"{block}->{attention}->{letter}Proj", prefix, letter)
+        yield from linear_names(f"{block}->{attention}->{letter}Proj", prefix, letter)
     yield from _frame(block, f"{prefix}_Wo", f"{prefix}_Wo", options)
 
 
@@ -186,7 +202,7 @@ def _recurrence(block: str, prefix: str, options: ModelOptions) -> _Names:
     yield f"{block}->rnn->cell->iProj->weight", f"{prefix}_W"
     yield f"{block}->rnn->cell->fProj->weight", f"{prefix}_Wf"
     yield f"{block}->rnn->cell->fProj->bias", f"{prefix}_bf"
-    yield from _linear(f"{block}->rnn->oProj", prefix, "o")
+    yield from linear_names(f"{block}->rnn->oProj", prefix, "o")
     yield from _frame(block, prefix, f"{prefix}_ffn", options)
 
 
@@ -197,11 +213,12 @@ def _feed_forward(layer: str, prefix: str, options: ModelOptions, depth: int) ->
     for i in range(1, last + 1):
         kind = "LinearReluDropout" if fused and i < last else "Linear"
         number = (i - 1) * (1 if fused else 3)
-        yield from _linear(f"{block}->{_element(number, kind)}", f"{prefix}_ffn", str(i))
+        yield from linear_names(f"{block}->{_element(number, kind)}", f"{prefix}_ffn", str(i))
     yield from _frame(block, f"{prefix}_ffn_ffn", f"{prefix}_ffn_ffn", options)
 
 
-def _linear(file: str, prefix: str, suffix: str) -> _Names:
+def linear_names(file: str, prefix: str, suffix: str) -> _Names:
+    """The names of an affine layer's weights and biases."""
     yield f"{file}->weight", f"{prefix}_W{suffix}"
     yield f"{file}->bias", f"{prefix}_b{suffix}"
 
@@ -225,4 +242,8 @@ def _norms(operations: str) -> list[str]:
 
 
 def _element(number: int, kind: str) -> str:
+    """The C++ expression of a layer in a list."""
     return f"layers->at({number})->as<marian::nn::{kind}>()"
+
+
+TRANSFORMER_NEW = NewNames(transformer_new_names)

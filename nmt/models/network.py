@@ -38,8 +38,7 @@ class Network(Layer):
         setup = Setup(options, dropouts, shapes, marian_exact)
         kind = find_type(options.type)
         self._encoders = [make(setup, prefix, i) for i, (make, prefix) in enumerate(kind.encoders)]
-        contexts = [encoder.dim_context for encoder in self._encoders]
-        self._decoder = kind.decoder(setup, "decoder", contexts)
+        self._decoder = kind.decoder(setup, "decoder", self.dim_contexts)
 
     @property
     def type(self) -> str:
@@ -50,6 +49,11 @@ class Network(Layer):
     def sources(self) -> int:
         """The number of source streams; 0 for a language model."""
         return len(self._encoders)
+
+    @property
+    def dim_contexts(self) -> tuple[int, ...]:
+        """The features of a word's context, for each source stream."""
+        return tuple(encoder.dim_context for encoder in self._encoders)
 
     @property
     def attends(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from layers import Columns, Embedding, Layer, Output, PackedWords
+from layers import Columns, Embedding, FactoredEmbedding, FactoredOutput, Layer, Output, PackedWords
 from mgraph import ArgumentError, Node, cast, gt, register_tuple, repeat, reshape
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
@@ -171,7 +171,12 @@ class ModelPart(Layer):
         shared = options.tied_embeddings_src or options.tied_embeddings_all
         name = "Wemb" if shared else f"{prefix}_Wemb"
         size = options.dim_vocabs[stream]
-        self.embedding = Embedding(name, size, options.dim_emb, dropout=self.word_dropout)
+        self.groups = groups = options.factors[stream] if options.factors else None
+        self.embedding: Embedding | FactoredEmbedding = (
+            FactoredEmbedding(name, groups, options.dim_emb, dropout=self.word_dropout)
+            if groups
+            else Embedding(name, size, options.dim_emb, dropout=self.word_dropout)
+        )
         """Word embeddings: the table ``Wemb`` if all sides share it (``tied-embeddings-src``,
         ``tied-embeddings-all``), else ``{prefix}_Wemb``."""
 
@@ -225,13 +230,15 @@ class DecoderPart(ModelPart):
         super().__init__(setup, prefix, len(contexts))
         options = self.options
         tied = options.tied_embeddings or options.tied_embeddings_all
-        self.output = Output(
-            output,
-            options.dim_emb,
-            options.dim_vocabs[self.stream],
-            tied=self.embedding.table if tied else None,
-            omit_bias=options.output_omit_bias,
-            transposed=f"{output}_W" not in setup.shapes,
+        rest: dict[str, Any] = {
+            "tied": self.embedding.table if tied else None,
+            "omit_bias": options.output_omit_bias,
+            "transposed": f"{output}_W" not in setup.shapes,
+        }
+        self.output = (
+            FactoredOutput(output, options.dim_emb, self.groups, **rest)
+            if self.groups
+            else Output(output, options.dim_emb, options.dim_vocabs[self.stream], **rest)
         )
 
     @property

@@ -260,10 +260,15 @@ class TransformerEncoder(EncoderPart):
         return Encoded(context, source.mask, PackedWords(source.places))
 
     def _context(self, embedded: Node, mask: Node, packing: PackedWords | None = None) -> Node:
-        x = self.stack.bottom(embedded, packing)
+        return self.states(embedded, mask, packing)[-1]
+
+    def states(self, embedded: Node, mask: Node, packing: PackedWords | None = None) -> list[Node]:
+        """What the first layer gets of words with positions, and the result of each layer; of the last one
+        after the operations at the top."""
+        states = [self.stack.bottom(embedded, packing)]
         for layer in self.layers:
-            x = layer(x, mask, packing)
-        return self.stack.top(x, embedded, packing)
+            states.append(layer(states[-1], mask, packing))
+        return [*states[:-1], self.stack.top(states[-1], embedded, packing)]
 
 
 class TransformerDecoder(DecoderPart):

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from layers import UnsupportedOptionError, choose
-from nmt.models.names import AMUN, AS_IN_GRAPHS, NEMATUS, FileNames, NewNames
+from nmt.models.names import AMUN, AS_IN_GRAPHS, NEMATUS, TRANSFORMER_NEW, FileNames
 from nmt.models.parts import DecoderPart, EncoderPart, Setup
 from nmt.models.s2s import S2SDecoder, S2SEncoder
 from nmt.models.transformer import TransformerDecoder, TransformerEncoder
-from nmt.settings.model_options import ModelOptions, Value, check_values
+from nmt.settings.absent import NO_LEMMA_DEPENDENCY, NO_ULR
+from nmt.settings.model_options import OPTIONS, ModelOptions, Value, check_values
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ TYPES: Mapping[str, ModelType] = {
     "shared-multi-s2s": ModelType(((S2SEncoder, "encoder"), (S2SEncoder, "encoder")), S2SDecoder),
     "lm": ModelType((), S2SDecoder),
     "transformer": ModelType(((TransformerEncoder, "encoder"),), TransformerDecoder),
-    "transformer-new": ModelType(((TransformerEncoder, "encoder"),), TransformerDecoder, names=NewNames()),
+    "transformer-new": ModelType(
+        ((TransformerEncoder, "encoder"),), TransformerDecoder, names=TRANSFORMER_NEW
+    ),
     "multi-transformer": ModelType(
         ((TransformerEncoder, "encoder1"), (TransformerEncoder, "encoder2")), TransformerDecoder
     ),
@@ -62,40 +65,14 @@ TYPES: Mapping[str, ModelType] = {
     "transformer_s2s": ModelType(((TransformerEncoder, "encoder"),), S2SDecoder),
 }
 """By the value of Marian's option ``type``."""
-MARIAN_TYPES = (
-    "amun",
-    "nematus",
-    "s2s",
-    "transformer",
-    "transformer-new",
-    "transformer_s2s",
-    "transformer_nematus",
-    "multi-s2s",
-    "shared-multi-s2s",
-    "multi-transformer",
-    "shared-multi-transformer",
-    "lm",
-    "lm-transformer",
-    "char-s2s",
-    "bert",
-    "bert-classifier",
-    "laser",
-    "laser-sim",
-    "comet-qe",
-    "comet",
-    "comet-unified",
-    "bleurt",
-)
-"""Marian's values of ``type``."""
 
-PLAIN = {
-    "ulr": False,
-    "lemma-dim-emb": 0,
-    "lemma-dependency": "",
-    "transformer-attention-mask": "default",
-    "original-type": "",
+PLAIN: Mapping[str, tuple[Value, str]] = {
+    "ulr": (False, NO_ULR),
+    "lemma-dim-emb": (0, NO_LEMMA_DEPENDENCY),
+    "lemma-dependency": ("", NO_LEMMA_DEPENDENCY),
+    "original-type": ("", "a model has one type, which the option type says"),
 }
-"""Options that change what a model computes, and their only supported values."""
+"""Options that change what a model computes: their only supported value, and the reason."""
 
 
 def check_options(options: ModelOptions) -> None:
@@ -103,14 +80,11 @@ def check_options(options: ModelOptions) -> None:
     kind = find_type(options.type)
     streams = len(kind.encoders) + 1
     check_values(options)
-    for name, plain in PLAIN.items():
-        if name in options and options[name] not in (plain, None):
-            raise UnsupportedOptionError(
-                f"{name}: {options[name]!r} is not supported yet; there is {plain!r}"
-            )
-    if any(kind != "sequence" for kind in options.input_types):
+    check_plain(options)
+    types = options.stream_types
+    if types and len(types) != streams:
         raise UnsupportedOptionError(
-            f"input-types: {list(options.input_types)} is not supported yet; there is 'sequence'"
+            f"input-types: expected one for each of {streams} streams, got {' '.join(types)}"
         )
     for name, only in kind.only.items():
         if options[name] != only:
@@ -129,6 +103,13 @@ def check_options(options: ModelOptions) -> None:
         )
 
 
+def check_plain(options: ModelOptions) -> None:
+    """``UnsupportedOptionError`` for the first option of ``PLAIN`` with another value."""
+    for name, (plain, reason) in PLAIN.items():
+        if name in options and options[name] not in (plain, None):
+            raise UnsupportedOptionError(f"{name}: {options[name]!r} is not supported: {reason}")
+
+
 def find_type(name: str) -> ModelType:
     """The parts of a model type; ``UnsupportedOptionError`` if it is unknown or not supported."""
-    return choose("type", name, TYPES, MARIAN_TYPES)
+    return choose("type", name, TYPES, OPTIONS["type"].absent)

@@ -8,9 +8,9 @@ from nmt.settings.option import OptionError as OptionError
 from nmt.settings.option import Options as Options
 from nmt.settings.option import Support as Support
 from nmt.settings.option import ignored as ignored
-from nmt.settings.option import later as later
 from nmt.settings.option import nearest as nearest
 from nmt.settings.option import option as option
+from nmt.settings.option import refused as refused
 from nmt.settings.option import require_files as require_files
 from nmt.settings.option import require_folder as require_folder
 from nmt.settings.option import require_readable as require_readable

@@ -91,19 +91,19 @@ class Command(Generic[C]):
     def values(self, given: Mapping[str, Given], **more: Any) -> C:
         """The options of the command: given values, else defaults; ``more`` are fields that are not options.
 
-        Aliases are expanded. OptionError if values conflict, or if one is not supported yet.
+        Aliases are expanded. OptionError if values conflict, or if one is refused.
         """
-        self._refuse_later(given)
+        self._refuse(given)
         replaced = expanded(self.aliases, given)
-        self._refuse_later(replaced)
+        self._refuse(replaced)
         values = {self.options[name].attribute: found.value for name, found in replaced.items()}
         return self.check(self.made(**values, **more))
 
-    def _refuse_later(self, given: Mapping[str, Given]) -> None:
+    def _refuse(self, given: Mapping[str, Given]) -> None:
         for name, found in given.items():
             option = self.options[name]
-            if option.support is Support.LATER and found.value != option.default:
-                raise OptionError(f"--{name} {Support.LATER.value}")
+            if option.support is Support.REFUSED and found.value != option.default:
+                raise OptionError(f"--{name} {Support.REFUSED.value}: {option.reason}")
 
     def python_options(self) -> dict[str, Option]:
         """The options that ``Translator``, ``Scorer`` or ``Trainer`` take, by attribute name."""
@@ -129,6 +129,16 @@ class Command(Generic[C]):
         table = {option.name: option for option in self.python_options().values()}
         found = read_config(self, path)
         return {table[name].attribute: value for name, value in found.items() if name in table}
+
+
+def options_from(section: type[C], given: Mapping[str, Any]) -> C:
+    """The options of a class from Python arguments. TypeError for an unknown one, OptionError for an invalid
+    value."""
+    known = [declared.attribute for declared in options_of(section).values()]
+    for name in given:
+        if name not in known:
+            raise TypeError(f"unknown option {nearest(name, known, prefix='')}")
+    return section(**given)
 
 
 def takes(command: Command[Any]) -> Callable[[F], F]:

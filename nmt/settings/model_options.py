@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import yaml
 
-from layers import CELLS, UnsupportedOptionError
+from layers import CELLS, FactorGroups, UnsupportedOptionError
 from mgraph import __version__
 from mgraph.errors import ModelFileError
 from mgraph.files.items import MODEL_YML, model_yml
-from nmt.settings.option import Option, Options, ignored, later, option, options_of
+from nmt.settings.absent import NO_ALIBI, NO_BERT, NO_CONCATENATION, NO_LEMMA_DEPENDENCY, NO_ULR, TYPES
+from nmt.settings.option import Option, Options, ignored, option, options_of, refused
 from nmt.settings.yaml_text import MAX_CHARACTERS, entry
 
 MAX_DEPTH = 8
@@ -50,13 +51,11 @@ MODEL_TYPES = {
 """The types of models, with the number of sources that each reads."""
 MOST_LAYERS = 256
 LARGEST = 1 << 20
+STREAM_TYPES = ("sequence", "class")
+"""What a stream of a model holds (``input-types``): words and ``</s>``, or one label of a class."""
 ACTIVATIONS = ("swish", "relu", "gelu", "sigmoid", "tanh", "leakyrelu", "prelu", "linear", "")
 PRE, POST = "dnr", "danrh"
 """The operations before and after a sub-layer."""
-
-NO_BERT = "models of Marian's BERT types are not supported yet"
-NO_FACTORS = "factored vocabularies are not supported yet"
-NO_ULR = "universal embeddings are not supported yet"
 
 
 def _layers(default: int, help: str, least: int = 1) -> Any:
@@ -70,15 +69,18 @@ def _size(default: int, help: str, least: int = 1) -> Any:
 class ModelDescription(Options):
     """The options of a model in its file."""
 
-    type: str = option("amun", "the model type", choices=tuple(MODEL_TYPES), open=True)
+    type: str = option("amun", "the model type", choices=tuple(MODEL_TYPES), open=True, absent=TYPES)
     dim_vocabs: tuple[int, ...] = option((0, 0), "the sizes of the vocabularies, the target's last")
     dim_emb: int = _size(512, "features of embeddings, and of a transformer's layers")
-    factors_dim_emb: int = ignored(0, NO_FACTORS, "features of the embeddings of factors")
-    factors_combine: str = ignored(
-        "sum", NO_FACTORS, "how the embeddings of factors are combined", choices=("sum", "concat")
+    factors_dim_emb: int = ignored(0, NO_CONCATENATION, "features of the embeddings of factors")
+    factors_combine: str = option(
+        "sum",
+        "how the embeddings of factors are combined",
+        choices=("sum",),
+        absent={"concat": NO_CONCATENATION},
     )
-    lemma_dependency: str = ignored("", NO_FACTORS, "how factors depend on lemmas")
-    lemma_dim_emb: int = ignored(0, NO_FACTORS, "features of lemmas that predict factors")
+    lemma_dependency: str = refused("", NO_LEMMA_DEPENDENCY, help="how factors depend on lemmas")
+    lemma_dim_emb: int = refused(0, NO_LEMMA_DEPENDENCY, help="features of lemmas that predict factors")
     dim_rnn: int = _size(1024, "features of the states of recurrent cells")
     enc_type: str = option(
         "bidirectional",
@@ -97,7 +99,9 @@ class ModelDescription(Options):
     skip: bool = option(False, "residual connections around recurrent layers, except the first")
     layer_normalization: bool = option(False, "layer normalization in recurrent models")
     right_left: bool = option(False, "generate the target from right to left")
-    input_types: tuple[str, ...] = option((), "what each input stream holds")
+    input_types: tuple[str, ...] = option(
+        (), "what each file or field holds; none: sequences", choices=(*STREAM_TYPES, "alignment", "weight")
+    )
     tied_embeddings: bool = option(False, "the output layer multiplies by the decoder's embedding table")
     tied_embeddings_src: bool = option(False, "one embedding table for all sides")
     tied_embeddings_all: bool = option(False, "one embedding table for all sides and the output layer")
@@ -140,7 +144,7 @@ class ModelDescription(Options):
         False, "trained position embeddings; ignored by `transformer`"
     )
     transformer_attention_mask: str = option(
-        "default", "the kind of attention mask", choices=("default", "alibi")
+        "default", "the kind of attention mask", choices=("default",), absent={"alibi": NO_ALIBI}
     )
     transformer_alibi_shift: bool = option(False, "shift the mask `alibi`")
     separator_symbol: str = option("[eos]", "the word between the parts of a joined input")
@@ -155,7 +159,7 @@ class ModelDescription(Options):
 class Universal(Options):
     """Universal embeddings in a model file."""
 
-    ulr: bool = later(False, help="embeddings mixed from universal ones")
+    ulr: bool = refused(False, NO_ULR, help="embeddings mixed from universal ones")
     ulr_trainable_transformation: bool = ignored(False, NO_ULR, "universal embeddings are transformed")
     ulr_dim_emb: int = ignored(0, NO_ULR, "features of universal embeddings")
 
@@ -166,6 +170,7 @@ class ModelOptions(ModelDescription, Universal):
     ``options.dim_emb`` and ``options["dim-emb"]`` are the same. Options missing in the model have the default
     of Marian's command line. ``extra`` has the options without a field here, under Marian's names; ``text``
     is the text that was read, to save the model unchanged, and ``given`` the names of the options in it.
+    ``factors`` has what words are made of, for each stream with a factored vocabulary; the file lacks it.
     ``check_values`` validates the values.
     """
 
@@ -173,10 +178,16 @@ class ModelOptions(ModelDescription, Universal):
     extra: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
     given: frozenset[str] = field(default=frozenset(), compare=False)
+    factors: tuple[FactorGroups | None, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.type == "transformer-new":
             object.__setattr__(self, "transformer_tied_layers", _tied_places(self.transformer_tied_layers))
+
+    @property
+    def stream_types(self) -> tuple[str, ...]:
+        """What each stream holds: ``input-types`` without alignments and weights; empty for sequences."""
+        return tuple(kind for kind in self.input_types if kind in STREAM_TYPES)
 
     def __getitem__(self, name: str) -> Value:
         if name in OPTIONS:

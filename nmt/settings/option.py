@@ -1,8 +1,8 @@
 """Options as fields of dataclasses: one declaration for the command line, files, Python, dumps and help.
 
-A section of options is a class whose fields are declared with ``option``, ``ignored`` or ``later``; the
+A section of options is a class whose fields are declared with ``option``, ``ignored`` or ``refused``; the
 options of a command are a class that inherits its sections. Names, meanings and defaults are Marian's. Values
-from all sources are parsed by the same rules. An option that is not supported yet is rejected unless it has
+from all sources are parsed by the same rules. An option that is refused is rejected unless it has
 its default, because Marian's dumped configurations contain every option.
 """
 
@@ -26,6 +26,7 @@ import yaml
 
 from mgraph.errors import ArgumentError, MGraphError
 from mgraph.files.paths import path_text
+from mgraph.names import meant
 from nmt.settings import yaml_text
 from nmt.text.lines import STANDARD_INPUT, STANDARD_OUTPUT
 
@@ -42,14 +43,14 @@ C = TypeVar("C", bound="Options")
 
 
 class OptionError(MGraphError, ValueError):
-    """An option is unknown, not supported yet, or has an invalid value."""
+    """An option is unknown or refused, or has an invalid value."""
 
 
 class Support(Enum):
     """How an option is supported."""
 
     YES = "works as in Marian"
-    LATER = "is Marian's, and not supported yet"
+    REFUSED = "is Marian's, and refused"
     IGNORED = "is accepted and changes nothing here"
     SAVED = "counts for a model file that has none of its own, or with --ignore-model-config"
 
@@ -64,7 +65,8 @@ class Option:
         all that begin with ``optax.``.
     least, most, below: the smallest and the largest allowed number, and an exclusive upper bound.
     greatest: the largest number allowed in a model. letters: the operations allowed in a model's string.
-    open: the choices are checked when the model is created, not here. reason: why the option is ignored.
+    open: the choices are checked when the model is created, not here. reason: why the option is ignored or
+        refused. absent: values of Marian's that are refused, each with the reason.
     command: only for the command line, not for ``Translator``, ``Scorer`` and ``Trainer``.
     dumped: written to configurations, because Marian knows it too. kept: written to configurations unless it
         has its default, although Marian does not know it, because training could not be resumed without it.
@@ -88,6 +90,7 @@ class Option:
     open: bool = False
     support: Support = Support.YES
     reason: str = ""
+    absent: Mapping[str, str] = field(default_factory=dict, hash=False)
     command: bool = False
     dumped: bool = True
     kept: bool = False
@@ -113,8 +116,12 @@ class Option:
             isinstance(value, int) and (self.least or 0) <= value <= self.greatest
         ):
             return f"expected a number from {self.least} to {self.greatest}, got {value!r}"
-        if self.choices and value not in self.choices:
-            return f"{value!r} is unknown; there is {', '.join(map(repr, self.choices))}"
+        for one in value if self.many else (value,):
+            if one in self.absent:
+                return f"{one!r} is not supported: {self.absent[one]}"
+            if self.choices and one not in self.choices:
+                hint = meant(str(one), self.choices, repr)
+                return f"{one!r} is unknown; there is {', '.join(map(repr, self.choices))}{hint}"
         unknown = [letter for letter in value if letter not in self.letters] if self.letters else []
         if unknown:
             known = ", ".join(self.letters)
@@ -141,7 +148,8 @@ class Option:
             return _map_of_words(word, self.name)
         if self.kind is bool:
             if word.lower() not in TRUE + FALSE:
-                raise OptionError(f"--{self.name} is true or false, got '{word}'")
+                hint = meant(word.lower(), TRUE + FALSE)
+                raise OptionError(f"--{self.name} is true or false, got '{word}'{hint}")
             return word.lower() in TRUE
         try:
             value = self.kind(path_text(word))
@@ -160,11 +168,13 @@ class Option:
             raise OptionError(f"--{self.name}: expected at most {self.most:g}, got {value:g}")
         if self.below is not None and value >= self.below:
             raise OptionError(f"--{self.name}: expected less than {self.below:g}, got {value:g}")
+        if not self.open and value in self.absent:
+            raise OptionError(f"--{self.name} {value}: {self.absent[value]}")
         if self.choices and not self.open and value and not self._is_choice(value):
             allowed = ", ".join(self.choices)
-            close = difflib.get_close_matches(word, self.choices, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise OptionError(f"--{self.name} must be one of {allowed}; got '{word}'{hint}")
+            raise OptionError(
+                f"--{self.name} must be one of {allowed}; got '{word}'{meant(word, self.choices)}"
+            )
         return value
 
 
@@ -175,9 +185,9 @@ def option(default: Any, help: str = "", *, name: str = "", **rest: Any) -> Any:
     return field(default=default, metadata={_DECLARED: declared})
 
 
-def later(default: Any, **rest: Any) -> Any:
-    """An option of Marian's that a later version will support."""
-    return option(default, support=Support.LATER, **rest)
+def refused(default: Any, reason: str, **rest: Any) -> Any:
+    """An option of Marian's that is refused, with the reason for the user."""
+    return option(default, reason=reason, support=Support.REFUSED, **rest)
 
 
 def ignored(default: Any, reason: str, help: str = "", **rest: Any) -> Any:
@@ -259,7 +269,7 @@ def saved_in_model(*, dumped: bool = True) -> Callable[[type[C]], type[C]]:
 
     dumped: whether Marian's decoder configurations contain them.
     """
-    free = {"least": None, "greatest": None, "choices": (), "letters": ""}
+    free: dict[str, Any] = {"least": None, "greatest": None, "choices": (), "letters": "", "absent": {}}
 
     def saved(section: type[C]) -> type[C]:
         own: dict[str, Any] = {"__doc__": section.__doc__, "__annotations__": typing.get_type_hints(section)}

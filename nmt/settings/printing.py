@@ -30,7 +30,7 @@ _SAVED = (
 
 
 def help_text(command: Command[Any]) -> str:
-    """The text of ``--help``: options by section, and those not supported yet."""
+    """The text of ``--help``: options by section, and those that are refused."""
     operands = f" [{command.operands} ...]" if command.operands else ""
     parts = [f"usage: mgraph {command.name}{operands} [options]\n\n{command.summary}"]
     listed = {
@@ -40,11 +40,11 @@ def help_text(command: Command[Any]) -> str:
     for title, options in listed.items():
         if options:
             parts.append("\n".join([f"{title}:", *map(_help_entry, options)]))
-    absent = [f"--{o.name}" for o in command.options.values() if o.support is Support.LATER]
+    absent = [f"--{o.name}" for o in command.options.values() if o.support is Support.REFUSED]
     if any(option.support is Support.SAVED for option in command.options.values()):
         parts.append(textwrap.fill(_SAVED, WIDTH, break_on_hyphens=False))
     if absent:
-        text = f"Marian's, not supported yet: {' '.join(absent)}"
+        text = f"Marian's, refused (mgraph options --refused says why): {' '.join(absent)}"
         parts.append(textwrap.fill(text, WIDTH, break_on_hyphens=False))
     if command.examples:
         lines = [f"  {line}\n      {what}" for line, what in command.examples]

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import logging
-
+from mgraph.loggers import LEVELS
+from nmt.settings.absent import (
+    FBGEMM,
+    NO_BERT,
+    NO_CHARACTERS,
+    NO_COMET,
+    NO_ENCRYPTION,
+    NO_FBGEMM,
+    NO_JOINING,
+    NO_LSH,
+    NO_NAN_SEARCH,
+    NO_ULR,
+)
 from nmt.settings.aliases import OF_READING
 from nmt.settings.config import Command, with_standard_input
-from nmt.settings.model_options import NO_BERT, NO_ULR, ModelDescription, Universal
-from nmt.settings.option import OptionError, Options, again, ignored, later, option, saved_in_model
+from nmt.settings.model_options import ModelDescription, Universal
+from nmt.settings.option import OptionError, Options, again, ignored, option, refused, saved_in_model
 from nmt.settings.sharing import Sharing
 
-LEVELS = {
-    "trace": 5,
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "err": logging.ERROR,
-    "error": logging.ERROR,
-    "critical": logging.CRITICAL,
-    "off": logging.CRITICAL + 10,
-}
-"""The values of ``--log-level``."""
 DUMPS = ("full", "minimal", "expand", "false")
 SUMMARIES = ("cross-entropy", "ce-mean", "ce-mean-words", "ce-sum", "perplexity")
+METRICS = ("chrf", "bleu")
+"""The values of ``--mbr``."""
 INTGEMM8 = ("intgemm8", "intgemm8ssse3", "intgemm8avx2", "intgemm8avx512", "intgemm8avx512vnni")
 """Marian's values of ``gemm-type`` for products of int8; the kinds of processor make no difference here."""
 IGNORE_MODEL_CONFIG = "the model options count, not those in the file"
-NO_COMET = "models of Marian's COMET types are not supported yet"
-NO_CHARACTERS = "models of characters with convolutions are not supported yet"
 
 
 class About(Options):
@@ -60,7 +60,7 @@ class General(About, Logging):
 
     quiet_translation: bool = option(False, "do not log each translation", command=True)
     seed: int = ignored(0, "nothing is random without sampling", command=True)
-    check_nan: bool = later(False, command=True)
+    check_nan: bool = ignored(False, NO_NAN_SEARCH, command=True)
     interpolate_env_vars: bool = option(False, "replace ${NAME} in paths by the environment", command=True)
     relative_paths: bool = option(False, "in a configuration file: paths relative to it", command=True)
     dump_config: str = option(
@@ -75,8 +75,12 @@ class General(About, Logging):
 class NewModel(ModelDescription):
     """A new model, with options that model files do not contain."""
 
-    input_reorder: tuple[int, ...] = later((), after="input-types")
-    input_join_fields: bool = later(False, after="input-reorder")
+    input_reorder: tuple[int, ...] = refused(
+        (),
+        "files can be named in another order, and the fields of a --tsv be written in another with awk",
+        after="input-types",
+    )
+    input_join_fields: bool = refused(False, NO_JOINING, after="input-reorder")
     best_deep: bool = option(
         False, "set the options of a deep recurrent model and its training", after="input-join-fields"
     )
@@ -208,14 +212,15 @@ class Precision(Options):
 class IntegerProducts(Options):
     """Integer arithmetic."""
 
-    optimize: bool = later(False)
+    optimize: bool = refused(False, NO_FBGEMM)
     gemm_type: str = option(
         "float32",
         "intgemm8, with or without a kind of processor: as --precision int8",
         short="g",
         choices=("float32", *INTGEMM8),
+        absent=FBGEMM,
     )
-    quantize_range: float = later(0.0)
+    quantize_range: float = refused(0.0, NO_FBGEMM)
 
 
 class TranslatedTexts(Options):
@@ -250,7 +255,13 @@ class Searching(Options):
     output_sampling: tuple[str, ...] = option(
         (), "sample words: full, topk K, nucleus P, epsilon E [temperature]", implicit="full 1.0"
     )
-    output_approx_knn: tuple[str, ...] = later((), implicit="100 1024")
+    output_approx_knn: tuple[str, ...] = refused((), NO_LSH, implicit="100 1024")
+    mbr: str = option(
+        "", "choose by minimum Bayes risk: the highest expected chrf or bleu", choices=METRICS, dumped=False
+    )
+    mbr_samples: int = option(
+        0, "choose among N samples of each line; 0: in the n-best list", least=0, dumped=False
+    )
 
 
 class DecodedModels(Options):
@@ -284,7 +295,7 @@ class TranslatorOptions(
 
     title = "Translator options"
 
-    encryption_key_path: str = later("")
+    encryption_key_path: str = refused("", NO_ENCRYPTION)
     marian_exact: bool = option(
         False, "repeat Marian's differences between decoding and training", dumped=False
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nmt.settings.absent import METRICS, NO_EMBEDDER, NO_FACTOR_WEIGHT, NO_TRACKING
 from nmt.settings.aliases import OF_TRAINING
-from nmt.settings.model_options import NO_FACTORS
 from nmt.settings.optax_options import OPTAX
-from nmt.settings.option import Options, again, ignored, later, option
+from nmt.settings.option import Options, again, ignored, option, refused
 from nmt.settings.sections import (
     BatchOptions,
     BeamOptions,
@@ -33,7 +33,9 @@ class TrainingGeneral(General):
     workspace: int = option(2048, "megabytes that --mini-batch-fit may fill", short="w")
     quiet_translation: bool = again(General, "quiet_translation", command=False)
     seed: int = option(0, "random seed; 0: a different one in each run", least=0)
-    check_nan: bool = later(False)
+    check_nan: bool = option(
+        False, "stop at the first cost or gradient that is not finite, and name the operation it comes from"
+    )
     relative_paths: bool = option(False, "write relative paths into MODEL.decoder.yml")
     sigterm: str = option(
         "save-and-exit", "what to do at SIGTERM", choices=("save-and-exit", "exit-immediately")
@@ -165,7 +167,7 @@ class TrainingBatchOptions(BatchOptions):
     english_title_case_every: int = option(0, "convert every Nth line to title case; 0: none", least=0)
     mini_batch_words_ref: int = option(0, "adapt training options chosen for batches of N words", least=0)
     mini_batch_warmup: str = option("0", "increase the batch size over N updates (u) or words (t)")
-    mini_batch_track_lr: bool = later(False)
+    mini_batch_track_lr: bool = refused(False, NO_TRACKING)
     mini_batch_round_up: bool = option(True, "round growing batch sizes up to powers of two")
 
 
@@ -202,7 +204,7 @@ class Learning(Options):
     lr_warmup_cycle: bool = option(False, "repeat the warm-up in cycles")
     lr_warmup_at_reload: bool = option(False, "repeat the warm-up when training resumes")
     label_smoothing: float = option(0.0, "probability to distribute over all words", least=0, most=1)
-    factor_weight: float = ignored(1.0, NO_FACTORS)
+    factor_weight: float = refused(1.0, NO_FACTOR_WEIGHT)
     clip_norm: float = option(1.0, "clip the gradient to this norm; 0: do not clip", least=0)
     exponential_smoothing: float = option(
         0.0,
@@ -254,7 +256,7 @@ class Numerics(Options):
     check_gradient_nan: bool = option(False, "skip updates whose gradient is not finite")
     normalize_gradient: bool = option(False, "divide the gradient by the number of words")
     normalize_gradient_by_ratio: bool = option(False, "divide the gradient by words / average words")
-    train_embedder_rank: tuple[str, ...] = later((), implicit="0.3f 0.0f")
+    train_embedder_rank: tuple[str, ...] = refused((), NO_EMBEDDER, implicit="0.3f 0.0f")
     quantize_bits: int = option(0, "round parameters to this many bits; 0 turns it off", least=0)
     quantize_optimization_steps: int = option(
         0, "steps towards the best scale of rounded parameters", least=0
@@ -268,7 +270,9 @@ class ValidationRuns(Options):
 
     valid_sets: tuple[str, ...] = option((), "validation files: each source, then the target")
     valid_freq: str = option("10000u", "validate every N updates (u), target words (t) or epochs (e)")
-    valid_metrics: tuple[str, ...] = option(("cross-entropy",), "metrics; the first one is decisive")
+    valid_metrics: tuple[str, ...] = option(
+        ("cross-entropy",), "metrics; the first one is decisive", absent=METRICS
+    )
     valid_reset_stalled: bool = option(False, "when resuming, reset the number of stalled validations")
     valid_reset_all: bool = option(False, "when resuming, reset the best values too")
     early_stopping: int = option(10, "stop after N validations without improvement; 0: never", least=0)

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from mgraph.names import meant
 from nmt.settings import OptionError
 
 Item = TypeVar("Item")
@@ -65,7 +66,8 @@ def read_alignment(value: str) -> str | float | None:
     except ValueError:
         threshold = -1.0
     if not threshold > 0:
-        raise OptionError(f"--alignment is soft, hard or a number above 0, got '{value}'")
+        hint = meant(value, ("soft", "hard"))
+        raise OptionError(f"--alignment is soft, hard or a number above 0, got '{value}'{hint}")
     return threshold
 
 

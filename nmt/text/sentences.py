@@ -106,6 +106,8 @@ class LineEncoder:
             words = vocab.sample(text, alpha, seed) if alpha else vocab.encode(text)
         except VocabError as error:
             raise LeftOut(NO_LABEL, str(error)) from None
+        if not words:
+            raise LeftOut(NO_WORDS, "a label of a class is missing")
         if len(words) > self.max_length:
             if not self.max_length_crop:
                 raise LeftOut(TOO_LONG, f"{len(words)} words with </s>, --max-length is {self.max_length}")
@@ -172,10 +174,7 @@ class SentenceReader:
     def _words(self, stream: int, line: str | bytes, number: int, epoch: int) -> list[int]:
         alpha = self._alphas[stream]
         seed = _seed(self._seed, epoch, number, stream) if alpha else 0
-        words = self._encoder.words(self._encoder.vocabs[stream], line, alpha, seed)
-        if not words:
-            raise LeftOut(NO_WORDS)
-        return words
+        return self._encoder.words(self._encoder.vocabs[stream], line, alpha, seed)
 
     def _links(self, text: bytes, sequences: Sequence[Sequence[int]]) -> Links:
         """The links in text like ``0-0 1-2``, plus the link of both ``</s>``, which Marian adds."""

@@ -34,7 +34,7 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (lambda g: layers.PositionEmbedding(8)(ones(g, 2, 3, 6)), r"of 8 features for .* \(2, 3, 6\)"),
     (lambda g: layers.PositionEmbedding(8)(ones(g, 8)), r"of 8 features for .* \(8,\)"),
     (lambda g: layers.RNN(gru(g), g), r"expected RNN\(cell, prefix, .* got GRU, ExpressionGraph"),
-    (lambda g: layers.RNN(gru(g)), "a list of cells and stacks of cells, got <layers"),
+    (lambda g: layers.RNN(gru(g)), "a list of cells and stacks of cells, got GRU"),
     (lambda g: layers.RNN([gru(g), "gru"]), "a list of cells and stacks of cells, got "),
     (lambda g: layers.RNN([]), "at least one layer"),
     (lambda g: layers.RNN([gru(g)])(ones(g, 5, 3)), r"\(time, batch, features\), got \(5, 3\)"),

@@ -6,15 +6,17 @@ import os
 from collections.abc import Sequence
 from functools import cache
 
+from layers import FactorGroups
 from nmt.settings import OptionError
+from nmt.settings.model_options import STREAM_TYPES
 from nmt.text.lines import read_whole
 
 from .base import Vocab, VocabError
+from .factored import ENDING, FactoredVocab, Factors
 from .sentence_piece import SegmentedVocab, SentencePieceVocab, load_processor
 from .words import DefaultVocab, read_default
 
 MAX_BYTES = 1 << 28
-INPUT_TYPES = ("sequence", "class")
 
 
 def load_vocab(
@@ -28,8 +30,8 @@ def load_vocab(
 ) -> Vocab:
     """Load the vocabulary in the file ``path``.
 
-    ``.spm`` is a SentencePiece model; ``.yml``, ``.yaml`` and ``.json`` map words to ids; any other file is a
-    list of words, one per line (``.gz`` too).
+    ``.spm`` is a SentencePiece model; ``.fsv`` has lemmas and factors; ``.yml``, ``.yaml`` and ``.json`` map
+    words to ids; any other file is a list of words, one per line (``.gz`` too).
 
     dim: how many ids the model has (one of its ``dim-vocabs``), 0 for as many as the file. Words with higher
     ids are unknown, as in Marian, and a warning reports a different number; a SentencePiece model must have
@@ -42,16 +44,13 @@ def load_vocab(
     Raises VocabError if the file does not fit, OSError if it cannot be read.
     """
     path = os.fspath(path)
-    if path.endswith(".fsv"):
-        raise VocabError(
-            f"{path}: factored vocabularies (.fsv) cannot be read; expected .spm, .yml, "
-            ".yaml, .json or a list of words"
-        )
     if dim < 0:
         raise VocabError(f"{path}: expected a number of ids (dim-vocabs), 0 for all, got {dim}")
-    if input_type not in INPUT_TYPES:
-        raise VocabError(f"{path}: input-types are {' and '.join(INPUT_TYPES)}, got {input_type!r}")
+    if input_type not in STREAM_TYPES:
+        raise VocabError(f"{path}: input-types are {' and '.join(STREAM_TYPES)}, got {input_type!r}")
     data = read_file(path)
+    if path.endswith(ENDING):
+        return _factored(Factors.read(data, path), path, dim, owner)
     if path.endswith(".spm"):
         return SentencePieceVocab(
             data, path, dim, owner=owner, no_spm_encode=no_spm_encode, no_spm_decode=no_spm_decode
@@ -105,6 +104,23 @@ def load_vocabs(
     models = pieces or [""] * len(paths)
     types = [*input_types, *["sequence"] * (len(paths) - len(input_types))]
     return [loaded(*key) for key in zip(paths, dims, models, types[: len(paths)], strict=True)]
+
+
+def _factored(factors: Factors, path: str, dim: int, owner: str) -> FactoredVocab:
+    words = factors.of_words(path).words
+    if dim and dim != words:
+        raise VocabError(
+            f"{path}: {words:,} words of lemmas and factors, but {owner} has {dim:,} (dim-vocabs)"
+        )
+    return FactoredVocab(factors, path)
+
+
+def factors_of(paths: Sequence[str]) -> tuple[FactorGroups | None, ...]:
+    """What the words of each factored vocabulary (``.fsv``) are made of, None for others; empty if there are
+    no factored ones. VocabError for a damaged file."""
+    if not any(path.endswith(ENDING) for path in paths):
+        return ()
+    return tuple(Factors.read(read_file(p), p).of_words(p) if p.endswith(ENDING) else None for p in paths)
 
 
 def read_file(path: str) -> bytes:

@@ -9,10 +9,11 @@ import pkgutil
 import pytest
 
 import mgraph
+import nmt.pymarian
 from mgraph import NaryNodeOp, ops
 from mgraph.expression import METHODS
 from nmt.cli import main
-from nmt.commands import catalogue
+from nmt.commands import NAMES, catalogue, correspondence
 from nmt.commands.catalogue import OVERLOADS, CatalogueEntry, entries, parts_of
 from tests.helpers.places import DATA, ROOT
 
@@ -152,7 +153,17 @@ def test_entries_are_what_mgraph_exports() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "marian-to-mgraph.md").read_text()
-    assert page == catalogue.markdown(), "mgraph operators > docs/marian-to-mgraph.md"
+    assert page == catalogue.markdown() + correspondence.markdown(), (
+        "mgraph operators > docs/marian-to-mgraph.md"
+    )
+
+
+def test_commands_of_the_page() -> None:
+    page = correspondence.markdown()
+    assert all(f"| `mgraph {name}` |" in page for name in NAMES)
+    assert {*correspondence.MARIAN, *correspondence.PYTHON} <= {*NAMES}
+    for own, pymarians in correspondence.PYTHON.values():
+        assert hasattr(nmt, own) and (not pymarians or hasattr(nmt.pymarian, pymarians))
 
 
 def test_rows_of_the_page() -> None:
@@ -168,7 +179,7 @@ def test_rows_of_the_page() -> None:
 
 def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["operators"]) == 0
-    assert capsys.readouterr().out == catalogue.markdown()
+    assert capsys.readouterr().out == catalogue.markdown() + correspondence.markdown()
     assert main(["operators", "--json"]) == 0
     page = json.loads(capsys.readouterr().out)
     assert page["marian"]["names"] == dict(OVERLOADS)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mgraph import ModelFileError
 from mgraph.files.binary_items import BinaryItems, read_bin, write_bin
-from mgraph.files.intgemm import GEMM_TYPES, PACKINGS, is_quantized
+from mgraph.files.intgemm import BERGAMOT, GEMM_TYPES, PACKINGS, is_quantized
 from mgraph.files.items import read_npz
 from nmt.cli import main
 from nmt.files import convert_model
@@ -37,7 +37,7 @@ def test_what_marian_converts_byte_for_byte(tmp_path: Path, name: str) -> None:
     assert hashlib.sha256(target.read_bytes()).hexdigest() == DIGESTS[name]
 
 
-@pytest.mark.parametrize("gemm_type", sorted(set(GEMM_TYPES) - {"intgemm8avx512vnni"}))
+@pytest.mark.parametrize("gemm_type", sorted(set(GEMM_TYPES) - {"intgemm8avx512vnni", BERGAMOT}))
 def test_matrices_are_quantised_as_marian_does(gemm_type: str) -> None:
     """Also such as are too narrow for some processors, which ``write_bin`` leaves alone."""
     source = read_npz(DATA / "items" / "quantized.npz")
@@ -66,6 +66,21 @@ def test_a_quantised_model_becomes_floats(tmp_path: Path) -> None:
     for name, array in before.items():
         step = np.abs(array).max() / 127 if is_quantized(name) else 0
         assert name.startswith("special:") or np.abs(after[name] - array).max() <= step / 2 * 1.001, name
+
+
+def test_bergamots_files_have_integer_embeddings(tmp_path: Path) -> None:
+    """Which its decoder finds as rows, not transposed; what is read back is what was rounded."""
+    convert_model(NUMBERS, tmp_path / "a.bin", gemm_type=BERGAMOT)
+    data = np.fromfile(tmp_path / "a.bin", np.uint8)
+    entries = {entry.name: entry for entry in BinaryItems(data, "a.bin").entries}
+    quantized = {name for name, entry in entries.items() if entry.code == 0x4101}
+    assert "Wemb" in quantized and len(quantized) == 1 + sum(map(is_quantized, entries))
+    before, after = read_npz(NUMBERS), read_bin(tmp_path / "a.bin")
+    table = before["Wemb"]
+    rounded = np.rint(table * (np.float32(127) / np.abs(table).max())).astype(np.int8)
+    assert data[entries["Wemb"].offset :][: table.size].tobytes() == rounded.tobytes()
+    for name in quantized:
+        assert np.abs(after[name] - before[name]).max() <= np.abs(before[name]).max() / 254 * 1.001, name
 
 
 def test_what_marian_would_use_wrongly_stays_float(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -98,14 +113,14 @@ def test_integers_round_to_even_and_are_cut() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["-g", "packed16"], 2, "--gemm-type packed16 is FBGEMM's"),
+        (["-g", "packed16"], 2, "--gemm-type packed16: it is for FBGEMM's packed products"),
         (["-g", "int4"], 2, "--gemm-type must be one of float32, intgemm8"),
-        (["--export-as", "onnx-encode"], 2, "--export-as onnx-encode: use mgraph export for ONNX"),
+        (["--export-as", "onnx-encode"], 2, "--export-as onnx-encode: mgraph export writes models as ONNX"),
         (["--export-as", "pt"], 2, "--export-as must be one of marian-bin, huggingface; got 'pt'"),
         (["--export-as", "huggingface"], 2, "--to: huggingface needs the name of a folder, got model.bin"),
         (["--export-as", "huggingface", "-t", "x", "-g", "intgemm8"], 2, "cannot go with --export-as"),
-        (["--add-lsh"], 2, "--add-lsh is Marian's, and not supported"),
-        (["--encryption-key-path", "key"], 2, "--encryption-key-path is Marian's, and not supported"),
+        (["--add-lsh"], 2, "--add-lsh is Marian's, and refused: approximate search"),
+        (["--encryption-key-path", "key"], 2, "--encryption-key-path is Marian's, and refused: Marian reads"),
         (["-s", "lex", "100", "100", "0"], 2, "--shortlist needs two --vocabs"),
         (["-f", "missing.npz"], 1, "missing.npz: No such file"),
         (["-f", str(NUMBERS), "-t", "model.pt"], 2, "--to: expected a name that ends in .npz, .bin,"),

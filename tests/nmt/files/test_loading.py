@@ -85,12 +85,12 @@ def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "yml, problem",
     [
-        ("type: char-s2s", "type: 'char-s2s' is not supported yet; there is 'amun', "),
+        ("type: char-s2s", "type: 'char-s2s' is not supported: Marian has these"),
         ("type: transformre", "type: 'transformre' is unknown"),
         (YML + "enc-cell: slow-lstm", "enc-cell: 'slow-lstm' is unknown"),
         (YML + "enc-type: backward", "enc-type: 'backward' is unknown"),
-        (YML + "original-type: nematus", "original-type: 'nematus' is not supported yet"),
-        (YML + "input-types: [class]", r"input-types: \['class'\] is not supported yet"),
+        (YML + "original-type: nematus", "original-type: 'nematus' is not supported: a model has one type"),
+        (YML + "input-types: [class]", "input-types: expected one for each of 2 streams, got class"),
         (YML + "dec-depth: 1000000000", "dec-depth: expected a number from 1 to 256, got 1000000000"),
         (YML + "enc-depth: 0", "enc-depth: expected a number from 1 to 256, got 0"),
         ("type: s2s\ndim-vocabs: [11]", r"dim-vocabs: expected the sizes of 2 vocabularies, got \[11\]"),

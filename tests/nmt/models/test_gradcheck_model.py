@@ -95,6 +95,7 @@ def test_the_shipped_model() -> None:
     assert report.worst("float64").differences["float64"] < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EUROPARL)
 def test_models_of_europarl(fixtures: Path, name: str) -> None:
     model = load_model(fixtures / "marian" / name / "model.npz")
@@ -132,7 +133,7 @@ def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("factor", [4, 12])
+@pytest.mark.parametrize("factor", [pytest.param(4, marks=pytest.mark.slow), 12])
 def test_saturated_attention_is_no_false_alarm(model: Model, factor: float) -> None:
     """Where softmax comes close to 0 and 1 its gradient is what is left of terms that cancel."""
     params = {n: p * (factor if n.endswith(("_Wq", "_Wk")) else 1) for n, p in model.params.items()}

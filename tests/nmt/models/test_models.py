@@ -17,7 +17,7 @@ import mgraph
 from mgraph import ExpressionGraph, ParameterError, Type
 from nmt.files import create_model, load_model
 from nmt.models import Model, Source
-from nmt.search import scoring
+from nmt.search import few_batches
 from nmt.search.scoring import score
 from nmt.settings.model_options import ModelOptions
 from nmt.text.vocabs.loading import load_vocab
@@ -259,7 +259,7 @@ def test_scores_do_not_depend_on_the_batch_nor_on_how_it_is_cut(
     rng = np.random.default_rng(5)
     pairs = [tuple([*rng.integers(2, 11, rng.integers(0, 8)), 0] for _ in range(2)) for _ in range(3)]
     whole = score(plain_model, pairs)
-    monkeypatch.setattr(scoring, "MOST_LOGITS", 8 * 13)
+    monkeypatch.setattr(few_batches, "MOST_NUMBERS", 8 * 13)
     cut = score(plain_model, pairs)
     before = mgraph.compile_stats()
     alone = [score(plain_model, [pair])[0] for pair in pairs]

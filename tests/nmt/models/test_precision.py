@@ -61,7 +61,9 @@ def scores(model: Model, rows: slice = slice(None)) -> np.ndarray:
     return np.asarray(jax.jit(lambda params: score(params, [source], target))(model.params))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "student")) for name in MODELS]
+)
 def test_int8_is_near_float32(name: str, tmp_path: Path) -> None:
     path = saved(MODELS[name], tmp_path)
     model = load_model(path, precision="int8")

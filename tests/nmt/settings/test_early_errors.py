@@ -176,7 +176,7 @@ def test_packages_are_asked_for_first(
     without(monkeypatch, package)
     assert cli.main([*shlex.split(line), "--quiet"]) in (1, 2)
     said = capsys.readouterr().err
-    assert f"needs the package {package}" in said and f"pip install 'mgraph[{extra}]'" in said
+    assert f"needs the package {package}" in said and f"pip install 'mgraph-jax[{extra}]'" in said
     assert sorted(folder.iterdir()) == before
 
 

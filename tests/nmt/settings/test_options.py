@@ -112,10 +112,10 @@ def test_lists_grow_when_repeated() -> None:
         ("--log-level loud", "--log-level must be one of trace, debug,"),
         ("--cpu-threads -1", "--cpu-threads must be at least 0, got -1"),
         ("--shortlist -b 2", "expected at least one argument"),
-        ("--output-approx-knn", "--output-approx-knn is Marian's, and not supported yet"),
-        ("--output-approx-knn 10 100 -b 2", "--output-approx-knn is Marian's, and not supported yet"),
+        ("--output-approx-knn", "--output-approx-knn is Marian's, and refused: "),
+        ("--output-approx-knn 10 100 -b 2", "--output-approx-knn is Marian's, and refused: "),
         ("-m -b 2", "expected at least one argument"),
-        ("--optimize", "--optimize is Marian's, and not supported yet"),
+        ("--optimize", "--optimize is Marian's, and refused: "),
         ("-c no-such.yml", "cannot read configuration file no-such.yml: No such file"),
     ],
 )
@@ -201,7 +201,7 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
         ("beam-size: [2, 3]", "--beam-size takes one value, got 2"),
         ("beam-size: {a: 1}", "--beam-size takes a value or a list of values"),
         ("beam-size: x", "--beam-size takes a whole number, got 'x'"),
-        ("output-approx-knn: [10, 100]", "--output-approx-knn is Marian's, and not supported yet"),
+        ("output-approx-knn: [10, 100]", "--output-approx-knn is Marian's, and refused: "),
         ("- a\n- b", "does not hold options"),
         ("models: [a", "is not valid YAML"),
         ("beam-size: " + "[" * 5000, "is not valid YAML: more than 16 maps and lists in one another"),
@@ -272,7 +272,7 @@ def test_python_arguments_follow_the_same_rules() -> None:
 def test_help_names_every_option_that_works(command) -> None:
     text = help_text(command)
     for option in command.options.values():
-        if option.support in (Support.YES, Support.LATER):
+        if option.support in (Support.YES, Support.REFUSED):
             assert f"--{option.name}" in text
         if option.support is Support.YES:
             assert option.help

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from mgraph.files.parameter_files import read_items
 from nmt.commands.common import asks_for_help
 from nmt.settings import DECODE, SCORE, TRAIN, OptionError, Support, TrainOptions
+from nmt.settings.absent import NO_COMET, NO_ULR
 from nmt.settings.config import notices, parse
+from nmt.settings.metrics import EMBED, EVALUATE
 from nmt.settings.model_options import model_options, text_of
 from nmt.settings.option import number
 from nmt.settings.printing import about, decoder_config, help_text, training_config
@@ -26,7 +28,7 @@ from tests.helpers import places
 
 DATA = places.DATA / "options"
 ROWS = dict(line.split(maxsplit=1) for line in (DATA / "dumps" / "rows.txt").read_text().splitlines())
-COMMANDS = {"train": TRAIN, "decode": DECODE, "score": SCORE}
+COMMANDS = {"train": TRAIN, "decode": DECODE, "score": SCORE, "evaluate": EVALUATE, "embed": EMBED}
 # Marian v1.12.42, train --help.
 SHORT_NAMES = {
     "c": "config",
@@ -209,11 +211,11 @@ def test_devices_are_a_list() -> None:
         ("-t a b", "--input-types weight weight", "--input-types: 'weight' can be there once, got 2"),
         ("-t a b", "--input-types weight --data-weighting f", "'weight' cannot go with --data-weighting"),
         ("-t a b", "--task transformer-tiny", "--task must be one of transformer-base, transformer-big,"),
-        ("-t a b", "--train-embedder-rank", "--train-embedder-rank is Marian's, and not supported yet"),
+        ("-t a b", "--train-embedder-rank", "--train-embedder-rank is Marian's, and refused: "),
         ("-t a b", "--quantize-bits 1", "--quantize-bits: expected 0 or a number from 2 to 24, got 1"),
         ("-t a b", "--label-smoothing 1.5", "--label-smoothing: expected at most 1, got 1.5"),
         ("-t a b", "--dropout-src 1", "--dropout-src: expected less than 1, got 1"),
-        ("-t a b", "--ulr", "--ulr is Marian's, and not supported yet"),
+        ("-t a b", "--ulr", "--ulr is Marian's, and refused: "),
         ("-t a b", "--learning-rate 1", "unknown option --learning-rate; did you mean --learn-rate?"),
         ("-t a b", "--custom-fallbacks '{lr: 1}'", "--custom-fallbacks: unknown option --lr"),
         ("-t a b", "--custom-fallbacks none", "--custom-fallbacks takes options as {name: value, ...}"),
@@ -235,10 +237,10 @@ def test_a_model_needs_a_directory_to_write_to(monkeypatch: pytest.MonkeyPatch) 
 def test_what_changes_nothing_is_said_once_by_name() -> None:
     values = train("--sqlite --ulr-dim-emb 3 --comet-mix --no-nccl --sync-sgd -w 4000")
     assert list(notices(TRAIN, values)) == [
-        "ignored, because models of Marian's COMET types are not supported yet: --comet-mix",
+        f"ignored, because {NO_COMET}: --comet-mix",
         "ignored, because shuffling needs no database: --sqlite",
         "ignored, because JAX controls the exchange of gradients between devices: --no-nccl",
-        "ignored, because universal embeddings are not supported yet: --ulr-dim-emb",
+        f"ignored, because {NO_ULR}: --ulr-dim-emb",
     ]
 
 
@@ -290,7 +292,7 @@ def test_help() -> None:
     text = help_text(TRAIN)
     for option in TRAIN.options.values():
         if option.support is not Support.IGNORED:
-            assert f"--{option.name}" in text and (option.help or option.support is Support.LATER)
+            assert f"--{option.name}" in text and (option.help or option.support is Support.REFUSED)
     assert max(map(len, text.splitlines())) <= 100
 
 

@@ -233,7 +233,7 @@ def test_files(tmp_path: Path) -> None:
     (tmp_path / "v.txt.gz").write_bytes(gzip.compress(b"</s>\n<unk>\na\n"))
     assert load_vocab(str(tmp_path / "v.txt.gz"))["a"] == 2
     (tmp_path / "v.fsv").write_bytes(b"")
-    with pytest.raises(VocabError, match="factored"):
+    with pytest.raises(VocabError, match="needs the lemma </s>"):
         load_vocab(tmp_path / "v.fsv")
     with pytest.raises(FileNotFoundError, match="none"):
         load_vocab(tmp_path / "none.yml")

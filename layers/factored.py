@@ -1,0 +1,187 @@
+"""Words that are made of factors: their embeddings, and their logits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from itertools import accumulate
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from mgraph import (
+    Node,
+    ShapeError,
+    Slice,
+    cast,
+    cross_entropy,
+    dropout,
+    flatten,
+    index_select,
+    inits,
+    logsoftmax,
+    reshape,
+    slice,
+)
+from mgraph.tape import Graph
+
+from .dropping import rate
+from .layer import Layer
+from .output import Columns, Output
+from .packing import PackedWords
+from .products import table_rows
+
+
+@dataclass(frozen=True)
+class FactorGroups:
+    """What the words of a factored vocabulary are made of.
+
+    sizes: the number of factors in each group, the lemmas first. has: for each lemma the numbers of the other
+        groups of which its words have a factor, in ascending order.
+
+    Words are numbered lemma by lemma; those of a lemma by their factors, the last group's fastest. The rows
+    of tables are numbered group by group.
+    """
+
+    sizes: tuple[int, ...]
+    has: tuple[tuple[int, ...], ...] = field(repr=False)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.sizes, self.has))
+
+    @property
+    def rows(self) -> int:
+        """The number of lemmas and factors."""
+        return sum(self.sizes)
+
+    @property
+    def words(self) -> int:
+        """The number of words: of combinations of a lemma with factors."""
+        return sum(math.prod(self.sizes[group] for group in groups) for groups in self.has)
+
+    @property
+    def firsts(self) -> tuple[int, ...]:
+        """The first row of each group."""
+        return (0, *accumulate(self.sizes[:-1]))
+
+    @cached_property
+    def factors(self) -> np.ndarray:
+        """For each word its factor of each group, -1 for none: int32 ``(words, groups)``."""
+        found = np.full((self.words, len(self.sizes)), -1, np.int32)
+        combinations: dict[tuple[int, ...], np.ndarray] = {}
+        first = 0
+        for lemma, own in enumerate(self.has):
+            if own not in combinations:
+                shape = tuple(self.sizes[group] for group in own)
+                combinations[own] = np.indices(shape).reshape(len(shape), math.prod(shape)).T
+            words = found[first : first + len(combinations[own])]
+            words[:, 0] = lemma
+            words[:, list(own)] = combinations[own]
+            first += len(words)
+        found.flags.writeable = False
+        return found
+
+
+class FactoredEmbedding(Layer):
+    """The sum of the rows of a word's lemma and factors: ``y[..., :] = sum over g of E[first_g + f_g, :]``.
+
+    ``ids``, numbers of words of ``groups``, is an integer node of any shape, ``y`` has one more axis of size
+    ``dim``. Parameter: the table ``{name} (groups.rows, dim)``. ``dropout`` is the probability of dropping a
+    lemma or a factor of a word.
+    Source: Marian, ``layers/embedding.cpp`` (``--factors-combine sum``).
+    """
+
+    def __init__(self, name: str, groups: FactorGroups, dim: int, *, dropout: float = 0.0) -> None:
+        self.groups, self.dropout = groups, dropout
+        init = inits.glorot_uniform(fan_out=True)
+        self.table = self.param(name, groups.rows, dim, init, contracted=1)
+
+    def __call__(self, ids: Node, *, time_axis: int = 1, packing: PackedWords | None = None) -> Node:
+        """``time_axis`` and ``packing`` are those of ``Embedding`` and change nothing: factors of different
+        sentences are dropped independently."""
+        total = reduce(add, self._embedded(flatten(ids)))
+        return reshape(total, (*ids.shape, total.shape[-1]))
+
+    def _embedded(self, ids: Node) -> Iterator[Node]:
+        """For each group the row of each word, or zeros, ``(words, dim)``."""
+        for group, first in enumerate(self.groups.firsts):
+            if self.groups.sizes[group]:
+                factors, present = _looked_up(self.groups, group, ids)
+                found = table_rows(self.table, factors + first)
+                kept = dropout(reshape(present, (*ids.shape, 1)), rate(ids.graph, self.dropout))
+                yield found * cast(kept, found.value_type)
+
+
+class FactoredOutput(Output):
+    """The log-probabilities of factored words: ``log p(word) = sum over g of log softmax(z_g)[f_g]``.
+
+    ``z_g`` are the logits of the lemmas and factors in group ``g``: those columns of ``z = x Wt^T + b``. A
+    word has a term for its lemma and for each factor. The words of ``groups`` are numbered, and their
+    log-probabilities are ``(..., groups.words)``; they sum to 1.
+
+    Parameters: those of an ``Output`` for ``groups.rows``. No shortlists: ``ShapeError``.
+    Source: Marian, ``layers/output.cpp`` and ``layers/logits.cpp``, without ``--lemma-dependency``. Marian's
+    search chooses a lemma and then its factors; the best words are the same.
+    """
+
+    def __init__(self, prefix: str, dim: int, groups: FactorGroups, **rest: Any) -> None:
+        super().__init__(prefix, dim, groups.rows, **rest)
+        self.groups = groups
+
+    def __call__(self, x: Node, shortlist: Node | Columns | None = None) -> Node:
+        if shortlist is not None:
+            raise ShapeError("factored words take no shortlist")
+        return reduce(add, self._log_probs(x))
+
+    def cross_entropy(self, x: Node, labels: Node, label_smoothing: float = 0.0, *, parts: int = 1) -> Node:
+        """``-log p`` of the words ``labels``, ``(..., 1)``; ``label_smoothing`` is of lemmas only."""
+        return reduce(add, self._costs(x, flatten(labels), label_smoothing))
+
+    def of_listed(self, ids: Node) -> dict[str, Node]:
+        raise ShapeError("factored words take no shortlist")
+
+    def _log_probs(self, x: Node) -> Iterator[Node]:
+        """For each group its term of the log-probability of each word."""
+        for group, logits in self._logits(x):
+            factors, present = (_constant(x.graph, table) for table in _tables(self.groups, group))
+            yield index_select(logsoftmax(logits), -1, factors) * cast(present, logits.value_type)
+
+    def _costs(self, x: Node, labels: Node, label_smoothing: float) -> Iterator[Node]:
+        """For each group its part of the cost of each label."""
+        for group, logits in self._logits(x):
+            factors, present = _looked_up(self.groups, group, labels)
+            costs = cross_entropy(logits, factors, 0.0 if group else label_smoothing)
+            yield costs * cast(reshape(present, costs.shape), costs.value_type)
+
+    def _logits(self, x: Node) -> Iterator[tuple[int, Node]]:
+        """The logits of each group that has any, with its number."""
+        logits = super().__call__(x)
+        for group, (first, size) in enumerate(zip(self.groups.firsts, self.groups.sizes, strict=True)):
+            if size:
+                yield group, slice(logits, -1, Slice(first, first + size))
+
+
+def _looked_up(groups: FactorGroups, group: int, words: Node) -> tuple[Node, Node]:
+    """The factors of ``words (n,)`` in a group, 0 for none, and float32 1 where there is one, else 0."""
+    found, present = (
+        index_select(_constant(words.graph, table), 0, words) for table in _tables(groups, group)
+    )
+    return found, present
+
+
+def _tables(groups: FactorGroups, group: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each word its factor in a group, 0 for none, and whether there is one."""
+    factors = groups.factors[:, group]
+    return np.maximum(factors, 0), (factors >= 0).astype(np.float32)
+
+
+def _constant(graph: Graph, table: np.ndarray) -> Node:
+    node: Node = graph.constant(table.shape, inits.from_tensor(table), str(table.dtype))
+    return node
