@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nmt.settings.sections import LEVELS, Logging
+from mgraph.loggers import LEVELS
+from nmt.settings.sections import Logging
 
 ROOMS = ("mgraph", "layers", "nmt")
 VALID = "nmt.valid"

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -41,7 +41,7 @@ WAITING, ENTERING = 2, 8  # a lane's rows by the sentences that wait, and by tho
 MOST_LISTED = 0.7  # of the vocabulary: for more its own matrix is multiplied
 IDLE_BYTES = 1 << 28  # of lanes that are kept, if those of one call are not more
 NO_LIMIT = 1e6  # target words for each source word
-MOST_WORDS = 1 << 30  # of a translation, counted as int32
+MOST_WORDS = MOST_STEPS = 1 << 30  # of a translation, counted as int32
 SEEDS = 1 << 32
 
 
@@ -214,16 +214,21 @@ class BeamSearch:
         numbers: Sequence[int] | None,
     ) -> list[Request]:
         return [
-            Request(
+            self.request(
                 index,
                 sources,
-                self.limit(len(sources[0])),
                 None if prefixes is None else prefixes[index],
-                None if self.shortlist is None else self.shortlist.candidates(sources[0]),
                 index if numbers is None else numbers[index],
             )
             for index, sources in enumerate(zip(*streams, strict=True))
         ]
+
+    def request(
+        self, index: int, sources: Sequence[Sequence[int]], prefix: Sequence[int] | None, number: int
+    ) -> Request:
+        """What is searched for a sentence; arguments as for ``found``."""
+        candidates = None if self.shortlist is None else self.shortlist.candidates(sources[0])
+        return Request(index, tuple(sources), self.limit(len(sources[0])), prefix, candidates, number)
 
     def sizes(self, requests: Sequence[Request]) -> list[LaneSize]:
         """The lanes for sentences, the shortest first."""
@@ -323,37 +328,45 @@ class Job:
         self.search, self.forced, self.attention, self.count = search, forced, attention, count
         self.candidates = search.candidates(requests)
         self.waiting = Waiting(requests, search.sizes(requests), search.beam_size)
-        self.whole = search.whole(search.lengths.longest)
         lengths = self.waiting.lengths()
         each = max(1, search.searches // len(lengths))
         self.rows = {size: search.rows.of_lane(size, own, each) for size, own in lengths.items()}
         turns = sum(-(-len(own) // self.rows[size]) for size, own in lengths.items())
         self.searches = min(search.searches, turns)
-        self._work: list[SearchWork] = []
+        self.work = SearchWork()
+        self._noting = threading.Lock()
         self.listed = {
             rows: search.listed(requests, rows) if self.candidates else 0 for rows in {1, *self.rows.values()}
         }
 
     @property
-    def work(self) -> SearchWork:
-        """What has been done so far."""
-        return sum(self._work, start=SearchWork())
+    def whole(self) -> LaneSize:
+        """The lane for translations that are longer than is usual."""
+        return self.search.whole(self.search.lengths.longest)
 
     def turns(self, number: int) -> Generator[Found]:
         """The search of this number: what it finds, turn by turn, until nothing waits."""
-        device = self.search.device(number)
-        params = self.search.params(device)
         while (size := self.waiting.next_lane()) is not None:
-            ranking = self.search.ranking_for(self.count)
+            rows = self.rows.get(size, 1)
+            shape = self._shape(size, rows, self.candidates, self.listed[rows])
             try:
-                with self.search.lane(self._shape(size), ranking is not None, device) as lane:
-                    yield from self._drained(lane, params, size, ranking)
+                yield from self._searched(shape, size, number, {})
             finally:
                 self.waiting.left(size)
 
-    def _shape(self, size: LaneSize) -> LaneShape:
+    def _searched(
+        self, shape: LaneShape, size: LaneSize, number: int, taken: dict[int, Request]
+    ) -> Generator[Found]:
+        """Search what waits for a lane, until it is empty.
+
+        taken: where to keep, by index, the sentences that have been taken and are not found yet.
+        """
+        device, ranking = self.search.device(number), self.search.ranking_for(self.count)
+        with self.search.lane(shape, ranking is not None, device) as lane:
+            yield from self._drained(lane, self.search.params(device), size, ranking, taken)
+
+    def _shape(self, size: LaneSize, rows: int, candidates: int, listed: int) -> LaneShape:
         search = self.search
-        rows = self.rows.get(size, 1)
         waiting = max(1, rows // WAITING)
         return LaneShape(
             rows=rows,
@@ -365,17 +378,21 @@ class Job:
             capacity=size.capacity,
             places=size.places,
             bins=search.bins(waiting, size.length),
-            candidates=self.candidates,
-            listed=self.listed[rows],
+            candidates=candidates,
+            listed=listed,
             forced=self.forced,
             attention=self.attention,
             rules=search.rules,
         )
 
     def _drained(
-        self, lane: Lane, params: Sequence[Arrays], size: LaneSize, ranking: Ranking | None
+        self,
+        lane: Lane,
+        params: Sequence[Arrays],
+        size: LaneSize,
+        ranking: Ranking | None,
+        taken: dict[int, Request],
     ) -> Iterator[Found]:
-        """Search what waits for a lane, until it is empty."""
         held: dict[int, Request] = {}
         while True:
             shape, weights = lane.shape, self.search.weights
@@ -383,7 +400,8 @@ class Job:
             bins = [Bins(*shape.bins) for _ in range(shape.sources)] if shape.bins else []
             listed = self._listed(shape, held.values())
             fits = partial(_put, bins, listed)
-            requests = self.waiting.take(size, shape.waiting, fits, full=2 * own > shape.rows)
+            requests = self._take(size, shape, fits, list(held.values()), full=2 * own > shape.rows)
+            taken |= {request.index: request for request in requests}
             sources: Sequence[Source | PackedSource] = ()
             if requests:
                 sources = self._sources(shape, requests, bins)
@@ -392,17 +410,36 @@ class Job:
             if not held:
                 return
             living = min(shape.rows, len(held))
-            enough = living if requests else max(0, living - shape.entering)
-            done, report = lane.advance(params, weights, ranking, enough)
+            # Where more wait, rows are filled before a search; where nothing does, one call is enough.
+            refilled = bool(requests) and not self.waiting.empty(size)
+            enough = living if refilled else max(0, living - shape.entering)
+            done, report = lane.advance(params, weights, ranking, *self._until(size, living, enough))
             self._note(shape, requests, sources, report)
             found: Found = []
             for desk in done.tolist():
                 request = held.pop(desk)
+                del taken[request.index]
                 if report.outcomes[desk] == CUT:
                     self.waiting.again(request, self.whole)
                 else:
                     found.append((request.index, self._hypotheses(request, desk, report)))
             yield found
+
+    def _take(
+        self,
+        size: LaneSize,
+        shape: LaneShape,
+        fits: Callable[[Request], bool],
+        held: Sequence[Request],
+        full: bool,
+    ) -> list[Request]:
+        """The sentences that enter a lane, in which some are ``held``; see ``Waiting.take``."""
+        return self.waiting.take(size, shape.waiting, fits, full=full)
+
+    def _until(self, size: LaneSize, living: int, enough: int) -> tuple[int, int]:
+        """How many of the ``living`` sentences of a lane may be left when it is next looked at, if ``enough``
+        would do, and the most steps until then."""
+        return enough, MOST_STEPS
 
     def _note(
         self,
@@ -412,14 +449,14 @@ class Job:
         report: LaneReport,
     ) -> None:
         """Count the work of a turn in which these sentences were encoded."""
-        self._work.append(
-            SearchWork(
-                steps=int(report.steps) * shape.rows,
-                busy=int(report.busy),
-                positions=sum(source.ids.size for source in sources),
-                words=sum(len(source) for request in requests for source in request.sources),
-            )
+        done = SearchWork(
+            steps=int(report.steps) * shape.rows,
+            busy=int(report.busy),
+            positions=sum(source.ids.size for source in sources),
+            words=sum(len(source) for request in requests for source in request.sources),
         )
+        with self._noting:
+            self.work += done
 
     def _hypotheses(self, request: Request, desk: int, report: LaneReport) -> list[Hypothesis]:
         search, steps = self.search, int(report.outcomes[desk])

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from mgraph.names import meant
 from mgraph.platforms import kept_apart
 from nmt.search.trellis import FREE, NONE, Beam, Sentences
 from nmt.settings import OptionError
@@ -91,7 +92,8 @@ def read_sampling(words: Sequence[str]) -> Sampling | None:
     if method in ("1", "true"):
         method = FULL
     if method != FULL and method not in DEFAULTS:
-        raise OptionError(f"--output-sampling is full, topk, nucleus or epsilon, got '{method}'")
+        hint = meant(method, (FULL, *DEFAULTS))
+        raise OptionError(f"--output-sampling is full, topk, nucleus or epsilon, got '{method}'{hint}")
     given = [_number(word) for word in rest]
     value = 0.0
     if method != FULL:

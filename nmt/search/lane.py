@@ -39,7 +39,7 @@ class LanePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
         loop, number = LaneLoop(self.models, self.shape), spec(kind=np.float32)
         ranking = Ranking(number, number) if self.ranked else None
         weights = spec(len(self.models), kind=np.float32)
-        return params_of(self.models), loop.empty(), loop.arrivals(), weights, ranking, spec()
+        return params_of(self.models), loop.empty(), loop.arrivals(), weights, ranking, spec(), spec()
 
     def __call__(self, *arguments: Any) -> Any:
         return LaneLoop(self.models, self.shape).advance(*arguments)
@@ -111,12 +111,13 @@ class Lane:
         return np.resize(words, self.shape.listed), places[self._candidates]
 
     def advance(
-        self, params: Sequence[Arrays], weights: np.ndarray, ranking: Ranking | None, enough: int
+        self, params: Sequence[Arrays], weights: np.ndarray, ranking: Ranking | None, enough: int, most: int
     ) -> tuple[np.ndarray, LaneReport]:
-        """Search until nothing waits, and at most ``enough`` sentences are not done; returns the desks of
-        those that are, which are free again, and the report about all, in NumPy arrays."""
+        """Search until nothing waits, and at most ``enough`` sentences are not done or ``most`` steps are;
+        returns the desks of those that are, which are free again, and the report about all, in NumPy arrays.
+        """
         assert self._waiting is not None
-        given = self._state, self._waiting, weights, ranking, np.int32(enough)
+        given = self._state, self._waiting, weights, ranking, np.int32(enough), np.int32(most)
         self._waiting = replace(self._waiting, count=np.int32(0))
         self._state, report = self._advance(params, *given)
         report = jax.device_get(report)

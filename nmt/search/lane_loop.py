@@ -128,8 +128,10 @@ class LaneLoop:
         weights: jax.Array,
         ranking: Ranking | None,
         enough: jax.Array,
+        most: jax.Array,
     ) -> tuple[LaneState, LaneReport]:
-        """Search until nothing waits, and at most ``enough`` rows are left with sentences that are not done.
+        """Search until nothing waits, and at most ``enough`` rows are left with sentences that are not done;
+        when nothing waits, until ``most`` steps are done.
 
         With a ``ranking`` a sentence is done once none of its living hypotheses can become the best by it.
         """
@@ -145,8 +147,8 @@ class LaneLoop:
             return waiting.count - entered
 
         def unfinished(carry: tuple[jax.Array, LaneState, Noted]) -> jax.Array:
-            entered, state, _ = carry
-            return (left(entered) > 0) | (living(state) > enough)
+            entered, state, (_, counts) = carry
+            return (left(entered) > 0) | ((living(state) > enough) & (counts[0] < most))
 
         def turn(carry: tuple[jax.Array, LaneState, Noted]) -> tuple[jax.Array, LaneState, Noted]:
             entered, state, noted = carry
@@ -155,7 +157,8 @@ class LaneLoop:
             until = jnp.where(more > 0, shape.rows - more, enough)
 
             def busy(carry: tuple[LaneState, Noted]) -> jax.Array:
-                return living(carry[0]) > until
+                state, (_, counts) = carry
+                return (living(state) > until) & ((more > 0) | (counts[0] < most))
 
             def step(carry: tuple[LaneState, Noted]) -> tuple[LaneState, Noted]:
                 state, (outcomes, counts) = carry

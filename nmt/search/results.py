@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import MGraphError
+from nmt.runtime.plots import plotting
 from nmt.text.output import alignment_field, significant, word_scores_field
 
 
@@ -20,7 +21,7 @@ class Hypothesis:
     word_scores: one weighted log-probability per word; they sum to ``path_score``.
     path_score: the unnormalized score of the whole path.
     score: for ranking: ``(path_score - word_penalty * n) / n ** normalize`` with ``n = len(words)`` (Marian's
-        ``--normalize`` and ``--word-penalty``).
+        ``--normalize`` and ``--word-penalty``); with ``--mbr`` the expected utility.
     scorer_scores: each model's unweighted log-probability of the path (Marian's ``F0= F1= ...``).
     finished: False if ``--max-length-factor`` ended the search before ``</s>``.
     alignment: attention as ``[target word][source word]``, or None if not requested.
@@ -52,23 +53,27 @@ class Attention:
     source: tuple[str, ...]
     target: tuple[str, ...]
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the weights as a heatmap, source words across and target words down.
+    def plot(self, axes: Any = None, *, title: str = "Attention", dark: bool = False) -> Any:
+        """Draw the weights as a heatmap with a bar of its colours, source words across, target words down.
 
-        axes: of matplotlib; None for a new figure. Returns the axes. AttentionError if matplotlib (the extra
-        ``plot``) is not installed.
+        axes: of matplotlib; None for a new figure. title: above it. dark: on a dark background, if the figure
+        is new. Returns the axes. AttentionError if matplotlib (the extra ``plot``) is not installed.
         """
-        if axes is None:
-            try:
-                from matplotlib import pyplot
-            except ImportError:
-                raise AttentionError("a plot needs matplotlib: pip install 'mgraph[plot]'") from None
-            height, width = self.weights.shape
-            _, axes = pyplot.subplots(figsize=(1.5 + 0.4 * width, 1 + 0.4 * height), layout="constrained")
-        axes.imshow(self.weights, cmap="Greys", vmin=0.0, vmax=1.0, aspect="equal")
-        axes.set_xticks(range(len(self.source)), self.source, rotation=90)
-        axes.set_yticks(range(len(self.target)), self.target)
-        axes.xaxis.tick_top()
+        with plotting(dark, AttentionError) as pyplot:
+            if axes is None:
+                height, width = self.weights.shape
+                _, axes = pyplot.subplots(figsize=(2.8 + 0.42 * width, 2.0 + 0.42 * height))
+            image = axes.imshow(
+                self.weights, cmap="magma" if dark else "Blues", vmin=0.0, vmax=1.0, aspect="equal"
+            )
+            axes.set_xticks(range(len(self.source)), self.source, rotation=90)
+            axes.set_yticks(range(len(self.target)), self.target)
+            axes.xaxis.tick_top()
+            axes.xaxis.set_label_position("top")
+            axes.set_xlabel("source")
+            axes.set_ylabel("target")
+            axes.set_title(title)
+            axes.figure.colorbar(image, ax=axes, label="weight of a source word", shrink=0.8)
         return axes
 
 
@@ -115,9 +120,9 @@ class Translation:
             )
         return self.attentions[0]
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, axes: Any = None, *, title: str = "Attention", dark: bool = False) -> Any:
         """Draw the attention of the best translation; see ``Attention.plot``."""
-        return self.attention.plot(axes)
+        return self.attention.plot(axes, title=title, dark=dark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ class Printing:
         ``3 ||| text ||| 0-0 ||| WordScores= ... ||| F0= v F1= v ||| score``.
 
         The first field is the number of the input line, from 0; F0, F1, ... are the models' unweighted
-        scores; the last field is the normalized score.
+        scores; the last field is the normalized score, or with ``--mbr`` the expected utility.
         """
         if not self.n_best:
             return self.best(translation)

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Waiting:
 
     def __init__(self, requests: Iterable[Request], sizes: Sequence[LaneSize], beam: int) -> None:
         self._beam = beam
-        self._lock = threading.Lock()
+        self._lock: AbstractContextManager[Any] = threading.Lock()
         self._queues: dict[LaneSize, list[Request]] = {size: [] for size in sizes}
         self._searches: Counter[LaneSize] = Counter()
         for request in sorted(requests, key=_place):
@@ -82,6 +83,11 @@ class Waiting:
             if chosen is not None:
                 self._searches[chosen] += 1
             return chosen
+
+    def empty(self, size: LaneSize) -> bool:
+        """Whether nothing waits that a search of a lane could take."""
+        with self._lock:
+            return not any(own for other, own in self._queues.items() if size.holds(other))
 
     def left(self, size: LaneSize) -> None:
         """A search has left a lane."""
@@ -120,7 +126,10 @@ class Waiting:
         with self._lock:
             enough = LaneSize(request.length, request.limit, request.limit * self._beam)
             chosen = min((size for size in self._queues if size.holds(enough)), default=whole)
-            bisect.insort(self._queues.setdefault(chosen, []), request, key=_place)
+            self._put(chosen, request)
+
+    def _put(self, size: LaneSize, request: Request) -> None:
+        bisect.insort(self._queues.setdefault(size, []), request, key=_place)
 
 
 def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -27,7 +27,11 @@ from nmt.text.output import (
 )
 from nmt.text.parallel import NBestRows, ParallelLines, source_names
 from nmt.text.sentences import LineEncoder, Sentence
+from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.loading import load_vocabs
+
+if TYPE_CHECKING:
+    from nmt.settings.keywords import Path, Paths, ScoreKeywords
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +109,26 @@ class Scorer:
     """
 
     @takes(SCORE)
-    def __init__(self, model: Any, vocabs: Any = (), **given: Any) -> None:
-        if vocabs:
-            given["vocabs"] = vocabs
-        said = isinstance(model, ScoreOptions)
-        options = replace(model, **given) if said else SCORE.from_python({"model": model, **given})
+    def __init__(
+        self, model: Path | ScoreOptions, vocabs: Paths = (), **given: Unpack[ScoreKeywords]
+    ) -> None:
+        more: dict[str, Any] = {**given, "vocabs": vocabs} if vocabs else {**given}
+        if isinstance(model, ScoreOptions):
+            options = replace(model, **more)
+        else:
+            options = SCORE.from_python({"model": model, **more})
         self.options: ScoreOptions = options
         check_scoring(options)
         self.alignment = read_alignment(options.alignment)
         compilation_cache.use(options.compilation_cache)
-        if said or options.chooses_device:
+        if isinstance(model, ScoreOptions) or options.chooses_device:
             devices.start(options.cpu_threads, options.devices, options.local_index)
         self.model = load_model(
             options.model,
             options=described_model(options),
             ignore_config=options.ignore_model_config,
             precision=products_in(options),
+            vocabs=options.vocabs,
         )
         self.streams = self.model.sources + 1
         self.scoring = Scoring(
@@ -131,8 +139,15 @@ class Scorer:
         )
         if options.tsv and options.tsv_fields not in (0, self.streams):
             raise OptionError(f"--tsv-fields: this model needs {self.streams}, got {options.tsv_fields}")
+        loaded = load_vocabs(
+            options.vocabs,
+            self.model.dim_vocabs,
+            owner=options.model,
+            input_types=self.model.options.stream_types,
+        )
+        check_agreement(options.model, loaded, self.model.options)
         self.encoder = LineEncoder(
-            load_vocabs(options.vocabs, self.model.dim_vocabs, owner=options.model),
+            loaded,
             options.max_length,
             options.max_length_crop,
             self.model.options.right_left,

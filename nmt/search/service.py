@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from nmt.search.bayes_risk import BayesRisk
 from nmt.search.beam_search import BeamSearch
 from nmt.search.results import Attention, Hypothesis, Printing, Translation
+from nmt.search.schedule import Request
 from nmt.text.sentences import Sentence
 
 
@@ -17,7 +19,8 @@ class TranslationService:
 
     search: finds the hypotheses. printing: if it prints alignments, the search collects attention.
     right_left: whether the models are right-to-left. forced: whether samples have, after their sources, the
-    first words of their translations (``--force-decode``).
+    first words of their translations (``--force-decode``). risk: chooses among the hypotheses (``--mbr``);
+    with samples, of which the search draws one at a time.
     """
 
     def __init__(
@@ -27,9 +30,10 @@ class TranslationService:
         *,
         right_left: bool = False,
         forced: bool = False,
+        risk: BayesRisk | None = None,
     ) -> None:
         self.search, self.printing = search, printing or Printing()
-        self.right_left, self.forced = right_left, forced
+        self.right_left, self.forced, self.risk = right_left, forced, risk
 
     def translate(
         self,
@@ -44,8 +48,9 @@ class TranslationService:
         attention: whether to return it. numbers, count: as for ``BeamSearch.found``. Further sequences, such
         as references, are ignored. A sample with a problem becomes an empty translation.
         """
-        places = [place for place, sample in enumerate(samples) if not sample.problem]
-        yield from (self._nothing(sample) for sample in samples if sample.problem)
+        draws = self.draws
+        places = [place for place, sample in enumerate(samples) if not sample.problem for _ in range(draws)]
+        yield from (self.left_out(sample) for sample in samples if sample.problem)
         streams = list(zip(*(samples[place].sequences for place in places), strict=True))
         if not streams:
             return
@@ -53,18 +58,66 @@ class TranslationService:
         found = self.search.found(
             *streams[:sources],
             prefixes=streams[sources] if self.forced else None,
-            numbers=None if numbers is None else [numbers[place] for place in places],
-            attention=attention or self.printing.alignment is not None,
-            count=count,
+            numbers=numbers and [numbers[place] * draws + k % draws for k, place in enumerate(places)],
+            attention=self.attends(attention),
+            count=self.searched(count),
         )
-        for index, hypotheses in found:
-            sample = samples[places[index]]
-            yield Translation(
-                sample.line,
-                tuple(map(self._text, hypotheses)),
-                tuple(hypotheses),
-                attentions=tuple(self._attention(sample, h) for h in hypotheses) if attention else (),
-            )
+        gathered = Gathered(draws)
+        for index, some in found:
+            if hypotheses := gathered.add(index, some):
+                sample = samples[places[index]]
+                yield self.translation(sample, hypotheses, attention=attention, count=count)
+
+    @property
+    def draws(self) -> int:
+        """How many searches a sample needs."""
+        return max(1, self.risk.samples) if self.risk else 1
+
+    def searched(self, count: int | None) -> int | None:
+        """How many hypotheses a search returns of which ``count`` are wanted."""
+        if self.risk is None:
+            return count
+        return 1 if self.risk.samples else self.search.beam_size
+
+    def requests(self, sample: Sentence, number: int) -> list[Request]:
+        """What is searched for a sample without a problem: ``draws`` requests, with the indices from
+        ``number * draws`` on. ``number`` determines the noise of sampling."""
+        sources, first = self.search.streams, number * self.draws
+        prefix = sample.sequences[sources] if self.forced else None
+        return [
+            self.search.request(index, sample.sequences[:sources], prefix, index)
+            for index in range(first, first + self.draws)
+        ]
+
+    def attends(self, attention: bool) -> bool:
+        """Whether the search must find attention: it is asked for, or printed."""
+        return attention or self.printing.alignment is not None
+
+    def translation(
+        self,
+        sample: Sentence,
+        hypotheses: Sequence[Hypothesis],
+        *,
+        attention: bool = False,
+        count: int | None = None,
+    ) -> Translation:
+        """The translation of a sample for which these hypotheses were found; the best ``count`` of them."""
+        texts = tuple(map(self._text, hypotheses))
+        if self.risk is not None:
+            hypotheses, texts = self.risk.ranked(hypotheses, texts)
+            hypotheses, texts = hypotheses[:count], texts[:count]
+        return Translation(
+            sample.line,
+            texts,
+            tuple(hypotheses),
+            attentions=tuple(self._attention(sample, h) for h in hypotheses) if attention else (),
+        )
+
+    def left_out(self, sample: Sentence) -> Translation:
+        """The empty translation of a sample with a problem."""
+        scores = (math.nan,) * len(self.search.models)
+        hypothesis = Hypothesis((), (), math.nan, math.nan, scores, finished=False)
+        return Translation(sample.line, ("",), (hypothesis,), sample.problem)
 
     def _text(self, hypothesis: Hypothesis) -> str:
         words = hypothesis.words
@@ -77,7 +130,27 @@ class TranslationService:
             tuple(self.search.target_vocab[word] for word in hypothesis.words),
         )
 
-    def _nothing(self, sample: Sentence) -> Translation:
-        scores = (math.nan,) * len(self.search.models)
-        hypothesis = Hypothesis((), (), math.nan, math.nan, scores, finished=False)
-        return Translation(sample.line, ("",), (hypothesis,), sample.problem)
+
+class Gathered:
+    """Puts together what several searches of each sample find.
+
+    draws: how many there are of each; their indices follow each other.
+    """
+
+    def __init__(self, draws: int) -> None:
+        self._draws = draws
+        self._parts: dict[int, dict[int, list[Hypothesis]]] = {}
+
+    def add(self, index: int, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """Add what a search found; all hypotheses of its sample, in the order of the draws, or nothing while
+        some are missing."""
+        parts = self._parts.setdefault(index // self._draws, {})
+        parts[index] = hypotheses
+        if len(parts) < self._draws:
+            return []
+        del self._parts[index // self._draws]
+        return [one for _, found in sorted(parts.items()) for one in found]
+
+    def remove(self, number: int) -> None:
+        """Forget the sample of this number."""
+        self._parts.pop(number, None)

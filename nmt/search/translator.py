@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 import jax
 import numpy as np
@@ -17,8 +18,9 @@ from nmt.files import load_model
 from nmt.files.directories import read_directory
 from nmt.models import Model, Source
 from nmt.runtime import compilation_cache, devices
+from nmt.search.bayes_risk import Utility, read_risk
 from nmt.search.beam_search import BeamSearch, check_weights
-from nmt.search.choice import read_sampling
+from nmt.search.choice import Sampling, read_sampling
 from nmt.search.results import Printing, Translation
 from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
@@ -26,12 +28,19 @@ from nmt.search.shortlist import load_shortlist
 from nmt.settings import DECODE, DecodeOptions, OptionError, products_in, require_files, require_readable
 from nmt.settings.config import takes
 from nmt.settings.model_options import described_model
+from nmt.settings.option import options_of
+from nmt.settings.sections import DecodedModelOptions, Devices, IntegerProducts, Precision
 from nmt.text.batches import pad, windows
 from nmt.text.lines import read_lines
 from nmt.text.output import InOrder, read_alignment
 from nmt.text.parallel import ParallelLines, source_names
 from nmt.text.sentences import LineEncoder
+from nmt.text.vocabs.agreement import check_agreement
+from nmt.text.vocabs.factored import ENDING
 from nmt.text.vocabs.loading import load_vocabs
+
+if TYPE_CHECKING:
+    from nmt.settings.keywords import DecodeKeywords, OverrideKeywords, Path, Paths
 
 
 class States(NamedTuple):
@@ -78,6 +87,13 @@ def encode_sentences(model: Model, sentences: Sequence[Sequence[int]], stream: i
 
 logger = logging.getLogger(__name__)
 
+_OF_LOADING = frozenset(
+    option.attribute
+    for section in (DecodedModelOptions, Devices, Precision, IntegerProducts)
+    for option in options_of(section).values()
+) | {"vocabs", "no_spm_encode", "no_spm_decode", "marian_exact", "cpu_devices"}
+"""Options that count when models and vocabularies are loaded."""
+
 Lines = Iterable[str | bytes]
 
 
@@ -88,6 +104,8 @@ class Translator:
     vocabs: paths of the vocabularies of the sources and, last, of the target.
     pieces: paths of the SentencePiece models that split and join raw text, one for each vocabulary, if
     vocabularies are lists of pieces (OPUS-MT).
+    mbr: ``chrf``, ``bleu`` or an own utility, a function of the texts of a hypothesis and a reference: choose
+    by minimum Bayes risk, among ``mbr_samples`` samples or in the n-best list (``BayesRisk``).
     given: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
     ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; before JAX has started also
     ``cpu_threads``, ``devices``, ``cpu_devices`` and ``compilation_cache``. ``nmt.settings.DecodeOptions``
@@ -107,17 +125,31 @@ class Translator:
     """
 
     @takes(DECODE)
-    def __init__(self, models: Any, vocabs: Any = (), *, pieces: Sequence[str] = (), **given: Any) -> None:
-        if vocabs:
-            given["vocabs"] = vocabs
-        said = isinstance(models, DecodeOptions)
-        options = replace(models, **given) if said else DECODE.from_python({"models": models, **given})
+    def __init__(
+        self,
+        models: Paths | DecodeOptions,
+        vocabs: Paths = (),
+        *,
+        pieces: Sequence[Path] = (),
+        mbr: str | Utility = "",
+        **given: Unpack[DecodeKeywords],
+    ) -> None:
+        more: dict[str, Any] = {**given, "vocabs": vocabs} if vocabs else {**given}
+        self._utility = mbr if callable(mbr) else None
+        if mbr and self._utility is None:
+            more["mbr"] = mbr
+        if isinstance(models, DecodeOptions):
+            options = replace(models, **more)
+        else:
+            options = DECODE.from_python({"models": models, **more})
         self.options: DecodeOptions = options
         check_decoding(options)
-        require_readable("--pieces", map(os.fspath, pieces))
+        read_risk(options, self._utility)
+        split_by = [os.fspath(path) for path in pieces]
+        require_readable("--pieces", split_by)
         compilation_cache.use(options.compilation_cache)
         self._devices: tuple[jax.Device, ...] = ()
-        if said or options.chooses_device:
+        if isinstance(models, DecodeOptions) or options.chooses_device:
             self._devices = devices.start_all(
                 options.cpu_threads, options.devices, options.cpu_devices, options.local_index
             )
@@ -129,19 +161,33 @@ class Translator:
                 ignore_config=options.ignore_model_config,
                 marian_exact=options.marian_exact,
                 precision=precision,
+                vocabs=options.vocabs,
             )
             for path in options.models
         ]
-        dims = _dims(self.models)
         *self.source_vocabs, self.target_vocab = load_vocabs(
             options.vocabs,
-            dims,
+            _dims(self.models),
             owner=", ".join(options.models),
-            pieces=pieces,
+            pieces=split_by,
+            input_types=self.models[0].options.stream_types,
             no_spm_encode=options.no_spm_encode,
             no_spm_decode=options.no_spm_decode,
         )
-        right_left = _right_left(self.models)
+        if self.models[0].options.stream_types[-1:] == ("class",):
+            raise OptionError(
+                "--models: this model's target is a label of a class (input-types), not a translation; "
+                "mgraph score gives the probability of a label"
+            )
+        for path, model in zip(options.models, self.models, strict=True):
+            vocabs_of_model = [*self.source_vocabs[: model.sources], self.target_vocab]
+            check_agreement(path, vocabs_of_model, model.options)
+        self._seen = 0
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Make what reads lines, searches and prints, by the options."""
+        options, right_left = self.options, _right_left(self.models)
         forced = [self.target_vocab] if options.force_decode else []
         self.encoder = LineEncoder(
             [*self.source_vocabs, *forced],
@@ -150,28 +196,45 @@ class Translator:
             right_left,
             options.tsv,
         )
-        self.search = self._search(dims[-1])
+        self.search = self._search(self.models[0].dim_vocabs[-1])
         self.service = TranslationService(
             self.search,
             Printing(options.n_best, options.word_scores, read_alignment(options.alignment)),
             right_left=right_left,
             forced=options.force_decode,
+            risk=read_risk(options, self._utility),
         )
         self._check_combinations()
-        self._seen = 0
 
     def __repr__(self) -> str:
         models = ", ".join(map(repr, self.models))
         vocabs = ", ".join(map(repr, [*self.source_vocabs, self.target_vocab]))
         return f"Translator({models}; {vocabs}; beam_size={self.options.beam_size})"
 
-    @classmethod
-    def from_config(cls, path: str, **options: Any) -> Translator:
-        """From a ``decoder.yml``, overridden by ``options``."""
-        return cls(**(DECODE.from_config(path) | options))
+    def with_options(self, **given: Any) -> Translator:
+        """The same models and vocabularies with other options of lines, search and printing.
+
+        Nothing is loaded again. OptionError for an invalid value, and for an option that counts when models
+        are loaded, such as ``vocabs`` or ``precision``; TypeError for an unknown option.
+        """
+        loading = [name for name in given if name in _OF_LOADING]
+        if loading:
+            raise OptionError(f"--{loading[0].replace('_', '-')} counts only when a Translator is made")
+        said = DECODE.from_python(given)
+        options = replace(self.options, **{name: getattr(said, name) for name in given})
+        check_decoding(options)
+        other = copy.copy(self)
+        other.options = options
+        other._arrange()
+        return other
 
     @classmethod
-    def from_dir(cls, path: str, config: str = "", **options: Any) -> Translator:
+    def from_config(cls, path: Path, **options: Unpack[OverrideKeywords]) -> Translator:
+        """From a ``decoder.yml``, overridden by ``options``."""
+        return cls(**{**DECODE.from_config(os.fspath(path)), **options})
+
+    @classmethod
+    def from_dir(cls, path: Path, config: str = "", **options: Unpack[OverrideKeywords]) -> Translator:
         """From a directory made by OPUS-MT, Firefox Translations or Marian's training.
 
         config: the configuration to use if there are several; ``options`` override it. Layouts and errors:
@@ -179,13 +242,43 @@ class Translator:
         """
         return cls(**read_directory(path, config, **options))
 
+    @overload
+    def translate(self, *texts: Lines) -> list[str]: ...
+    @overload
+    def translate(
+        self,
+        *texts: Lines,
+        return_attention: Literal[True],
+        return_scores: bool = False,
+        n_best: int | None = None,
+    ) -> list[Translation]: ...
+    @overload
+    def translate(
+        self,
+        *texts: Lines,
+        return_attention: bool = False,
+        return_scores: Literal[True],
+        n_best: int | None = None,
+    ) -> list[Translation]: ...
+    @overload
+    def translate(
+        self, *texts: Lines, return_attention: bool = False, return_scores: bool = False, n_best: int
+    ) -> list[Translation]: ...
+    @overload
     def translate(
         self,
         *texts: Lines,
         return_attention: bool = False,
         return_scores: bool = False,
         n_best: int | None = None,
-    ) -> list[Any]:
+    ) -> list[str] | list[Translation]: ...
+    def translate(
+        self,
+        *texts: Lines,
+        return_attention: bool = False,
+        return_scores: bool = False,
+        n_best: int | None = None,
+    ) -> list[str] | list[Translation]:
         """Translate lines: one string for each, in order, as ``mgraph decode`` prints it.
 
         That is the best translation, with alignment and word scores if ``alignment`` and ``word_scores`` are
@@ -249,19 +342,36 @@ class Translator:
 
     def require_inputs(self, number: int) -> None:
         """OptionError unless ``number`` is the expected number of texts."""
-        names = self._names()
+        names = self.names
         needed = 1 if self.options.tsv else len(names)
         if number != needed:
             what = "fields separated by tabs" if self.options.tsv else ", ".join(names)
             raise OptionError(f"--input: {needed} text(s) are needed ({what}), got {number}")
 
-    def _names(self) -> list[str]:
+    def rows(self, texts: Sequence[Lines], done: int = 0) -> ParallelLines:
+        """The rows of lines of as many texts as are expected, without the first ``done``."""
+        self.require_inputs(len(texts))
+        return ParallelLines(texts, self.names[: len(texts)], done)
+
+    def count(self, n_best: int | None) -> int:
+        """How many hypotheses of a line are returned for this ``n_best``; OptionError for a bad one."""
+        options = self.options
+        name = "mbr_samples" if options.mbr_samples else "beam_size"
+        most = getattr(options, name)
+        if n_best is None:
+            return most if options.n_best else 1
+        if not (type(n_best) is int and 1 <= n_best <= most):
+            raise OptionError(f"n_best is from 1 to {name}={most}, got {n_best!r}")
+        return n_best
+
+    @property
+    def names(self) -> list[str]:
         """The names of the texts, or of the fields of a line."""
         names = source_names(len(self.source_vocabs))
         return [*names, "prefix"] if self.options.force_decode else names
 
     def _search(self, dim: int) -> BeamSearch:
-        options = self.options
+        options, samples = self.options, self.options.mbr_samples
         shortlist = None
         if options.shortlist:
             shared = options.vocabs[0] == options.vocabs[-1]
@@ -273,8 +383,8 @@ class Translator:
             source_vocab=self.source_vocabs[0],
             target_vocab=self.target_vocab,
             shortlist=shortlist,
-            sampling=read_sampling(options.output_sampling),
-            options=options,
+            sampling=read_sampling(options.output_sampling) or (Sampling() if samples else None),
+            options=replace(options, beam_size=1) if samples else options,
             allow_special=options.allow_special,
             skip_cost=options.skip_cost,
             n_best=options.n_best,
@@ -286,13 +396,13 @@ class Translator:
     def _check_combinations(self) -> None:
         options = self.options
         fields = options.tsv_fields
-        if options.tsv and fields not in (0, len(self._names())):
-            raise OptionError(f"--tsv-fields: {len(self._names())} are needed, got {fields}")
+        if options.tsv and fields not in (0, len(self.names)):
+            raise OptionError(f"--tsv-fields: {len(self.names)} are needed, got {fields}")
         if self.service.printing.alignment is not None:
             self.search.require_attention()
         if options.force_decode:
             self.search.require_prefixes()
-        if self.search.rules.sampling is not None and options.beam_size > 1:
+        if self.search.rules.sampling is not None and self.search.beam_size > 1:
             logger.warning(
                 "--output-sampling with --beam-size %d is a stochastic beam search; 1 draws translations",
                 options.beam_size,
@@ -309,13 +419,10 @@ class Translator:
         done: int = 0,
     ) -> Iterator[Translation]:
         """The translations; with ``at_once`` all lines are read before the first is translated."""
-        self.require_inputs(len(texts))
-        if n_best is not None and not (type(n_best) is int and 1 <= n_best <= self.options.beam_size):
-            raise OptionError(f"n_best is from 1 to beam_size={self.options.beam_size}, got {n_best!r}")
+        rows, count = self.rows(texts, done), self.count(n_best)
         before = self._seen if first is None else 0
         start = (first or 0) + done
         finished: InOrder[Translation] = InOrder(start)
-        rows = ParallelLines(texts, self._names()[: len(texts)], done)
         samples = (self.encoder.sentence(number, row) for number, row in enumerate(rows, start))
         groups = (
             [list(samples)]
@@ -326,7 +433,7 @@ class Translator:
             check_process()  # otherwise a fork would wait for the threads of the searches
             numbers = [before + sample.line for sample in group]
             for translation in self.service.translate(
-                group, numbers=numbers, attention=attention, count=n_best
+                group, numbers=numbers, attention=attention, count=count
             ):
                 self._seen = max(self._seen, before + translation.line + 1)
                 finished.add(translation.line, translation)
@@ -345,6 +452,8 @@ def check_decoding(options: DecodeOptions) -> None:
     require_readable("--models", options.models)
     require_readable("--vocabs", options.vocabs)
     require_readable("--shortlist", options.shortlist[:1])
+    if options.shortlist and any(path.endswith(ENDING) for path in options.vocabs):
+        raise OptionError(f"--shortlist cannot go with factored vocabularies ({ENDING})")
 
 
 def _dims(models: Sequence[Model]) -> list[int]:

@@ -85,7 +85,7 @@ class Axes:
 
     def __init__(self) -> None:
         self.calls: dict[str, tuple] = {}
-        self.xaxis = self
+        self.xaxis = self.figure = self
 
     def __getattr__(self, name: str):
         return lambda *arguments, **_: self.calls.setdefault(name, arguments)
@@ -106,13 +106,16 @@ def test_a_plot_is_a_picture(tmp_path) -> None:
 
     axes = Attention(np.array(attention(), np.float32), ("six", "</s>"), ("sechs", "</s>")).plot()
     axes.figure.savefig(tmp_path / "attention.png")
+    bar = axes.figure.axes[1]
+    assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("Attention", "source", "target")
+    assert bar.get_ylabel() == "weight of a source word" and bar.get_ylim() == (0, 1)
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     pyplot.close(axes.figure)
 
 
 def test_what_cannot_be_plotted_says_why(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(AttentionError, match=r"matplotlib: pip install 'mgraph\[plot\]'"):
+    with pytest.raises(AttentionError, match=r"matplotlib: pip install 'mgraph-jax\[plot\]'"):
         Attention(np.ones((1, 1), np.float32), ("a",), ("b",)).plot()
     with pytest.raises(AttentionError, match="line 3 has no attention: it was not requested"):
         Translation(2, ("",), ()).plot()

@@ -38,6 +38,17 @@ def test_searches_take_the_longest_first_and_go_on_to_the_shorter() -> None:
     assert waiting.next_lane() is None
 
 
+def test_a_lane_waits_for_what_fits_into_it() -> None:
+    waiting = Waiting([request(0, 5), request(1, 40)], [SHORT, LONG], beam=2)
+    assert not waiting.empty(SHORT) and not waiting.empty(LONG)
+    assert waiting.next_lane() == LONG
+    assert len(waiting.take(LONG, 1)) == 1
+    assert not waiting.empty(LONG), "the short one fits, too"
+    assert waiting.next_lane() == SHORT
+    assert len(waiting.take(SHORT, 1)) == 1
+    assert waiting.empty(SHORT) and waiting.empty(LONG)
+
+
 def test_first_lines_do_not_wait_for_longer_ones_far_behind() -> None:
     early = [request(i, 5 + i % 7) for i in range(TURN)]
     late = [request(TURN + i, 20) for i in range(TURN)]

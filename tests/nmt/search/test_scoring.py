@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import mgraph
 from nmt.files import create_model
 from nmt.models import Model
-from nmt.search import scoring
-from nmt.search.scoring import FEW_ROWS, MOST_LENGTHS, POSITIONS, Scoring, Streams, score
+from nmt.search import few_batches
+from nmt.search.few_batches import FEW_ROWS, MOST_LENGTHS, POSITIONS
+from nmt.search.scoring import Scoring, Streams, score
 from tests.helpers.small_models import TRANSFORMER
 
 WORDS = 13
@@ -73,7 +74,7 @@ def test_a_smaller_program_is_made_when_padding_has_cost_as_much(
 ) -> None:
     plan = Scoring(model)
     ((_, (many, length)),) = plan.batches([20] * 60)
-    monkeypatch.setattr(scoring, "PROGRAM", 3 * (many - 1) * length)
+    monkeypatch.setattr(few_batches, "PROGRAM", 3 * (many - 1) * length)
     assert [next(plan.batches([20]))[1] for _ in range(5)] == [(many, length)] * 3 + [(1, length)] * 2
     assert next(plan.batches([20] * FEW_ROWS))[1] == (many, length), "what another size wasted is not counted"
 

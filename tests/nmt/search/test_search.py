@@ -320,3 +320,16 @@ def test_words_that_the_vocabulary_does_not_have_are_never_chosen() -> None:
     every = beam_search([model], None).search(sources)
     assert all(word < size for hypotheses in known for h in hypotheses for word in h.words)
     assert any(word >= size for hypotheses in every for h in hypotheses for word in h.words)
+
+
+def test_a_single_line_takes_one_call_of_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    advance = search_module.Lane.advance
+
+    def counted(lane, params, weights, ranking, enough, most):
+        calls.append(enough)
+        return advance(lane, params, weights, ranking, enough, most)
+
+    monkeypatch.setattr(search_module.Lane, "advance", counted)
+    beam_search([ToyModel(3, 11, 0.0)], beam_size=2).search([[4, 7, 9, EOS]])
+    assert calls == [0]

@@ -77,7 +77,7 @@ def test_number_words(reference, models, weights, options):
     check_n_best(search.search(sources), vocab, DATA / "search" / reference)
 
 
-@pytest.mark.parametrize("batch", [60, 7, 1])
+@pytest.mark.parametrize("batch", [60, *(pytest.param(few, marks=pytest.mark.slow) for few in (7, 1))])
 @pytest.mark.parametrize("name", ["transformer-joint", "s2s-gru"])
 def test_europarl(fixtures, name, batch):
     folder, data = fixtures / "marian" / name, fixtures / "data"
