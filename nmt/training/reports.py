@@ -89,7 +89,11 @@ class ProgressBar:
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
         if kind == "train":
-            self._bar.update(update - self._bar.n)
+            self.move(update)
+
+    def move(self, update: int) -> None:
+        """Show that this update is done."""
+        self._bar.update(update - self._bar.n)
 
     def close(self) -> None:
         self._stack.close()
@@ -124,7 +128,9 @@ def package(name: str, option: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise OptionError(f"--{option} needs the package {name}: pip install 'mgraph[{option}]'") from None
+        raise OptionError(
+            f"--{option} needs the package {name}: pip install 'mgraph-jax[{option}]'"
+        ) from None
 
 
 def check_reports(options: Extras) -> None:
@@ -156,3 +162,9 @@ class Reports(ExitStack):
         """Pass figures to each report."""
         for report in self._reports:
             report.add(kind, update, figures)
+
+    def updated(self, update: int) -> None:
+        """Move the bar to the update; figures come at some updates only (``--disp-freq``)."""
+        for report in self._reports:
+            if isinstance(report, ProgressBar):
+                report.move(update)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -14,6 +14,7 @@ from nmt.settings.training import Extras, TrainOptions
 from nmt.text.corpus import Corpus
 from nmt.text.lines import Fingerprint, changes, from_text, to_text
 from nmt.text.sharing.reading import Share
+from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.state_files import TrainingStateError
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 N = TypeVar("N", int, float)
 
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
-CORPUS = "mgraph-corpus"
+CORPUS, VOCABS = "mgraph-corpus", "mgraph-vocabs"
 """Our own keys in ``.progress.yml``, which resuming bit for bit needs."""
 
 
@@ -68,6 +69,9 @@ class Session:
         self.options = options = replace(options, vocabs=paths, dim_vocabs=dims, marian_exact=exact)
         model = reloaded_model(found, options) if found else new_model(options, dims, self.seed)
         self.model_options = model.options
+        before = options.model if found else options.pretrained_model
+        if before:
+            check_agreement(before, vocabs, model.options)
         self.learner = Learner.from_options(model, options, seed=self.seed, placement=placement)
         if found:
             self.learner.restore(found.learner)
@@ -88,7 +92,7 @@ class Session:
             share=self._share(),
             stopped=self._stopped,
         )
-        self._remember_corpus()
+        self._remember_files()
         typical = _number(self.state, TYPICAL_WORDS, self.grouping.typical_words, options.model)
         self.grouping.typical_words = typical
         self.saved = False
@@ -111,20 +115,25 @@ class Session:
             self.state.extra[EXACT] = "true"
         return asked or before
 
-    def _remember_corpus(self) -> None:
-        """Store the fingerprint of the corpus, and warn if it has changed since the last run."""
-        now, noted = [Fingerprint.of(path) for path in self.corpus.paths], self.state.extra.get(CORPUS)
-        self.state.extra[CORPUS] = to_text(now)
-        try:
-            before = now if noted is None else from_text(noted)
-        except ValueError:
-            where = f"{self.options.model}.progress.yml: {CORPUS}"
-            raise TrainingStateError(f"{where}: expected a list of files, got {noted!r:.80}") from None
+    def _remember_files(self) -> None:
+        """Store the fingerprints of corpus and vocabularies, and warn of changes since the last run."""
+        for line in self._changed(VOCABS, self.options.vocabs):
+            logger.warning("[training] WRONG VOCABULARY? It has changed since the last run: %s", line)
         level, how = logging.WARNING, "resuming within it; --no-restore-corpus starts a new epoch instead"
         if self.options.no_restore_corpus:
             level, how = logging.INFO, "starting a new epoch of it"
-        for line in changes(before, now):
+        for line in self._changed(CORPUS, self.corpus.paths):
             logger.log(level, "[training] The corpus has changed, %s: %s", how, line)
+
+    def _changed(self, key: str, paths: Sequence[str]) -> list[str]:
+        """What has changed in files since the last run; their fingerprints are stored under ``key``."""
+        now, noted = [Fingerprint.of(path) for path in paths], self.state.extra.get(key)
+        self.state.extra[key] = to_text(now)
+        try:
+            return changes(now if noted is None else from_text(noted), now)
+        except ValueError:
+            where = f"{self.options.model}.progress.yml: {key}"
+            raise TrainingStateError(f"{where}: expected a list of files, got {noted!r:.80}") from None
 
     def run(self) -> None:
         """Train until a stopping criterion is met or a stop is requested, then save."""
@@ -186,6 +195,7 @@ class Session:
             if group is None:
                 continue
             self._update(group)
+            reports.updated(self.state.batches)
             self._reset_optimizer()
             # Marian saves first, so a resumed run loses what follows.
             if self.scheduler.validating and self._going():

@@ -24,6 +24,7 @@ from nmt.text.order import Rows
 from nmt.text.parallel import Fields
 from nmt.text.sentences import check_alphas
 from nmt.text.vocabs.base import VocabError
+from nmt.text.vocabs.loading import factors_of
 from nmt.training.checkpoints.checkpoint import Checkpoint
 from nmt.training.learning.division import divided_axes
 from nmt.training.learning.settings import check_settings
@@ -80,6 +81,7 @@ def new_model(training: TrainOptions, dim_vocabs: Sequence[int], seed: int) -> M
     model has another shape, ``WordVectorsError`` for word vectors that do not match the model.
     """
     options = new_model_options(training, tuple(dim_vocabs))
+    options = replace(options, factors=factors_of(training.vocabs))
     check_options(options)
     # Marian reads these from the command line and does not save them in models.
     beside = {

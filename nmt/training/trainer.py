@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from nmt.runtime import compilation_cache, devices
 from nmt.runtime.launchers import Launch, launched
@@ -14,6 +14,7 @@ from nmt.settings.config import notices, takes
 from nmt.settings.option import shown
 
 if TYPE_CHECKING:
+    from nmt.settings.keywords import TrainKeywords
     from nmt.training.learning.placement import Placement
 
 logger = logging.getLogger(__name__)
@@ -36,13 +37,14 @@ class Trainer:
     """
 
     @takes(TRAIN)
-    def __init__(self, options: TrainOptions | None = None, /, **given: Any) -> None:
+    def __init__(self, options: TrainOptions | None = None, /, **given: Unpack[TrainKeywords]) -> None:
         if options is None:
             options = TRAIN.from_python(given)
             for notice in notices(TRAIN, options):
                 logger.warning("%s", notice)
         elif given:
-            options = replace(options, **given)
+            changes: dict[str, Any] = {**given}
+            options = replace(options, **changes)
         self.options = options
         self._stopped = False
 

@@ -11,22 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgraph import ArgumentError, ExpressionGraph, MGraphError, inits
+from mgraph import ArgumentError, ExpressionGraph, inits
+from mgraph.files.word_vectors import check_head, of_unit_length, read_into
 from nmt.models.types import find_type
 from nmt.settings import OptionError, require_readable, require_writable
-from nmt.settings.model_options import ModelOptions
+from nmt.settings.model_options import STREAM_TYPES, ModelOptions
 from nmt.settings.training import TrainOptions
 from nmt.text.lines import STANDARD_INPUT, open_input
 from nmt.text.vocabs.base import ASKED, Vocab, VocabError
 from nmt.text.vocabs.creation import check_new_vocab, create_vocab
-from nmt.text.vocabs.loading import INPUT_TYPES, load_vocab
+from nmt.text.vocabs.factored import ENDING
+from nmt.text.vocabs.loading import factors_of, load_vocab
 from nmt.text.vocabs.yaml_words import YAML_ENDINGS
 
 logger = logging.getLogger(__name__)
-
-
-class WordVectorsError(MGraphError, ValueError):
-    """A file of word vectors is not in word2vec's text format, or does not match the model."""
 
 
 def embedding_tables(options: ModelOptions) -> tuple[str, ...]:
@@ -76,24 +74,11 @@ def read_vectors(
     name, seed: of the parameter and the model, for the initialization.
     ``WordVectorsError`` with file and line, ``OSError`` if the file cannot be read.
     """
-    words, dim = shape
     graph = ExpressionGraph(inference=True, seed=seed)
     table = np.array(graph.param(name, shape, inits.glorot_normal()).val())
     with open_input(path) as stream:
-        _check_head(stream.readline().split(), dim, f"{path}:1")
-        for number, line in enumerate(stream, 2):
-            where, fields = f"{path}:{number}", line.split()
-            if len(fields) != dim + 1:
-                raise WordVectorsError(f"{where}: expected an id and {dim} numbers, got {len(fields)} fields")
-            try:
-                word, vector = int(fields[0]), np.array(fields[1:], np.float32)
-            except ValueError:
-                raise WordVectorsError(
-                    f"{where}: expected the id of a word, then numbers, got {line[:60]!r}"
-                ) from None
-            if 0 <= word < words:
-                table[word] = vector
-    return table / np.sqrt(np.cumsum(table * table)[-1]) if normalization and table.any() else table
+        read_into(table, stream, path)
+    return of_unit_length(table) if normalization else table
 
 
 def check_vectors(paths: Sequence[str], dim: int) -> None:
@@ -102,14 +87,7 @@ def check_vectors(paths: Sequence[str], dim: int) -> None:
     require_readable("--embedding-vectors", paths)
     for path in filter(os.path.isfile, paths):
         with open_input(path) as stream:
-            _check_head(stream.readline().split(), dim, f"{path}:1")
-
-
-def _check_head(fields: Sequence[bytes], dim: int, where: str) -> None:
-    if len(fields) != 2 or not all(field.isdigit() for field in fields):
-        raise WordVectorsError(f"{where}: expected the number of words and the length of their vectors")
-    if int(fields[1]) != dim:
-        raise WordVectorsError(f"{where}: vectors of length {int(fields[1])}, but dim-emb is {dim}")
+            check_head(stream.readline().split(), dim, f"{path}:1")
 
 
 class TrainingVocabs(NamedTuple):
@@ -160,8 +138,8 @@ def load_or_create_vocabs(options: TrainOptions, *, owner: str = ASKED) -> Train
     found: dict[tuple[str, str], Vocab] = {}
     dims = []
     for number, stream in enumerate(streams):
-        # The SentencePiece model alone determines the number of pieces, as in Marian.
-        size = 0 if stream.path.endswith(".spm") else sizes[stream.path]
+        # Such a file alone determines the number of pieces or words, as in Marian.
+        size = 0 if stream.path.endswith((".spm", ENDING)) else sizes[stream.path]
         key = (stream.path, stream.input_type)
         if key not in found:
             found[key] = load_vocab(
@@ -181,11 +159,27 @@ def check_vocabs(options: TrainOptions) -> None:
     """Raise the errors of ``load_or_create_vocabs`` that are known without reading text, except those of
     ``require_streams``."""
     streams = _streams(options)
+    if any(stream.path.endswith(ENDING) for stream in streams):
+        _check_factored(options)
     for path in {stream.path: None for stream in streams}:
         if os.path.exists(path):
             require_readable("--vocabs", [path])
         else:
             _require_new(path, [stream for stream in streams if stream.path == path], options)
+
+
+def _check_factored(options: TrainOptions) -> None:
+    """``OptionError`` for options that cannot go with factored vocabularies, and the errors of
+    ``factors_of``."""
+    for name, given in (
+        ("embedding-vectors", options.embedding_vectors),
+        ("all-caps-every", options.all_caps_every),
+        ("english-title-case-every", options.english_title_case_every),
+    ):
+        if given:
+            raise OptionError(f"--{name} cannot go with factored vocabularies ({ENDING})")
+    require_readable("--vocabs", options.vocabs)
+    factors_of(options.vocabs)
 
 
 def require_streams(options: TrainOptions) -> None:
@@ -205,14 +199,14 @@ def _streams(options: TrainOptions) -> list[_Stream]:
     sources: list[tuple[str, int | None]] = [(text, None) for text in texts]
     if options.tsv:
         sources = [(texts[0], field) for field in range(options.text_streams)]
-    types = [kind for kind in options.input_types if kind in INPUT_TYPES]
+    types = [kind for kind in options.input_types if kind in STREAM_TYPES]
     return [
         _Stream(
             text,
             field,
             _nth(vocabs, i, "") or _default_path(text),
             _nth(options.dim_vocabs, i, 0),
-            _nth(types, i, INPUT_TYPES[0]),
+            _nth(types, i, STREAM_TYPES[0]),
         )
         for i, (text, field) in enumerate(sources)
     ]

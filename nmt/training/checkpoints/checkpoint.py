@@ -175,7 +175,10 @@ def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
     logger.info("Loading model from %s", name)
     own = new_model_options(training, training.dim_vocabs)
     model = load_model(
-        name, options=replace(own, given=frozenset(own)), ignore_config=training.ignore_model_config
+        name,
+        options=replace(own, given=frozenset(own)),
+        ignore_config=training.ignore_model_config,
+        vocabs=training.vocabs,
     )
     order = marian_order(model.options, model.params)
     params = {parameter: np.asarray(model.params[parameter]) for parameter in order}

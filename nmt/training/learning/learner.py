@@ -20,6 +20,7 @@ from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
 from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout
 from nmt.training.learning.batch_arrays import Arrays, specs_of
+from nmt.training.learning.finite import FiniteCheck
 from nmt.training.learning.objective import Differentiated, Objective
 from nmt.training.learning.placement import ONE_DEVICE, Placement
 from nmt.training.learning.scaling import CostScale, Normalization
@@ -44,6 +45,7 @@ class Learner:
     objective: the loss. step: what to do with its gradient. smoothing: ``exponential-smoothing``, 0 without.
     words_reference: ``mini-batch-words-ref``, 0 without. seed: the random draws depend only on it, the number
     of the update and the number of the batch in the update. placement: the devices that share each update.
+    finite: the check of ``--check-nan``; None without.
     """
 
     def __init__(
@@ -56,10 +58,11 @@ class Learner:
         words_reference: int = 0,
         normalization: Normalization | None = None,
         placement: Placement = ONE_DEVICE,
+        finite: FiniteCheck | None = None,
     ) -> None:
         self.objective, self.step, self.seed = objective, step, seed
         self.smoothing, self.words_reference = smoothing, words_reference
-        self.normalization = normalization or Normalization()
+        self.normalization, self.finite = normalization or Normalization(), finite
         self.placement = placement.of_model(objective.model)
         self._device = self._new_state(objective.model.params)
 
@@ -72,14 +75,16 @@ class Learner:
         ``UnsupportedOptionError`` or ``ArgumentError`` for invalid options.
         """
         objective = objective_of(model, options)
+        step = step_of(options, objective)
         return cls(
             objective,
-            step_of(options, objective),
+            step,
             seed=seed,
             smoothing=options.exponential_smoothing,
             words_reference=options.mini_batch_words_ref,
             normalization=normalization_of(options),
             placement=placement,
+            finite=FiniteCheck(objective, not step.skips) if options.check_nan else None,
         )
 
     def update(
@@ -112,6 +117,9 @@ class Learner:
             if gradient.prepare(*args):
                 release_freed_memory()
             total = gradient(*args)
+            if self.finite:
+                params = self.placement.local(self._device.params)
+                self.finite.check(total, params, self._own(batch), self.placement.groups, number)
         packed = self.placement.everywhere(scalars.packed())
         self._device, reported = self._update()(self._device, total, packed)
         sentences = sum(batch.sentences for batch in batches)

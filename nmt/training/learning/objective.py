@@ -258,13 +258,16 @@ class Objective:
         for name in self.frozen:
             graph.param(name, self.model.params[name].shape, fixed=True)
         inputs = {name: graph.input(name, spec.shape, str(spec.dtype)) for name, spec in specs.items()}
-        *sources, target = (_stream(inputs, number, groups) for number in range(self.model.sources + 1))
+        return graph.function(list(self.recorded(self.model, inputs, groups, parts)), inputs)
+
+    def recorded(self, model: Model, inputs: Mapping[str, Node], groups: int = 1, parts: int = 1) -> Loss:
+        """The loss of a batch, whose arrays are nodes of a graph, by the names of ``arrays``."""
+        *sources, target = (_stream(inputs, number, groups) for number in range(model.sources + 1))
         masked = [source._replace(mask=cast(source.mask, self.precision)) for source in sources]
         beside = inputs.get("weights"), inputs.get("alignment")
         packed = target if isinstance(target, PackedText) else None
         wanted = Target(target.ids, target.mask, *beside, packed)
-        outputs: list[Node] = list(training_loss(self.model, masked, wanted, self.loss, parts=parts))
-        return graph.function(outputs, inputs)
+        return training_loss(model, masked, wanted, self.loss, parts=parts)
 
 
 def _stream(inputs: Mapping[str, Node], number: int, groups: int) -> Source | PackedText:

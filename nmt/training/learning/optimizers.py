@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from mgraph import Adagrad, Adam, ArgumentError, Optax, Optimizer, Sgd
+from mgraph import ArgumentError, Optax, Optimizer
 from mgraph.optimizers.optax_functions import check_arguments, named, optimizers
+from mgraph.optimizers.options import MOST_PARAMETERS, OPTIMIZERS
 from nmt.settings.optax_options import OPTAX, assignments
 from nmt.settings.option import OptionError
 from nmt.settings.training import TrainOptions
-
-OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"sgd": Sgd, "adagrad": Adagrad, "adam": Adam}
-"""Marian's, by the value of ``optimizer``."""
-MOST_PARAMETERS = {"sgd": 0, "adagrad": 1, "adam": 4}
-"""How many of ``optimizer-params`` each takes; Marian ignores the rest."""
 
 
 def optimizer_of(options: TrainOptions) -> Optimizer:

@@ -183,6 +183,11 @@ class UpdateStep:
     quantization: Quantization | None = None
 
     @property
+    def skips(self) -> bool:
+        """Whether updates are skipped whose gradient is not finite."""
+        return bool(self.check_gradient or self.cost_scaling or self.dynamic)
+
+    @property
     def key(self) -> Hashable:
         """Equal for steps that compute the same function."""
         own = (self.normalize_gradient, self.check_gradient, self.cost_scaling, self.dynamic, self.largest)
@@ -212,7 +217,7 @@ class UpdateStep:
 
     def _checked(self, gradients: Tensors, scale: CostScale | None) -> tuple[Tensors, Any]:
         """The gradients, sanitized for cost scaling, and whether they are usable; ``None`` if unchecked."""
-        if not (self.check_gradient or self.cost_scaling or self.dynamic):
+        if not self.skips:
             return gradients, None
         if self.cost_scaling and scale is not None and not self.check_gradient:
             gradients = sanitized(gradients, scale.factor == self.cost_scaling.minimum, self.largest)

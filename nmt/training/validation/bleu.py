@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmt.text.vocabs.base import Vocab
+from nmt.text.vocabs.factored import FactoredVocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation.evaluation import Evaluation
@@ -207,9 +208,10 @@ class TextMetric(Metric):
 
     def segments(self, ids: Sequence[int]) -> Sequence[str]:
         """The segments of the words ``ids`` to compare."""
-        text = self.vocab.decode(ids)
+        factored = isinstance(self.vocab, FactoredVocab)
+        text = self.vocab.surface(ids) if isinstance(self.vocab, FactoredVocab) else self.vocab.decode(ids)
         name = type(self.vocab).__name__
-        if isinstance(self.vocab, SentencePieceVocab):
+        if factored or isinstance(self.vocab, SentencePieceVocab):
             if self.announcements.first("segments"):
                 valid_log.info("Decoding validation set with %s for scoring", name)
             text = tokenized(text)
@@ -217,7 +219,7 @@ class TextMetric(Metric):
             valid_log.info("%s keeps original segments for scoring", name)
         if self.kind == "chrf":
             return characters(text)
-        if isinstance(self.vocab, SentencePieceVocab):
+        if factored or isinstance(self.vocab, SentencePieceVocab):
             text = separated(text)
         return words(text)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from mgraph.errors import MGraphError
 from nmt.models import Model
 from nmt.search.results import Translation
@@ -99,13 +101,15 @@ class Cost(NamedTuple):
     words: int
     """Target words, ``</s>`` included."""
     sentences: int
+    correct: int = 0
+    """Target words that are the most probable ones, given the words before them; 0 if not asked for."""
 
 
 class Evaluation:
     """One validation; its results are computed on demand, and once.
 
     model: with the parameters to evaluate. service: translates with it. quiet: do not log translations
-    (``--quiet-translation``). save_dev: saves the model for a script.
+    (``--quiet-translation``). accuracy: count the correct words, too. save_dev: saves the model for a script.
     """
 
     def __init__(
@@ -116,7 +120,9 @@ class Evaluation:
         save_dev: Callable[[], None],
         *,
         quiet: bool = False,
+        accuracy: bool = False,
     ) -> None:
+        self.accuracy = accuracy
         self.model, self.service, self.data, self.quiet = model, service, data, quiet
         self.save_dev = save_dev
         self._translations: list[Translation] | None = None
@@ -124,12 +130,15 @@ class Evaluation:
     @cached_property
     def cost(self) -> Cost:
         """The cross entropy of all target words; sums are float64 and do not depend on the batches."""
-        costs = [0.0] * len(self.data.samples)
-        scoring = Scoring(self.model, mini_batch=self.data.mini_batch)
-        for index, found in scoring.scores([sample.sequences for sample in self.data.samples]):
-            costs[self.data.samples[index].line] = -found.log_prob
-        words = sum(len(sample.sequences[-1]) for sample in self.data.samples)
-        return Cost(math.fsum(costs), words, len(costs))
+        samples = self.data.samples
+        costs, correct = [0.0] * len(samples), 0
+        scoring = Scoring(self.model, mini_batch=self.data.mini_batch, best=self.accuracy)
+        for index, found, best in scoring.scores_and_best([sample.sequences for sample in samples]):
+            costs[samples[index].line] = -found.log_prob
+            if best is not None:
+                correct += int((best == np.asarray(samples[index].sequences[-1])).sum())
+        words = sum(len(sample.sequences[-1]) for sample in samples)
+        return Cost(math.fsum(costs), words, len(costs), correct)
 
     def translations(self) -> Iterator[Translation]:
         """The translations, the longest sentences first; logged in the order of the lines."""

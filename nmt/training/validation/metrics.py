@@ -118,7 +118,7 @@ class CrossEntropy(Metric):
     lower_is_better = True
 
     def measure(self, evaluation: Evaluation, state: TrainingState) -> float:
-        cost, words, sentences = evaluation.cost
+        cost, words, sentences, _ = evaluation.cost
         if self.kind == "ce-sum":
             return cost
         if self.kind == "ce-mean-words":
@@ -127,6 +127,21 @@ class CrossEntropy(Metric):
             with np.errstate(over="ignore"):
                 return float(np.exp(np.float64(cost / words)))
         return cost / sentences
+
+
+ACCURACY = "accuracy"
+
+
+class Accuracy(Metric):
+    """The share of target words, ``</s>`` included, that are the most probable ones given the words before
+    them, from 0 to 1; higher is better.
+
+    Source: Marian, ``--valid-metrics accuracy``, which counts the padding of a batch, too; with
+    ``--valid-mini-batch 1`` there is none, and the numbers are equal.
+    """
+
+    def measure(self, evaluation: Evaluation, state: TrainingState) -> float:
+        return evaluation.cost.correct / evaluation.cost.words
 
 
 _NUMBER = re.compile(rb"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|nan)\b)", re.IGNORECASE)

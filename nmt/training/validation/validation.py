@@ -25,7 +25,9 @@ from nmt.training.update import Tensors
 from nmt.training.validation.bleu import TEXT_METRICS, TextMetric
 from nmt.training.validation.evaluation import Evaluation, ValidationSet, check_sets
 from nmt.training.validation.metrics import (
+    ACCURACY,
     CROSS_ENTROPIES,
+    Accuracy,
     Announcements,
     CrossEntropy,
     Metric,
@@ -38,9 +40,7 @@ from nmt.training.validation.metrics import (
 )
 
 SCRIPT = "valid-script"
-KINDS = (*CROSS_ENTROPIES, SCRIPT, "translation", *TEXT_METRICS)
-OTHERS = ("accuracy", "bert-lm-accuracy", "bert-sentence-accuracy", "embedding")
-"""Marian's metrics for models other than translation models."""
+KINDS = (*CROSS_ENTROPIES, ACCURACY, SCRIPT, "translation", *TEXT_METRICS)
 
 
 def is_wanted(options: TrainOptions) -> bool:
@@ -68,11 +68,19 @@ def metrics_of(options: TrainOptions, vocab: Vocab) -> list[Metric]:
     """
     kinds, epsilons = options.valid_metrics, options.early_stopping_epsilon
     script, output = _check_metrics(options)
+    texts = [kind for kind in kinds if kind in ("translation", *TEXT_METRICS)]
+    if vocab.eos_id < 0 and texts:
+        raise OptionError(
+            f"--valid-metrics: {texts[0]} is for translations, and the target is a class (--input-types); "
+            f"there are {', '.join((*CROSS_ENTROPIES, ACCURACY))}"
+        )
     announcements = Announcements()
 
     def metric(kind: str, epsilon: float) -> Metric:
         if kind in CROSS_ENTROPIES:
             return CrossEntropy(kind, epsilon)
+        if kind == ACCURACY:
+            return Accuracy(kind, epsilon)
         if kind == "translation":
             return TranslationMetric(kind, epsilon, script, output, options.tempdir)
         if kind == SCRIPT and script:
@@ -93,8 +101,6 @@ def _check_metrics(options: TrainOptions) -> tuple[Script | None, OutputName]:
     if len(set(kinds)) < len(kinds):
         raise OptionError(f"--valid-metrics: each metric may be given once, got {' '.join(kinds)}")
     for kind in kinds:
-        if kind in OTHERS:
-            raise OptionError(f"--valid-metrics: {kind} is not a metric of translation models, not supported")
         if kind not in KINDS:
             known = ", ".join(KINDS)
             raise OptionError(
@@ -228,7 +234,14 @@ class Validation:
         printing = Printing(options.n_best, options.word_scores)
         service = TranslationService(search, printing, right_left=self.model_options.right_left)
         try:
-            yield Evaluation(model, service, self.data, save_dev, quiet=options.quiet_translation)
+            yield Evaluation(
+                model,
+                service,
+                self.data,
+                save_dev,
+                quiet=options.quiet_translation,
+                accuracy=ACCURACY in options.valid_metrics,
+            )
         finally:
             model.params = {}
 

@@ -76,3 +76,19 @@ parallel="-t source.txt target.txt --valid-sets source.txt target.txt"
 said words $parallel --learn-rate 0.03 --after-batches 44 --valid-freq 2u --quiet-translation --quiet-validation \
     -b 1 --valid-mini-batch 1 --valid-metrics ce-mean-words perplexity chrf --early-stopping 0 \
     --early-stopping-epsilon 0.3 0 1 > stalled.log
+
+# Accuracy: the share of target words that are the most probable ones; a batch of one sentence has no padding.
+accuracy() {
+    name=$1
+    shift
+    said "$@" --pretrained-model "$name.npz" --after-batches 1 --learn-rate 0 --valid-freq 1u \
+        --valid-mini-batch 1 --valid-metrics accuracy >> accuracy.log
+}
+rm -f accuracy.log
+# shellcheck disable=SC2086
+{
+    accuracy words words $parallel
+    accuracy words words $parallel --valid-max-length 5
+    accuracy pieces pieces $parallel
+    accuracy right-left right_left --tsv -t both.tsv --valid-sets both.tsv
+}

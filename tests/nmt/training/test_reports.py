@@ -63,7 +63,8 @@ def test_the_bar_shows_updates(capsys):
     with Reports(Extras(progress=True), 10, 4) as reports:
         reports.add("train", 6, {})
         reports.add("valid", 6, {})
-    assert "6/10" in capsys.readouterr().err
+        reports.updated(7)
+    assert "7/10" in capsys.readouterr().err
 
 
 def on_screen(text: str) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from layers import UnsupportedOptionError
-from mgraph import ArgumentError, ParameterError
+from mgraph import ArgumentError, ParameterError, WordVectorsError
 from mgraph.files.items import read_npz
 from nmt.files import load_model, save_model
 from nmt.models import Dropouts
@@ -30,7 +30,7 @@ from nmt.training.checkpoints.checkpoint import Checkpoint
 from nmt.training.checkpoints.moments import Moments
 from nmt.training.schedule.state import TrainingState
 from nmt.training.setup import load_or_create_vocabs, new_model, reloaded_model, with_model_options
-from nmt.training.vocabularies import WordVectorsError, embedding_tables, read_vectors, word_vectors
+from nmt.training.vocabularies import embedding_tables, read_vectors, word_vectors
 from tests.helpers import places
 
 DATA = places.DATA / "checkpoint"

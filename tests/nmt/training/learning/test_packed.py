@@ -53,7 +53,10 @@ def gradient(objective: Objective, given: dict[str, Any], groups: int = 1) -> tu
     return found.gradients, float(found.cost), float(found.labels)
 
 
-@pytest.mark.parametrize(("name", "groups"), [("transformer", 1), *((name, 2) for name in MODELS)])
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [("transformer", 1), *(pytest.param(name, 2, marks=pytest.mark.slow) for name in MODELS)],
+)
 def test_costs_and_gradients_are_those_of_padded_sentences(name: str, groups: int) -> None:
     model = model_of(name)
     trained = Model(model.options, model.params, DROPOUTS)

@@ -194,7 +194,7 @@ def test_names_of_output_files() -> None:
     ("options", "message"),
     [
         ({"valid_metrics": ("ble",)}, r"unknown metric ble; did you mean bleu\?"),
-        ({"valid_metrics": ("accuracy",)}, "accuracy is not a metric of translation models"),
+        ({"valid_metrics": ("bert",)}, "unknown metric bert"),
         ({"valid_metrics": ()}, "at least one metric"),
         ({"valid_metrics": ("bleu", "bleu")}, "each metric may be given once"),
         ({"valid_metrics": ("valid-script",)}, "valid-script needs --valid-script-path"),

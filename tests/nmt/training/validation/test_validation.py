@@ -90,6 +90,18 @@ def test_values_are_marians(name: str) -> None:
     assert state.validators == {kind: {"last-best": value, "stalled": 0} for kind, value in values.items()}
 
 
+def test_accuracy_is_marians() -> None:
+    """With one sentence in a batch: Marian counts padding, too."""
+    runs = [
+        run("words", WORDS, valid_metrics=("accuracy",)),
+        run("words", WORDS, valid_metrics=("accuracy",), valid_max_length=5),
+        run("pieces", PIECES, valid_metrics=("ce-sum", "accuracy"), valid_mini_batch=3),
+        run("right-left", PIECES, valid_metrics=("accuracy",), tsv=True, valid_sets=("both.tsv",)),
+    ]
+    expected = [float(value) for _, value in A_VALUE.findall((DATA / "accuracy.log").read_text())]
+    np.testing.assert_allclose([values["accuracy"] for values, _ in runs], expected, rtol=1e-5)
+
+
 def test_the_log_is_marians(caplog: pytest.LogCaptureFixture) -> None:
     """By a single metric of translations: with several, Marian translates for each of them."""
     with caplog.at_level(logging.INFO, "nmt"):

@@ -1,0 +1,126 @@
+"""Curves of a training: what ``--log-json`` wrote, read and drawn."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from mgraph import MGraphError
+from nmt.runtime.plots import COLORS, plotting
+
+_LABELS = {
+    "cost": "cost (--cost-type)",
+    "gradient_norm": "norm of the gradient",
+    "learn_rate": "learning rate",
+    "words_per_second": "words per second",
+    "bleu": "BLEU",
+    "bleu-detok": "BLEU",
+    "bleu-segmented": "BLEU of pieces",
+    "chrf": "chrF",
+    "perplexity": "perplexity of a word",
+    "ce-mean-words": "cross entropy of a word",
+    "ce-mean": "cross entropy of a sentence",
+    "cross-entropy": "cross entropy of a sentence",
+}
+
+
+class CurvesError(MGraphError, ValueError):
+    """A file is no log of figures, a figure is not in it, or it cannot be drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One figure over the updates.
+
+    name: ``cost``, ``learn_rate``, ...; of a validation the name of the metric.
+    kind: ``train`` or ``valid``.
+    updates, values: of equal length; a value that is no number is NaN.
+    """
+
+    name: str
+    kind: str
+    updates: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """The figures of one training (``mgraph train --log-json``).
+
+    Where a training was resumed from an earlier update, what came after that update before is left out.
+    """
+
+    curves: tuple[Curve, ...]
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Curves:
+        """The figures in a file of ``--log-json``; CurvesError, with the line, if it is not one."""
+        points: dict[tuple[str, str], dict[int, float]] = {}
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                kind, update, figures = _record(line, f"{os.fspath(path)}, line {number}")
+                for (other, _), known in points.items():
+                    if other == kind:
+                        for later in [u for u in known if u >= update]:
+                            del known[later]
+                for name, value in figures.items():
+                    points.setdefault((kind, name), {})[update] = value
+        made = [
+            Curve(name, kind, np.array([*known], np.int64), np.array([*known.values()], np.float64))
+            for (kind, name), known in points.items()
+        ]
+        if not made:
+            raise CurvesError(f"{os.fspath(path)} has no figures")
+        return Curves(tuple(made))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all figures."""
+        return tuple(dict.fromkeys(curve.name for curve in self.curves))
+
+    def plot(self, names: Sequence[str] = (), *, title: str = "Training", dark: bool = False) -> Any:
+        """Draw figures over updates, one below the other; returns matplotlib's figure.
+
+        names: which; without any the cost, the learning rate, and all metrics of validation.
+        dark: on a dark background.
+        CurvesError for a name that is not there, or if matplotlib (the extra ``plot``) is not installed.
+        """
+        unknown = [name for name in names if name not in self.names]
+        if unknown:
+            raise CurvesError(f"there is no figure {unknown[0]!r}, but {', '.join(self.names)}")
+        chosen = [curve for curve in self.curves if (curve.name in names if names else _is_usual(curve))]
+        with plotting(dark, CurvesError) as pyplot:
+            size = (7.0, 0.8 + 2.1 * len(chosen))
+            figure, grid = pyplot.subplots(len(chosen), 1, sharex=True, squeeze=False, figsize=size)
+            figure.suptitle(title)
+            for curve, axes, color in zip(chosen, grid[:, 0], cycle(COLORS), strict=False):
+                mark = "o" if curve.kind == "valid" or len(curve.updates) == 1 else ""
+                axes.plot(curve.updates, curve.values, color=color, marker=mark, markersize=3.5)
+                axes.set_title("validation" if curve.kind == "valid" else "training", loc="left", fontsize=9)
+                axes.set_ylabel(_LABELS.get(curve.name, curve.name.replace("_", " ")))
+                axes.grid(True, linewidth=0.6)
+            grid[-1, 0].set_xlabel("updates")
+        return figure
+
+
+def _is_usual(curve: Curve) -> bool:
+    return curve.kind == "valid" or curve.name in ("cost", "learn_rate")
+
+
+def _record(line: str, where: str) -> tuple[str, int, Mapping[str, float]]:
+    """Kind, update and figures of a line."""
+    try:
+        found = json.loads(line)
+        kind, update = found.pop("kind"), found.pop("update")
+        figures = {name: float("nan") if value is None else value for name, value in found.items()}
+        if kind not in ("train", "valid") or type(update) is not int:
+            raise ValueError
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise CurvesError(f"{where}: expected a line of --log-json, got {line.strip()!r:.80}") from None
+    return kind, update, {name: value for name, value in figures.items() if isinstance(value, int | float)}

@@ -1,0 +1,68 @@
+"""``--check-nan``: stop training at a cost or gradient that is not finite, and say where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from mgraph import inits, remove_as_root
+from mgraph.errors import NonFiniteError
+from nmt.models import Model
+from nmt.training.learning.batch_arrays import Arrays
+from nmt.training.learning.objective import Differentiated, Objective
+from nmt.training.schedule.divergence import DivergenceError
+from nmt.training.update import Tensors
+
+MOST_NAMED = 5
+"""How many parameters an error names."""
+
+
+@dataclass(frozen=True)
+class FiniteCheck:
+    """Looks at the cost and the gradient of each batch.
+
+    gradients: whether gradients are looked at, too; not if updates whose gradient is not finite are skipped.
+    Source: Marian, ``--check-nan``, which logs the first node and goes on.
+    """
+
+    objective: Objective
+    gradients: bool
+
+    def check(self, found: Differentiated, params: Tensors, arrays: Arrays, groups: int, number: int) -> None:
+        """``DivergenceError`` unless everything is finite.
+
+        found: what update ``number`` (from 1) computed for the batch ``arrays``, with ``params``. groups: of
+        devices that computed it.
+        """
+        names = sorted(found.gradients) if self.gradients else []
+        flags = jax.device_get([jnp.isfinite(found.gradients[name]).all() for name in names])
+        bad = [name for name, finite in zip(names, flags, strict=True) if not finite]
+        cost = float(found.cost)
+        if jnp.isfinite(cost) and not bad:
+            return
+        more = f" and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
+        gradients = f", the gradient is not finite at {', '.join(bad[:MOST_NAMED])}{more}" if bad else ""
+        origin = self._origin(params, arrays, groups)
+        raise DivergenceError(f"--check-nan: update {number}: the cost is {cost:g}{gradients}{origin}")
+
+    def _origin(self, params: Tensors, arrays: Arrays, groups: int) -> str:
+        """The first operation of the loss whose value or gradient is not finite; empty if there is none with
+        other dropouts."""
+        own, kind = self.objective.model, self.objective.precision
+        typed = {name: jnp.asarray(value, kind.dtype) for name, value in params.items()}
+        model = Model(own.options, typed, own.dropouts, marian_exact=own.marian_exact)
+        graph = model.new_graph(inference=False)
+        graph.set_throw_nan()
+        inputs = {
+            name: graph.constant(array.shape, inits.from_tensor(array), str(array.dtype))
+            for name, array in arrays.items()
+        }
+        try:
+            loss = replace(self.objective, model=model).recorded(model, inputs, groups)
+            remove_as_root(loss.labels)
+            graph.backprop()
+        except NonFiniteError as error:
+            return f"; {error}"
+        return ""

@@ -1,0 +1,66 @@
+"""Curves of a training, from the file that ``--log-json`` writes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nmt
+from nmt.settings.training import Extras
+from nmt.training.curves import CurvesError
+from nmt.training.reports import Reports
+
+
+def written(path: Path) -> Path:
+    """Two runs of a training, of which the second resumes from update 20 of the first."""
+    for updates in ((10, 20, 30), (30, 40)):
+        with Reports(Extras(log_json=str(path)), None, 0) as reports:
+            for update in updates:
+                bad = float("nan") if update == 40 else update / len(updates)
+                reports.add("train", update, {"cost": bad, "learn_rate": 1e-3, "epoch": 1.0})
+            reports.add("valid", updates[-1], {"bleu": 30.0 + len(updates)})
+    return path
+
+
+def test_the_curves_are_those_of_the_file(tmp_path: Path) -> None:
+    curves = nmt.Curves.read(written(tmp_path / "train.json"))
+    assert curves.names == ("cost", "learn_rate", "epoch", "bleu")
+    cost, *_, bleu = curves.curves
+    assert cost.updates.tolist() == [10, 20, 30, 40]
+    np.testing.assert_array_equal(cost.values, [10 / 3, 20 / 3, 15.0, np.nan])
+    assert (bleu.kind, bleu.updates.tolist(), bleu.values.tolist()) == ("valid", [30, 40], [33.0, 32.0])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_plot_has_titles_and_labels(tmp_path: Path, dark: bool) -> None:
+    from matplotlib import pyplot
+
+    curves = nmt.Curves.read(written(tmp_path / "train.json"))
+    figure = curves.plot(title="Numbers", dark=dark)
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert labels == ["cost (--cost-type)", "learning rate", "BLEU"]
+    assert figure.get_suptitle() == "Numbers" and figure.axes[-1].get_xlabel() == "updates"
+    assert [axes.get_title("left") for axes in figure.axes] == ["training", "training", "validation"]
+    assert figure.axes[0].lines[0].get_xdata().tolist() == [10, 20, 30, 40]
+    assert (sum(figure.get_facecolor()[:3]) < 1) == dark
+    assert len(curves.plot(["epoch"]).axes) == 1
+    pyplot.close("all")
+
+
+def test_what_is_no_log_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "train.json")
+    with pytest.raises(CurvesError, match="no figure 'chrf', but cost, learn_rate, epoch, bleu"):
+        nmt.Curves.read(path).plot(["chrf"])
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(CurvesError, match=r"matplotlib: pip install 'mgraph-jax\[plot\]'"):
+        nmt.Curves.read(path).plot()
+    for bad in ("[1]", "{}", '{"kind": "train", "update": "1"}', "no JSON"):
+        path.write_text('{"kind": "train", "update": 1, "cost": 2.0}\n' + bad + "\n")
+        with pytest.raises(CurvesError, match="line 2: expected a line of --log-json, got "):
+            nmt.Curves.read(path)
+    path.write_text("")
+    with pytest.raises(CurvesError, match="has no figures"):
+        nmt.Curves.read(path)
