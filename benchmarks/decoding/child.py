@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import answering
+from benchmarks.measuring.kernels import profiled
 from mgraph import compile_stats
 from nmt import Translator
 
@@ -53,6 +55,18 @@ class Translating:
             taken.append(time.perf_counter() - start)
         return {"seconds": taken, "programs": (compile_stats() - before).misses}
 
+    def profile(
+        self, lines: Sequence[str], batch: int, beam: int, normalize: float, dumped: str
+    ) -> dict[str, Any]:
+        """The kernels of ``latency``, or for batches of several lines of ``decode``: see ``profiled``."""
+
+        def run() -> float:
+            if batch == 1:
+                return sum(self.latency(lines, batch, beam, normalize)["seconds"])
+            return self.decode(lines, batch, beam, normalize)["seconds"]
+
+        return profiled(run, Path(dumped))
+
     def _one_by_one(self, translator: Translator, lines: Sequence[str]) -> list[str]:
         with ThreadPoolExecutor(self._options.get("cpu_threads") or 1) as callers:
             return list(callers.map(lambda line: translator.translate([line])[0], lines))
@@ -75,7 +89,7 @@ def main() -> None:
     # Each translator would limit the threads anew, and say so.
     logging.getLogger("nmt.runtime.devices").setLevel(logging.ERROR)
     translating = Translating(json.loads(sys.argv[1]))
-    answering({name: getattr(translating, name) for name in ("decode", "calls", "latency")})
+    answering({name: getattr(translating, name) for name in ("decode", "calls", "latency", "profile")})
 
 
 if __name__ == "__main__":

@@ -48,6 +48,21 @@ COMPARISONS = [
     for name in ("eq", "ne", "lt", "le", "gt", "ge")
 ]
 
+_MASKS = Case(X, X, domain="mask")
+
+LOGIC = [
+    Twin(f"logical_{name}", _MASKS, getattr(mgraph, f"logical_{name}"), _number(function), gradient=False)
+    for name, function in (("and", jnp.logical_and), ("or", jnp.logical_or), ("xor", jnp.logical_xor))
+] + [
+    Twin(
+        "logical_not",
+        Case(X, domain="mask"),
+        mgraph.logical_not,
+        lambda x: jnp.logical_not(x).astype(x.dtype),
+        gradient=False,
+    )
+]
+
 ARITHMETIC = [
     Twin("plus", _BOTH, mgraph.plus, jnp.add),
     Twin("logaddexp", _BOTH, mgraph.logaddexp, jnp.logaddexp),
@@ -115,4 +130,4 @@ STRUCTURE = [
     ),
 ]
 
-TWINS = [*PYTHON, *COMPARISONS, *ARITHMETIC, *FUNCTIONS, *STRUCTURE]
+TWINS = [*PYTHON, *COMPARISONS, *LOGIC, *ARITHMETIC, *FUNCTIONS, *STRUCTURE]

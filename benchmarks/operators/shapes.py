@@ -107,6 +107,38 @@ SELECTING = [
         lambda x, value, i: mgraph.insert(x, value, i, 1),
         lambda x, value, i: jax.lax.dynamic_update_slice_in_dim(x, value, i, 1),
     ),
+    Twin(
+        "select",
+        Case(X, X, X, domain=("index:2", "real", "real")),
+        mgraph.select,
+        lambda which, a, b: jnp.where(which != 0, a, b),
+    ),
+    Twin(
+        "one_hot",
+        Case((4096,), domain=f"index:{DIM}"),
+        lambda x: mgraph.one_hot(x, DIM),
+        lambda x: jax.nn.one_hot(x, DIM),
+        gradient=False,
+    ),
+]
+
+_EDGES = ((0, 0), (1, 1), (0, 64))
+
+REGIONS = [
+    Twin("pad", _X, lambda x: mgraph.pad(x, _EDGES), lambda x: jnp.pad(x, _EDGES)),
+    Twin("reverse", _X, lambda x: mgraph.reverse(x, 1), lambda x: jnp.flip(x, 1)),
+    Twin(
+        "broadcast_to",
+        Case((1, LENGTH, DIM)),
+        lambda x: mgraph.broadcast_to(x, X),
+        lambda x: jnp.broadcast_to(x, X),
+    ),
+    Twin(
+        "replace_slice",
+        Case(X, (BATCH, 1, DIM)),
+        lambda x, value: mgraph.replace_slice(x, (Slice(), 3), value),
+        lambda x, value: x.at[:, 3:4].set(value),
+    ),
 ]
 
 
@@ -140,4 +172,4 @@ ORDERING = [
     Twin("sort", _ROWS, lambda x: mgraph.sort(x, -1), _sorted),
 ]
 
-TWINS = [*MOVING, *SELECTING, *ORDERING]
+TWINS = [*MOVING, *SELECTING, *REGIONS, *ORDERING]

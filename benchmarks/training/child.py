@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 import jax
 
 from benchmarks.measuring import answering
+from benchmarks.measuring.kernels import profiled
 from benchmarks.measuring.launcher import UNIT
 from benchmarks.peers.plain_jax import adam
 from benchmarks.training.work import work_of
@@ -137,6 +139,10 @@ class Timing:
         self._candidate.wait()
         return {"seconds": time.perf_counter() - start, "words": words}
 
+    def profile(self, dumped: str) -> dict[str, Any]:
+        """The kernels of the updates, by the operators that they come from: see ``profiled``."""
+        return profiled(lambda: self.run()["seconds"], Path(dumped))
+
     def epoch(self) -> dict[str, Any]:
         """The target words of an epoch."""
         self._corpus.restore("", "", 0)
@@ -167,7 +173,9 @@ class Timing:
 
 def main() -> None:
     timing = Timing(**json.loads(sys.argv[1]))
-    answering({name: getattr(timing, name) for name in ("prepare", "run", "epoch", "work", "memory")})
+    answering(
+        {name: getattr(timing, name) for name in ("prepare", "run", "profile", "epoch", "work", "memory")}
+    )
 
 
 if __name__ == "__main__":

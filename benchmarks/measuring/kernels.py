@@ -1,0 +1,111 @@
+"""Where the time of compiled programs goes on a CPU: their kernels, by the operators that these come from.
+
+XLA's dump of a program says of each kernel in which operator's scope and in which functions it was traced;
+JAX's profiler says when it ran. A process must start with the folder of the dump in its environment, and have
+one thread, so that no two kernels run at once and seconds add up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jax
+
+from mgraph.running.modules import CONTAINERS, Instruction, inside, parsed
+from mgraph.running.profile import kernel_events
+
+PRODUCTS = "products"
+_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_ENTRY = re.compile(r"^(\d+) (.*)$")
+_LINK = re.compile(r"(\w+)_id=(\d+)")
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_SCOPE = re.compile(r'op_name="[^"]*?(transpose\()?(?:jvp\()?mgraph\.([^/")]+)')
+_MULTIPLY = {"dot", "convolution"}
+_OURS = ("mgraph", "layers", "nmt")
+
+
+def dump_to(folder: Path) -> dict[str, str]:
+    """The environment of a process whose programs ``kernels`` is to read; nothing comes from a cache."""
+    flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=.*"
+    return {"XLA_FLAGS": flags, "JAX_COMPILATION_CACHE_DIR": ""}
+
+
+def kernels(folder: Path) -> dict[str, str]:
+    """Where the kernels of all programs that were dumped into a folder come from, by name of the kernel.
+    Where names meet, the larger program's counts."""
+    paths = [p for p in folder.glob("*after_optimizations.txt") if p.stat().st_size]
+    found: dict[str, str] = {}
+    for path in sorted(paths, key=lambda p: p.stat().st_size):
+        found |= _Program(path.read_text()).origins()
+    return found
+
+
+class _Program:
+    """The text of a compiled program."""
+
+    def __init__(self, text: str) -> None:
+        self._module, _ = parsed(text)
+        self._tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
+        table = ""
+        for line in text.splitlines():
+            if line in _TABLES:
+                table = line
+            elif table and (entry := _ENTRY.match(line)):
+                self._tables[table][int(entry[1])] = entry[2]
+            elif line:
+                table = ""
+
+    def origins(self) -> dict[str, str]:
+        """By name of the instruction."""
+        instructions = [i for computation in self._module.values() for i in computation]
+        return {i.name: self._origin(i) for i in instructions if i.opcode not in CONTAINERS}
+
+    def _origin(self, instruction: Instruction) -> str:
+        every = [instruction, *inside(self._module, instruction)]
+        if any(i.opcode in _MULTIPLY for i in every):
+            return PRODUCTS
+        origins = Counter(filter(None, map(self._operator, every)))
+        return origins.most_common(1)[0][0] if origins else f"XLA's {instruction.opcode}"
+
+    def _operator(self, instruction: Instruction) -> str:
+        """The operator whose code an instruction comes from, or the innermost function of this project."""
+        if scope := _SCOPE.search(instruction.rest):
+            return scope[2] + " backwards" * bool(scope[1])
+        frame = _FRAME.search(instruction.rest)
+        return next(self._functions(int(frame[1])), "") if frame else ""
+
+    def _functions(self, frame: int) -> Iterator[str]:
+        """The functions of this project that a frame is in, the innermost first."""
+        while frame:
+            links = _links(self._tables["StackFrames"][frame])
+            place = _links(self._tables["FileLocations"][links["file_location"]])
+            file = self._tables["FileNames"][place["file_name"]]
+            if any(f"/{room}/" in file for room in _OURS):
+                name = self._tables["FunctionNames"][place["function_name"]].strip('"')
+                yield name.partition(".<locals>")[0]
+            frame = links.get("parent_frame", 1) - 1  # in print 1 is none
+
+
+def _links(text: str) -> dict[str, int]:
+    return {name: int(number) for name, number in _LINK.findall(text)}
+
+
+def profiled(run: Callable[[], float], dumped: Path) -> dict[str, Any]:
+    """The kernels that ran while ``run`` did, which returns its seconds: ``seconds`` and ``counts`` of them
+    by origin, and the seconds of the ``whole``."""
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    known = kernels(dumped)
+    seconds, counts = Counter[str](), Counter[str]()
+    with TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, profiler_options=options):
+            whole = run()
+        for name, taken in kernel_events(Path(folder), known):
+            seconds[known[name]] += taken
+            counts[known[name]] += 1
+    return {"seconds": seconds, "counts": counts, "whole": whole}
