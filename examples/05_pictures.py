@@ -23,9 +23,12 @@ blocks = graph.draw(folder / "blocks.svg", depth=0)  # groups as blocks
 assert full.count('class="node"') == len(graph.tape.nodes)
 assert blocks.count('class="node"') < 8 and ">encoder<" in blocks
 
-# The page needs no network. It knows the values too, because the graph has run: click on a node to see them.
-page = graph.html(folder / "graph.html", title="Two layers")
+# The page needs no network. It knows values and gradients too, because the graph has run: click on a node to
+# see them. The profile adds the kernels that XLA made, and the time of each.
+profile = graph.profile(backward=True)
+page = graph.html(folder / "graph.html", profile=profile, title="Two layers")
 assert "affine" in page and "://" not in page
+print(profile)
 print(f"open {folder / 'graph.html'}")
 
 # Notebooks show a graph by themselves, as the page in a frame.

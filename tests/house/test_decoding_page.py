@@ -16,7 +16,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.mark.usefixtures("quick_compilation")
 def test_the_blocks_run_in_order() -> None:
-    assert check_blocks(BLOCKS, "decoding.md") == ["[(3, 'vier'), (4, 'fünf')]"]
+    expected = ["[(3, 'vier'), (4, 'fünf')]", "['einhunderteins']", "sechs True", "eins zwei"]
+    assert check_blocks(BLOCKS, "decoding.md") == expected
 
 
 def test_options_that_are_named_exist() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -229,8 +230,17 @@ TRANSFORMATIONS: dict[str, Callable[[str], None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+LONG = {("hessian", "model function"), ("grad", "model function"), ("shard_map", "model function")}
+"""These run with the slow tests."""
+
+
+@pytest.mark.parametrize(
+    ("transformation", "kind"),
+    [
+        pytest.param(*pair, marks=[pytest.mark.slow] * (pair in LONG))
+        for pair in itertools.product(TRANSFORMATIONS, KINDS)
+    ],
+)
 @pytest.mark.usefixtures("quick_compilation")
 def test_works_under(transformation: str, kind: str) -> None:
     TRANSFORMATIONS[transformation](kind)

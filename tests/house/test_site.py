@@ -1,0 +1,55 @@
+"""The site: its reference has all public names, its navigation all pages."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from types import ModuleType
+
+import pytest
+
+from tests.helpers.places import ROOT
+
+
+def hook() -> ModuleType:
+    """The module that makes the pages of the reference."""
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PAGES = hook()
+
+
+def of_the_house(package: ModuleType, name: str) -> bool:
+    """Whether a name in a package's namespace is meant for users: no import of its own, no room."""
+    value = getattr(package, name)
+    if isinstance(value, ModuleType):
+        return f"from . import {name} as {name}" in (ROOT / package.__name__ / "__init__.py").read_text()
+    return name not in ("annotations", "Any", "TYPE_CHECKING")
+
+
+@pytest.mark.parametrize("package", ["mgraph", "layers", "nmt"])
+def test_the_reference_has_all_public_names(package: str) -> None:
+    module = importlib.import_module(package)
+    public = {name for name in dir(module) if name[0] != "_" and of_the_house(module, name)} - {"HOMES"}
+    text = "".join(PAGES.reference(page) for page, (of, _) in PAGES.REFERENCE.items() if of == package)
+    shown = re.findall(rf"^::: {package}\.(\w+)$", text, re.MULTILINE)
+    assert sorted(shown) == sorted(public)
+    values = {name: getattr(module, name) for name in public}
+    assert not [name for name, value in values.items() if callable(value) and not value.__doc__]
+
+
+def test_the_navigation_has_all_pages() -> None:
+    configuration = (ROOT / "mkdocs.yml").read_text()
+    for path in (ROOT / "docs").glob("*.md"):
+        assert re.search(rf"[ :-] {re.escape(path.name)}$", configuration, re.MULTILINE), path.name
+
+
+def test_links_out_of_the_pages_lead_somewhere() -> None:
+    for path in (ROOT / "docs").glob("*.md"):
+        for _, _, target, _ in PAGES.OUTSIDE.findall(path.read_text()):
+            assert (ROOT / target).exists(), f"{path.name}: {target}"
