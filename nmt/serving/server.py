@@ -8,8 +8,8 @@ import logging
 import re
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -103,22 +103,18 @@ class TranslationServer:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
-        def signalled() -> None:
+        def stop() -> None:
             if self._stopping is not None and self._stopping.done():
                 task.cancel()
             self.stop()
 
-        for number in signal.SIGTERM, signal.SIGINT:
-            loop.add_signal_handler(number, signalled)
-        try:
-            await self.run()
-            return True
-        except asyncio.CancelledError:
-            logger.warning("Server ended before all messages were answered")
-            return False
-        finally:
-            for number in signal.SIGTERM, signal.SIGINT:
-                loop.remove_signal_handler(number)
+        with _signals(lambda: loop.call_soon_threadsafe(stop)):
+            try:
+                await self.run()
+                return True
+            except asyncio.CancelledError:
+                logger.warning("Server ended before all messages were answered")
+                return False
 
     def _admitted(self, connection: ServerConnection, request: Request) -> Response | None:
         """None for a connection that is accepted."""
@@ -214,6 +210,23 @@ class TranslationServer:
             return ""
         text = self._format(replace(found, line=number))
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+@contextmanager
+def _signals(call: Callable[[], object]) -> Iterator[None]:
+    """Call this at each SIGTERM and SIGINT.
+
+    Not by ``loop.add_signal_handler``: it loses signals while the loop is behind with what other threads have
+    done, as a full pipe to the loop has no room for a signal's number.
+    """
+    before = {
+        number: signal.signal(number, lambda *_: call()) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _bytes(message: str | bytes) -> bytes:

@@ -26,7 +26,7 @@ from nmt.serving.server import TranslationServer
 from nmt.settings.serving import ServerOptions
 from tests.helpers.places import DATA, ROOT
 
-SECONDS = 60
+SECONDS = 120
 MODEL = str(DATA / "search" / "left-right.npz")
 VOCABS = [str(DATA / "options" / f"{side}.yml") for side in ("source", "target")]
 WORDS = "the a cat dog house red sees and zebra sleeps".split()
@@ -218,7 +218,7 @@ def test_a_stop_loses_no_message(translator: Translator, expected: list[str]) ->
         for number, connection in enumerate(connections):
             for first in range(3):  # more than is being answered
                 connection.send("\n".join(LINES[number + first :]))
-            connection.ping().wait(SECONDS)  # the server has read all that
+            assert connection.ping().wait(SECONDS)  # the server has read all that
         stop()
         for number, connection in enumerate(connections):
             for first in range(3):
@@ -231,6 +231,27 @@ def test_a_stop_loses_no_message(translator: Translator, expected: list[str]) ->
             pass
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_comes_while_the_loop_is_behind(translator: Translator, number: signal.Signals) -> None:
+    """As it does when many lines have been translated since it last turned."""
+    options = ServerOptions(models=(MODEL,), vocabs=tuple(VOCABS), port=0, host="127.0.0.1")
+
+    async def run(server: TranslationServer) -> bool:
+        serving = asyncio.ensure_future(server.run_until_signalled())
+        while server._stopping is None:
+            await asyncio.sleep(0.001)
+        loop = asyncio.get_running_loop()
+        for _ in range(5000):  # more than the loop's pipe holds
+            loop.call_soon_threadsafe(int)
+        signal.raise_signal(number)
+        return await asyncio.wait_for(serving, SECONDS)
+
+    before = signal.getsignal(number)
+    with TranslationQueue(translator) as queue:
+        assert asyncio.run(run(TranslationServer(queue, options)))
+    assert signal.getsignal(number) is before
+
+
 @contextmanager
 def command() -> Iterator[tuple[subprocess.Popen[str], ClientConnection]]:
     """A process with the command, and a connection to it."""
@@ -238,6 +259,8 @@ def command() -> Iterator[tuple[subprocess.Popen[str], ClientConnection]]:
     argv = [sys.executable, "-m", "nmt", "server", *words]
     with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
+        timer = threading.Timer(SECONDS, process.kill)  # ends the reading of what does not come
+        timer.start()
         try:
             port = next(
                 match[1] for line in process.stderr if (match := re.search(r"listening on port (\d+)", line))
@@ -245,6 +268,7 @@ def command() -> Iterator[tuple[subprocess.Popen[str], ClientConnection]]:
             with connect(f"ws://127.0.0.1:{port}/translate") as connection:
                 yield process, connection
         finally:
+            timer.cancel()
             process.kill()
 
 
@@ -253,7 +277,7 @@ def test_the_command_ends_at_a_signal() -> None:
     with command() as (process, connection):
         assert ask(connection, "the cat\n").count("\n") == 1
         connection.send("\n".join(LINES))
-        connection.ping().wait(SECONDS)
+        assert connection.ping().wait(SECONDS)
         process.send_signal(signal.SIGTERM)
         answer = connection.recv(timeout=SECONDS)
         assert isinstance(answer, str) and answer.count("\n") == len(LINES)
@@ -265,7 +289,7 @@ def test_the_command_ends_at_a_signal() -> None:
 def test_the_second_signal_ends_the_command_at_once() -> None:
     with command() as (process, connection):
         connection.send("the cat sees the house\n" * 40_000)
-        connection.ping().wait(SECONDS)
+        assert connection.ping().wait(SECONDS)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         assert any("Server stops" in line for line in process.stderr)
