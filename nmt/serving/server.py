@@ -219,9 +219,7 @@ def _signals(call: Callable[[], object]) -> Iterator[None]:
     Not by ``loop.add_signal_handler``: it loses signals while the loop is behind with what other threads have
     done, as a full pipe to the loop has no room for a signal's number.
     """
-    before = {
-        number: signal.signal(number, lambda *_: call()) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    before = {number: signal.signal(number, lambda *_: call()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
