@@ -1,7 +1,7 @@
 """Which sentences are searched in which lane, and when.
 
-Sentences wait in queues, one for each lane: those of the first lines first, and of so many lines the longest
-first, so that what is left at the end is short. A search fills the free rows of its lane, runs until some are
+Sentences wait in queues, one for each lane, by turns: those of early lines first, and of a turn's lines the
+longest first. The last turn has the most lines, so that what is left at the end is short. A search fills the free rows of its lane, runs until some are
 free again, and goes on so until the queue is empty; several searches take from the same queues, because the
 small products of a step keep one core busy, not several.
 """
@@ -13,7 +13,7 @@ import contextlib
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,10 @@ from nmt.search.results import Hypothesis
 
 MOST_SEARCHES = 8
 TURN = 256
-"""Lines that are sorted by length together: the first translations are there before the next are begun."""
+"""The least lines that are sorted by length together: the first translations are there before the next are
+begun."""
+FIRST = 16
+"""Lines before all others, for who reads the translations as they come."""
 MOST_TRIES = 64
 """To find a sentence for the room that is left."""
 
@@ -59,12 +62,14 @@ Found = list[tuple[int, list[Hypothesis]]]
 class Waiting:
     """The queues of sentences that wait, shared by searches."""
 
-    def __init__(self, requests: Iterable[Request], sizes: Sequence[LaneSize], beam: int) -> None:
+    def __init__(self, requests: Sequence[Request], sizes: Sequence[LaneSize], beam: int) -> None:
         self._beam = beam
+        # A turn of few lines at the end would begin with long ones, beside rows that are idle.
+        self._last_turn = max(0, len(requests) // TURN - 1) if requests else None
         self._lock: AbstractContextManager[Any] = threading.Lock()
         self._queues: dict[LaneSize, list[Request]] = {size: [] for size in sizes}
         self._searches: Counter[LaneSize] = Counter()
-        for request in sorted(requests, key=_place):
+        for request in sorted(requests, key=self._place):
             self._queues[next(s for s in sizes if s.length >= request.length)].append(request)
 
     def lengths(self) -> dict[LaneSize, list[int]]:
@@ -111,13 +116,13 @@ class Waiting:
         """
         with self._lock:
             own = self._queues[size]
-            found = _taken(own, min(most, -(-len(own) // max(1, self._searches[size]))), fits)
+            found = self._taken(own, min(most, -(-len(own) // max(1, self._searches[size]))), fits)
             others = [
                 waiting for other, waiting in self._queues.items() if size.holds(other) and other != size
             ]
             if not own and (full or sum(map(len, others)) <= most - len(found)):
                 for waiting in reversed(others):
-                    found += _taken(waiting, most - len(found), fits)
+                    found += self._taken(waiting, most - len(found), fits)
             return found
 
     def again(self, request: Request, whole: LaneSize) -> None:
@@ -129,7 +134,25 @@ class Waiting:
             self._put(chosen, request)
 
     def _put(self, size: LaneSize, request: Request) -> None:
-        bisect.insort(self._queues.setdefault(size, []), request, key=_place)
+        bisect.insort(self._queues.setdefault(size, []), request, key=self._place)
+
+    def _taken(self, waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
+        """Remove up to ``most`` sentences from a queue: the next that fits, as often as one is found."""
+        found: list[Request] = []
+        next_one = tries = 0
+        while next_one < len(waiting) and len(found) < most and tries < MOST_TRIES:
+            if fits(waiting[next_one]):
+                found.append(waiting.pop(next_one))
+            else:  # nor do others of this length
+                next_one = bisect.bisect(
+                    waiting, self._place(waiting[next_one]), lo=next_one, key=self._place
+                )
+                tries += 1
+        return found
+
+    def _place(self, request: Request) -> tuple[int, int]:
+        turn = -1 if request.index < FIRST else request.index // TURN
+        return turn if self._last_turn is None else min(turn, self._last_turn), -request.length
 
 
 def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:
@@ -138,23 +161,6 @@ def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:
     if platform_of(None) != "cpu":
         return devices
     return max(min(cpu_threads or cores(), MOST_SEARCHES), devices)
-
-
-def _taken(waiting: list[Request], most: int, fits: Callable[[Request], bool]) -> list[Request]:
-    """Remove up to ``most`` sentences from a queue: the next that fits, as often as one is found."""
-    found: list[Request] = []
-    next_one = tries = 0
-    while next_one < len(waiting) and len(found) < most and tries < MOST_TRIES:
-        if fits(waiting[next_one]):
-            found.append(waiting.pop(next_one))
-        else:  # nor do others of this length
-            next_one = bisect.bisect(waiting, _place(waiting[next_one]), lo=next_one, key=_place)
-            tries += 1
-    return found
-
-
-def _place(request: Request) -> tuple[int, int]:
-    return request.index // TURN, -request.length
 
 
 @dataclass

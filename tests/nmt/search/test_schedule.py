@@ -10,7 +10,7 @@ import pytest
 
 from mgraph import callers_settings
 from nmt.search.lane_sizes import LaneSize
-from nmt.search.schedule import TURN, Found, Request, Searches, Waiting
+from nmt.search.schedule import FIRST, TURN, Found, Request, Searches, Waiting
 from nmt.text.packing import Bins
 
 SECONDS = 60
@@ -22,19 +22,23 @@ def request(index: int, length: int, limit: int = 50) -> Request:
 
 
 def test_searches_take_the_longest_first_and_go_on_to_the_shorter() -> None:
-    short = [request(i, 5 + i) for i in range(20)]
-    long = [request(20, 40), request(21, 41)]
+    short = [request(FIRST + i, 5 + i) for i in range(20)]
+    long = [request(FIRST + 20, 40), request(FIRST + 21, 41)]
     waiting = Waiting([*short, *long], [SHORT, LONG], beam=2)
     assert waiting.lengths() == {SHORT: [*range(24, 4, -1)], LONG: [41, 40]}
     assert waiting.next_lane() == LONG
     assert waiting.next_lane() == SHORT, "two sentences need no second search"
-    assert [r.index for r in waiting.take(SHORT, 3)] == [19, 18, 17]
-    assert [r.index for r in waiting.take(LONG, 3)] == [21, 20], "the short ones have a lane of their own"
+    assert [r.index - FIRST for r in waiting.take(SHORT, 3)] == [19, 18, 17]
+    assert [r.index - FIRST for r in waiting.take(LONG, 3)] == [21, 20], (
+        "the short ones have a lane of their own"
+    )
     assert waiting.take(LONG, 3) == []
-    assert [r.index for r in waiting.take(LONG, 2, full=True)] == [16, 15], "which is not worth waiting for"
+    assert [r.index - FIRST for r in waiting.take(LONG, 2, full=True)] == [16, 15], (
+        "which is not worth waiting for"
+    )
     assert waiting.next_lane() == SHORT
     assert len(waiting.take(SHORT, 99)) == 8, "half of them are left for the other search"
-    assert [r.index for r in waiting.take(LONG, 9)] == [6, 5, 4, 3, 2, 1, 0], "the last few come here"
+    assert [r.index - FIRST for r in waiting.take(LONG, 9)] == [6, 5, 4, 3, 2, 1, 0], "the last few come here"
     assert waiting.next_lane() is None
 
 
@@ -49,15 +53,26 @@ def test_a_lane_waits_for_what_fits_into_it() -> None:
     assert waiting.empty(SHORT) and waiting.empty(LONG)
 
 
-def test_first_lines_do_not_wait_for_longer_ones_far_behind() -> None:
+def test_early_lines_do_not_wait_for_longer_ones_far_behind() -> None:
     early = [request(i, 5 + i % 7) for i in range(TURN)]
     late = [request(TURN + i, 20) for i in range(TURN)]
     waiting = Waiting([*late, *early], [SHORT], beam=2)
     assert waiting.next_lane() == SHORT
-    first = waiting.take(SHORT, TURN)
-    assert {r.index for r in first} == set(range(TURN))
-    assert [r.length for r in first] == sorted((r.length for r in early), reverse=True)
+    assert {r.index for r in waiting.take(SHORT, FIRST)} == set(range(FIRST))
+    rest = waiting.take(SHORT, TURN - FIRST)
+    assert {r.index for r in rest} == set(range(FIRST, TURN))
+    assert [r.length for r in rest] == sorted((r.length for r in rest), reverse=True)
     assert waiting.take(SHORT, 9) == late[:9]
+
+
+def test_the_last_turn_ends_with_its_shortest() -> None:
+    waiting = Waiting([request(i, 5 + i % 7) for i in range(3 * TURN - 1)], [SHORT], beam=2)
+    assert waiting.next_lane() == SHORT
+    assert {r.index for r in waiting.take(SHORT, TURN)} == set(range(TURN)), (
+        "the others are less than two turns"
+    )
+    lengths = [r.length for r in waiting.take(SHORT, 3 * TURN)]
+    assert len(lengths) == 2 * TURN - 1 and lengths == sorted(lengths, reverse=True)
 
 
 def test_the_longest_that_fits_is_taken_next() -> None:
