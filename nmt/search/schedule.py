@@ -1,9 +1,9 @@
 """Which sentences are searched in which lane, and when.
 
 Sentences wait in queues, one for each lane, by turns: those of early lines first, and of a turn's lines the
-longest first. The last turn has the most lines, so that what is left at the end is short. A search fills the free rows of its lane, runs until some are
-free again, and goes on so until the queue is empty; several searches take from the same queues, because the
-small products of a step keep one core busy, not several.
+longest first. The last turn has the most lines, so that what is left at the end is short. A search fills the
+free rows of its lane, runs until some are free again, and goes on so until the queue is empty; several
+searches take from the same queues, because the small products of a step keep one core busy, not several.
 """
 
 from __future__ import annotations
