@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from nmt.commands.common import greet
 from nmt.commands.train import TERMINATED
 from nmt.runtime.log import logging_as
+from nmt.runtime.signals import on_signals
 from nmt.settings import Command
 from nmt.settings.distillation import DistillOptions
 
@@ -37,11 +38,9 @@ def run(options: DistillOptions, argv: Sequence[str]) -> int | None:
     with logging_as(options):
         greet(COMMAND, argv, options)
         job = Distillation(options)
-        before = signal.signal(signal.SIGTERM, lambda number, frame: job.stop())
         try:
-            print(job.run(), end="")
+            with on_signals(job.stop, signal.SIGTERM):
+                print(job.run(), end="")
         except StoppedError:
             return TERMINATED
-        finally:
-            signal.signal(signal.SIGTERM, before)
     return None

@@ -10,6 +10,7 @@ from mgraph import compile_stats
 from nmt.commands.common import greet, report_programs
 from nmt.runtime.launchers import launched
 from nmt.runtime.log import logging_as
+from nmt.runtime.signals import on_signals
 from nmt.settings import TRAIN, TrainOptions
 
 COMMAND = TRAIN
@@ -26,12 +27,8 @@ def run(options: TrainOptions, argv: Sequence[str]) -> int | None:
         from nmt.training.trainer import Trainer
 
         trainer, programs = Trainer(options), compile_stats()
-        if options.sigterm == "save-and-exit":
-            before = signal.signal(signal.SIGTERM, lambda number, frame: trainer.stop())
-        try:
+        heeded = (signal.SIGTERM,) if options.sigterm == "save-and-exit" else ()
+        with on_signals(trainer.stop, *heeded):
             trainer.train()
-        finally:
-            if options.sigterm == "save-and-exit":
-                signal.signal(signal.SIGTERM, before)
         report_programs(programs)
     return TERMINATED if trainer.stopped else None

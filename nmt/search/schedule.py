@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import math
 import queue
 import threading
 from collections import Counter
@@ -65,7 +66,7 @@ class Waiting:
     def __init__(self, requests: Sequence[Request], sizes: Sequence[LaneSize], beam: int) -> None:
         self._beam = beam
         # A turn of few lines at the end would begin with long ones, beside rows that are idle.
-        self._last_turn = max(0, len(requests) // TURN - 1) if requests else None
+        self._last_turn = max(0, len(requests) // TURN - 1) if requests else math.inf
         self._lock: AbstractContextManager[Any] = threading.Lock()
         self._queues: dict[LaneSize, list[Request]] = {size: [] for size in sizes}
         self._searches: Counter[LaneSize] = Counter()
@@ -150,9 +151,9 @@ class Waiting:
                 tries += 1
         return found
 
-    def _place(self, request: Request) -> tuple[int, int]:
+    def _place(self, request: Request) -> tuple[float, int]:
         turn = -1 if request.index < FIRST else request.index // TURN
-        return turn if self._last_turn is None else min(turn, self._last_turn), -request.length
+        return min(turn, self._last_turn), -request.length
 
 
 def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:

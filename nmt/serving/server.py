@@ -8,8 +8,8 @@ import logging
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
+from nmt.runtime.signals import on_signals
 from nmt.search.results import Translation
 from nmt.search.translation_queue import TranslationQueue
 from nmt.settings.serving import ServerOptions
@@ -108,7 +109,7 @@ class TranslationServer:
                 task.cancel()
             self.stop()
 
-        with _signals(lambda: loop.call_soon_threadsafe(stop)):
+        with on_signals(lambda: loop.call_soon_threadsafe(stop), signal.SIGTERM, signal.SIGINT):
             try:
                 await self.run()
                 return True
@@ -210,21 +211,6 @@ class TranslationServer:
             return ""
         text = self._format(replace(found, line=number))
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-@contextmanager
-def _signals(call: Callable[[], object]) -> Iterator[None]:
-    """Call this at each SIGTERM and SIGINT.
-
-    Not by ``loop.add_signal_handler``: it loses signals while the loop is behind with what other threads have
-    done, as a full pipe to the loop has no room for a signal's number.
-    """
-    before = {number: signal.signal(number, lambda *_: call()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _bytes(message: str | bytes) -> bytes:

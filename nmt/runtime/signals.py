@@ -1,0 +1,22 @@
+"""Signals that end a command when its work is safe."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def on_signals(call: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]:
+    """Call this at each signal of these numbers, in the main thread, between two of its instructions.
+
+    For an event loop give ``call_soon_threadsafe``, not ``loop.add_signal_handler``: that loses signals while
+    the loop is behind with what other threads have done, as a full pipe to the loop has no room for a number.
+    """
+    before = {number: signal.signal(number, lambda *_: call()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
