@@ -35,14 +35,15 @@ def dump_to(folder: Path) -> dict[str, str]:
     return {"XLA_FLAGS": flags, "JAX_COMPILATION_CACHE_DIR": ""}
 
 
-def kernels(folder: Path) -> dict[str, str]:
-    """Where the kernels of all programs that were dumped into a folder come from, by name of the kernel.
-    Where names meet, the larger program's counts."""
-    paths = [p for p in folder.glob("*after_optimizations.txt") if p.stat().st_size]
-    found: dict[str, str] = {}
-    for path in sorted(paths, key=lambda p: p.stat().st_size):
-        found |= _Program(path.read_text()).origins()
-    return found
+def kernels(folder: Path) -> dict[int, dict[str, str]]:
+    """Where the kernels of the programs that were dumped into a folder come from: by the number of the
+    program, and the name of the kernel."""
+    paths = folder.glob("module_*after_optimizations.txt")
+    return {
+        int(path.name.split(".")[0].removeprefix("module_")): _Program(path.read_text()).origins()
+        for path in paths
+        if path.stat().st_size
+    }
 
 
 class _Program:
@@ -97,15 +98,20 @@ def _links(text: str) -> dict[str, int]:
 
 def profiled(run: Callable[[], float], dumped: Path) -> dict[str, Any]:
     """The kernels that ran while ``run`` did, which returns its seconds: ``seconds`` and ``counts`` of them
-    by origin, and the seconds of the ``whole``."""
+    by origin, and the seconds of the ``whole``.
+
+    Programs name their kernels alike; the profiler knows a program by the number that it has in the dump.
+    """
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     known = kernels(dumped)
+    names = set().union(*known.values())
     seconds, counts = Counter[str](), Counter[str]()
     with TemporaryDirectory() as folder:
         with jax.profiler.trace(folder, profiler_options=options):
             whole = run()
-        for name, taken in kernel_events(Path(folder), known):
-            seconds[known[name]] += taken
-            counts[known[name]] += 1
+        for event in kernel_events(Path(folder), names):
+            origin = known[dict(event.stats)["program_id"]][event.name]
+            seconds[origin] += event.duration_ns * 1e-9
+            counts[origin] += 1
     return {"seconds": seconds, "counts": counts, "whole": whole}

@@ -95,18 +95,16 @@ def profiled(run: Callable[[], Any], report: FusionReport, runs: int) -> Profile
             jax.profiler.stop_trace()
         names = {kernel.name for kernel in report.kernels}
         spent: dict[str, float] = {}
-        for name, seconds in kernel_events(Path(folder), names):
-            spent[name] = spent.get(name, 0.0) + seconds
+        for event in kernel_events(Path(folder), names):
+            spent[event.name] = spent.get(event.name, 0.0) + event.duration_ns * 1e-9
     if names and not spent:
         raise DeviceError("profile: the profiler of this platform reports no kernels")
     return Profile(report, {name: seconds / runs for name, seconds in spent.items()}, wall, runs)
 
 
-def kernel_events(folder: Path, names: Collection[str]) -> Iterator[tuple[str, float]]:
-    """Name and seconds of each execution of one of the kernels that a trace has."""
+def kernel_events(folder: Path, names: Collection[str]) -> Iterator[jax.profiler.ProfileEvent]:
+    """The executions of one of the kernels that a trace has."""
     for path in folder.rglob("*.xplane.pb"):
         for plane in jax.profiler.ProfileData.from_file(str(path)).planes:
             for line in plane.lines:
-                for event in line.events:
-                    if event.name in names:
-                        yield event.name, event.duration_ns * 1e-9
+                yield from (event for event in line.events if event.name in names)

@@ -19,7 +19,7 @@ from mgraph.device import platform_of
 from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules, Sampling
 from nmt.search.lane import Lane
-from nmt.search.lane_sizes import MOST_LANES, LaneRows, LaneSize, Lengths
+from nmt.search.lane_sizes import MOST_LANES, LaneRows, LaneSize, Lengths, row_door
 from nmt.search.lane_state import CUT, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
 from nmt.search.schedule import Found, Request, Searches, Waiting
@@ -480,6 +480,9 @@ class Job:
         """The sources of sentences that wait for a lane."""
         streams = list(zip(*(request.sources for request in requests), strict=True))
         if bins:
+            if shape.bins and shape.bins[0] == shape.waiting == 1:
+                door = row_door(shape.length, max(request.length for request in requests))
+                bins = [own.narrowed(door) for own in bins]
             sizes = shape.waiting, shape.length
             return [
                 PackedSource(*own.filled(stream, sizes)) for own, stream in zip(bins, streams, strict=True)

@@ -69,8 +69,8 @@ class EncodePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
     """Encodes sentences that wait for a lane: ``encode``, or if they are packed what encoder states are
     arranged from.
 
-    waiting, entering, sources, length: see ``LaneShape``. packed: whether sentences are. size: of the ids of
-    a source, bins or sentences, and words.
+    waiting, entering, sources, length, bins: see ``LaneShape``. size: of the ids of a source, bins or
+    sentences, and words; not more than the lane's, to which what is encoded is padded.
     """
 
     models: tuple[Model, ...]
@@ -78,7 +78,7 @@ class EncodePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
     entering: int
     sources: int
     length: int
-    packed: bool
+    bins: tuple[int, int] | None
     size: tuple[int, int]
 
     def __str__(self) -> str:
@@ -88,13 +88,18 @@ class EncodePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
     def inputs(self) -> tuple[Any, ...]:
         ids, laid_out = spec(*self.size), (self.waiting, self.length)
         source: Any = Source(ids, spec(*self.size, kind=np.float32))
-        if self.packed:
+        if self.bins:
             source = PackedSource(ids, ids, ids, spec(*laid_out), spec(*laid_out, kind=np.float32))
         return params_of(self.models), [source] * self.sources
 
     def __call__(self, params: Sequence[Arrays], sources: Any) -> Any:
-        if not self.packed:
+        if not self.bins:
             return encode(self.models, params, sources, self.length)
-        encoders = packed_encoders(self.models, self.waiting, self.entering, self.length, self.size)
+        sizes = self.waiting, self.entering, self.length
+        encoders = packed_encoders(self.models, *sizes, self.size)
         parts = zip(encoders, self.models, params, strict=True)
-        return tuple(encoder(own, sources[: model.sources]) for encoder, model, own in parts)
+        found = tuple(encoder(own, sources[: model.sources]) for encoder, model, own in parts)
+        if self.size == self.bins:
+            return found
+        lanes = packed_encoders(self.models, *sizes, self.bins)
+        return tuple(_padded(own, encoder.projected) for own, encoder in zip(found, lanes, strict=True))

@@ -87,7 +87,7 @@ class Lane:
         desks; returns those."""
         shape, size = self.shape, sources[0].ids.shape
         sizes = shape.waiting, shape.entering, len(sources), shape.length
-        plan = EncodePlan(self._models, *sizes, shape.bins is not None, size)
+        plan = EncodePlan(self._models, *sizes, shape.bins, size)
         encoded = compiled(plan, device=self._device)(params, sources)
         free = np.flatnonzero(~self.taken)[:count]
         desks = np.resize(free, self.shape.waiting).astype(np.int32)

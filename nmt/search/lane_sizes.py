@@ -82,6 +82,12 @@ def choose_doors(lengths: Counter[int], lane: int, known: Collection[int] = (), 
     return few_lengths(lengths, ladder, _encoding, price=PROGRAM, most=most, known=known, top=lane)
 
 
+def row_door(lane: int, length: int) -> int:
+    """The padded length for encoding a sentence alone that enters a lane of one row: a quarter of the lane's,
+    half of it, or all of it. Whoever asks for one line waits for its padding, too."""
+    return min(door for part in (4, 2, 1) if (door := -(-lane // part)) >= length)
+
+
 def _encoding(_: int, padded: int) -> float:
     """What encoding a sentence costs, in target words."""
     return padded / 2

@@ -37,6 +37,13 @@ class Bins:
         self._starts.append((found + 1) * self.width - self._free[found])
         self._free[found] -= length
 
+    def narrowed(self, width: int) -> Bins:
+        """One bin, cut off after ``width`` words; what it has must fit."""
+        assert self.count == 1 and self.width - self._free[0] <= width
+        found = Bins(1, width)
+        found._free, found._starts = [self._free[0] + width - self.width], list(self._starts)
+        return found
+
     def filled(self, sentences: Sequence[Sequence[int]], shape: tuple[int, int]) -> Packed:
         """The sentences that were added, whose words are laid out in ``shape``: sentences, words.
 

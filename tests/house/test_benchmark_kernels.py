@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from benchmarks.measuring import Child
 from benchmarks.measuring.kernels import PRODUCTS, dump_to
 from benchmarks.training.text import write_text
+from tests.helpers.places import ROOT
 
 OPTIONS = {
     "type": "transformer",
@@ -46,3 +50,40 @@ def test_kernels_of_updates(tmp_path: Path) -> None:
     assert counts[PRODUCTS] >= 2 * 3 * 12 and counts[PRODUCTS] % 2 == 0
     named = sum(value for name, value in seconds.items() if not name.startswith("XLA's"))
     assert named > 0.9 * sum(seconds.values())
+
+
+TWO_PROGRAMS = """
+import json, sys
+from pathlib import Path
+import jax, jax.numpy as jnp
+from benchmarks.measuring.kernels import profiled
+
+@jax.jit
+def few(x):
+    return x @ x
+
+@jax.jit
+def many(x):
+    for number in range(3):
+        with jax.named_scope(f"mgraph.sum{number}"):
+            x = jnp.tanh(x + jnp.sum(x, 1, keepdims=True))
+    return x
+
+x = jnp.ones((96, 96))
+def run():
+    for _ in range(5):
+        jax.block_until_ready((few(x), many(x)))
+    return 1.0
+
+run()
+print(json.dumps(profiled(run, Path(sys.argv[1]))["counts"]))
+"""
+
+
+def test_kernels_of_two_programs_that_have_the_same_names(tmp_path: Path) -> None:
+    environment = {**os.environ, **dump_to(tmp_path), "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", TWO_PROGRAMS, str(tmp_path)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    counts = json.loads(run.stdout)
+    assert counts[PRODUCTS] == 5, "the only product of the small program"
+    assert sum(counts[name] for name in ("sum0", "sum1", "sum2") if name in counts) >= 5

@@ -17,6 +17,7 @@ from nmt.search.lane_sizes import (
     Lengths,
     choose_lanes,
     lane_length,
+    row_door,
 )
 
 SHORT, LONG = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
@@ -33,6 +34,11 @@ def test_lanes_double() -> None:
         416,
         1664,
     ]
+
+
+def test_a_sentence_alone_is_not_padded_to_its_lane() -> None:
+    assert [row_door(104, n) for n in (1, 26, 27, 52, 53, 104)] == [26, 26, 52, 52, 104, 104]
+    assert [row_door(1, 1), row_door(3, 2), row_door(3, 3)] == [1, 2, 3]
 
 
 def test_lanes_have_few_sizes() -> None:

@@ -43,6 +43,19 @@ def test_every_word_has_a_place_of_its_own(lengths: list[int], count: int, width
     np.testing.assert_array_equal(packed.mask[-1], packed.mask[0])
 
 
+def test_a_bin_is_narrowed() -> None:
+    bins = Bins(1, 10)
+    bins.add(3)
+    narrow = bins.narrowed(4)
+    assert (narrow.find(1), narrow.find(2)) == (0, None)
+    assert bins.find(7) == 0, "the wide one stays"
+    wide, packed = bins.filled([[5, 6, 7]], (1, 10)), narrow.filled([[5, 6, 7]], (1, 10))
+    assert packed.ids.tolist() == wide.ids[:, :4].tolist() == [[5, 6, 7, 0]]
+    np.testing.assert_array_equal(packed.places, wide.places)
+    with pytest.raises(AssertionError):
+        bins.narrowed(2)
+
+
 @pytest.mark.parametrize(
     "options",
     [
