@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ def print_machine(**settings: Any) -> None:
         + ", ".join(f"{name} {_version(name)}" for name in ("jax", "jaxlib", "numpy"))
         + f"; load before the run {load}"
     )
+    if sys.dont_write_bytecode:
+        print("PYTHONDONTWRITEBYTECODE is set: Python compiles our sources anew in each process")
     if settings:
         print(
             "settings: " + ", ".join(f"{name.replace('_', '-')} {value}" for name, value in settings.items())
