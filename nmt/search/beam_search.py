@@ -19,7 +19,7 @@ from mgraph.device import platform_of
 from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules, Sampling
 from nmt.search.lane import Lane
-from nmt.search.lane_sizes import MOST_LANES, LaneRows, LaneSize, Lengths, row_door
+from nmt.search.lane_sizes import MOST_LANES, LaneRows, LaneSize, Lengths
 from nmt.search.lane_state import CUT, LaneReport, LaneShape
 from nmt.search.results import Hypothesis
 from nmt.search.schedule import Found, Request, Searches, Waiting
@@ -481,7 +481,7 @@ class Job:
         streams = list(zip(*(request.sources for request in requests), strict=True))
         if bins:
             if shape.bins and shape.bins[0] == shape.waiting == 1:
-                door = row_door(shape.length, max(request.length for request in requests))
+                door = self.search.lengths.row_door(shape.length, requests[0].length)
                 bins = [own.narrowed(door) for own in bins]
             sizes = shape.waiting, shape.length
             return [

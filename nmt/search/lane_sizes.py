@@ -82,12 +82,6 @@ def choose_doors(lengths: Counter[int], lane: int, known: Collection[int] = (), 
     return few_lengths(lengths, ladder, _encoding, price=PROGRAM, most=most, known=known, top=lane)
 
 
-def row_door(lane: int, length: int) -> int:
-    """The padded length for encoding a sentence alone that enters a lane of one row: a quarter of the lane's,
-    half of it, or all of it. Whoever asks for one line waits for its padding, too."""
-    return min(door for part in (4, 2, 1) if (door := -(-lane // part)) >= length)
-
-
 def _encoding(_: int, padded: int) -> float:
     """What encoding a sentence costs, in target words."""
     return padded / 2
@@ -124,6 +118,13 @@ class Lengths:
         """The narrowest door of a lane for sentences of at most this length."""
         with self._lock:
             return min((door for door in self._doors.get(lane, ()) if door >= length), default=lane)
+
+    def row_door(self, lane: int, length: int) -> int:
+        """The padded length for encoding a sentence of this length alone: half of the lane's if that is
+        enough and the lane is a long one, and the only one, so that six programs still do for all."""
+        with self._lock:
+            half = -(-lane // 2)
+            return half if length <= half and len(self._lanes) == 1 and lane >= LATER_LENGTH else lane
 
     def _lane(self, length: int) -> int:
         return min(lane for lane in self._lanes if lane >= length)

@@ -17,7 +17,6 @@ from nmt.search.lane_sizes import (
     Lengths,
     choose_lanes,
     lane_length,
-    row_door,
 )
 
 SHORT, LONG = LaneSize(24, 56, 112), LaneSize(48, 88, 176)
@@ -37,8 +36,15 @@ def test_lanes_double() -> None:
 
 
 def test_a_sentence_alone_is_not_padded_to_its_lane() -> None:
-    assert [row_door(104, n) for n in (1, 26, 27, 52, 53, 104)] == [26, 26, 52, 52, 104, 104]
-    assert [row_door(1, 1), row_door(3, 2), row_door(3, 3)] == [1, 2, 3]
+    lengths = Lengths()
+    assert lengths.lanes([100]) == [104]
+    assert [lengths.row_door(104, n) for n in (1, 52, 53, 104)] == [52, 52, 104, 104]
+    assert lengths.lanes([150]) == [208]
+    assert [lengths.row_door(104, 1), lengths.row_door(208, 1)] == [104, 208], (
+        "a second lane has programs, too"
+    )
+    short = Lengths()
+    assert short.lanes([20, 40]) == [48] and short.row_door(48, 3) == 48
 
 
 def test_lanes_have_few_sizes() -> None:
