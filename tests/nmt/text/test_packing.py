@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mgraph import ArgumentError
 from nmt.files import create_model
 from nmt.models import PackedSource, Source
+from nmt.search.encoding import EncodePlan
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import pad
 from nmt.text.packing import WIDTH, Bins, Running, rows_for
@@ -54,6 +55,25 @@ def test_a_bin_is_narrowed() -> None:
     np.testing.assert_array_equal(packed.places, wide.places)
     with pytest.raises(AssertionError):
         bins.narrowed(2)
+
+
+def test_a_sentence_in_a_narrow_bin_is_encoded_as_in_its_lane() -> None:
+    options = ModelOptions(type="transformer", dim_vocabs=(11, 13), dim_emb=8, transformer_heads=2)
+    model, sentence = create_model(options), [5, 7, 2]
+    wide = Bins(1, 8)
+    wide.add(len(sentence))
+    whole, half = (
+        EncodePlan((model,), 1, 1, 1, 8, (1, 8), (1, bins.width))(
+            (model.params,), [PackedSource(*bins.filled([sentence], (1, 8)))]
+        )[0]
+        for bins in (wide, wide.narrowed(4))
+    )
+    arranged = model.packed_encoder(1, 1, (8,), 1, 8).arranged
+    found, expected = (arranged(model.params, arrays, jnp.array([0])) for arrays in (half, whole))
+    assert {name: a.shape for name, a in half.items()} == {name: a.shape for name, a in whole.items()}
+    for name, array in expected.items():
+        words = (slice(None), slice(None), slice(3)) if name.endswith((":keys", ":values")) else ...
+        np.testing.assert_allclose(found[name][words], array[words], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(
