@@ -480,7 +480,7 @@ class Job:
         """The sources of sentences that wait for a lane."""
         streams = list(zip(*(request.sources for request in requests), strict=True))
         if bins:
-            if shape.bins and shape.bins[0] == shape.waiting == 1:
+            if shape.waiting == 1:
                 door = self.search.lengths.row_door(shape.length, requests[0].length)
                 bins = [own.narrowed(door) for own in bins]
             sizes = shape.waiting, shape.length
