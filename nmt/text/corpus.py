@@ -108,6 +108,7 @@ class Corpus:
     sizes: how many sentences fit into memory, given the lengths of all streams (``--mini-batch-fit``).
     layout: whether and how batches are packed. program: what compiling one costs, in positions.
     share: of the rows that this process reads for all (``Share``); None if it is alone.
+    announce: given each batch when it is prepared, in the thread that does.
     stopped: once it returns True (after a signal), the batches end soon, even during a long shuffle.
 
     Attributes:
@@ -128,6 +129,7 @@ class Corpus:
         layout: PaddedLayout = PADDED,
         program: float = PROGRAM,
         share: Share | None = None,
+        announce: Callable[[Batch], None] | None = None,
         stopped: Callable[[], bool] | None = None,
     ) -> None:
         fields = Fields.from_options(options, len(vocabs))
@@ -138,7 +140,7 @@ class Corpus:
         # As in Marian: with several threads, sentences left out take room in their maxi-batch.
         self._count_left_out = options.data_threads > 1
         self._seed, self._layout, self._program, self._stopped = seed, layout, program, stopped
-        self._share = share
+        self._share, self._announce = share, announce
         self._batch_generator, self._row_generator = MersenneTwister(seed), MersenneTwister(seed)
         self.seed_batch, self.seed_corpus = self._batch_generator.text, self._row_generator.text
         self.epoch = 0
@@ -254,7 +256,10 @@ class Corpus:
                 words = sum(len(words) for sentence in batch for words in sentence.sequences)
                 report.add(size, words, shape, not known, self._layout)
                 if number > skip:
-                    yield self._layout.batch(batch, shape), generator
+                    prepared = self._layout.batch(batch, shape)
+                    if self._announce:
+                        self._announce(prepared)
+                    yield prepared, generator
         if self._stopped and self._stopped():
             return
         if not number:

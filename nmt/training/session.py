@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from mgraph.device import platform_of
 from nmt.settings.training import Extras, TrainOptions
 from nmt.text.corpus import Corpus
 from nmt.text.lines import Fingerprint, changes, from_text, to_text
@@ -18,6 +19,7 @@ from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.state_files import TrainingStateError
+from nmt.training.compile_ahead import CompileAhead
 from nmt.training.learning.fit import fitting
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.placement import ONE_DEVICE, Placement
@@ -37,6 +39,8 @@ N = TypeVar("N", int, float)
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
 CORPUS, VOCABS = "mgraph-corpus", "mgraph-vocabs"
 """Our own keys in ``.progress.yml``, which resuming bit for bit needs."""
+COMPILED_AT_ONCE = 2
+"""Programs that are compiled ahead at once; XLA keeps about 1.4 cores busy with one."""
 
 
 class Session:
@@ -82,6 +86,7 @@ class Session:
         self.scheduler = Scheduler(options, self.state, stalled=stalled)
         sizes = fitting(self.learner, options)
         self.grouping = Grouping(options, self.scheduler.batch_size_multiplier)
+        self._ahead = self._compile_ahead(placement)
         self.corpus = Corpus(
             options,
             vocabs,
@@ -90,6 +95,7 @@ class Session:
             layout=self.learner.layout(self.grouping.parts),
             program=self.learner.program,
             share=self._share(),
+            announce=self._ahead.announce if self._ahead else None,
             stopped=self._stopped,
         )
         self._remember_files()
@@ -97,6 +103,14 @@ class Session:
         self.grouping.typical_words = typical
         self.saved = False
         """Whether a checkpoint has been written."""
+
+    def _compile_ahead(self, placement: Placement) -> CompileAhead | None:
+        """What compiles for batches that are read ahead, on a CPU: GPUs measure kernels while they compile.
+        Not for batches that are split or gathered first."""
+        whole = self.grouping.parts == 1 and not self.grouping.grows
+        if placement is ONE_DEVICE and whole and platform_of(None) == "cpu":
+            return CompileAhead(self.learner.prepare, COMPILED_AT_ONCE)
+        return None
 
     def _share(self) -> Share | None:
         """The share of this process in reading the corpus."""
@@ -137,7 +151,8 @@ class Session:
 
     def run(self) -> None:
         """Train until a stopping criterion is met or a stop is requested, then save."""
-        with closing(self.corpus), self._reports() as reports:
+        ahead = closing(self._ahead) if self._ahead else nullcontext()
+        with ahead, closing(self.corpus), self._reports() as reports:
             self.scheduler.on_display = lambda record: reports.add(
                 "train", self.state.batches, record.figures
             )

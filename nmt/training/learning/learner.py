@@ -127,6 +127,13 @@ class Learner:
             reported.cost, reported.labels, reported.gradient_norm, sentences, words, len(batches)
         )
 
+    def prepare(self, batch: Batch) -> None:
+        """Compile the programs of an update by one batch of this shape, unless that was done before; other
+        threads may update meanwhile, and wait for a program that they need."""
+        prepared = [program.prepare(*args) for program, args in self._programs(batch, False)]
+        if any(prepared):
+            release_freed_memory()
+
     def layout(self, parts: int = 1) -> PaddedLayout:
         """How batches are laid out that are each computed in ``parts``."""
         return PackedLayout(parts * self.placement.groups) if self.objective.packs else PADDED
@@ -218,8 +225,9 @@ class Learner:
         draws, packed = map(self.placement.everywhere, zeros)
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
-        args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
-        return (self._gradient(args), args), (self._update(), (device, total, packed))
+        params, scale = self.placement.specs((device.params, device.scale))
+        args = (before, params, scale, self.placement.batch_specs(self._own(batch)), draws)
+        return (self._gradient(args), args), (self._update(), (self.placement.specs(device), total, packed))
 
     @property
     def held(self) -> int:
