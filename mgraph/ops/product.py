@@ -127,12 +127,7 @@ def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array
 
 
 def _matmul_of_copy(a: Array, b: Array, trans_b: bool) -> Array:
-    turned = _barred(a).mT
-    if a.ndim > 2:
-        # A matrix as one axis has one layout: XLA copies it once, instead of into another layout first.
-        flat = turned.reshape(*a.shape[:-2], a.shape[-2] * a.shape[-1])
-        return matmul(_barred(flat).reshape(turned.shape), b, False, trans_b)
-    return matmul(_barred(turned), b, False, trans_b)
+    return matmul(_barred(_barred(a).mT), b, False, trans_b)
 
 
 def _transposed_matmul(a: Array, b: Array, trans_b: bool) -> Array:
