@@ -220,14 +220,13 @@ class Learner:
         self, batch: Batch, last_of_several: bool
     ) -> tuple[tuple[Compiled, tuple[Any, ...]], tuple[Compiled, tuple[Any, ...]]]:
         """The two programs of an update by a batch of this shape, each with what it takes."""
-        device, scalar = self._device, jax.ShapeDtypeStruct((), np.float32)
+        device, scalar = self.placement.specs(self._device), jax.ShapeDtypeStruct((), np.float32)
         zeros = np.zeros(4, np.uint32), np.zeros(len(Scalars._fields), np.float32)
         draws, packed = map(self.placement.everywhere, zeros)
         total = self.placement.specs(Differentiated(device.params, scalar, scalar))
         before = total if last_of_several else None
-        params, scale = self.placement.specs((device.params, device.scale))
-        args = (before, params, scale, self.placement.batch_specs(self._own(batch)), draws)
-        return (self._gradient(args), args), (self._update(), (self.placement.specs(device), total, packed))
+        args = (before, device.params, device.scale, self.placement.batch_specs(self._own(batch)), draws)
+        return (self._gradient(args), args), (self._update(), (device, total, packed))
 
     @property
     def held(self) -> int:
