@@ -127,7 +127,10 @@ def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array
 
 
 def _matmul_of_copy(a: Array, b: Array, trans_b: bool) -> Array:
-    return matmul(_barred(_barred(a).mT), b, False, trans_b)
+    # A matrix as one axis has one layout: XLA copies it once, instead of into another layout first.
+    turned = _barred(a).mT
+    flat = _barred(turned.reshape(*a.shape[:-2], math.prod(a.shape[-2:])))
+    return matmul(flat.reshape(turned.shape), b, False, trans_b)
 
 
 def _transposed_matmul(a: Array, b: Array, trans_b: bool) -> Array:
