@@ -114,7 +114,9 @@ def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array
     if not trans_a:
         return matmul(a, b, False, trans_b)
     rows, columns = a.shape[-1], b.shape[-2 if trans_b else -1]
-    if a.ndim > 2 or rows <= columns or columns == 1:
+    if a.ndim > 2:
+        on_cpu = _matmul_of_batch_copy
+    elif rows <= columns or columns == 1:
         on_cpu = _matmul_of_copy
     elif rows % 512 == 0:
         on_cpu = _transposed_matmul
@@ -126,11 +128,16 @@ def matmul_of_columns(a: Array, b: Array, trans_a: bool, trans_b: bool) -> Array
     return product
 
 
-def _matmul_of_copy(a: Array, b: Array, trans_b: bool) -> Array:
-    # A matrix as one axis has one layout: XLA copies it once, instead of into another layout first.
+def _matmul_of_batch_copy(a: Array, b: Array, trans_b: bool) -> Array:
+    # A matrix as one axis has one layout: XLA copies it once, instead of into another layout first. Not for a
+    # single matrix, which devices may divide along either axis.
     turned = _barred(a).mT
     flat = _barred(turned.reshape(*a.shape[:-2], math.prod(a.shape[-2:])))
     return matmul(flat.reshape(turned.shape), b, False, trans_b)
+
+
+def _matmul_of_copy(a: Array, b: Array, trans_b: bool) -> Array:
+    return matmul(_barred(_barred(a).mT), b, False, trans_b)
 
 
 def _transposed_matmul(a: Array, b: Array, trans_b: bool) -> Array:

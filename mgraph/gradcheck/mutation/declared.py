@@ -40,6 +40,11 @@ _SHIFTS = (
 )
 """Of what attention with dropout subtracts from all slopes of a row."""
 _SCALED_LAST = unreached("ProductNodeOp.product_gradients")
+_ONE_MATRIX = {unreached(function): _NO_BATCHES for function in ("matmul", "_matmul_of_batch_copy")}
+_MANY_MATRICES = {
+    unreached(function): _NO_MATRICES
+    for function in ("matmul_of_columns", "_matmul_of_copy", "_transposed_matmul")
+}
 
 _DECLARED: Mapping[str, Mapping[str, str]] = {
     "DotProductAttentionNodeOp": {
@@ -56,15 +61,15 @@ _DECLARED: Mapping[str, Mapping[str, str]] = {
             "_from_that_of_largest",
         )
     },
-    "DotNodeOp": {unreached("matmul"): _NO_BATCHES, _SCALED_LAST: _HALF},
-    "AffineNodeOp": {unreached("matmul"): _NO_BATCHES, _SCALED_LAST: _HALF},
+    "DotNodeOp": {**_ONE_MATRIX, _SCALED_LAST: _HALF},
+    "AffineNodeOp": {**_ONE_MATRIX, _SCALED_LAST: _HALF},
     "DotBatchedLegacyNodeOp": {
         unreached("matmul"): _NO_BATCHES,
         _SCALED_LAST: _HALF,
-        **{unreached(name): _NO_MATRICES for name in ("matmul_of_columns", "_transposed_matmul")},
+        **_MANY_MATRICES,
     },
     "DotBatchedNodeOp": {
-        **{unreached(name): _NO_MATRICES for name in ("matmul_of_columns", "_transposed_matmul")},
+        **_MANY_MATRICES,
         _SCALED_LAST: _HALF,
         "kept_apart(a.mT) -> a.mT": "the same numbers, where XLA has such a product",
     },
