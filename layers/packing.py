@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mgraph import ArgumentError, Node, flatten, relocate, reshape, rows, transpose
+from mgraph import ArgumentError, Node, Type, cast, flatten, gt, relocate, reshape, rows, shift, transpose
 
 
 class PackedWords(NamedTuple):
@@ -71,6 +71,18 @@ def at_positions(table: Node, packing: PackedWords) -> Node:
     """
     positions = _known(packing.positions, "positions")
     return reshape(rows(table, flatten(positions)), (*positions.shape, table.shape[-1]))
+
+
+def carried_states(packing: PackedWords, kind: Type) -> tuple[Node, Node]:
+    """For ``RNN``, forwards and backwards: 1 where a word of a row follows another of its sentence, and where
+    another follows it; 0 elsewhere. ``(width, rows, 1)`` each, of the element type ``kind``.
+
+    ``ArgumentError`` without ``positions``.
+    """
+    positions = transpose(_known(packing.positions, "positions"))
+    follows = cast(gt(cast(positions), 0), kind)
+    forwards = reshape(follows, (*follows.shape, 1))
+    return forwards, shift(forwards, (-1, 0, 0))
 
 
 def in_groups(x: Node, packing: PackedWords) -> Node:

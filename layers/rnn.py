@@ -111,36 +111,50 @@ class RNN(Layer):
         self.reverse = choose("direction", direction, DIRECTIONS)
 
     def __call__(
-        self, x: Node, mask: Node | None = None, states: Sequence[State] | None = None
+        self,
+        x: Node,
+        mask: Node | None = None,
+        states: Sequence[State] | None = None,
+        *,
+        carried: tuple[Node, Node] | None = None,
     ) -> Transduced:
         """The network over ``x (time, batch, features)``.
 
         ``mask`` is 1 at words and 0 at padding; a cell's formula defines its state where it is 0. ``states``
-        are the initial states of the layers, by default zeros. ``ArgumentError`` for a wrong number of nodes
-        in a state, ``ShapeError`` if ``x`` does not have three axes.
+        are the initial states of the layers, by default zeros. ``carried`` multiplies states before each
+        step, by its first node in layers that run forwards and by its second in the others, so that each of
+        several sentences in a row begins with zeros (``carried_states``). ``ArgumentError`` for a wrong
+        number of nodes in a state, and for a mask with ``carried``; ``ShapeError`` if ``x`` does not have
+        three axes.
         """
         if len(x.shape) != 3:
             raise ShapeError(f"an RNN runs over (time, batch, features), got {x.shape}")
+        if mask is not None and carried is not None:
+            raise ArgumentError("an RNN over packed sentences takes no mask")
         graph = x.graph
         for cell in self.layers:
             cell.draw_masks(graph)
         if states is None:
             states = [cell.start(graph, x.shape[1]) for cell in self.layers]
         firsts = self._checked(states)
+        has_more = mask is not None or carried is not None
         lasts: list[State] = []
         given: list[Node] = []
         for number, (cell, first) in enumerate(zip(self.layers, firsts, strict=True)):
-            inputs = cell.apply_input(x)
+            inputs, reverse = cell.apply_input(x), self.reverse[number % 2]
 
             def body(
                 state: State, slices: tuple[Node, ...], cell: StackedCell = cell
             ) -> tuple[State, tuple[Node, ...]]:
-                mapped, now = (slices, None) if mask is None else (slices[:-1], slices[-1])
-                state, contexts = cell.step(mapped, state, now)
+                mapped, last = (slices[:-1], slices[-1]) if has_more else (slices, None)
+                if carried is not None and last is not None:
+                    state, last = tuple(node * last for node in state), None
+                state, contexts = cell.step(mapped, state, last)
                 return state, (state[0], *contexts)
 
-            sequences = inputs if mask is None else (*inputs, mask)
-            last, (output, *contexts) = scan(body, first, sequences, reverse=self.reverse[number % 2])
+            more = mask if carried is None else carried[reverse]
+            sequences = inputs if more is None else (*inputs, more)
+            last, (output, *contexts) = scan(body, first, sequences, reverse=reverse)
             x = self._joined(number, output, x)
             lasts.append(last)
             given.extend(contexts)

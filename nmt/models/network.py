@@ -97,6 +97,11 @@ class Network(Layer):
         """Whether sources and targets may be packed."""
         return self._decoder.packs and all(encoder.packs for encoder in self._encoders)
 
+    @property
+    def packs_sources(self) -> bool:
+        """Whether only the sources of a training may be packed, each sentence within a row."""
+        return bool(self._encoders) and all(encoder.packs_whole for encoder in self._encoders)
+
     def context(self, source: Source | PackedSource | PackedText, stream: int = 0) -> Encoded:
         """Encode the sentences of source ``stream``, from 0; ``ArgumentError`` if it does not exist."""
         if not 0 <= stream < self.sources:

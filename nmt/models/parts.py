@@ -94,7 +94,8 @@ class PackedText(NamedTuple):
     products multiply no padding, and what looks at whole sentences lays them out."""
 
     ids: Any
-    """Integers, ``(rows, width)``: word ids of one sentence after the other, across the ends of rows."""
+    """Integers, ``(rows, width)``: word ids of one sentence after the other, across the ends of rows; for
+    encoders that read word by word each sentence is within a row (``EncoderPart.packs_whole``)."""
     packing: PackedWords
     """Where the words of ``(batch, length)`` sentences are."""
     mask: Any
@@ -202,13 +203,18 @@ class EncoderPart(ModelPart):
 
     @property
     def packs(self) -> bool:
-        """Whether sources may be packed."""
+        """Whether sources may be packed in any way."""
+        return False
+
+    @property
+    def packs_whole(self) -> bool:
+        """Whether sources of a training may be packed if each sentence is within a row."""
         return False
 
     @abstractmethod
     def encode(self, source: Source | PackedText) -> Encoded:
         """The context of each word; rows do not depend on padding or other sentences. ``PackedText`` only if
-        ``packs``."""
+        ``packs`` or ``packs_whole``."""
 
     def encode_packed(self, source: PackedSource) -> Encoded:
         """The same for packed sentences, if ``packs``."""

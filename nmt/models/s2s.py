@@ -12,8 +12,10 @@ from layers import (
     GlobalAttention,
     StackedCell,
     UnsupportedOptionError,
+    carried_states,
     choose,
     find_cell,
+    laid_out,
 )
 from layers.cells import State
 from mgraph import ArgumentError, Node, concatenate, repeat, reshape, shift, transpose, weighted_average
@@ -94,15 +96,24 @@ class S2SEncoder(EncoderPart):
     def dim_context(self) -> int:
         return 2 * self.options.dim_rnn if self.forward is None else self.options.dim_rnn
 
+    @property
+    def packs_whole(self) -> bool:
+        return True
+
     def encode(self, source: Source | PackedText) -> Encoded:
-        source = self.not_packed(source)
-        batch, length = source.ids.shape
-        words = self.embedding(transpose(source.ids), time_axis=0)
-        mask = reshape(transpose(source.mask), (length, batch, 1))
-        hidden = concatenate([network(words, mask).output for network in self.two_ways], -1)
+        packing = source.packing if isinstance(source, PackedText) else None
+        mask = carried = None
+        if packing is None:
+            words = self.embedding(transpose(source.ids), time_axis=0)
+            mask = reshape(transpose(source.mask), (*words.shape[:2], 1))
+        else:
+            words = transpose(self.embedding(source.ids, packing=packing), (1, 0, 2))
+            carried = carried_states(packing, words.value_type)
+        ways = [network(words, mask, carried=carried).output for network in self.two_ways]
+        hidden = concatenate(ways, -1)
         if self.forward is not None:
-            hidden = self.forward(hidden).output
-        return Encoded(transpose(hidden, (1, 0, 2)), source.mask)
+            hidden = self.forward(hidden, carried=carried).output
+        return Encoded(transpose(hidden, (1, 0, 2)), source.mask, packing)
 
     def _layer(self, stem: str, dim_input: int, *, first: str = "") -> StackedCell:
         """The cells of one layer."""
@@ -158,11 +169,14 @@ class S2SDecoder(DecoderPart):
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         state: Nodes = {}
         means = []
-        for suffix, attention, (context, mask, _) in zip(_SUFFIXES, self.attentions, encoded, strict=False):
+        for suffix, attention, (found, mask, packing) in zip(
+            _SUFFIXES, self.attentions, encoded, strict=False
+        ):
+            context = laid_out(found, packing)
             batch, length, dim = context.shape
             state[f"mask{suffix}"] = mask
             state[f"context{suffix}"] = context
-            state[f"mapped_context{suffix}"] = attention.map_context(context)
+            state[f"mapped_context{suffix}"] = laid_out(attention.map_context(found), packing)
             mean = weighted_average(context, reshape(mask, (batch, length, 1)), 1)
             means.append(reshape(mean, (batch, dim)))
         if self.first_state is not None:

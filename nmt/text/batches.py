@@ -33,9 +33,9 @@ class Batch:
         for 1.
     alignment: float32 ``[rows, target length, source length]``, the desired attention
         (``--guided-alignment``), or None.
-    packed: for models that train on packed sentences the rows of words that each stream gets (``Running``):
-        of the whole batch, if it is computed at once by one device, else of each part. None for as many as
-        the shape may need.
+    packed: for models that train on packed sentences the rows of words that each packed stream gets
+        (``TextRows``): of the whole batch, if it is computed at once by one device, else of each part. None
+        for as many as the shape may need.
     """
 
     ids: tuple[np.ndarray, ...]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.text.batches import Batch, pad_for_training
-from nmt.text.packing import WIDTH, rows_for
+from nmt.text.packing import WIDTH, rows_for, whole_rows, whole_width
 from nmt.text.sentences import Sentence
 from nmt.text.shapes import Shape
 
@@ -95,6 +95,34 @@ class PackedLayout(PaddedLayout):
 
     def batch(self, sentences: Sequence[Sentence], shape: Shape) -> Batch:
         return pad_for_training(sentences, (shape[0], *self.lengths(shape)), self.words(shape))
+
+
+class RecurrentLayout(PackedLayout):
+    """Sources in rows that hold whole sentences, and laid out for the attention; the target is padded."""
+
+    def size(self, sentences: Sequence[Sentence]) -> Shape:
+        laid_out = PADDED.size(sentences)
+        lengths = [[len(words) for words in sentence.sequences[:-1]] for sentence in sentences]
+        parts = [zip(*lengths[first :: self.parts], strict=True) for first in range(self.parts)]
+        rows = [[whole_rows(stream)[-1] for stream in part] for part in parts]
+        return (*laid_out, *map(max, *rows, [0] * len(lengths[0])))
+
+    def positions(self, shape: Shape) -> int:
+        return int(self._positions(np.asarray(shape)))
+
+    def costs(self, shapes: Any) -> np.ndarray:
+        table = np.asarray(shapes)
+        attended = table[..., 0] * table[..., 1 : table.shape[-1] // 2].sum(-1)
+        return np.asarray(self._positions(table) + attended // ATTENTION)
+
+    def full(self, laid_out: Shape) -> Shape:
+        rows, *lengths = laid_out
+        return (*laid_out, *(-(-rows // self.parts) for _ in lengths[:-1]))
+
+    def _positions(self, table: np.ndarray) -> Any:
+        target = table.shape[-1] // 2
+        sources = whole_width(table[..., 1:target]) * table[..., target + 1 :]
+        return self.parts * sources.sum(-1) + table[..., 0] * table[..., target]
 
 
 PADDED = PaddedLayout()

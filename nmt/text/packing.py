@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+
+T = TypeVar("T", int, np.ndarray)
 
 
 class Packed(NamedTuple):
@@ -70,9 +72,44 @@ def rows_for(words: int) -> int:
     return -(-words // WIDTH)
 
 
-class Running(NamedTuple):
-    """Sentences of one stream in rows of ``WIDTH`` words, one after the other, across the ends of rows;
-    ``layers.PackedWords`` and ``nmt.models.PackedText`` explain the arrays.
+def whole_width(longest: T) -> T:
+    """The words in a row for whole sentences. A recurrence takes a step for each, so rows must be short; but
+    two usual sentences should find room in one, and these have two thirds of the longest one's words."""
+    return longest * 3 // 2
+
+
+def whole_rows(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Sentences of these lengths in few rows of ``whole_width``, each within one: the row and the first
+    column of each, and how many rows there are.
+
+    Best fit, the longest first: each goes where it leaves the least room.
+    """
+    width, count = whole_width(max(lengths, default=0)), 0
+    rows, columns = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
+    open_rows: list[list[int]] = [[] for _ in range(width + 1)]
+    """Rows by the room that is left."""
+    rooms = 0
+    """Which of the lists have rows, as bits."""
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        enough = rooms >> lengths[i]
+        if enough:
+            room = lengths[i] + (enough & -enough).bit_length() - 1
+            row = open_rows[room].pop()
+            if not open_rows[room]:
+                rooms ^= 1 << room
+        else:
+            room, row, count = width, count, count + 1
+        rows[i], columns[i] = row, width - room
+        left = room - lengths[i]
+        if left:
+            open_rows[left].append(row)
+            rooms |= 1 << left
+    return rows, columns, count
+
+
+class TextRows(NamedTuple):
+    """Sentences of one stream in rows, one after the other; ``layers.PackedWords`` and
+    ``nmt.models.PackedText`` explain the arrays.
 
     Sentences come in groups of as many; those of a group are in as many rows of their own.
     """
@@ -84,14 +121,32 @@ class Running(NamedTuple):
     groups: int
 
     @classmethod
-    def of(cls, ids: np.ndarray, lengths: np.ndarray, rows: int, groups: int = 1) -> Running:
-        """Pack the first ``lengths (batch,)`` words of ``ids (batch, length)`` into ``rows`` rows for each
-        group."""
+    def running(cls, ids: np.ndarray, lengths: np.ndarray, rows: int, groups: int = 1) -> TextRows:
+        """The first ``lengths (batch,)`` words of ``ids (batch, length)`` in ``rows`` rows of ``WIDTH`` words
+        for each group, across the ends of rows."""
+        ends = lengths.reshape(groups, -1).cumsum(1).reshape(-1)
+        return cls._placed(ids, lengths, ends - lengths, (rows, WIDTH), groups)
+
+    @classmethod
+    def whole(cls, ids: np.ndarray, lengths: np.ndarray, rows: int, groups: int = 1) -> TextRows:
+        """The same in rows of ``whole_width`` that hold whole sentences; in more than ``rows`` rows if these
+        are too few."""
+        width, found = (
+            whole_width(ids.shape[1]),
+            [whole_rows(own.tolist()) for own in lengths.reshape(groups, -1)],
+        )
+        starts = np.concatenate([row * width + column for row, column, _ in found])
+        return cls._placed(ids, lengths, starts, (max(rows, *(n for *_, n in found)), width), groups)
+
+    @classmethod
+    def _placed(
+        cls, ids: np.ndarray, lengths: np.ndarray, starts: np.ndarray, size: tuple[int, int], groups: int
+    ) -> TextRows:
+        """Sentences whose first words have the places ``starts (batch,)`` in rows of this size."""
         batch, length = ids.shape
-        room, own = rows * WIDTH, batch // groups
+        rows, width = size
+        room, own = rows * width, batch // groups
         inside = np.arange(length) < lengths[:, None]
-        ends = lengths.reshape(groups, own).cumsum(1)
-        starts = (ends - lengths.reshape(groups, own)).reshape(batch)
         within = np.where(inside, starts[:, None] + np.arange(length), room).astype(np.int32)
         group = np.repeat(np.arange(groups), own)[:, None]
         whole = (within + room * group)[inside]
@@ -101,7 +156,7 @@ class Running(NamedTuple):
         sentence, position = np.nonzero(inside)
         positions[whole] = position
         origins[whole] = sentence % own * length + position
-        shape = groups * rows, WIDTH
+        shape = groups * rows, width
         return cls(found.reshape(shape), positions.reshape(shape), origins.reshape(shape), within, groups)
 
     def taken_up(self, values: np.ndarray) -> np.ndarray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
 from nmt.text.batches import Batch
-from nmt.text.packing import Running, rows_for
+from nmt.text.packing import TextRows, rows_for
 
 Arrays = dict[str, Any]
 """A batch as the arguments of a program, by the names of the graph's inputs."""
@@ -40,19 +41,43 @@ def packed_arrays(batch: Batch, groups: int = 1) -> Arrays:
         room = rows_for(count // groups * ids.shape[1]) if batch.packed is None else batch.packed[i]
         own = mask[order] * real[:, None]
         lengths = own.sum(1).astype(np.int64)
-        running = Running.of(ids[order], lengths, room, groups)
-        found |= {
-            f"ids{i}": running.ids,
-            f"positions{i}": running.positions,
-            f"places{i}": running.places,
-            f"origins{i}": running.origins,
-            f"mask{i}": running.taken_up(own) if i == last else own,
-        }
+        running = TextRows.running(ids[order], lengths, room, groups)
+        found |= _arrays_of(running, i) | {f"mask{i}": running.taken_up(own) if i == last else own}
         if i == last and batch.weights is not None:
             found["weights"] = running.taken_up(batch.weights[order])
     if batch.alignment is not None:
         found["alignment"] = batch.alignment[order] * own[..., None]
     return found
+
+
+def arrays_of_packed_sources(batch: Batch, groups: int = 1) -> Arrays:
+    """A batch whose sources are packed, each sentence within a row, and whose target is padded; groups as
+    above."""
+    count, last = len(batch.ids[0]), len(batch.ids) - 1
+    order = np.concatenate([np.arange(group, count, groups) for group in range(groups)])
+    ordered = replace(
+        batch,
+        ids=tuple(ids[order] for ids in batch.ids),
+        masks=tuple(mask[order] for mask in batch.masks),
+        weights=None if batch.weights is None else batch.weights[order],
+        alignment=None if batch.alignment is None else batch.alignment[order],
+    )
+    found = padded_arrays(ordered)
+    for i, (ids, mask) in enumerate(zip(ordered.ids[:last], ordered.masks[:last], strict=True)):
+        rows = count // groups if batch.packed is None else batch.packed[i]
+        lengths = (mask.sum(1) * (order < batch.sentences)).astype(np.int64)
+        found |= _arrays_of(TextRows.whole(ids, lengths, rows, groups), i)
+    return found
+
+
+def _arrays_of(rows: TextRows, stream: int) -> Arrays:
+    """The inputs that say which words there are, and where."""
+    return {
+        f"ids{stream}": rows.ids,
+        f"positions{stream}": rows.positions,
+        f"places{stream}": rows.places,
+        f"origins{stream}": rows.origins,
+    }
 
 
 def specs_of(arrays: Arrays) -> dict[str, jax.ShapeDtypeStruct]:

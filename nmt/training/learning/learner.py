@@ -18,7 +18,7 @@ from nmt.models import Model
 from nmt.runtime.devices import release_freed_memory
 from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch
-from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout
+from nmt.text.layouts import PaddedLayout
 from nmt.training.learning.batch_arrays import Arrays, specs_of
 from nmt.training.learning.finite import FiniteCheck
 from nmt.training.learning.objective import Differentiated, Objective
@@ -136,7 +136,7 @@ class Learner:
 
     def layout(self, parts: int = 1) -> PaddedLayout:
         """How batches are laid out that are each computed in ``parts``."""
-        return PackedLayout(parts * self.placement.groups) if self.objective.packs else PADDED
+        return self.objective.layout(parts * self.placement.groups)
 
     @property
     def program(self) -> float:
@@ -275,8 +275,8 @@ class BatchGradientPlan(Plan, by_key=["objective", "placement"], code=["layers",
 
     def __str__(self) -> str:
         sizes = {name: shape for name, shape, _ in self.shapes}
-        laid_out = [shape for name, shape in sizes.items() if name.startswith("places")]
-        laid_out = laid_out or [shape for name, shape in sizes.items() if name.startswith("ids")]
+        streams = sorted(name.removeprefix("ids") for name in sizes if name.startswith("ids"))
+        laid_out = [sizes.get(f"places{stream}", sizes[f"ids{stream}"]) for stream in streams]
         lengths = ", ".join(str(length) for _, length in laid_out)
         return f"gradient of {laid_out[0][0]} sentences of {lengths} words"
 

@@ -28,11 +28,18 @@ from mgraph import (
     sum,
     unlikelihood,
 )
+from mgraph.device import platform_of
 from mgraph.draws import run_key
 from nmt.models import Decoded, Model, PackedText, Source
 from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
-from nmt.training.learning.batch_arrays import Arrays, packed_arrays, padded_arrays
+from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout, RecurrentLayout
+from nmt.training.learning.batch_arrays import (
+    Arrays,
+    arrays_of_packed_sources,
+    packed_arrays,
+    padded_arrays,
+)
 from nmt.training.update import Tensors
 
 ALIGNMENT_EPS = 1e-6
@@ -209,8 +216,19 @@ class Objective:
 
     @property
     def packs(self) -> bool:
-        """Whether batches are packed, so that products multiply no padding."""
+        """Whether sources and targets are packed, so that products multiply no padding."""
         return self.model.packs and not self.loss.unlikelihood
+
+    @property
+    def packs_sources(self) -> bool:
+        """Whether only sources are packed. Their rows take more steps, which on GPUs would cost more."""
+        return self.model.packs_sources and platform_of(None) == "cpu"
+
+    def layout(self, parts: int = 1) -> PaddedLayout:
+        """How batches are laid out that are each computed in ``parts``, on devices or one after the other."""
+        if self.packs:
+            return PackedLayout(parts)
+        return RecurrentLayout(parts) if self.packs_sources else PADDED
 
     @property
     def key(self) -> Hashable:
@@ -222,7 +240,11 @@ class Objective:
     def arrays(self, batch: Batch, groups: int = 1) -> Arrays:
         """A batch as the arguments of a program; the names are those of the graph's inputs. groups: of
         devices that compute it."""
-        return packed_arrays(batch, groups) if self.packs else padded_arrays(batch)
+        if self.packs:
+            return packed_arrays(batch, groups)
+        if self.packs_sources:
+            return arrays_of_packed_sources(batch, groups)
+        return padded_arrays(batch)
 
     def differentiated(
         self, specs: dict[str, jax.ShapeDtypeStruct], groups: int = 1, parts: int = 1

@@ -15,7 +15,7 @@ from nmt.models import PackedSource, Source
 from nmt.search.encoding import EncodePlan
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import pad
-from nmt.text.packing import WIDTH, Bins, Running, rows_for
+from nmt.text.packing import WIDTH, Bins, TextRows, rows_for
 
 
 @given(
@@ -138,7 +138,7 @@ def test_running_words_are_found_both_ways(lengths: list[int], groups: int, spar
     own, table = len(lengths) // groups, np.array(lengths)
     room = spare + rows_for(int(table.reshape(groups, own).sum(1).max()))
     ids = np.arange(len(lengths) * 12, dtype=np.int32).reshape(len(lengths), 12) + 1
-    running = Running.of(ids, table, room, groups)
+    running = TextRows.running(ids, table, room, groups)
     assert running.ids.shape == running.positions.shape == running.origins.shape == (groups * room, WIDTH)
     rows, words = running.ids.reshape(groups, -1), []
     for sentence, length in enumerate(lengths):
