@@ -122,6 +122,30 @@ def test_an_rnn_step_by_step_is_the_rnn_over_the_sequence() -> None:
 
 
 @pytest.mark.parametrize("norm", [False, True])
+def test_an_rnn_over_packed_sentences() -> None:
+    """Rows of 5: sentences of 2 and 3 words, and one of 4."""
+    graph = ExpressionGraph(inference=True)
+    packing = layers.PackedWords(graph.zeros((3, 4), "int32"))
+    positions = constant(graph, [[0, 1, 0, 1, 2], [0, 1, 2, 3, 0]], "int32")
+    carried = layers.carried_states(packing._replace(positions=positions), mgraph.Type.float32)
+    network = layers.RNN(layers.LSTM, "r", 3, 4, depth=2, direction="alternating-backward")
+    x = draw(5, 2, 3)
+    whole = network(constant(graph, x), carried=carried).output
+    alone = [
+        network(constant(graph, x[first:last, row : row + 1])).output
+        for row, first, last in ((0, 0, 2), (0, 2, 5), (1, 0, 4))
+    ]
+    random_params(graph)
+    graph.forward()
+    close(whole[:2, :1], alone[0].val())
+    close(whole[2:, :1], alone[1].val())
+    close(whole[:4, 1:], alone[2].val())
+    with pytest.raises(mgraph.ArgumentError, match="takes no mask"):
+        network(constant(graph, x), graph.ones((5, 2, 1)), carried=carried)
+    with pytest.raises(mgraph.ArgumentError, match=r"PackedWords\.positions is None"):
+        layers.carried_states(packing, mgraph.Type.float32)
+
+
 def test_attention_of_rnns_for_several_rows_per_sentence(norm: bool) -> None:
     graph = ExpressionGraph(inference=True)
     context, state = draw(2, 4, 5), draw(6, 3)

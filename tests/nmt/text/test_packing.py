@@ -15,7 +15,7 @@ from nmt.models import PackedSource, Source
 from nmt.search.encoding import EncodePlan
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import pad
-from nmt.text.packing import WIDTH, Bins, TextRows, rows_for
+from nmt.text.packing import WIDTH, Bins, TextRows, rows_for, whole_rows, whole_width
 
 
 @given(
@@ -132,25 +132,52 @@ def test_other_encoders_take_no_packed_sentences() -> None:
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=12),
     groups=st.integers(1, 3),
     spare=st.integers(0, 2),
+    whole=st.booleans(),
 )
-def test_running_words_are_found_both_ways(lengths: list[int], groups: int, spare: int) -> None:
+def test_words_in_rows_are_found_both_ways(lengths: list[int], groups: int, spare: int, whole: bool) -> None:
     lengths += [0] * (-len(lengths) % groups)
     own, table = len(lengths) // groups, np.array(lengths)
-    room = spare + rows_for(int(table.reshape(groups, own).sum(1).max()))
     ids = np.arange(len(lengths) * 12, dtype=np.int32).reshape(len(lengths), 12) + 1
-    running = TextRows.running(ids, table, room, groups)
-    assert running.ids.shape == running.positions.shape == running.origins.shape == (groups * room, WIDTH)
-    rows, words = running.ids.reshape(groups, -1), []
+    if whole:
+        room, width = spare + max(whole_rows(part.tolist())[-1] for part in table.reshape(groups, own)), 18
+        found = TextRows.whole(ids, table, room, groups)
+    else:
+        room, width = spare + rows_for(int(table.reshape(groups, own).sum(1).max())), WIDTH
+        found = TextRows.running(ids, table, room, groups)
+    assert found.ids.shape == found.positions.shape == found.origins.shape == (groups * room, width)
+    rows, words = found.ids.reshape(groups, -1), []
     for sentence, length in enumerate(lengths):
         group, within = divmod(sentence, own)
-        places = running.places[sentence]
-        assert (places[length:] == room * WIDTH).all()
+        places = found.places[sentence]
+        assert (places[length:] == room * width).all()
         assert rows[group][places[:length]].tolist() == ids[sentence, :length].tolist()
         assert np.diff(places[:length]).tolist() == [1] * (max(length, 1) - 1)
-        origins = running.origins.reshape(groups, -1)[group][places[:length]]
+        assert not whole or len({*places[:length] // width}) <= 1
+        origins = found.origins.reshape(groups, -1)[group][places[:length]]
         assert origins.tolist() == [within * 12 + position for position in range(length)]
-        assert running.positions.reshape(groups, -1)[group][places[:length]].tolist() == [*range(length)]
+        assert found.positions.reshape(groups, -1)[group][places[:length]].tolist() == [*range(length)]
         words += ids[sentence, :length].tolist()
-    assert sorted(running.ids[running.ids > 0].tolist()) == words
-    assert (running.origins[running.ids == 0] == own * 12).all(), "padding comes from nowhere"
-    np.testing.assert_array_equal(running.taken_up(ids), running.ids)
+    assert sorted(found.ids[found.ids > 0].tolist()) == words
+    assert (found.origins[found.ids == 0] == own * 12).all(), "padding comes from nowhere"
+    np.testing.assert_array_equal(found.taken_up(ids), found.ids)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40))
+def test_few_rows_hold_whole_sentences(lengths: list[int]) -> None:
+    rows, columns, count = whole_rows(lengths)
+    width = whole_width(max(lengths))
+    used = np.zeros((count, width), int)
+    for row, column, length in zip(rows, columns, lengths, strict=True):
+        assert column + length <= width
+        used[row, column : column + length] += 1
+    assert used.max() == 1, "no place is used twice"
+    assert used.any(1).all() and count <= len(lengths)
+    # No two rows would fit into one, so fewer than twice as many as needed are used.
+    emptiest = sorted(used.sum(1))[:2]
+    assert count == 1 or sum(emptiest) > width
+
+
+def test_rows_are_added_for_sentences_that_find_none() -> None:
+    ids, lengths = np.ones((3, 6), np.int32), np.array([6, 6, 5])
+    assert whole_rows([6, 6, 5])[-1] == 3
+    assert TextRows.whole(ids, lengths, 2).ids.shape == (3, 9)

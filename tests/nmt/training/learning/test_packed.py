@@ -14,6 +14,8 @@ from nmt.files import create_model
 from nmt.models import Dropouts, Model, PackedText
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import Batch, pad
+from nmt.text.layouts import PADDED
+from nmt.text.packing import whole_rows
 from nmt.training.learning.batch_arrays import packed_arrays, padded_arrays, specs_of
 from nmt.training.learning.objective import LossOptions, Objective
 
@@ -29,12 +31,22 @@ MODELS: dict[str, dict[str, Any]] = {
     "two sources": PAIR | {"type": "multi-transformer", "dim_vocabs": (11, 12, 13)},
     "language model": {"type": "lm-transformer", "dim_vocabs": (13,)},
 }
+RECURRENT: dict[str, dict[str, Any]] = {
+    "s2s": PAIR | {"type": "s2s"},
+    "alternating": PAIR
+    | {"type": "s2s", "enc_type": "alternating", "enc_depth": 2, "enc_cell": "lstm", "enc_cell_depth": 2}
+    | {"skip": True, "layer_normalization": True},
+    "forward above": PAIR | {"type": "s2s", "enc_type": "bi-unidirectional", "enc_depth": 3},
+    "nematus": PAIR
+    | {"type": "nematus", "enc_cell": "gru-nematus", "dec_cell": "gru-nematus", "layer_normalization": True},
+    "two recurrent sources": {"type": "multi-s2s", "dim_vocabs": (11, 12, 13), "enc_cell": "ssru"},
+}
 DROPOUTS = Dropouts(0.2, 0.3, 0.3, 0.2, 0.2, 0.2)
 LENGTHS = ((7, 1, 4, 9, 3, 6, 2), (5, 3, 8, 1, 9, 2, 4), (2, 9, 3, 5, 1, 8, 6))
 
 
 def model_of(name: str) -> Model:
-    return create_model(ModelOptions(**(SIZES | DEPTHS | MODELS[name])), seed=3)
+    return create_model(ModelOptions(**(SIZES | DEPTHS | (MODELS | RECURRENT)[name])), seed=3)
 
 
 def batch_of(model: Model, rows: int = 8) -> Batch:
@@ -67,30 +79,62 @@ def test_costs_and_gradients_are_those_of_padded_sentences(name: str, groups: in
     expected, cost, labels = gradient(objective, padded_arrays(batch))
     found, own_cost, own_labels = gradient(objective, packed_arrays(batch, groups), groups)
     assert own_cost == pytest.approx(cost, rel=1e-6) and own_labels == labels
+    assert_same(found, expected)
+
+
+def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Gradients of all parameters agree."""
     largest = max(float(np.abs(value).max()) for value in expected.values())
     for key, value in expected.items():
         np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=2e-6 * largest, err_msg=key)
 
 
-def test_guided_alignment_is_laid_out() -> None:
-    model = model_of("transformer")
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [("s2s", 1), *(pytest.param(name, 2, marks=pytest.mark.slow) for name in RECURRENT)],
+)
+def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int) -> None:
+    model = model_of(name)
+    objective = Objective(Model(model.options, model.params, DROPOUTS), LossOptions(0.1))
+    batch = batch_of(model)
+    rows = [
+        max(whole_rows(lengths[group::groups])[-1] for group in range(groups))
+        for lengths in map(list, LENGTHS[: model.sources])
+    ]
+    assert all(groups * count < batch.sentences for count in rows)
+    batch = replace(batch, packed=tuple(rows))
+    arrays = objective.arrays(batch, groups)
+    assert arrays["ids0"].shape == (groups * rows[0], 15)
+    expected, cost, labels = gradient(objective, padded_arrays(batch))
+    found, own_cost, own_labels = gradient(objective, arrays, groups)
+    assert own_cost == pytest.approx(cost, rel=1e-6) and own_labels == labels
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("transformer", "decoder_l1_context_Wq"), ("s2s", "decoder_Wc_att")]
+)
+def test_guided_alignment_is_laid_out(name: str, key: str) -> None:
+    model = model_of(name)
     objective = Objective(model, LossOptions(alignment_weight=0.3))
     wanted = (np.random.default_rng(2).random((8, 10, 10)) < 0.1).astype(np.float32)
-    batch = replace(batch_of(model), alignment=wanted)
+    weights = np.random.default_rng(1).uniform(0, 2, (8, 10)).astype(np.float32)
+    batch = replace(batch_of(model), alignment=wanted, weights=weights)
     expected, cost, labels = gradient(objective, padded_arrays(batch))
-    found, own_cost, own_labels = gradient(objective, packed_arrays(batch, 2), 2)
+    found, own_cost, own_labels = gradient(objective, objective.arrays(batch, 2), 2)
     assert (own_cost, own_labels) == pytest.approx((cost, labels), rel=1e-6)
-    name = "decoder_l1_context_Wq"
-    np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found[key], expected[key], rtol=1e-4, atol=1e-6)
 
 
-def test_what_looks_at_whole_targets_is_not_packed() -> None:
+def test_what_looks_at_whole_targets_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of("transformer")
     assert not Objective(model, LossOptions(unlikelihood=True)).packs
     recurrent = create_model(ModelOptions(type="s2s", dim_vocabs=(7, 9), dim_emb=3, dim_rnn=4))
-    assert not Objective(recurrent).packs
-    batch = batch_of(model)
-    assert Objective(recurrent).arrays(batch).keys() == padded_arrays(batch).keys()
+    objective, batch = Objective(recurrent, LossOptions(unlikelihood=True)), batch_of(model)
+    assert not objective.packs and objective.packs_sources and "places1" not in objective.arrays(batch)
+    monkeypatch.setattr("nmt.training.learning.objective.platform_of", lambda device: "cuda")
+    assert objective.arrays(batch).keys() == padded_arrays(batch).keys(), "GPUs take few steps"
+    assert objective.layout() is PADDED
     graph = ExpressionGraph()
     ids, mask = graph.zeros((1, 32), "int32"), graph.ones((1, 32))
     with pytest.raises(ArgumentError, match="type s2s take no packed sentences"):
@@ -116,6 +160,4 @@ def test_many_logits_are_never_held(tied: bool, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("mgraph.ops.output_loss.LEAST_CHUNK", 5)
     found, own_cost, _ = gradient(objective, batch)
     assert own_cost == pytest.approx(cost, rel=1e-6)
-    largest = max(float(np.abs(value).max()) for value in expected.values())
-    for key, value in expected.items():
-        np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=2e-6 * largest, err_msg=key)
+    assert_same(found, expected)
