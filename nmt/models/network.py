@@ -73,7 +73,7 @@ class Network(Layer):
         """The encoder state of sentences: all that the decoder needs once per sentence.
 
         ``sources``: one for each source stream, of any lengths. ``ArgumentError`` for a wrong number, and for
-        packed ones unless ``packs``.
+        sentences in bins unless ``packs_bins``.
         """
         if len(sources) != self.sources:
             raise ArgumentError(
@@ -82,25 +82,25 @@ class Network(Layer):
         return self._decoder.prepare([self.context(source, i) for i, source in enumerate(sources)])
 
     def project(self, sources: Sequence[PackedSource]) -> Nodes:
-        """What the decoder needs of packed sentences, by name: of each sentence its ``mask0`` and
+        """What the decoder needs of sentences in bins, by name: of each sentence its ``mask0`` and
         ``places0``, for further sources ``mask1`` ..., and the rest of each word ``(bins, width)``.
-        ``ArgumentError`` unless ``packs``."""
+        ``ArgumentError`` unless ``packs_bins``."""
         return self._decoder.project([self.context(source, i) for i, source in enumerate(sources)])
 
     def arrange(self, projected: Nodes) -> Nodes:
-        """The encoder state of packed sentences, or of those whose rows of ``mask0`` and ``places0`` are
+        """The encoder state of sentences in bins, or of those whose rows of ``mask0`` and ``places0`` are
         there."""
         return self._decoder.arrange(projected)
 
     @property
-    def packs(self) -> bool:
-        """Whether sources and targets may be packed."""
-        return self._decoder.packs and all(encoder.packs for encoder in self._encoders)
+    def packs_bins(self) -> bool:
+        """Whether sources may be packed in bins (``PackedSource``)."""
+        return self._decoder.packs_bins and all(encoder.packs_bins for encoder in self._encoders)
 
     @property
-    def packs_sources(self) -> bool:
-        """Whether only the sources of a training may be packed, each sentence within a row."""
-        return bool(self._encoders) and all(encoder.packs_whole for encoder in self._encoders)
+    def recurrent(self) -> bool:
+        """Whether sentences are read word by word, so that each packed source must be within a row."""
+        return self._decoder.recurrent
 
     def context(self, source: Source | PackedSource | PackedText, stream: int = 0) -> Encoded:
         """Encode the sentences of source ``stream``, from 0; ``ArgumentError`` if it does not exist."""
@@ -155,8 +155,7 @@ class Network(Layer):
     def decode(self, encoder_state: Nodes, target: Node | PackedText, *, attention: bool = False) -> Decoded:
         """Logits of every target word, given the words before it.
 
-        ``target``: the ids ``(batch, time)``, integers with ``</s>``, then padding, or if it ``packs`` packed
-        sentences.
+        ``target``: the ids ``(batch, time)``, integers with ``</s>``, then padding, or packed sentences.
         """
         return self._decoder.decode(encoder_state, target, attention=attention)
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from layers import Columns, Embedding, FactoredEmbedding, FactoredOutput, Layer, Output, PackedWords
 from mgraph import ArgumentError, Node, cast, gt, register_tuple, repeat, reshape
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.training import Dropping
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class PackedText(NamedTuple):
 
     ids: Any
     """Integers, ``(rows, width)``: word ids of one sentence after the other, across the ends of rows; for
-    encoders that read word by word each sentence is within a row (``EncoderPart.packs_whole``)."""
+    recurrent encoders each sentence is within a row."""
     packing: PackedWords
     """Where the words of ``(batch, length)`` sentences are."""
     mask: Any
@@ -186,11 +184,10 @@ class ModelPart(Layer):
     def word_dropout(self) -> float:
         """The probability of dropping a word."""
 
-    def not_packed(self, text: T | PackedText) -> T:
-        """A text that must not be packed; ``ArgumentError`` if it is."""
-        if isinstance(text, PackedText):
-            raise ArgumentError(f"models of type {self.options.type} take no packed sentences")
-        return text
+    @property
+    def recurrent(self) -> bool:
+        """Whether sentences are read word by word, so that a packed source must be within a row."""
+        return False
 
 
 class EncoderPart(ModelPart):
@@ -202,23 +199,17 @@ class EncoderPart(ModelPart):
         """The number of features of a word's context."""
 
     @property
-    def packs(self) -> bool:
-        """Whether sources may be packed in any way."""
-        return False
-
-    @property
-    def packs_whole(self) -> bool:
-        """Whether sources of a training may be packed if each sentence is within a row."""
+    def packs_bins(self) -> bool:
+        """Whether there is ``encode_packed``."""
         return False
 
     @abstractmethod
     def encode(self, source: Source | PackedText) -> Encoded:
-        """The context of each word; rows do not depend on padding or other sentences. ``PackedText`` only if
-        ``packs`` or ``packs_whole``."""
+        """The context of each word; rows do not depend on padding or other sentences."""
 
     def encode_packed(self, source: PackedSource) -> Encoded:
-        """The same for packed sentences, if ``packs``."""
-        raise ArgumentError(f"encoders of type {self.options.type} take no packed sentences")
+        """The same for sentences in bins, if ``packs_bins``."""
+        raise ArgumentError(f"encoders of type {self.options.type} take no sentences in bins")
 
     @property
     def word_dropout(self) -> float:
@@ -258,16 +249,16 @@ class DecoderPart(ModelPart):
         return False
 
     def project(self, encoded: Sequence[Encoded]) -> Nodes:
-        """What the decoder needs once per word of packed sentences, if ``packs``."""
-        raise ArgumentError(f"decoders of type {self.options.type} take no packed sentences")
+        """What the decoder needs once per word of sentences in bins, if ``packs_bins``."""
+        raise ArgumentError(f"decoders of type {self.options.type} take no sentences in bins")
 
     def arrange(self, projected: Nodes) -> Nodes:
-        """The encoder state of packed sentences, or of some of them."""
-        raise ArgumentError(f"decoders of type {self.options.type} take no packed sentences")
+        """The encoder state of sentences in bins, or of some of them, if ``packs_bins``."""
+        raise ArgumentError(f"decoders of type {self.options.type} take no sentences in bins")
 
     @property
-    def packs(self) -> bool:
-        """Whether sources and targets may be packed."""
+    def packs_bins(self) -> bool:
+        """Whether there are ``project`` and ``arrange``."""
         return False
 
     @abstractmethod
@@ -296,7 +287,7 @@ class DecoderPart(ModelPart):
 
     @abstractmethod
     def decode(self, encoder_state: Nodes, target: Node | PackedText, *, attention: bool) -> Decoded:
-        """All steps for given target sentences, their ids or, only if ``packs``, packed."""
+        """All steps for given target sentences, their ids or packed."""
 
     @property
     def word_dropout(self) -> float:

@@ -16,6 +16,7 @@ from layers import (
     choose,
     find_cell,
     laid_out,
+    taken_up,
 )
 from layers.cells import State
 from mgraph import ArgumentError, Node, concatenate, repeat, reshape, shift, transpose, weighted_average
@@ -97,7 +98,7 @@ class S2SEncoder(EncoderPart):
         return 2 * self.options.dim_rnn if self.forward is None else self.options.dim_rnn
 
     @property
-    def packs_whole(self) -> bool:
+    def recurrent(self) -> bool:
         return True
 
     def encode(self, source: Source | PackedText) -> Encoded:
@@ -166,6 +167,10 @@ class S2SDecoder(DecoderPart):
         self.hidden = Dense(f"{prefix}_ff_logit_l1", inputs, options.dim_emb, activation="tanh", **normalized)
         """The layer below the output layer: ``tanh(word W0 + state W1 + contexts W2 + b)``."""
 
+    @property
+    def recurrent(self) -> bool:
+        return True
+
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         state: Nodes = {}
         means = []
@@ -210,14 +215,21 @@ class S2SDecoder(DecoderPart):
         return Step(self.output(hidden, shortlist), _named(done.states), weights)
 
     def decode(self, encoder_state: Nodes, target: Node | PackedText, *, attention: bool) -> Decoded:
-        target_ids = self.not_packed(target)
-        embedded = shift(self.embedding(transpose(target_ids), time_axis=0), (1, 0, 0))
+        if isinstance(target, PackedText):
+            packing = target.packing
+            batch = packing.places.shape[0]
+            words = transpose(laid_out(self.embedding(target.ids, packing=packing), packing), (1, 0, 2))
+        else:
+            packing, batch = None, target.shape[0]
+            words = self.embedding(transpose(target), time_axis=0)
+        embedded = shift(words, (1, 0, 0))
         decoder = self._rnn(encoder_state, attention)
-        start = self._first(target_ids.graph, encoder_state, target_ids.shape[0])
+        start = self._first(words.graph, encoder_state, batch)
         done = decoder(embedded, states=[(start,) * layer.states for layer in decoder.layers])
         contexts, weights = _apart(done.given, attention)
         hidden = transpose(self._hidden(embedded, done.output, contexts), (1, 0, 2))
-        return Decoded(hidden, self.output, None if weights is None else transpose(weights, (1, 0, 2)))
+        aligned = None if weights is None else transpose(weights, (1, 0, 2))
+        return Decoded(taken_up(hidden, packing), self.output, aligned)
 
     def _first(self, graph: Graph, encoder_state: Nodes, batch: int) -> Node:
         """The first state of every layer, ``(batch, dim_rnn)``."""

@@ -237,7 +237,7 @@ class TransformerEncoder(EncoderPart):
         return self.options.dim_emb
 
     @property
-    def packs(self) -> bool:
+    def packs_bins(self) -> bool:
         return True
 
     def encode(self, source: Source | PackedText) -> Encoded:
@@ -303,7 +303,7 @@ class TransformerDecoder(DecoderPart):
         return self.stream > 0 and not self.pooled
 
     @property
-    def packs(self) -> bool:
+    def packs_bins(self) -> bool:
         return True
 
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:

@@ -275,7 +275,7 @@ class BeamSearch:
 
     def bins(self, waiting: int, length: int) -> tuple[int, int] | None:
         """How many bins of how many words hold so many sentences that wait, if models take packed ones."""
-        if not all(model.packs for model in self.models):
+        if not all(model.packs_bins for model in self.models):
             return None
         width = length if waiting == 1 else max(BIN, length)
         return -(-waiting * PACKED // width), width

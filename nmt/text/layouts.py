@@ -98,31 +98,43 @@ class PackedLayout(PaddedLayout):
 
 
 class RecurrentLayout(PackedLayout):
-    """Sources in rows that hold whole sentences, and laid out for the attention; the target is padded."""
+    """Sources in rows that hold whole sentences; targets in rows of words for the output layer and the loss,
+    and laid out for the recurrences, which multiply their padding."""
 
     def size(self, sentences: Sequence[Sentence]) -> Shape:
         laid_out = PADDED.size(sentences)
-        lengths = [[len(words) for words in sentence.sequences[:-1]] for sentence in sentences]
-        parts = [zip(*lengths[first :: self.parts], strict=True) for first in range(self.parts)]
-        rows = [[whole_rows(stream)[-1] for stream in part] for part in parts]
-        return (*laid_out, *map(max, *rows, [0] * len(lengths[0])))
+        lengths = [[*map(len, sentence.sequences)] for sentence in sentences]
+        parts = [[*zip(*lengths[first :: self.parts], strict=True)] for first in range(self.parts)]
+        rows = [
+            [*(whole_rows(stream)[-1] for stream in streams[:-1]), rows_for(sum(streams[-1]))]
+            for streams in parts
+            if streams
+        ]
+        return (*laid_out, *map(max, zip(*rows, strict=True)))
 
     def positions(self, shape: Shape) -> int:
-        return int(self._positions(np.asarray(shape)))
+        table = np.asarray(shape)
+        return int(self._of_sources(table) + self._laid_out(table))
 
     def costs(self, shapes: Any) -> np.ndarray:
         table = np.asarray(shapes)
         attended = table[..., 0] * table[..., 1 : table.shape[-1] // 2].sum(-1)
-        return np.asarray(self._positions(table) + attended // ATTENTION)
+        target = (self._laid_out(table) + self.parts * WIDTH * table[..., -1]) // 2
+        return np.asarray(self._of_sources(table) + target + attended // ATTENTION)
 
     def full(self, laid_out: Shape) -> Shape:
         rows, *lengths = laid_out
-        return (*laid_out, *(-(-rows // self.parts) for _ in lengths[:-1]))
+        own = -(-rows // self.parts)
+        return (*laid_out, *(own for _ in lengths[:-1]), rows_for(own * lengths[-1]))
 
-    def _positions(self, table: np.ndarray) -> Any:
+    def _of_sources(self, table: np.ndarray) -> Any:
         target = table.shape[-1] // 2
-        sources = whole_width(table[..., 1:target]) * table[..., target + 1 :]
-        return self.parts * sources.sum(-1) + table[..., 0] * table[..., target]
+        widths = whole_width(table[..., 1:target])
+        return self.parts * (widths * table[..., target + 1 : -1]).sum(-1)
+
+    def _laid_out(self, table: np.ndarray) -> Any:
+        """The positions of targets in recurrences."""
+        return table[..., 0] * table[..., table.shape[-1] // 2]
 
 
 PADDED = PaddedLayout()

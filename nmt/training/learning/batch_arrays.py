@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -27,57 +26,38 @@ def padded_arrays(batch: Batch) -> Arrays:
     return found
 
 
-def packed_arrays(batch: Batch, groups: int = 1) -> Arrays:
+def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arrays:
     """A batch whose sentences are packed (``nmt.models.PackedText``).
 
     groups: of devices that compute it, each some of the sentences; the rows of the batch must be as many for
-    each.
+    each. whole: whether each source is within a row.
     """
     count, last = len(batch.ids[0]), len(batch.ids) - 1
     order = np.concatenate([np.arange(group, count, groups) for group in range(groups)])
     real = order < batch.sentences
     found: Arrays = {}
     for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
-        room = rows_for(count // groups * ids.shape[1]) if batch.packed is None else batch.packed[i]
         own = mask[order] * real[:, None]
         lengths = own.sum(1).astype(np.int64)
-        running = TextRows.running(ids[order], lengths, room, groups)
-        found |= _arrays_of(running, i) | {f"mask{i}": running.taken_up(own) if i == last else own}
+        if whole and i < last:
+            room = count // groups if batch.packed is None else batch.packed[i]
+            rows = TextRows.whole(ids[order], lengths, room, groups)
+            own = mask[order]  # a mean over no words would be undefined
+        else:
+            room = rows_for(count // groups * ids.shape[1]) if batch.packed is None else batch.packed[i]
+            rows = TextRows.running(ids[order], lengths, room, groups)
+        found |= {
+            f"ids{i}": rows.ids,
+            f"positions{i}": rows.positions,
+            f"places{i}": rows.places,
+            f"origins{i}": rows.origins,
+            f"mask{i}": rows.taken_up(own) if i == last else own,
+        }
         if i == last and batch.weights is not None:
-            found["weights"] = running.taken_up(batch.weights[order])
+            found["weights"] = rows.taken_up(batch.weights[order])
     if batch.alignment is not None:
         found["alignment"] = batch.alignment[order] * own[..., None]
     return found
-
-
-def arrays_of_packed_sources(batch: Batch, groups: int = 1) -> Arrays:
-    """A batch whose sources are packed, each sentence within a row, and whose target is padded; groups as
-    above."""
-    count, last = len(batch.ids[0]), len(batch.ids) - 1
-    order = np.concatenate([np.arange(group, count, groups) for group in range(groups)])
-    ordered = replace(
-        batch,
-        ids=tuple(ids[order] for ids in batch.ids),
-        masks=tuple(mask[order] for mask in batch.masks),
-        weights=None if batch.weights is None else batch.weights[order],
-        alignment=None if batch.alignment is None else batch.alignment[order],
-    )
-    found = padded_arrays(ordered)
-    for i, (ids, mask) in enumerate(zip(ordered.ids[:last], ordered.masks[:last], strict=True)):
-        rows = count // groups if batch.packed is None else batch.packed[i]
-        lengths = (mask.sum(1) * (order < batch.sentences)).astype(np.int64)
-        found |= _arrays_of(TextRows.whole(ids, lengths, rows, groups), i)
-    return found
-
-
-def _arrays_of(rows: TextRows, stream: int) -> Arrays:
-    """The inputs that say which words there are, and where."""
-    return {
-        f"ids{stream}": rows.ids,
-        f"positions{stream}": rows.positions,
-        f"places{stream}": rows.places,
-        f"origins{stream}": rows.origins,
-    }
 
 
 def specs_of(arrays: Arrays) -> dict[str, jax.ShapeDtypeStruct]:

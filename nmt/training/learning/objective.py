@@ -34,12 +34,7 @@ from nmt.models import Decoded, Model, PackedText, Source
 from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
 from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout, RecurrentLayout
-from nmt.training.learning.batch_arrays import (
-    Arrays,
-    arrays_of_packed_sources,
-    packed_arrays,
-    padded_arrays,
-)
+from nmt.training.learning.batch_arrays import Arrays, packed_arrays, padded_arrays
 from nmt.training.update import Tensors
 
 ALIGNMENT_EPS = 1e-6
@@ -216,19 +211,16 @@ class Objective:
 
     @property
     def packs(self) -> bool:
-        """Whether sources and targets are packed, so that products multiply no padding."""
-        return self.model.packs and not self.loss.unlikelihood
-
-    @property
-    def packs_sources(self) -> bool:
-        """Whether only sources are packed. Their rows take more steps, which on GPUs would cost more."""
-        return self.model.packs_sources and platform_of(None) == "cpu"
+        """Whether batches are packed, so that products multiply less padding. Recurrent encoders then take
+        more steps, which on GPUs would cost more."""
+        slower = self.model.recurrent and platform_of(None) != "cpu"
+        return not (slower or self.loss.unlikelihood)
 
     def layout(self, parts: int = 1) -> PaddedLayout:
         """How batches are laid out that are each computed in ``parts``, on devices or one after the other."""
-        if self.packs:
-            return PackedLayout(parts)
-        return RecurrentLayout(parts) if self.packs_sources else PADDED
+        if not self.packs:
+            return PADDED
+        return RecurrentLayout(parts) if self.model.recurrent else PackedLayout(parts)
 
     @property
     def key(self) -> Hashable:
@@ -240,11 +232,9 @@ class Objective:
     def arrays(self, batch: Batch, groups: int = 1) -> Arrays:
         """A batch as the arguments of a program; the names are those of the graph's inputs. groups: of
         devices that compute it."""
-        if self.packs:
-            return packed_arrays(batch, groups)
-        if self.packs_sources:
-            return arrays_of_packed_sources(batch, groups)
-        return padded_arrays(batch)
+        if not self.packs:
+            return padded_arrays(batch)
+        return packed_arrays(batch, groups, whole=self.model.recurrent)
 
     def differentiated(
         self, specs: dict[str, jax.ShapeDtypeStruct], groups: int = 1, parts: int = 1

@@ -111,7 +111,7 @@ def test_packed_sentences_are_encoded_as_padded_ones(options: dict[str, object])
         lambda a: (a.shape, a.dtype), encoder.projected
     )
     found = jax.jit(encoder.arranged)(model.params, projected, chosen)
-    assert found.keys() == expected.keys() and model.packs
+    assert found.keys() == expected.keys() and model.packs_bins
     for name, whole in expected.items():
         array = whole[chosen]
         inside = np.ones(array.shape[:1], bool)
@@ -121,10 +121,10 @@ def test_packed_sentences_are_encoded_as_padded_ones(options: dict[str, object])
         np.testing.assert_allclose(found[name][inside], array[inside], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_other_encoders_take_no_packed_sentences() -> None:
+def test_other_encoders_take_no_bins() -> None:
     model = create_model(ModelOptions(type="s2s", dim_vocabs=(7, 9), dim_emb=3, dim_rnn=4))
-    assert not model.packs
-    with pytest.raises(ArgumentError, match="type s2s take no packed sentences"):
+    assert not model.packs_bins
+    with pytest.raises(ArgumentError, match="type s2s take no sentences in bins"):
         model.packed_encoder(1, 1, (4,), 1, 8)
 
 

@@ -9,9 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from mgraph import ArgumentError, ExpressionGraph
 from nmt.files import create_model
-from nmt.models import Dropouts, Model, PackedText
+from nmt.models import Dropouts, Model
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import Batch, pad
 from nmt.text.layouts import PADDED
@@ -35,11 +34,12 @@ RECURRENT: dict[str, dict[str, Any]] = {
     "s2s": PAIR | {"type": "s2s"},
     "alternating": PAIR
     | {"type": "s2s", "enc_type": "alternating", "enc_depth": 2, "enc_cell": "lstm", "enc_cell_depth": 2}
-    | {"skip": True, "layer_normalization": True},
+    | {"skip": True},
     "forward above": PAIR | {"type": "s2s", "enc_type": "bi-unidirectional", "enc_depth": 3},
     "nematus": PAIR
     | {"type": "nematus", "enc_cell": "gru-nematus", "dec_cell": "gru-nematus", "layer_normalization": True},
     "two recurrent sources": {"type": "multi-s2s", "dim_vocabs": (11, 12, 13), "enc_cell": "ssru"},
+    "recurrent language model": {"type": "lm", "dim_vocabs": (13,)},
 }
 DROPOUTS = Dropouts(0.2, 0.3, 0.3, 0.2, 0.2, 0.2)
 LENGTHS = ((7, 1, 4, 9, 3, 6, 2), (5, 3, 8, 1, 9, 2, 4), (2, 9, 3, 5, 1, 8, 6))
@@ -102,9 +102,9 @@ def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int
         for lengths in map(list, LENGTHS[: model.sources])
     ]
     assert all(groups * count < batch.sentences for count in rows)
-    batch = replace(batch, packed=tuple(rows))
-    arrays = objective.arrays(batch, groups)
-    assert arrays["ids0"].shape == (groups * rows[0], 15)
+    arrays = objective.arrays(replace(batch, packed=(*rows, 1)), groups)
+    if rows:
+        assert arrays["ids0"].shape == (groups * rows[0], 15)
     expected, cost, labels = gradient(objective, padded_arrays(batch))
     found, own_cost, own_labels = gradient(objective, arrays, groups)
     assert own_cost == pytest.approx(cost, rel=1e-6) and own_labels == labels
@@ -129,16 +129,12 @@ def test_guided_alignment_is_laid_out(name: str, key: str) -> None:
 def test_what_looks_at_whole_targets_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of("transformer")
     assert not Objective(model, LossOptions(unlikelihood=True)).packs
-    recurrent = create_model(ModelOptions(type="s2s", dim_vocabs=(7, 9), dim_emb=3, dim_rnn=4))
-    objective, batch = Objective(recurrent, LossOptions(unlikelihood=True)), batch_of(model)
-    assert not objective.packs and objective.packs_sources and "places1" not in objective.arrays(batch)
+    recurrent, batch = Objective(model_of("s2s")), batch_of(model)
+    assert recurrent.packs and recurrent.arrays(batch).keys() > padded_arrays(batch).keys()
     monkeypatch.setattr("nmt.training.learning.objective.platform_of", lambda device: "cuda")
-    assert objective.arrays(batch).keys() == padded_arrays(batch).keys(), "GPUs take few steps"
-    assert objective.layout() is PADDED
-    graph = ExpressionGraph()
-    ids, mask = graph.zeros((1, 32), "int32"), graph.ones((1, 32))
-    with pytest.raises(ArgumentError, match="type s2s take no packed sentences"):
-        recurrent.decode({}, PackedText(ids, None, mask))
+    assert recurrent.arrays(batch).keys() == padded_arrays(batch).keys(), "GPUs take few steps"
+    assert recurrent.layout() is PADDED
+    assert Objective(model).packs
 
 
 def test_words_have_room() -> None:
