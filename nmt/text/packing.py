@@ -80,7 +80,7 @@ def whole_width(longest: T) -> T:
 
 def whole_rows(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
     """Sentences of these lengths in few rows of ``whole_width``, each within one: the row and the first
-    column of each, and how many rows there are.
+    column of each, and how many rows there are. Those without words take none.
 
     Best fit, the longest first: each goes where it leaves the least room.
     """
@@ -90,7 +90,7 @@ def whole_rows(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
     """Rows by the room that is left."""
     rooms = 0
     """Which of the lists have rows, as bits."""
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+    for i in sorted(np.flatnonzero(lengths).tolist(), key=lambda i: -lengths[i]):
         enough = rooms >> lengths[i]
         if enough:
             room = lengths[i] + (enough & -enough).bit_length() - 1
@@ -131,10 +131,8 @@ class TextRows(NamedTuple):
     def whole(cls, ids: np.ndarray, lengths: np.ndarray, rows: int, groups: int = 1) -> TextRows:
         """The same in rows of ``whole_width`` that hold whole sentences; in more than ``rows`` rows if these
         are too few."""
-        width, found = (
-            whole_width(ids.shape[1]),
-            [whole_rows(own.tolist()) for own in lengths.reshape(groups, -1)],
-        )
+        width = whole_width(ids.shape[1])
+        found = [whole_rows(own.tolist()) for own in lengths.reshape(groups, -1)]
         starts = np.concatenate([row * width + column for row, column, _ in found])
         return cls._placed(ids, lengths, starts, (max(rows, *(n for *_, n in found)), width), groups)
 

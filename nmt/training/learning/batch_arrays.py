@@ -39,13 +39,12 @@ def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arra
     for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
         own = mask[order] * real[:, None]
         lengths = own.sum(1).astype(np.int64)
-        if whole and i < last:
-            room = count // groups if batch.packed is None else batch.packed[i]
-            rows = TextRows.whole(ids[order], lengths, room, groups)
+        in_whole_rows = whole and i < last
+        most = count // groups if in_whole_rows else rows_for(count // groups * ids.shape[1])
+        place = TextRows.whole if in_whole_rows else TextRows.running
+        rows = place(ids[order], lengths, most if batch.packed is None else batch.packed[i], groups)
+        if in_whole_rows:
             own = mask[order]  # a mean over no words would be undefined
-        else:
-            room = rows_for(count // groups * ids.shape[1]) if batch.packed is None else batch.packed[i]
-            rows = TextRows.running(ids[order], lengths, room, groups)
         found |= {
             f"ids{i}": rows.ids,
             f"positions{i}": rows.positions,

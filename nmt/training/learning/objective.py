@@ -199,7 +199,8 @@ class Objective:
 
     precision: the compute type; parameters and gradients are float32. rule_set: the gradient rules.
     checkpointing: recompute inner values in the backward pass. frozen: names of parameters that are not
-    trained.
+    trained. packs_recurrences: whether recurrent models train on packed sentences on CPUs. Encoders then take
+    more steps over fewer rows, which on GPUs would cost more.
     """
 
     model: Model
@@ -208,13 +209,13 @@ class Objective:
     rule_set: str = "rules"
     checkpointing: bool = False
     frozen: frozenset[str] = field(default=frozenset())
+    packs_recurrences: bool = True
 
     @property
     def packs(self) -> bool:
-        """Whether batches are packed, so that products multiply less padding. Recurrent encoders then take
-        more steps, which on GPUs would cost more."""
-        slower = self.model.recurrent and platform_of(None) != "cpu"
-        return not (slower or self.loss.unlikelihood)
+        """Whether batches are packed, so that products multiply less padding."""
+        recurrent = self.packs_recurrences and platform_of(None) == "cpu"
+        return (recurrent or not self.model.recurrent) and not self.loss.unlikelihood
 
     def layout(self, parts: int = 1) -> PaddedLayout:
         """How batches are laid out that are each computed in ``parts``, on devices or one after the other."""

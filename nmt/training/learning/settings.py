@@ -62,6 +62,8 @@ def objective_of(model: Model, options: TrainOptions) -> Objective:
         "marian" if options.marian_exact else "rules",
         options.gradient_checkpointing,
         frozen_of(model, options),
+        # Batches that fill the memory would be smaller: rows of equally long sentences have no room for two.
+        packs_recurrences=not options.mini_batch_fit,
     )
 
 

@@ -180,4 +180,5 @@ def test_few_rows_hold_whole_sentences(lengths: list[int]) -> None:
 def test_rows_are_added_for_sentences_that_find_none() -> None:
     ids, lengths = np.ones((3, 6), np.int32), np.array([6, 6, 5])
     assert whole_rows([6, 6, 5])[-1] == 3
+    assert whole_rows([1, 0, 1, 0])[-1] == 2 and whole_rows([0])[-1] == 0
     assert TextRows.whole(ids, lengths, 2).ids.shape == (3, 9)

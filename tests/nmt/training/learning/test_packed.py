@@ -12,11 +12,13 @@ import pytest
 from nmt.files import create_model
 from nmt.models import Dropouts, Model
 from nmt.settings.model_options import ModelOptions
+from nmt.settings.training import TrainOptions
 from nmt.text.batches import Batch, pad
 from nmt.text.layouts import PADDED
 from nmt.text.packing import whole_rows
 from nmt.training.learning.batch_arrays import packed_arrays, padded_arrays, specs_of
 from nmt.training.learning.objective import LossOptions, Objective
+from nmt.training.learning.settings import objective_of
 
 SIZES = {"dim_emb": 8, "dim_rnn": 8, "transformer_heads": 2, "transformer_dim_ffn": 6}
 DEPTHS = {"enc_depth": 1, "dec_depth": 1}
@@ -135,6 +137,14 @@ def test_what_looks_at_whole_targets_is_not_packed(monkeypatch: pytest.MonkeyPat
     assert recurrent.arrays(batch).keys() == padded_arrays(batch).keys(), "GPUs take few steps"
     assert recurrent.layout() is PADDED
     assert Objective(model).packs
+
+
+def test_batches_that_fill_the_memory_have_padded_sources_for_recurrences() -> None:
+    """Rows for equally long sentences would have room for no second one, and need half as much again."""
+    fit, usual = (TrainOptions(mini_batch_fit=fills) for fills in (True, False))
+    recurrent, transformer = model_of("s2s"), model_of("transformer")
+    assert objective_of(recurrent, usual).packs and objective_of(transformer, fit).packs
+    assert not objective_of(recurrent, fit).packs
 
 
 def test_words_have_room() -> None:
