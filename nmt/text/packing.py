@@ -73,9 +73,10 @@ def rows_for(words: int) -> int:
 
 
 def whole_width(longest: T) -> T:
-    """The words in a row for whole sentences. A recurrence takes a step for each, so rows must be short; but
-    two usual sentences should find room in one, and these have two thirds of the longest one's words."""
-    return longest * 3 // 2
+    """The words in a row for whole sentences: half as many again as the longest has, rounded up. A recurrence
+    takes a step for each, so rows must be short; but two usual sentences should find room in one. Batches of
+    nearly the same lengths should have the same width, so that they need about as many rows."""
+    return -(longest * -3 // 16) * 8
 
 
 def whole_rows(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:

@@ -38,21 +38,21 @@ def test_packed_sentences_take_rows_of_words() -> None:
 def test_sources_of_recurrent_models_take_rows_for_whole_sentences() -> None:
     layout = RecurrentLayout()
     size = layout.size(SENTENCES)
-    assert size == (4, 40, 40, 2, 4), "rows of 60 words: 40 and 20; 30 and 2. 105 words"
+    assert size == (4, 40, 40, 2, 4), "rows of 64 words: 40 and 20; 30 and 2. 105 words"
     assert (layout.lengths(size), layout.words(size)) == ((40, 40), (2, 4))
-    assert layout.positions(size) == 2 * 60 + 4 * 40
-    cost = 120 + (160 + 4 * WIDTH) // 2 + 160 // ATTENTION
+    assert layout.positions(size) == 2 * 64 + 4 * 40
+    cost = 128 + (160 + 4 * WIDTH) // 2 + 160 // ATTENTION
     assert layout.costs([size, size]).tolist() == [cost] * 2
     assert layout.full((3, 41, 50)) == (3, 41, 50, 3, 5)
     batch = layout.batch(SENTENCES, (5, 48, 40, 3, 4))
     assert (batch.shape, batch.packed) == ((5, 48, 40), (3, 4))
     halves = RecurrentLayout(parts=2)
-    assert halves.size(SENTENCES) == (4, 40, 40, 1, 3), "40 and 20; 30 and 2 in a row of 45. 35 and 70"
-    assert halves.positions((4, 40, 40, 1, 3)) == 2 * 60 + 160
+    assert halves.size(SENTENCES) == (4, 40, 40, 1, 3), "40 and 20; 30 and 2 in a row of 48. 35 and 70"
+    assert halves.positions((4, 40, 40, 1, 3)) == 2 * 64 + 160
     assert halves.full((3, 40, 50)) == (3, 40, 50, 2, 4)
-    several = [Sentence(0, ([2] * 4, [2] * 6, [3] * 5)), Sentence(1, ([2] * 2, [2] * 5, [3] * 7))]
-    assert layout.size(several) == (2, 4, 6, 7, 1, 2, 1)
-    assert layout.positions((2, 4, 6, 7, 1, 2, 1)) == 6 + 2 * 9 + 2 * 7
+    several = [Sentence(0, ([2] * 4, [2] * 6, [3] * 5)), Sentence(1, ([2] * 2, [2] * 11, [3] * 7))]
+    assert layout.size(several) == (2, 4, 11, 7, 1, 1, 1)
+    assert layout.positions((2, 4, 11, 7, 1, 2, 1)) == 8 + 2 * 24 + 2 * 7
     only_target = [Sentence(0, ([3] * 5,)), Sentence(1, ([3] * 7,))]
     assert RecurrentLayout(3).size(only_target) == (2, 7, 1)
     assert layout.positions((2, 7, 1)) == 14

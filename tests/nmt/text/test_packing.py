@@ -139,7 +139,7 @@ def test_words_in_rows_are_found_both_ways(lengths: list[int], groups: int, spar
     own, table = len(lengths) // groups, np.array(lengths)
     ids = np.arange(len(lengths) * 12, dtype=np.int32).reshape(len(lengths), 12) + 1
     if whole:
-        room, width = spare + max(whole_rows(part.tolist())[-1] for part in table.reshape(groups, own)), 18
+        room, width = spare + max(whole_rows(part.tolist())[-1] for part in table.reshape(groups, own)), 24
         found = TextRows.whole(ids, table, room, groups)
     else:
         room, width = spare + rows_for(int(table.reshape(groups, own).sum(1).max())), WIDTH
@@ -178,7 +178,7 @@ def test_few_rows_hold_whole_sentences(lengths: list[int]) -> None:
 
 
 def test_rows_are_added_for_sentences_that_find_none() -> None:
-    ids, lengths = np.ones((3, 6), np.int32), np.array([6, 6, 5])
-    assert whole_rows([6, 6, 5])[-1] == 3
-    assert whole_rows([1, 0, 1, 0])[-1] == 2 and whole_rows([0])[-1] == 0
-    assert TextRows.whole(ids, lengths, 2).ids.shape == (3, 9)
+    ids, lengths = np.ones((3, 8), np.int32), np.array([8, 8, 0])
+    assert whole_rows([8, 8, 0])[-1] == whole_rows([8, 8])[-1] == 1 and whole_rows([0])[-1] == 0
+    assert TextRows.whole(ids, lengths, 3).ids.shape == (3, 16)
+    assert TextRows.whole(ids, np.array([8, 8, 8]), 1).ids.shape == (2, 16)

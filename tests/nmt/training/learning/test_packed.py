@@ -106,7 +106,7 @@ def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int
     assert all(groups * count < batch.sentences for count in rows)
     arrays = objective.arrays(replace(batch, packed=(*rows, 1)), groups)
     if rows:
-        assert arrays["ids0"].shape == (groups * rows[0], 15)
+        assert arrays["ids0"].shape == (groups * rows[0], 16)
     expected, cost, labels = gradient(objective, padded_arrays(batch))
     found, own_cost, own_labels = gradient(objective, arrays, groups)
     assert own_cost == pytest.approx(cost, rel=1e-6) and own_labels == labels
