@@ -47,7 +47,7 @@ class ToyModel:
 
     rows = 257
     sources = 1
-    starts_blank = packs = False
+    starts_blank = packs_bins = False
 
     def __init__(self, seed: int, dim: int, eos: float = 0.0) -> None:
         table = np.random.default_rng(seed).normal(size=(self.rows, dim)).astype(np.float32) * 2

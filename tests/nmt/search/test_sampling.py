@@ -26,7 +26,7 @@ class OneDistribution:
 
     key = "one distribution"
     starts_blank = True
-    packs = False
+    packs_bins = False
     sources = 1
     dim_vocabs = (10, len(PROBS))
     params = {"log_probs": jnp.log(jnp.asarray(PROBS, jnp.float32))}  # noqa: RUF012 (nothing changes it)
