@@ -146,10 +146,10 @@ class RNN(Layer):
             def body(
                 state: State, slices: tuple[Node, ...], cell: StackedCell = cell
             ) -> tuple[State, tuple[Node, ...]]:
-                mapped, last = (slices[:-1], slices[-1]) if has_more else (slices, None)
-                if carried is not None and last is not None:
-                    state, last = tuple(node * last for node in state), None
-                state, contexts = cell.step(mapped, state, last)
+                mapped, now = (slices[:-1], slices[-1]) if has_more else (slices, None)
+                if carried is not None and now is not None:
+                    state, now = tuple(node * now for node in state), None
+                state, contexts = cell.step(mapped, state, now)
                 return state, (state[0], *contexts)
 
             more = mask if carried is None else carried[reverse]

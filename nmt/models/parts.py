@@ -184,11 +184,6 @@ class ModelPart(Layer):
     def word_dropout(self) -> float:
         """The probability of dropping a word."""
 
-    @property
-    def recurrent(self) -> bool:
-        """Whether sentences are read word by word, so that a packed source must be within a row."""
-        return False
-
 
 class EncoderPart(ModelPart):
     """Encodes the sentences of one source stream."""
@@ -255,6 +250,11 @@ class DecoderPart(ModelPart):
     def arrange(self, projected: Nodes) -> Nodes:
         """The encoder state of sentences in bins, or of some of them, if ``packs_bins``."""
         raise ArgumentError(f"decoders of type {self.options.type} take no sentences in bins")
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether sentences are read word by word, so that a packed source must be within a row."""
+        return False
 
     @property
     def packs_bins(self) -> bool:

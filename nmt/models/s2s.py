@@ -97,10 +97,6 @@ class S2SEncoder(EncoderPart):
     def dim_context(self) -> int:
         return 2 * self.options.dim_rnn if self.forward is None else self.options.dim_rnn
 
-    @property
-    def recurrent(self) -> bool:
-        return True
-
     def encode(self, source: Source | PackedText) -> Encoded:
         packing = source.packing if isinstance(source, PackedText) else None
         mask = carried = None

@@ -119,6 +119,7 @@ class RecurrentLayout(PackedLayout):
     def costs(self, shapes: Any) -> np.ndarray:
         table = np.asarray(shapes)
         attended = table[..., 0] * table[..., 1 : table.shape[-1] // 2].sum(-1)
+        # Recurrences and output layer count alike: which needs more depends on the vocabulary.
         target = (self._laid_out(table) + self.parts * WIDTH * table[..., -1]) // 2
         return np.asarray(self._of_sources(table) + target + attended // ATTENTION)
 
