@@ -48,6 +48,7 @@ from .output import Output as Output
 from .packing import PackedWords as PackedWords
 from .packing import at_positions as at_positions
 from .packing import carried_states as carried_states
+from .packing import in_tiers as in_tiers
 from .packing import laid_out as laid_out
 from .packing import taken_up as taken_up
 from .processing import PostProcess as PostProcess

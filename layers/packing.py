@@ -8,7 +8,20 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mgraph import ArgumentError, Node, Type, cast, flatten, gt, relocate, reshape, rows, shift, transpose
+from mgraph import (
+    ArgumentError,
+    Node,
+    Type,
+    cast,
+    flatten,
+    gt,
+    narrow,
+    relocate,
+    reshape,
+    rows,
+    shift,
+    transpose,
+)
 
 
 class PackedWords(NamedTuple):
@@ -28,7 +41,10 @@ class PackedWords(NamedTuple):
     positions: Node | None = None
     """Integers ``(rows, width)``: the position of each word in its sentence, from 0. None as above."""
     groups: int = 1
-    """Group ``g`` has the sentences ``g``, ``g + groups`` and so on of a batch."""
+    """Group ``g`` has the sentences ``g``, ``g + groups`` and so on of a batch, in any order."""
+    tiers: tuple[tuple[int, int], ...] = ()
+    """If each group's sentences are sorted, the longest first: how many are in each tier of them, and how
+    many words these have at most."""
 
     @property
     def length(self) -> int:
@@ -83,6 +99,20 @@ def carried_states(packing: PackedWords, kind: Type) -> tuple[Node, Node]:
     follows = cast(gt(cast(positions), 0), kind)
     forwards = reshape(follows, (*follows.shape, 1))
     return forwards, shift(forwards, (-1, 0, 0))
+
+
+def in_tiers(x: Node, packing: PackedWords) -> list[Node]:
+    """``x (batch, length, ...)`` in the tiers of its sentences, which have less padding:
+    ``(groups, sentences, words, ...)`` each."""
+    if not packing.tiers:
+        return []
+    batch, *others = x.shape
+    grouped = reshape(x, (packing.groups, batch // packing.groups, *others))
+    found, first = [], 0
+    for count, length in packing.tiers:
+        found.append(narrow(narrow(grouped, 1, first, count), 2, 0, length))
+        first += count
+    return found
 
 
 def in_groups(x: Node, packing: PackedWords) -> Node:

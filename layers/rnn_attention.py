@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mgraph import Node, affine, bdot, dot, dropout, inits, layer_norm, reshape, softmax
+from mgraph import (
+    Node,
+    affine,
+    bdot,
+    concatenate,
+    dot,
+    dropout,
+    inits,
+    layer_norm,
+    narrow,
+    reshape,
+    softmax,
+)
 from mgraph.ops.cells import AttentionNodeOp
 
 from .cells import State
@@ -70,11 +83,19 @@ class GlobalAttention(Layer):
             return mapped
         return layer_norm(mapped, self.context_gain.on(graph), self.context_shift.on(graph), NEMATUS_EPS)
 
-    def over(self, context: Node, mapped: Node, mask: Node, *, give_weights: bool = False) -> AttendedContext:
+    def over(
+        self,
+        context: Node,
+        mapped: Node,
+        mask: Node,
+        *,
+        tiers: Sequence[tuple[Node, Node]] = (),
+        give_weights: bool = False,
+    ) -> AttendedContext:
         """Bind the attention to a context; ``mapped`` is its ``map_context``, ``mask (batch, source)`` is 1
-        at words."""
+        at words. ``tiers`` are both again with less padding (``in_tiers``), to be read instead."""
         state_mask = shared_mask(context.graph, self.dropout, (1, self.dim_state))
-        return AttendedContext(self, context, mapped, mask, state_mask, give_weights)
+        return AttendedContext(self, context, mapped, mask, state_mask, give_weights, tuple(tiers))
 
     def map_state(self, state: Node) -> Node:
         """``s W`` of states ``(..., dim_state)``."""
@@ -103,6 +124,8 @@ class AttendedContext:
     """The dropout of states, ``(1, dim_state)``."""
     give_weights: bool = False
     """Whether ``apply`` also returns the attention's weights."""
+    tiers: tuple[tuple[Node, Node], ...] = ()
+    """``context`` and ``mapped`` in tiers with less padding, ``(groups, sentences, words, dim_context)``."""
 
     @property
     def dim_output(self) -> int:
@@ -117,16 +140,55 @@ class AttendedContext:
         """
         rows = state[0].shape[0]
         weights = self.weights(state)
-        aligned = reshape(bdot(weights, self.context), (rows, self.dim_output))
+        aligned = reshape(self._averaged(weights), (rows, self.dim_output))
         return (aligned, reshape(weights, (rows, weights.shape[-1]))) if self.give_weights else aligned
 
     def weights(self, state: State) -> Node:
         """The attention weights ``(batch, rows per sentence, source)``, which sum to 1 over the source."""
         batch, source, dim = self.context.shape
-        beam = state[0].shape[0] // batch
-        dropped = dropout(state[0], self.state_mask)
-        query = reshape(self.attention.map_state(dropped), (batch, beam, 1, dim))
-        keys = reshape(self.mapped, (batch, 1, source, dim))
+        query = self.attention.map_state(dropout(state[0], self.state_mask))
+        query = reshape(query, (batch, query.shape[0] // batch, dim))
+        return softmax(self._energies(query), reshape(self.mask, (batch, 1, source)))
+
+    def _energies(self, query: Node) -> Node:
+        """Of queries ``(batch, beam, dim_context)`` and all words, ``(batch, beam, source)``; 0 where a tier
+        has no words."""
+        if not self.tiers:
+            return self._compared(self.mapped, query)
+        batch, source, _ = self.context.shape
+        found = []
+        for (_, mapped), own in self._by_tier(query):
+            groups, sentences, words, dim = mapped.shape
+            energies = self._compared(reshape(mapped, (groups * sentences, words, dim)), own)
+            beam = own.shape[1]
+            missing = query.graph.zeros((groups * sentences, beam, source - words), query.value_type)
+            whole = concatenate([energies, missing], -1)
+            found.append(reshape(whole, (groups, sentences, beam, source)))
+        return reshape(concatenate(found, 1), (batch, query.shape[1], source))
+
+    def _compared(self, mapped: Node, query: Node) -> Node:
+        (batch, source, dim), beam = mapped.shape, query.shape[1]
+        keys, query = reshape(mapped, (batch, 1, source, dim)), reshape(query, (batch, beam, 1, dim))
         energies = AttentionNodeOp(self.attention.va.on(query.graph), keys, query)
-        mask = reshape(self.mask, (batch, 1, source))
-        return softmax(reshape(energies, (batch, beam, source)), mask)
+        return reshape(energies, (batch, beam, source))
+
+    def _averaged(self, weights: Node) -> Node:
+        """The contexts, ``(batch, beam, dim_context)``, averaged by weights ``(batch, beam, source)``."""
+        if not self.tiers:
+            return bdot(weights, self.context)
+        found = []
+        for (context, _), own in self._by_tier(weights):
+            groups, sentences, words, dim = context.shape
+            aligned = bdot(narrow(own, -1, 0, words), reshape(context, (groups * sentences, words, dim)))
+            found.append(reshape(aligned, (groups, sentences, weights.shape[1], dim)))
+        return reshape(concatenate(found, 1), (*weights.shape[:2], self.dim_output))
+
+    def _by_tier(self, x: Node) -> Iterator[tuple[tuple[Node, Node], Node]]:
+        """Each tier, and its sentences of ``x (batch, ...)``."""
+        first, groups = 0, self.tiers[0][0].shape[0]
+        grouped = reshape(x, (groups, x.shape[0] // groups, *x.shape[1:]))
+        for tier in self.tiers:
+            sentences = tier[0].shape[1]
+            own = narrow(grouped, 1, first, sentences)
+            yield tier, reshape(own, (groups * sentences, *x.shape[1:]))
+            first += sentences

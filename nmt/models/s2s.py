@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count, takewhile
 
 from layers import (
     RNN,
@@ -15,6 +16,7 @@ from layers import (
     carried_states,
     choose,
     find_cell,
+    in_tiers,
     laid_out,
     taken_up,
 )
@@ -178,6 +180,10 @@ class S2SDecoder(DecoderPart):
             state[f"mask{suffix}"] = mask
             state[f"context{suffix}"] = context
             state[f"mapped_context{suffix}"] = laid_out(attention.map_context(found), packing)
+            if packing is not None:
+                for name in (f"context{suffix}", f"mapped_context{suffix}"):
+                    tiers = in_tiers(state[name], packing)
+                    state |= {f"{name}_tier{i}": tier for i, tier in enumerate(tiers)}
             mean = weighted_average(context, reshape(mask, (batch, length, 1)), 1)
             means.append(reshape(mean, (batch, dim)))
         if self.first_state is not None:
@@ -246,6 +252,7 @@ class S2SDecoder(DecoderPart):
                 encoder_state[f"context{suffix}"],
                 encoder_state[f"mapped_context{suffix}"],
                 encoder_state[f"mask{suffix}"],
+                tiers=_tiers(encoder_state, suffix),
                 give_weights=give_weights and suffix == _SUFFIXES[0],
             )
             for suffix, attention in zip(_SUFFIXES, self.attentions, strict=False)
@@ -259,6 +266,13 @@ class S2SDecoder(DecoderPart):
 
 _SUFFIXES = ("", "_enc2", "_enc3", "_enc4")
 """Suffixes of the states of each source."""
+
+
+def _tiers(encoder_state: Nodes, suffix: str) -> list[tuple[Node, Node]]:
+    """The contexts of a source and what they are mapped to, in tiers, if there are some."""
+    names = ((f"context{suffix}_tier{i}", f"mapped_context{suffix}_tier{i}") for i in count())
+    known = takewhile(lambda pair: pair[0] in encoder_state, names)
+    return [(encoder_state[context], encoder_state[mapped]) for context, mapped in known]
 
 
 def _apart(given: Sequence[Node], weights: bool) -> tuple[list[Node], Node | None]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.text.batches import Batch, pad_for_training
-from nmt.text.packing import WIDTH, rows_for, whole_rows, whole_width
+from nmt.text.packing import WIDTH, rows_for, tiered_length, whole_rows, whole_width
 from nmt.text.sentences import Sentence
 from nmt.text.shapes import Shape
 
@@ -98,19 +98,26 @@ class PackedLayout(PaddedLayout):
 
 
 class RecurrentLayout(PackedLayout):
-    """Sources in rows that hold whole sentences; targets in rows of words for the output layer and the loss,
-    and laid out for the recurrences, which multiply their padding."""
+    """Sources in rows that hold whole sentences, and laid out for attention, the first one in ``tiers``;
+    targets in rows of words for the output layer and the loss, and laid out for the recurrences, which
+    multiply their padding."""
 
     def size(self, sentences: Sequence[Sentence]) -> Shape:
-        laid_out = PADDED.size(sentences)
+        count, *longest = PADDED.size(sentences)
         lengths = [[*map(len, sentence.sequences)] for sentence in sentences]
         parts = [[*zip(*lengths[first :: self.parts], strict=True)] for first in range(self.parts)]
+        parts = [streams for streams in parts if streams]
+        if len(longest) > 1:
+            longest[0] = max(tiered_length(streams[0]) for streams in parts)
+        widths = [*map(whole_width, longest)]
         rows = [
-            [*(whole_rows(stream)[-1] for stream in streams[:-1]), rows_for(sum(streams[-1]))]
+            [
+                *(whole_rows(stream, width)[-1] for stream, width in zip(streams[:-1], widths, strict=False)),
+                rows_for(sum(streams[-1])),
+            ]
             for streams in parts
-            if streams
         ]
-        return (*laid_out, *map(max, zip(*rows, strict=True)))
+        return (count, *longest, *map(max, zip(*rows, strict=True)))
 
     def positions(self, shape: Shape) -> int:
         table = np.asarray(shape)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -73,19 +74,19 @@ def rows_for(words: int) -> int:
 
 
 def whole_width(longest: T) -> T:
-    """The words in a row for whole sentences: half as many again as the longest has, rounded up. A recurrence
-    takes a step for each, so rows must be short; but two usual sentences should find room in one. Batches of
-    nearly the same lengths should have the same width, so that they need about as many rows."""
-    return -(longest * -3 // 16) * 8
+    """The words in a row for whole sentences: a quarter more than the longest may have, rounded up. A
+    recurrence takes a step for each, so rows must be short; but two usual sentences should find room in one.
+    Batches of nearly the same lengths should have the same width, so that they need about as many rows."""
+    return -(longest * -5 // 32) * 8
 
 
-def whole_rows(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Sentences of these lengths in few rows of ``whole_width``, each within one: the row and the first
+def whole_rows(lengths: Sequence[int], width: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Sentences of these lengths in few rows of ``width`` words, each within one: the row and the first
     column of each, and how many rows there are. Those without words take none.
 
     Best fit, the longest first: each goes where it leaves the least room.
     """
-    width, count = whole_width(max(lengths, default=0)), 0
+    count = 0
     rows, columns = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
     open_rows: list[list[int]] = [[] for _ in range(width + 1)]
     """Rows by the room that is left."""
@@ -106,6 +107,33 @@ def whole_rows(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
             open_rows[left].append(row)
             rooms |= 1 << left
     return rows, columns, count
+
+
+TIERS = (1, 1, 1), (3, 3, 4), (4, 3, 5)
+"""Of a batch whose sentences are sorted, the longest first: so many eighths of the sentences, and what part
+of the whole length they have room for. Chosen for sources as long as in Europarl, in batches of
+sentences whose targets are about equally long: two thirds of the padding are gone."""
+
+
+def tiers(sentences: int, length: int) -> tuple[tuple[int, int], ...]:
+    """So many sentences of a batch, sorted, the longest first, and how many words these may have."""
+    return tuple((count, -(-length * part // whole)) for _, count, part, whole in _tiers(sentences))
+
+
+def tiered_length(lengths: Sequence[int]) -> int:
+    """The least length for which the ``tiers`` have room for sentences of these lengths."""
+    falling = sorted(lengths, reverse=True)
+    starts = ((falling[first], part, whole) for first, _, part, whole in _tiers(len(falling)))
+    return max(((longest - 1) * whole // part + 1 for longest, part, whole in starts), default=0)
+
+
+def _tiers(sentences: int) -> Iterator[tuple[int, int, int, int]]:
+    """Of each tier that has some: its first sentence, how many there are, and the fraction of the length."""
+    eighths = accumulate((eighths for eighths, _, _ in TIERS), initial=0)
+    ends = (-(-sentences * each // 8) for each in eighths)
+    for (first, end), (_, part, whole) in zip(pairwise(ends), TIERS, strict=True):
+        if first < end:
+            yield first, end - first, part, whole
 
 
 class TextRows(NamedTuple):
@@ -133,7 +161,7 @@ class TextRows(NamedTuple):
         """The same in rows of ``whole_width`` that hold whole sentences; in more than ``rows`` rows if these
         are too few."""
         width = whole_width(ids.shape[1])
-        found = [whole_rows(own.tolist()) for own in lengths.reshape(groups, -1)]
+        found = [whole_rows(own.tolist(), width) for own in lengths.reshape(groups, -1)]
         starts = np.concatenate([row * width + column for row, column, _ in found])
         return cls._placed(ids, lengths, starts, (max(rows, *(n for *_, n in found)), width), groups)
 

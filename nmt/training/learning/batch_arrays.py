@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
 from nmt.text.batches import Batch
-from nmt.text.packing import TextRows, rows_for
+from nmt.text.packing import TextRows, rows_for, tiered_length
 
 Arrays = dict[str, Any]
 """A batch as the arguments of a program, by the names of the graph's inputs."""
@@ -30,10 +31,16 @@ def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arra
     """A batch whose sentences are packed (``nmt.models.PackedText``).
 
     groups: of devices that compute it, each some of the sentences; the rows of the batch must be as many for
-    each. whole: whether each source is within a row.
+    each. whole: whether each source is within a row. Then the sentences of a group are sorted by the length
+    of the first source, which gets room for its ``tiers``.
     """
     count, last = len(batch.ids[0]), len(batch.ids) - 1
-    order = np.concatenate([np.arange(group, count, groups) for group in range(groups)])
+    of_groups = [np.arange(group, count, groups) for group in range(groups)]
+    if whole and last > 0:
+        lengths = batch.masks[0].sum(1).astype(np.int64) * (np.arange(count) < batch.sentences)
+        of_groups = [own[np.argsort(-lengths[own], kind="stable")] for own in of_groups]
+        batch = _with_room(batch, max(tiered_length(lengths[own].tolist()) for own in of_groups))
+    order = np.concatenate(of_groups)
     real = order < batch.sentences
     found: Arrays = {}
     for i, (ids, mask) in enumerate(zip(batch.ids, batch.masks, strict=True)):
@@ -57,6 +64,18 @@ def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arra
     if batch.alignment is not None:
         found["alignment"] = batch.alignment[order] * own[..., None]
     return found
+
+
+def _with_room(batch: Batch, length: int) -> Batch:
+    """The same sentences, whose first source is at least so long."""
+    more = max(0, length - batch.ids[0].shape[1])
+    ids, masks = (
+        (np.pad(first, ((0, 0), (0, more))), *others) for first, *others in (batch.ids, batch.masks)
+    )
+    aligned = batch.alignment
+    if aligned is not None:
+        aligned = np.pad(aligned, ((0, 0), (0, 0), (0, more)))
+    return replace(batch, ids=ids, masks=masks, alignment=aligned) if more else batch
 
 
 def specs_of(arrays: Arrays) -> dict[str, jax.ShapeDtypeStruct]:

@@ -34,6 +34,7 @@ from nmt.models import Decoded, Model, PackedText, Source
 from nmt.settings.training import Costs, Learning
 from nmt.text.batches import Batch
 from nmt.text.layouts import PADDED, PackedLayout, PaddedLayout, RecurrentLayout
+from nmt.text.packing import tiers
 from nmt.training.learning.batch_arrays import Arrays, packed_arrays, padded_arrays
 from nmt.training.update import Tensors
 
@@ -275,7 +276,10 @@ class Objective:
 
     def recorded(self, model: Model, inputs: Mapping[str, Node], groups: int = 1, parts: int = 1) -> Loss:
         """The loss of a batch, whose arrays are nodes of a graph, by the names of ``arrays``."""
-        *sources, target = (_stream(inputs, number, groups) for number in range(model.sources + 1))
+        tiered = model.recurrent and model.sources > 0
+        *sources, target = (
+            _stream(inputs, number, groups, tiered and number == 0) for number in range(model.sources + 1)
+        )
         masked = [source._replace(mask=cast(source.mask, self.precision)) for source in sources]
         beside = inputs.get("weights"), inputs.get("alignment")
         packed = target if isinstance(target, PackedText) else None
@@ -283,11 +287,15 @@ class Objective:
         return training_loss(model, masked, wanted, self.loss, parts=parts)
 
 
-def _stream(inputs: Mapping[str, Node], number: int, groups: int) -> Source | PackedText:
+def _stream(inputs: Mapping[str, Node], number: int, groups: int, tiered: bool) -> Source | PackedText:
     """The sentences of a stream, of the inputs that ``padded_arrays`` or ``packed_arrays`` name."""
     ids, mask, places, origins, positions = (
         inputs.get(f"{part}{number}") for part in ("ids", "mask", "places", "origins", "positions")
     )
     if places is None:
         return Source(ids, mask)
-    return PackedText(ids, PackedWords(places, origins, positions, groups), mask)
+    packing = PackedWords(places, origins, positions, groups)
+    if tiered:
+        sentences, length = places.shape
+        packing = packing._replace(tiers=tiers(sentences // groups, length))
+    return PackedText(ids, packing, mask)

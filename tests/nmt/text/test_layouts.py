@@ -38,21 +38,23 @@ def test_packed_sentences_take_rows_of_words() -> None:
 def test_sources_of_recurrent_models_take_rows_for_whole_sentences() -> None:
     layout = RecurrentLayout()
     size = layout.size(SENTENCES)
-    assert size == (4, 40, 40, 2, 4), "rows of 64 words: 40 and 20; 30 and 2. 105 words"
+    assert size == (4, 40, 40, 2, 4), "rows of 56 words: 40 and 2; 30 and 20. 105 words"
     assert (layout.lengths(size), layout.words(size)) == ((40, 40), (2, 4))
-    assert layout.positions(size) == 2 * 64 + 4 * 40
-    cost = 128 + (160 + 4 * WIDTH) // 2 + 160 // ATTENTION
+    assert layout.positions(size) == 2 * 56 + 4 * 40
+    cost = 112 + (160 + 4 * WIDTH) // 2 + 160 // ATTENTION
     assert layout.costs([size, size]).tolist() == [cost] * 2
     assert layout.full((3, 41, 50)) == (3, 41, 50, 3, 5)
     batch = layout.batch(SENTENCES, (5, 48, 40, 3, 4))
     assert (batch.shape, batch.packed) == ((5, 48, 40), (3, 4))
     halves = RecurrentLayout(parts=2)
-    assert halves.size(SENTENCES) == (4, 40, 40, 1, 3), "40 and 20; 30 and 2 in a row of 48. 35 and 70"
-    assert halves.positions((4, 40, 40, 1, 3)) == 2 * 64 + 160
+    assert halves.size(SENTENCES) == (4, 40, 40, 2, 3), "40; 20. 30 and 2. 35 and 70"
+    assert halves.positions((4, 40, 40, 1, 3)) == 2 * 56 + 160
     assert halves.full((3, 40, 50)) == (3, 40, 50, 2, 4)
     several = [Sentence(0, ([2] * 4, [2] * 6, [3] * 5)), Sentence(1, ([2] * 2, [2] * 11, [3] * 7))]
-    assert layout.size(several) == (2, 4, 11, 7, 1, 1, 1)
-    assert layout.positions((2, 4, 11, 7, 1, 2, 1)) == 8 + 2 * 24 + 2 * 7
+    assert layout.size(several) == (2, 4, 11, 7, 1, 2, 1), "11 and 6 are more than 16"
+    assert layout.positions((2, 4, 11, 7, 1, 2, 1)) == 8 + 2 * 16 + 2 * 7
+    equal = [Sentence(i, ([2] * 30, [3] * 8)) for i in range(8)]
+    assert layout.size(equal) == (8, 49, 8, 4, 2), "three fifths of 49 are 30; rows of 64"
     only_target = [Sentence(0, ([3] * 5,)), Sentence(1, ([3] * 7,))]
     assert RecurrentLayout(3).size(only_target) == (2, 7, 1)
     assert layout.positions((2, 7, 1)) == 14

@@ -15,7 +15,16 @@ from nmt.models import PackedSource, Source
 from nmt.search.encoding import EncodePlan
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import pad
-from nmt.text.packing import WIDTH, Bins, TextRows, rows_for, whole_rows, whole_width
+from nmt.text.packing import (
+    WIDTH,
+    Bins,
+    TextRows,
+    rows_for,
+    tiered_length,
+    tiers,
+    whole_rows,
+    whole_width,
+)
 
 
 @given(
@@ -139,7 +148,8 @@ def test_words_in_rows_are_found_both_ways(lengths: list[int], groups: int, spar
     own, table = len(lengths) // groups, np.array(lengths)
     ids = np.arange(len(lengths) * 12, dtype=np.int32).reshape(len(lengths), 12) + 1
     if whole:
-        room, width = spare + max(whole_rows(part.tolist())[-1] for part in table.reshape(groups, own)), 24
+        width = whole_width(12)
+        room = spare + max(whole_rows(part.tolist(), width)[-1] for part in table.reshape(groups, own))
         found = TextRows.whole(ids, table, room, groups)
     else:
         room, width = spare + rows_for(int(table.reshape(groups, own).sum(1).max())), WIDTH
@@ -162,10 +172,10 @@ def test_words_in_rows_are_found_both_ways(lengths: list[int], groups: int, spar
     np.testing.assert_array_equal(found.taken_up(ids), found.ids)
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=40))
-def test_few_rows_hold_whole_sentences(lengths: list[int]) -> None:
-    rows, columns, count = whole_rows(lengths)
-    width = whole_width(max(lengths))
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(0, 20))
+def test_few_rows_hold_whole_sentences(lengths: list[int], more: int) -> None:
+    width = max(lengths) + more
+    rows, columns, count = whole_rows(lengths, width)
     used = np.zeros((count, width), int)
     for row, column, length in zip(rows, columns, lengths, strict=True):
         assert column + length <= width
@@ -179,6 +189,26 @@ def test_few_rows_hold_whole_sentences(lengths: list[int]) -> None:
 
 def test_rows_are_added_for_sentences_that_find_none() -> None:
     ids, lengths = np.ones((3, 8), np.int32), np.array([8, 8, 0])
-    assert whole_rows([8, 8, 0])[-1] == whole_rows([8, 8])[-1] == 1 and whole_rows([0])[-1] == 0
+    assert whole_rows([8, 8, 0], 16)[-1] == whole_rows([8, 8], 16)[-1] == 1 and whole_rows([0], 8)[-1] == 0
+    assert whole_width(8) == 16 and whole_width(64) == 80 and whole_width(65) == 88
     assert TextRows.whole(ids, lengths, 3).ids.shape == (3, 16)
     assert TextRows.whole(ids, np.array([8, 8, 8]), 1).ids.shape == (2, 16)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=70), st.integers(0, 9))
+def test_tiers_have_room_for_sorted_sentences(lengths: list[int], more: int) -> None:
+    falling, length = sorted(lengths, reverse=True), tiered_length(lengths)
+    enough, too_few = (
+        [words for count, words in tiers(len(lengths), room) for _ in range(count)]
+        for room in (length, length - 1)
+    )
+    assert len(enough) == len(falling) and all(map(int.__ge__, enough, falling))
+    assert not all(map(int.__ge__, too_few, falling))
+    # Sentences without words, which fill a batch, need no more.
+    assert tiered_length([*lengths, *[0] * more]) <= tiered_length(lengths)
+
+
+def test_tiers() -> None:
+    assert tiers(64, 40) == ((8, 40), (24, 30), (32, 24))
+    assert tiers(1, 7) == ((1, 7),) and tiers(2, 7) == ((1, 7), (1, 5))
+    assert tiered_length([40, 30, 24]) == 40 and tiered_length([40] * 8) == 66 and tiered_length([]) == 0

@@ -99,14 +99,15 @@ def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int
     model = model_of(name)
     objective = Objective(Model(model.options, model.params, DROPOUTS), LossOptions(0.1))
     batch = batch_of(model)
+    width = 16
     rows = [
-        max(whole_rows(lengths[group::groups])[-1] for group in range(groups))
+        max(whole_rows(lengths[group::groups], width)[-1] for group in range(groups))
         for lengths in map(list, LENGTHS[: model.sources])
     ]
     assert all(groups * count < batch.sentences for count in rows)
     arrays = objective.arrays(replace(batch, packed=(*rows, 1)), groups)
     if rows:
-        assert arrays["ids0"].shape == (groups * rows[0], 16)
+        assert arrays["ids0"].shape == (groups * rows[0], width)
     expected, cost, labels = gradient(objective, padded_arrays(batch))
     found, own_cost, own_labels = gradient(objective, arrays, groups)
     assert own_cost == pytest.approx(cost, rel=1e-6) and own_labels == labels
@@ -126,6 +127,22 @@ def test_guided_alignment_is_laid_out(name: str, key: str) -> None:
     found, own_cost, own_labels = gradient(objective, objective.arrays(batch, 2), 2)
     assert (own_cost, own_labels) == pytest.approx((cost, labels), rel=1e-6)
     np.testing.assert_allclose(found[key], expected[key], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_sources_of_one_length_get_room_for_their_tiers(groups: int) -> None:
+    model = model_of("s2s")
+    objective = Objective(Model(model.options, model.params, DROPOUTS), LossOptions(alignment_weight=0.3))
+    dice = np.random.default_rng(4)
+    streams = [[dice.integers(2, size, 10).tolist() for _ in range(7)] for size in model.dim_vocabs]
+    links = (dice.random((8, 10, 10)) < 0.1).astype(np.float32)
+    batch = replace(pad(streams, (8, 10, 10), target=True), alignment=links)
+    arrays = objective.arrays(batch, groups)
+    assert arrays["mask0"].shape == (8, 16) and arrays["alignment"].shape == (8, 10, 16)
+    expected, cost, labels = gradient(objective, padded_arrays(batch))
+    found, own_cost, own_labels = gradient(objective, arrays, groups)
+    assert (own_cost, own_labels) == pytest.approx((cost, labels), rel=1e-6)
+    assert_same(found, expected)
 
 
 def test_what_looks_at_whole_targets_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
