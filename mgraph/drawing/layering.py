@@ -97,20 +97,21 @@ def _ranks(
             after[source].append(target)
     order = _topological(before, after)
     rank = [0] * count
+    at_top, at_bottom = {*first}, {*last}
     for item in order:
-        rank[item] = max((rank[b] + 1 for b in before[item]), default=0 if item in first or not first else 1)
-    fixed = {*first, *last}
+        top = 0 if item in at_top or not first else 1
+        rank[item] = max((rank[b] + 1 for b in before[item]), default=top)
+    fixed = at_top | at_bottom
     for item in reversed(order):
         if not after[item] or item in fixed:
             continue
         lowest = min(rank[a] for a in after[item]) - 1
         lengthened = 0
         for b in before[item]:
-            others = [rank[a] for a in after[b] if a != item]
-            lengthened += bool(before[b]) * (lowest > max(others, default=0))
+            lengthened += bool(before[b]) and all(lowest > rank[a] for a in after[b] if a != item)
         if lengthened <= 1:
             rank[item] = lowest
-    bottom = max((rank[i] for i in range(count) if i not in last), default=-1) + 1
+    bottom = max((rank[i] for i in range(count) if i not in at_bottom), default=-1) + 1
     for item in last:
         rank[item] = bottom
     used = {r: i for i, r in enumerate(sorted({*rank, *([0] if first else [])}))}
@@ -164,8 +165,11 @@ def _add_bends(
         if not down[n]:
             continue
         entry, lowest = net.source, max(rank[t] for t in down[n])
+        reached: dict[int, list[int]] = {}
+        for t in dict.fromkeys(down[n]):
+            reached.setdefault(rank[t], []).append(t)
         for r in range(rank[net.source], lowest):
-            segments[r] += [(entry, t) for t in dict.fromkeys(down[n]) if rank[t] == r + 1]
+            segments[r] += [(entry, t) for t in reached.get(r + 1, ())]
             if r + 1 < lowest:
                 segments[r].append((entry, -1 - n))
                 rows[r + 1].append(-1 - n)

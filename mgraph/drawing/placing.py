@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -164,19 +165,20 @@ def _links(
     """
     links = []
     first, lowest = rank[source], max((rank[t] for t in targets), default=0)
+    uses, twins = Counter(targets), Counter[int]()
+    reached: dict[int, list[int]] = {}
+    for t in targets:
+        reached.setdefault(rank[t], []).append(t)
     leaves, light = outlines[source].outs.get(name, 0.0), 0.02 if outlines[source].is_leaf else 1.0
     entry, bend, above = source, -1 - net, outlines[source]
     for r in range(first, lowest):
-        for k, t in enumerate(targets):
-            if rank[t] == r + 1:
-                twin = targets[:k].count(t) - (targets.count(t) - 1) / 2
-                enters = outlines[t].ins.get(name, 0.0) + _TWIN_GAP * twin
-                shift, weight = (
-                    _shift(above, outlines[t], leaves, enters),
-                    light * (0.2 if entry < 0 else 1.0),
-                )
-                link = _Link(at[r][entry], at[r + 1][t], leaves, enters, shift, weight, net, r, entry, t)
-                links.append(link)
+        for t in reached.get(r + 1, ()):
+            twin = twins[t] - (uses[t] - 1) / 2
+            twins[t] += 1
+            enters = outlines[t].ins.get(name, 0.0) + _TWIN_GAP * twin
+            shift, weight = _shift(above, outlines[t], leaves, enters), light * (0.2 if entry < 0 else 1.0)
+            link = _Link(at[r][entry], at[r + 1][t], leaves, enters, shift, weight, net, r, entry, t)
+            links.append(link)
         if r + 1 < lowest:
             shift, weight = _shift(above, _BEND, leaves, 0.0), 8.0 if entry < 0 else 0.5 * light
             link = _Link(at[r][entry], at[r + 1][bend], leaves, 0.0, shift, weight, net, r, entry, bend)
