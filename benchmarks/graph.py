@@ -1,4 +1,5 @@
-"""Dynamic graphs: recording, the structure key, what a cached run costs on the host, and the first compile.
+"""Dynamic graphs: recording, the structure key, a page of the graph, what a cached run costs on the host, and
+the first compile.
 
 A chain of ``x = tanh(affine(x, W, b)) * 0.5 + x``, batch 32, dimension 64, with so many nodes, beside the
 same function and its ``jax.value_and_grad`` in plain JAX under ``jax.jit``. Then graphs as models make them:
@@ -11,9 +12,11 @@ nodes and 42 ms for its backprop, on two AVX-512 cores on which plain JAX's comp
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -137,6 +140,13 @@ class Subject:
         hash(self._graph.tape.structure())
         return time.perf_counter() - start
 
+    def page(self) -> float:
+        """Seconds to draw what is recorded and write the page."""
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            self._graph.html(Path(folder) / "graph.html")
+            return time.perf_counter() - start
+
     def backprop(self, rebuild: bool) -> Any:
         """The gradients, of what is recorded or of a graph that is recorded anew."""
         if rebuild:
@@ -168,16 +178,19 @@ def handed_over(call: Callable[[], Any]) -> float:
 
 
 def show_recording(subjects: list[Subject]) -> None:
-    """Print what recording and the key cost."""
-    table = Table(["recording", "nodes", "us a node", "key: us a node", "nodes/s", "programs anew"], width=24)
+    """Print what recording, the key and a page of the graph cost."""
+    headings = ["recording", "nodes", "us a node", "key: us a node", "page: us a node", "nodes/s"]
+    table = Table([*headings, "programs anew"], width=24)
     for subject in subjects:
         seconds = alternate({"record": subject.record, "key": subject.key}, rounds=15)
+        seconds |= alternate({"page": subject.page}, rounds=3)
         each = {name: found.times(US / subject.nodes) for name, found in seconds.items()}
         table.row(
             subject.name,
             subject.nodes,
             each["record"],
             each["key"],
+            each["page"],
             seconds["record"].rates(subject.nodes),
             subject.rebuilt_programs(),
         )
