@@ -7,7 +7,7 @@ Sources: Sugiyama, Tagawa and Toda 1981 (layers, then orders by barycentres); Ba
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _SWEEPS = 12
@@ -156,6 +156,14 @@ Segments = list[list[tuple[int, int]]]
 """For each row the pieces of wire from its entries to entries of the next row."""
 
 
+def by_row(items: Iterable[int], rank: Mapping[int, int] | Sequence[int]) -> dict[int, list[int]]:
+    """Items in their order, by the row that ``rank`` gives each."""
+    found: dict[int, list[int]] = {}
+    for item in items:
+        found.setdefault(rank[item], []).append(item)
+    return found
+
+
 def _add_bends(
     rows: list[list[int]], nets: Sequence[Net], down: list[list[int]], rank: list[int]
 ) -> Segments:
@@ -165,9 +173,7 @@ def _add_bends(
         if not down[n]:
             continue
         entry, lowest = net.source, max(rank[t] for t in down[n])
-        reached: dict[int, list[int]] = {}
-        for t in dict.fromkeys(down[n]):
-            reached.setdefault(rank[t], []).append(t)
+        reached = by_row(dict.fromkeys(down[n]), rank)
         for r in range(rank[net.source], lowest):
             segments[r] += [(entry, t) for t in reached.get(r + 1, ())]
             if r + 1 < lowest:

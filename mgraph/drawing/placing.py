@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .layering import LayeredRows, Net
+from .layering import LayeredRows, Net, by_row
 
 _SWEEPS = 6
 _THIN = 8.0
@@ -166,9 +166,7 @@ def _links(
     links = []
     first, lowest = rank[source], max((rank[t] for t in targets), default=0)
     uses, twins = Counter(targets), Counter[int]()
-    reached: dict[int, list[int]] = {}
-    for t in targets:
-        reached.setdefault(rank[t], []).append(t)
+    reached = by_row(targets, rank)
     leaves, light = outlines[source].outs.get(name, 0.0), 0.02 if outlines[source].is_leaf else 1.0
     entry, bend, above = source, -1 - net, outlines[source]
     for r in range(first, lowest):

@@ -68,14 +68,16 @@ def packed_arrays(batch: Batch, groups: int = 1, *, whole: bool = False) -> Arra
 
 def _with_room(batch: Batch, length: int) -> Batch:
     """The same sentences, whose first source is at least so long."""
-    more = max(0, length - batch.ids[0].shape[1])
+    more = length - batch.ids[0].shape[1]
+    if more <= 0:
+        return batch
     ids, masks = (
         (np.pad(first, ((0, 0), (0, more))), *others) for first, *others in (batch.ids, batch.masks)
     )
     aligned = batch.alignment
     if aligned is not None:
         aligned = np.pad(aligned, ((0, 0), (0, 0), (0, more)))
-    return replace(batch, ids=ids, masks=masks, alignment=aligned) if more else batch
+    return replace(batch, ids=ids, masks=masks, alignment=aligned)
 
 
 def specs_of(arrays: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
