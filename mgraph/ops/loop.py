@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from ..platforms import kept_apart
 from ..rules import backward_of, bound, evaluate, gradients_of, row_gradients
 from ..structure import Structure, is_leaf
 from ..varying import zeros_like
@@ -101,6 +102,12 @@ class Loop:
                 if self.flags[i] and any(chosen):
                     found[i] = chosen
         return found
+
+    @cached_property
+    def turned(self) -> list[int]:
+        """The fixed factors that adjoints are multiplied by in each step, transposed."""
+        products = (self.rows[i] for i in self.late)
+        return sorted({b for head, a, b, *_ in products if self.flags[a] and not head.trans_b})
 
     @cached_property
     def summed(self) -> list[int]:
@@ -210,10 +217,13 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
     given = [(row, a) for row, a in zip(loop.body.results, adjoints[states:], strict=True) if not _is_none(a)]
     operands = {i: loop.rows[i][1] for i in loop.late}
     zeros = {k: zeros_like(constants[k]) for k in loop.summed}
+    # XLA's products with a transposed matrix are slower on CPUs, so it is transposed before the loop.
+    turned = {k: kept_apart(constants[k].mT) for k in loop.turned if constants[k].ndim == 2}
 
     def step(carry: Any, t: Any) -> tuple[Any, Any]:
         after, sums = carry
-        values = constants | loop.slices(list(known), list(known.values()), t)
+        values = constants | {k: matrix.mT for k, matrix in turned.items()}
+        values |= loop.slices(list(known), list(known.values()), t)
         loop.complete(values, numbers)
         adj: dict[int, Any] = {}
         for row, a in zip(loop.body.states, after, strict=True):
