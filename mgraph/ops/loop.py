@@ -217,7 +217,8 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
     given = [(row, a) for row, a in zip(loop.body.results, adjoints[states:], strict=True) if not _is_none(a)]
     operands = {i: loop.rows[i][1] for i in loop.late}
     zeros = {k: zeros_like(constants[k]) for k in loop.summed}
-    # XLA's products with a transposed matrix are slower on CPUs, so it is transposed before the loop.
+    # XLA's products with a transposed matrix are slower on CPUs, so it is transposed before the loop; a step
+    # transposes the copy back, which XLA cancels against the rule's own transposition.
     turned = {k: kept_apart(constants[k].mT) for k in loop.turned if constants[k].ndim == 2}
 
     def step(carry: Any, t: Any) -> tuple[Any, Any]:

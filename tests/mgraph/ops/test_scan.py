@@ -11,7 +11,7 @@ import pytest
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GraphError, ShapeError, inits, scan
 from mgraph.ops.product import AffineNodeOp
-from mgraph.platforms import compiler_wishes
+from mgraph.platforms import Options, compiler_wishes
 
 XS = np.random.default_rng(0).standard_normal((6, 2, 3)).astype(np.float32)
 
@@ -207,8 +207,8 @@ def test_the_backward_loop_follows_whatever_the_body_does(graph: ExpressionGraph
 
 
 def products_in_loops(
-    graph: ExpressionGraph, derivatives: str = "rules", options: dict[str, str | bool] | None = None
-) -> str:
+    graph: ExpressionGraph, derivatives: str = "rules", options: Options | None = None
+) -> list[str]:
     """The lines of the compiled gradient of ``recurrent`` that multiply matrices in loops."""
     xs = graph.input("xs", XS.shape)
     last, results = recurrent(graph, xs)
@@ -216,20 +216,20 @@ def products_in_loops(
     pure = graph.function(loss, [xs], derivatives=derivatives).pure
     gradient = jax.jit(jax.grad(lambda p: pure(p, {"xs": XS}).sum()))
     text = gradient.lower(graph.params().vals()).compile(options).as_text()
-    return "\n".join(re.findall(r"f32\[.* dot\(.*while/body.*", text))
+    return re.findall(r"f32\[.* dot\(.*while/body.*", text)
 
 
 @pytest.mark.parametrize("derivatives", ["rules", "jax"])
 def test_gradients_of_weights_are_products_after_the_loop(graph: ExpressionGraph, derivatives: str) -> None:
-    shapes = re.findall(r"^f32\[([\d,]+)\]", products_in_loops(graph, derivatives), re.MULTILINE)
-    assert "2,4" in shapes
-    assert ("4,4" in shapes) == (derivatives == "jax")
+    products = products_in_loops(graph, derivatives)
+    assert any(product.startswith("f32[2,4]") for product in products)
+    assert any(product.startswith("f32[4,4]") for product in products) == (derivatives == "jax")
 
 
 def test_backward_loops_multiply_by_weights_transposed_before(graph: ExpressionGraph) -> None:
     """In ``adj U^T`` the rows of the copy are contracted, as those of ``U`` are in ``h U``."""
     products = products_in_loops(graph, options=compiler_wishes("cpu"))
-    assert products.count("rhs_contracting_dims={0}") == len(products.splitlines()) >= 2
+    assert len(products) >= 2 and all("rhs_contracting_dims={0}" in product for product in products)
 
 
 def test_a_loop_may_change_both_factors_of_a_product(graph: ExpressionGraph) -> None:
