@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from ..platforms import kept_apart
 from ..rules import backward_of, bound, evaluate, gradients_of, row_gradients
 from ..structure import Structure, is_leaf
-from ..varying import zeros_like
+from ..varying import varied_as, zeros_like
 from .cells import CellNodeOp
 from .product import PRODUCTS
 
@@ -132,10 +132,29 @@ class Loop:
                 uses.setdefault(k, set()).add(parts)
         return [max(uses[i]) if len(uses.get(i, ())) == 1 else 1 for i in range(len(self.rows))]
 
-    def scanned(self, step: Any, carry: Any, backward: bool = False) -> tuple[Any, Any]:
-        """``jax.lax.scan`` of a step that gets its number."""
-        reverse = self.reverse is not backward
-        return jax.lax.scan(step, carry, jnp.arange(self.length), None, reverse, self.unroll)
+    def scanned(self, step: Any, carry: Any, read: Any, backward: bool = False) -> tuple[Any, Any]:
+        """The last carry and the stacked results of ``step(carry, read, t)``, where ``t`` is its number.
+
+        ``jax.lax.scan`` gives the same, but stacks results in zeros that XLA makes at the beginning of the
+        program, for all loops, and then copies for each result. Here each result has zeros of its own, made
+        when ``carry`` and ``read`` are known.
+        """
+        steps, reverse = jnp.arange(self.length), self.reverse is not backward
+        specs, tree = jax.tree.flatten(jax.eval_shape(step, carry, read, steps[0])[1])
+        zeros, carry, read = kept_apart(([jnp.zeros((), spec.dtype) for spec in specs], carry, read))
+        stacks = [
+            varied_as(jnp.broadcast_to(zero, (self.length, *spec.shape)), (carry, read))
+            for zero, spec in zip(zeros, specs, strict=True)
+        ]
+
+        def stacking(held: tuple[Any, list[Any]], t: Any) -> tuple[tuple[Any, list[Any]], None]:
+            carry, stacks = held
+            carry, results = step(carry, read, t)
+            found = zip(stacks, jax.tree.leaves(results), strict=True)
+            return (carry, [jax.lax.dynamic_update_index_in_dim(s, x, t, 0) for s, x in found]), None
+
+        (carry, stacks), _ = jax.lax.scan(stacking, (carry, stacks), steps, None, reverse, self.unroll)
+        return carry, jax.tree.unflatten(tree, stacks)
 
     def slices(self, rows: Sequence[int], stacked: Sequence[Any], t: Any) -> dict[int, Any]:
         """The values of rows in one step."""
@@ -193,14 +212,14 @@ def _forward(loop: Loop, numbers: Any, values: Values) -> tuple[Values, Any]:
         values[states:][loop.sequences :],
     )
 
-    def step(state: Values, t: Any) -> tuple[Values, Any]:
+    def step(state: Values, stacked: Values, t: Any) -> tuple[Values, Any]:
         rows = dict(zip(loop.fixed, fixed, strict=True)) | dict(zip(loop.leaves, state, strict=False))
         rows |= loop.slices(loop.changing[states:], stacked, t)
         loop.complete(rows, numbers)
         after = tuple(rows[i] for i in loop.body.states)
         return after, ([rows[i] for i in loop.body.results], state, [rows[i] for i in loop.kept])
 
-    last, (results, before, kept) = loop.scanned(step, tuple(first))
+    last, (results, before, kept) = loop.scanned(step, tuple(first), stacked)
     return (*last, *results), ((*before, *stacked), fixed, kept, numbers)
 
 
@@ -215,13 +234,14 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
     constants = dict(zip(loop.fixed, fixed, strict=True))
     last = [None if _is_none(a) else a for a in adjoints[:states]]
     given = [(row, a) for row, a in zip(loop.body.results, adjoints[states:], strict=True) if not _is_none(a)]
+    given_rows = [row for row, _ in given]
     operands = {i: loop.rows[i][1] for i in loop.late}
     zeros = {k: zeros_like(constants[k]) for k in loop.summed}
     # XLA's products with a transposed matrix are slower on CPUs, so it is transposed before the loop; a step
     # transposes the copy back, which XLA cancels against the rule's own transposition.
     turned = {k: kept_apart(constants[k].mT) for k in loop.turned if constants[k].ndim == 2}
 
-    def step(carry: Any, t: Any) -> tuple[Any, Any]:
+    def step(carry: Any, stacks: list[Any], t: Any) -> tuple[Any, Any]:
         after, sums = carry
         values = constants | {k: matrix.mT for k, matrix in turned.items()}
         values |= loop.slices(list(known), list(known.values()), t)
@@ -229,7 +249,7 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
         adj: dict[int, Any] = {}
         for row, a in zip(loop.body.states, after, strict=True):
             _add(adj, row, a)
-        for row, stack in given:
+        for row, stack in zip(given_rows, stacks, strict=True):
             _add(adj, row, _at(stack, t))
         late = _sweep(loop, values, adj, numbers)
         before = [
@@ -240,10 +260,12 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
         own = {i: values[k] for i, k in operands.items() if i in late and k not in known}
         return (before, sums), (slices, late, own)
 
-    (first, sums), (slices, late, own) = loop.scanned(step, (last, zeros), backward=True)
+    (first, sums), (slices, late, own) = loop.scanned(step, (last, zeros), [a for _, a in given], True)
     for i, adj in late.items():
         operand = known[operands[i]] if operands[i] in known else own[i]
         _add_late(loop, i, adj, operand, constants, numbers, sums)
+    # All of them now, lest XLA puts off the products and keeps what they read.
+    first, slices, sums = kept_apart((first, slices, sums))
     found = {**dict(zip(loop.leaves, first, strict=False)), **slices, **sums}
     return None, *(found.get(i) if loop.flags[i] else None for i in loop.leaves)
 

@@ -20,6 +20,7 @@ import mgraph
 from mgraph import DeviceError, ExpressionGraph, inits, platforms
 from mgraph.platforms import OVERRIDE, WRONG_JAXLIB, check_jaxlib, compiler_wishes, kept_apart
 from mgraph.running import programs
+from mgraph.running.memory import MemoryUse
 
 
 def step(x: Any) -> Any:
@@ -62,6 +63,14 @@ def test_a_program_that_the_compiler_refuses_by_our_wishes_is_compiled_without(
         for _ in range(2):
             assert program.run(lambda x: x + 1, jnp.ones(3)).tolist() == [2, 2, 2]
     assert caplog.text.count("compiled without {'xla_no_such_option'") == 1
+
+
+def test_programs_for_cpus_keep_values_no_longer_than_needed() -> None:
+    """Of a hidden layer at most two values at a time: its own, and a gradient."""
+    x, a, b = jnp.ones((64, 16)), jnp.ones((16, 1024)), jnp.ones((1024, 16))
+    gradient = jax.jit(jax.grad(lambda a, b: jnp.sum(jax.nn.relu(x @ a) @ b), (0, 1)))
+    compiled = gradient.lower(a, b).compile(compiler_wishes("cpu"))
+    assert MemoryUse.of(compiled, None).temporaries < 2.1 * 4 * 64 * 1024
 
 
 def test_other_platforms_fuse_as_they_like() -> None:

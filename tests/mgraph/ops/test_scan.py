@@ -12,6 +12,7 @@ import mgraph
 from mgraph import ArgumentError, ExpressionGraph, GraphError, ShapeError, inits, scan
 from mgraph.ops.product import AffineNodeOp
 from mgraph.platforms import Options, compiler_wishes
+from mgraph.running.memory import MemoryUse
 
 XS = np.random.default_rng(0).standard_normal((6, 2, 3)).astype(np.float32)
 
@@ -230,6 +231,33 @@ def test_backward_loops_multiply_by_weights_transposed_before(graph: ExpressionG
     """In ``adj U^T`` the rows of the copy are contracted, as those of ``U`` are in ``h U``."""
     products = products_in_loops(graph, options=compiler_wishes("cpu"))
     assert len(products) >= 2 and all("rhs_contracting_dims={0}" in product for product in products)
+
+
+def layers_of_loops(layers: int) -> tuple[MemoryUse, str]:
+    """The memory and the text of the compiled gradient of such layers, of 64 steps of 16 states of 32."""
+    graph = ExpressionGraph()
+    first = xs = graph.input("xs", (64, 16, 32))
+    for i in range(layers):
+        w, u = graph.param(f"W{i}", (32, 32)), graph.param(f"U{i}", (32, 32))
+
+        def step(h, x, u=u):
+            h = mgraph.tanh(mgraph.dot(h, u) + x)
+            return h, h
+
+        _, xs = scan(step, graph.zeros((16, 32)), mgraph.dot(xs, w))
+    pure = graph.function(mgraph.sum(mgraph.flatten(xs)), [first]).pure
+    gradient = jax.jit(jax.grad(lambda p, x: pure(p, {"xs": x}).sum()))
+    shape = jax.ShapeDtypeStruct(first.shape, np.float32)
+    compiled = gradient.lower(graph.params().vals(), shape).compile(compiler_wishes("cpu"))
+    return MemoryUse.of(compiled, None), compiled.as_text()
+
+
+def test_loops_take_memory_when_they_run() -> None:
+    """A layer keeps ``xs W``, its results, the states before each step and the products ``h U``; the
+    gradients that loops stack wait for no other loop, and begin as no copies."""
+    (two, _), (four, text) = layers_of_loops(2), layers_of_loops(4)
+    assert four.temporaries - two.temporaries < 2 * 4.1 * (4 * 64 * 16 * 32)
+    assert not re.findall(r"f32\[64,16,32\]\S* copy\(%\S*broadcast", text)
 
 
 def test_a_loop_may_change_both_factors_of_a_product(graph: ExpressionGraph) -> None:
