@@ -1,9 +1,10 @@
 """Peak memory of training and of decoding, beside Marian, plain JAX and CTranslate2, at equal batches.
 
 ``process``: the most that a process had, everything counted; the first row is what Python and JAX take. What
-compiles needs more: "programs from a cache" is the second run of a job. By XLA's analysis of the program for
-the largest batch: ``state``, the parameters and what an optimizer keeps of them, and ``step``, all that an
-update needs besides. ``GPU``: the most that was in use there, where there is one.
+compiles needs more: "programs from a cache" is a second process, after the first has compiled what the epoch
+needs. By XLA's analysis of the program for the largest batch: ``state``, the parameters and what an optimizer
+keeps of them, and ``step``, all that an update needs besides. ``GPU``: the most that was in use there, where
+there is one.
 
 Marian's threads each take a batch of their own, with parameters of their own; CTranslate2's share one. What
 is decoded with are models that nobody trained, which would never end: a translation is as long as its source.
@@ -34,8 +35,10 @@ from nmt.training.setup import load_or_create_vocabs, new_model
 MIB = 1 << 20
 LINES = 128
 """That are translated."""
+FIRST = "mgraph"
+"""The row that fills the cache of the next one."""
 TRAINERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("mgraph", "mgraph", {}),
+    (FIRST, "mgraph", {}),
     ("mgraph, programs from a cache", "mgraph", {}),
     ("mgraph --gradient-checkpointing", "mgraph", {"gradient_checkpointing": True}),
     ("plain JAX", "plain JAX", {}),
@@ -58,16 +61,16 @@ def training(options: Mapping[str, Any], peers: Peers, updates: int, folder: Pat
             peak = pymarian_training.train(peers.programs.pymarian, given, Path(place), threads=threads).peak
         table.row(f"pymarian, {threads} thread{'s'[: threads > 1]}", peak / MIB)
     for name, trainer, more in TRAINERS:
-        found = _trained({**options, **more}, trainer, peers.threads, updates, folder)
+        found = _trained({**options, **more}, trainer, peers.threads, updates, folder, fill=name == FIRST)
         sizes = [found[key] / MIB if found[key] else "" for key in ("peak", "held", "more", "device")]
         table.row(name, *sizes, " x ".join(map(str, found["shape"])))
     shutil.rmtree(folder / "cache", ignore_errors=True)
 
 
 def _trained(
-    options: Mapping[str, Any], trainer: str, threads: int, updates: int, folder: Path
+    options: Mapping[str, Any], trainer: str, threads: int, updates: int, folder: Path, *, fill: bool
 ) -> dict[str, Any]:
-    """What a process in which ours or plain JAX trains says of its memory."""
+    """What a process in which ours or plain JAX trains says of its memory, before it fills the cache."""
     own = {**options, "model": str(folder / "none.npz"), "no_reload": True}
     own["cpu_threads"] = threads if jax.default_backend() == "cpu" else 0
     own["compilation_cache"] = str(folder / "cache")
@@ -76,7 +79,10 @@ def _trained(
     try:
         child.ask("prepare")
         child.ask("run")
-        return child.ask("memory")
+        found = child.ask("memory")
+        if fill:
+            child.ask("fill")
+        return found
     finally:
         child.close()
 

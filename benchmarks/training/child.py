@@ -46,6 +46,9 @@ class Candidate(Protocol):
     def wait(self) -> None:
         """Wait until all updates are done."""
 
+    def prepare(self, batch: Batch) -> None:
+        """Compile what an update by such a batch needs."""
+
     def needs(self, batch: Batch) -> tuple[int, int]:
         """Bytes of the state, and of all else that an update by such a batch needs, by XLA's analysis."""
 
@@ -63,6 +66,9 @@ class Ours:
 
     def wait(self) -> None:
         jax.block_until_ready(self._last)
+
+    def prepare(self, batch: Batch) -> None:
+        self._learner.prepare(batch)
 
     def needs(self, batch: Batch) -> tuple[int, int]:
         held = self._learner.held
@@ -85,11 +91,17 @@ class PlainJax:
     def wait(self) -> None:
         jax.block_until_ready(self._last)
 
+    def prepare(self, batch: Batch) -> None:
+        self._compiled(batch)
+
     def needs(self, batch: Batch) -> tuple[int, int]:
-        found = self._step.lower(self._state, self._arrays(batch)).compile().memory_analysis()
+        found = self._compiled(batch).memory_analysis()
         held = sum(leaf.nbytes for leaf in jax.tree.leaves(self._state))
         results = found.output_size_in_bytes - found.alias_size_in_bytes
         return held, found.argument_size_in_bytes + results + found.temp_size_in_bytes - held
+
+    def _compiled(self, batch: Batch) -> Any:
+        return self._step.lower(self._state, self._arrays(batch)).compile()
 
     def _arrays(self, batch: Batch) -> tuple[Any, ...]:
         return batch.ids[0], batch.masks[0], batch.ids[1], batch.masks[1]
@@ -163,6 +175,13 @@ class Timing:
         device = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
         return {"held": held, "more": more, "peak": peak, "device": device, "shape": largest.shape}
 
+    def fill(self) -> dict[str, Any]:
+        """Compile what the whole epoch needs, so that another process finds it in the compilation cache."""
+        self._corpus.restore("", "", 0, epoch=LATE)
+        for batch in self._corpus:
+            self._candidate.prepare(batch)
+        return {}
+
     def _batches(self) -> Iterator[Batch]:
         """Those that count."""
         corpus = self._corpus
@@ -173,9 +192,8 @@ class Timing:
 
 def main() -> None:
     timing = Timing(**json.loads(sys.argv[1]))
-    answering(
-        {name: getattr(timing, name) for name in ("prepare", "run", "profile", "epoch", "work", "memory")}
-    )
+    questions = "prepare", "run", "profile", "epoch", "work", "memory", "fill"
+    answering({name: getattr(timing, name) for name in questions})
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from benchmarks.peers.pymarian_training import read_log
 from benchmarks.training.child import Timing
 from benchmarks.training.models import command_line
 from benchmarks.training.text import write_text
+from mgraph import compile_stats
 from nmt.text.vocabs.loading import load_vocab
 from tests.helpers.places import ROOT
 
@@ -143,4 +144,8 @@ def test_updates_are_timed(trainer: str, tmp_path: Path, quick_compilation: None
     assert 1e4 < timing.work()["per_word"] < 1e6
     memory = timing.memory()
     assert memory["held"] > 3 * 4 * 2 * 2002 * 8 and memory["more"] > 0 and memory["peak"] > memory["held"]
+    timing.fill()
+    programs = compile_stats()
+    timing.fill()
+    assert compile_stats().misses == programs.misses
     assert not list(tmp_path.glob("none*"))
