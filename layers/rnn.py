@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from mgraph import ArgumentError, Node, ShapeError, scan
+from mgraph import ArgumentError, Node, ShapeError, checkpoint, scan
 
 from .cells import Cell, StackedCell, State
 from .choices import choose
@@ -50,6 +50,7 @@ class RNN(Layer):
         ``alternating-forward`` or ``alternating-backward``.
     skip: whether to add a layer's input to its output, except in the first layer; skip_first: in the first,
         too.
+    The output of each layer over a sequence is a checkpoint.
 
     ``ArgumentError`` for no layers or invalid ones, ``UnsupportedOptionError`` for an unknown direction, and
     the errors of the cells.
@@ -155,7 +156,7 @@ class RNN(Layer):
             more = mask if carried is None else carried[reverse]
             sequences = inputs if more is None else (*inputs, more)
             last, (output, *contexts) = scan(body, first, sequences, reverse=reverse)
-            x = self._joined(number, output, x)
+            x = checkpoint(self._joined(number, output, x))
             lasts.append(last)
             given.extend(contexts)
         return Transduced(x, tuple(lasts), tuple(given))

@@ -304,6 +304,18 @@ def test_checkpointing_changes_no_gradient(model: Model) -> None:
     assert float(found.gradient_norm) == pytest.approx(float(expected.gradient_norm), rel=1e-5)
 
 
+def test_recurrent_models_checkpoint_every_loop() -> None:
+    """Of six loops then only one at a time keeps the values of its steps."""
+    model = small("s2s", dim_rnn=32, enc_depth=2, dec_depth=2)
+    sentences = [([*range(2, 10)] * 4 + [0], [*range(2, 10)] * 4 + [0])] * 4
+    batch = batch_of(sentences, lengths=(33, 33))
+    plain, less = (learner_of(model, gradient_checkpointing=flag) for flag in (False, True))
+    assert less.memory(batch) - less.held < 0.75 * (plain.memory(batch) - plain.held)
+    expected, found = (each.update([batch], learn_rate=0.01, number=1) for each in (plain, less))
+    assert float(found.cost) == pytest.approx(float(expected.cost), rel=1e-6)
+    assert float(found.gradient_norm) == pytest.approx(float(expected.gradient_norm), rel=1e-5)
+
+
 def test_memory_is_what_the_program_needs(model: Model) -> None:
     learner = learner_of(model, **SMOOTH)
     assert learner.memory(ALL) > learner.held
