@@ -26,6 +26,7 @@ from benchmarks.measuring.kernels import profiled
 from benchmarks.measuring.launcher import UNIT
 from benchmarks.peers.plain_jax import adam
 from benchmarks.training.work import work_of
+from mgraph.running.memory import MemoryUse
 from nmt.runtime import compilation_cache, devices
 from nmt.settings import TRAIN
 from nmt.text.batches import Batch
@@ -95,10 +96,8 @@ class PlainJax:
         self._compiled(batch)
 
     def needs(self, batch: Batch) -> tuple[int, int]:
-        found = self._compiled(batch).memory_analysis()
         held = sum(leaf.nbytes for leaf in jax.tree.leaves(self._state))
-        results = found.output_size_in_bytes - found.alias_size_in_bytes
-        return held, found.argument_size_in_bytes + results + found.temp_size_in_bytes - held
+        return held, MemoryUse.of(self._compiled(batch), None).needed - held
 
     def _compiled(self, batch: Batch) -> Any:
         return self._step.lower(self._state, self._arrays(batch)).compile()

@@ -234,7 +234,6 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
     constants = dict(zip(loop.fixed, fixed, strict=True))
     last = [None if _is_none(a) else a for a in adjoints[:states]]
     given = [(row, a) for row, a in zip(loop.body.results, adjoints[states:], strict=True) if not _is_none(a)]
-    given_rows = [row for row, _ in given]
     operands = {i: loop.rows[i][1] for i in loop.late}
     zeros = {k: zeros_like(constants[k]) for k in loop.summed}
     # XLA's products with a transposed matrix are slower on CPUs, so it is transposed before the loop; a step
@@ -249,7 +248,7 @@ def _run_backward(loop: Loop, saved: Any, adjoints: Values) -> Values:
         adj: dict[int, Any] = {}
         for row, a in zip(loop.body.states, after, strict=True):
             _add(adj, row, a)
-        for row, stack in zip(given_rows, stacks, strict=True):
+        for (row, _), stack in zip(given, stacks, strict=True):
             _add(adj, row, _at(stack, t))
         late = _sweep(loop, values, adj, numbers)
         before = [

@@ -297,11 +297,16 @@ def test_a_shared_table_is_the_targets() -> None:
     assert frozen_of(apart, replace(VALUES, embedding_fix_src=True)) == {"encoder_Wemb"}
 
 
-def test_checkpointing_changes_no_gradient(model: Model) -> None:
-    expected = learner_of(model, **FULL).update([ALL], learn_rate=0.01, number=1)
-    found = learner_of(model, **FULL, gradient_checkpointing=True).update([ALL], learn_rate=0.01, number=1)
+def assert_equal_updates(learners: Sequence[Learner], batch: Batch) -> None:
+    """The cost and the gradient of two learners' first update."""
+    expected, found = (learner.update([batch], learn_rate=0.01, number=1) for learner in learners)
     assert float(found.cost) == pytest.approx(float(expected.cost), rel=1e-6)
     assert float(found.gradient_norm) == pytest.approx(float(expected.gradient_norm), rel=1e-5)
+
+
+def test_checkpointing_changes_no_gradient(model: Model) -> None:
+    learners = [learner_of(model, **FULL, gradient_checkpointing=flag) for flag in (False, True)]
+    assert_equal_updates(learners, ALL)
 
 
 def test_recurrent_models_checkpoint_every_loop() -> None:
@@ -311,9 +316,7 @@ def test_recurrent_models_checkpoint_every_loop() -> None:
     batch = batch_of(sentences, lengths=(33, 33))
     plain, less = (learner_of(model, gradient_checkpointing=flag) for flag in (False, True))
     assert less.memory(batch) - less.held < 0.75 * (plain.memory(batch) - plain.held)
-    expected, found = (each.update([batch], learn_rate=0.01, number=1) for each in (plain, less))
-    assert float(found.cost) == pytest.approx(float(expected.cost), rel=1e-6)
-    assert float(found.gradient_norm) == pytest.approx(float(expected.gradient_norm), rel=1e-5)
+    assert_equal_updates([plain, less], batch)
 
 
 def test_memory_is_what_the_program_needs(model: Model) -> None:
