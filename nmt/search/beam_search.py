@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from mgraph import callers_settings
-from mgraph.device import platform_of
+from mgraph.device import memory_of, platform_of
 from nmt.models import Model, PackedSource, Source
 from nmt.search.choice import Rules, Sampling
 from nmt.search.lane import Lane
@@ -124,7 +124,9 @@ class BeamSearch:
         self._copies: dict[jax.Device, tuple[tuple[Arrays, ...], tuple[Arrays, ...]]] = {}
         self._idle: list[tuple[Hashable, Lane]] = []
         self.lengths = Lengths()
-        self.rows = LaneRows(self.beam_size, platform_of(None))
+        platform = platform_of(None)
+        memory = math.inf if platform == "cpu" else memory_of(None)
+        self.rows = LaneRows(self.beam_size, platform, memory)
         self._candidates = 0
         self._listed: dict[int, int] = {}
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mgraph import Plan, compiled
+from mgraph.device import platform_of
 from nmt.models import Model, PackedSource, Source
 from nmt.search.encoding import EncodePlan, params_of
 from nmt.search.lane_loop import LaneLoop
@@ -45,6 +47,19 @@ class LanePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
         return LaneLoop(self.models, self.shape).advance(*arguments)
 
 
+def blank(specs: Any, device: jax.Device, platform: str) -> Any:
+    """Zeros on a device: by NumPy for a CPU, which needs no program; made there elsewhere, so that gigabytes
+    are not copied.
+
+    Either way they are on the device by name, as what stored programs return is: otherwise JAX compiles for
+    both.
+    """
+    if platform == "cpu":
+        return jax.tree.map(lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype), device), specs)
+    place = jax.sharding.SingleDeviceSharding(device)
+    return jax.tree.map(lambda spec: jnp.zeros(spec.shape, spec.dtype, device=place), specs)
+
+
 class Lane:
     """The rows of a lane on a device, and which of its desks are taken.
 
@@ -63,10 +78,7 @@ class Lane:
         self._advance = compiled(LanePlan(models, shape, ranked), device=device)
         if device is None:
             device, *_ = next(iter(models[0].params.values())).devices()
-        # Put on a device by name, as what stored programs return is: otherwise JAX compiles for both.
-        self._state = jax.tree.map(
-            lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype), device), self._advance.inputs()[1]
-        )
+        self._state = blank(self._advance.inputs()[1], device, platform_of(device))
         self._waiting: Arrivals | None = None
         self.taken = np.zeros(shape.desks, bool)
         self._candidates = np.zeros((shape.desks, shape.candidates), np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -23,7 +24,11 @@ BASE = 100
 ROWS, HYPOTHESES = {"cpu": 64}, {"cpu": 128}
 """The most in a lane, by platform: on a CPU products of more are hardly more efficient, and rows stay idle at
 the end."""
-ELSEWHERE = 512
+ELSEWHERE = 2048
+"""Kernels of a step take less time than starting them: 512 on an H200 translate 1.6 times as slowly."""
+HYPOTHESIS = 1 << 25
+"""Bytes that a GPU must have for each, in a lane of ``LATER_LENGTH``: 16 times what a transformer of 512
+features needs."""
 STEP = {"cpu": 16}
 """What a step costs whatever its rows, in hypotheses, by platform; elsewhere rows are nearly free."""
 FREE_ROWS = 1 << 20
@@ -144,13 +149,15 @@ class LaneRows:
     """How many rows lanes have.
 
     With more rows there are fewer steps; with fewer, fewer are idle when the last sentences go on alone.
+
+    memory: of the device that has no other, in bytes; rows of longer lanes need more.
     """
 
-    def __init__(self, beam: int, platform: str) -> None:
+    def __init__(self, beam: int, platform: str, memory: float = math.inf) -> None:
         most = min(ROWS.get(platform, ELSEWHERE), HYPOTHESES.get(platform, ELSEWHERE) // beam)
         most = max(FEW_ROWS, most)
         self.sizes = sorted({1, *(max(1, most // part) for part in (8, 4, 2, 1))})
-        self._beam, self._step = beam, STEP.get(platform, FREE_ROWS)
+        self._beam, self._step, self._memory = beam, STEP.get(platform, FREE_ROWS), memory
         self._lock = threading.Lock()
         self._known: dict[LaneSize, set[int]] = {}
         self._wasted: Counter[tuple[LaneSize, int]] = Counter()
@@ -158,7 +165,7 @@ class LaneRows:
     def of_lane(self, lane: LaneSize, lengths: Sequence[int], searches: int) -> int:
         """Those of a lane for sentences of these lengths, if so many searches share them: a size that it has
         had, until that has wasted what a program costs."""
-        costs = {rows: self._cost(rows, lengths, searches) for rows in self.sizes}
+        costs = {rows: self._cost(rows, lengths, searches) for rows in self._fitting(lane)}
         best = min(costs, key=costs.__getitem__)
         with self._lock:
             known = self._known.setdefault(lane, set())
@@ -168,6 +175,11 @@ class LaneRows:
                 chosen = best
             known.add(chosen)
             return chosen
+
+    def _fitting(self, lane: LaneSize) -> list[int]:
+        """The numbers of rows for which there is memory; one row always."""
+        each = self._beam * HYPOTHESIS * max(1.0, lane.length / LATER_LENGTH)
+        return [rows for rows in self.sizes if rows == 1 or rows * each <= self._memory]
 
     def _cost(self, rows: int, lengths: Sequence[int], searches: int) -> int:
         """Of all steps, in hypotheses, if translations are as long as their sources."""

@@ -158,9 +158,9 @@ class Waiting:
 
 def searches_at_once(cpu_threads: int = 0, devices: int = 1) -> int:
     """How many searches keep the devices busy: one for each, on a CPU one for each of ``cpu_threads``, or of
-    its cores."""
+    its cores. devices: those that were chosen; 0 for JAX's own."""
     if platform_of(None) != "cpu":
-        return devices
+        return max(devices, 1)
     return max(min(cpu_threads or cores(), MOST_SEARCHES), devices)
 
 

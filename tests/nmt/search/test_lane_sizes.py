@@ -60,7 +60,18 @@ def test_lanes_have_many_rows_only_if_they_stay_busy() -> None:
     assert rows([80, *[25] * 15]) == 4, "with more, most are idle while the longest goes on"
     assert rows([80, *[25] * 63]) == 8
     assert rows([80, *[25] * 900]) == 32
-    assert LaneRows(4, "gpu").of_lane(LONG, [80, *[25] * 63], searches=1) == 32
+    assert LaneRows(4, "gpu").of_lane(LONG, [80, *[25] * 63], searches=1) == 64
+
+
+def test_rows_fit_into_the_memory_of_a_gpu() -> None:
+    """Of longer lanes fewer do."""
+
+    def rows(lane: LaneSize, gigabytes: float) -> int:
+        lengths = [lane.length] * 5000
+        return LaneRows(4, "gpu", gigabytes * 2**30).of_lane(lane, lengths, searches=1)
+
+    assert [rows(LONG, gigabytes) for gigabytes in (0.1, 8, 16, 64, 1000)] == [1, 64, 128, 512, 512]
+    assert [rows(LaneSize(length, 600, 1200), 64) for length in (104, 208, 832)] == [512, 256, 64]
 
 
 def test_a_lane_with_other_rows_is_made_when_it_pays() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mgraph import callers_settings
 from nmt.search.lane_sizes import LaneSize
-from nmt.search.schedule import FIRST, TURN, Found, Request, Searches, Waiting
+from nmt.search.schedule import FIRST, TURN, Found, Request, Searches, Waiting, searches_at_once
 from nmt.text.packing import Bins
 
 SECONDS = 60
@@ -99,6 +99,12 @@ def test_a_sentence_without_room_is_searched_again_where_there_is() -> None:
     assert waiting.take(LONG, 9) == [first]
     waiting.again(second, whole)
     assert waiting.next_lane() == whole, "no other lane has room for 500 words"
+
+
+def test_each_gpu_has_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that JAX chose, too."""
+    monkeypatch.setattr("nmt.search.schedule.platform_of", lambda device: "gpu")
+    assert [searches_at_once(4, devices) for devices in (0, 1, 2)] == [1, 1, 2]
 
 
 def test_searches_run_at_once() -> None:

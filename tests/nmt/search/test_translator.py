@@ -53,6 +53,14 @@ def test_results_with_scores_and_attention(plain) -> None:
             plain.translate(LINES, n_best=count)
 
 
+def test_a_gpu_translates_alike(plain: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that the search asks of a device, with a CPU that says it is a GPU, and has memory for few rows."""
+    for module in "beam_search", "lane", "schedule":
+        monkeypatch.setattr(f"nmt.search.{module}.platform_of", lambda device: "gpu")
+    monkeypatch.setattr("nmt.search.beam_search.memory_of", lambda device: 1 << 28)
+    assert translator("left-right").translate(LINES) == plain.translate(LINES)
+
+
 def test_what_is_printed_of_it_says_what_it_is(plain) -> None:
     vocabs = f"DefaultVocab({SOURCE!r}, 16 ids), DefaultVocab({TARGET!r}, 21 ids)"
     of = f"Model(s2s, 40 parameters, 3,141 numbers); {vocabs}"
