@@ -108,7 +108,8 @@ class MultiHeadAttention(Layer):
         of ``x``."""
         queries = self._queries(x, packing)
         dropped = self._dropped(x.graph, (*queries.shape[:-1], keys.shape[-2]), packing)
-        return self._joined(dot_product_attention(queries, keys, values, mask, dropped), packing)
+        joined = dot_product_attention(queries, keys, values, mask, dropped, hiding=True)
+        return self._joined(joined, packing)
 
     def attend_parts(
         self, x: Node, used: Node, keys: Sequence[Node], values: Sequence[Node], masks: Sequence[Node]

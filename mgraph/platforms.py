@@ -106,17 +106,19 @@ def _exists(kernel: Callable[..., Any], *args: jax.Array) -> bool:
 def flash_attention(
     query: jax.Array, keys: jax.Array, values: jax.Array, mask: jax.Array | None, scale: float
 ) -> jax.Array:
-    """``softmax(scale query keys^T + mask) values`` by cuDNN's kernel, which never stores the weights.
+    """``softmax(scale query keys^T) values`` over the places where a mask is true, by cuDNN's kernel, which
+    never stores the weights.
 
     ``query (batch, heads, time, depth)``, ``keys`` and ``values (batch, heads, places, depth)``, of 16 bits;
-    a mask of up to four axes fits ``(batch, heads, time, places)``. JAX's own ``ValueError``,
+    a mask of up to four axes fits ``(batch, heads, time, places)``. It is no number to add, because cuDNN
+    would compute the gradient by that, which takes longer than all else. JAX's own ``ValueError``,
     ``NotImplementedError`` or ``RuntimeError`` where the kernel, or cuDNN, is missing.
     """
     if mask is not None:
         lead = (1,) * (4 - mask.ndim) + mask.shape[:-2]
         mask = jnp.broadcast_to(mask, (*lead[:2], query.shape[-2], keys.shape[-2]))
     q, k, v = (x.swapaxes(1, 2) for x in (query, keys, values))
-    y = jax.nn.dot_product_attention(q, k, v, bias=mask, scale=scale, implementation="cudnn")
+    y = jax.nn.dot_product_attention(q, k, v, mask=mask, scale=scale, implementation="cudnn")
     return y.swapaxes(1, 2)
 
 

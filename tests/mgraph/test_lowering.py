@@ -170,7 +170,7 @@ KERNELS = "attention_alone", "attention_forwards", "attention_backwards"
 STAND_INS = [jax.export.DisabledSafetyCheck.custom_call(name) for name in KERNELS]
 
 
-def stand_in(q: Any, k: Any, v: Any, *, bias: Any, scale: float, implementation: str) -> Any:
+def stand_in(q: Any, k: Any, v: Any, *, mask: Any, scale: float, implementation: str) -> Any:
     """Calls in place of cuDNN's, for what cuDNN has kernels for."""
     alone, forwards, backwards = KERNELS
     lengths, statistics = (q.shape[1], k.shape[1]), (q.shape[0], q.shape[2], q.shape[1])
@@ -193,10 +193,10 @@ def stand_in(q: Any, k: Any, v: Any, *, bias: Any, scale: float, implementation:
 
     def backward(kept: Any, adj: Any) -> Any:
         given, found, sums = kept
-        return *jax.ffi.ffi_call(backwards, like(q, k, v))(*given, found, sums, adj), jnp.zeros_like(bias)
+        return *jax.ffi.ffi_call(backwards, like(q, k, v))(*given, found, sums, adj), None
 
     attention.defvjp(forward, backward)
-    return attention(q, k, v, bias)
+    return attention(q, k, v, mask)
 
 
 def calls(text: str, target: str) -> tuple[int, int]:
@@ -222,6 +222,7 @@ def test_attention_is_one_call_forwards_and_one_backwards(
     train(Type.bfloat16, pad([[[3, 4, 5, 0], [3, 0]], [[3, 0], [3, 4, 5, 6, 7, 0]]], (2, 4, 6), target=True))
     function, arguments = run_here[0]
     monkeypatch.setattr(jax.nn, "dot_product_attention", stand_in)
+    monkeypatch.setattr("mgraph.ops.attention.FLASH_LENGTH", 2)
     texts = lowered(function, *arguments)
     assert {name: calls(texts["cuda"], name)[1] for name in KERNELS} == dict(
         zip(KERNELS, (0, 3, 3), strict=True)

@@ -17,7 +17,7 @@ from layers import MultiHeadAttention
 from layers.attention import log_mask
 from mgraph import ArgumentError, ExpressionGraph, Node, ShapeError, dot_product_attention
 from mgraph.operators import make_operator
-from mgraph.ops.attention import DotProductAttentionNodeOp
+from mgraph.ops.attention import FLASH_LENGTH, DotProductAttentionNodeOp
 from mgraph.platforms import flash_attention
 from mgraph.rules import evaluate
 from tests.helpers.leaves import constant, drawn, param
@@ -119,19 +119,21 @@ def test_other_errors(graph: ExpressionGraph) -> None:
 XLAS = jax.nn.dot_product_attention
 
 
-def stand_in(q: Any, k: Any, v: Any, *, bias: Any, scale: float, implementation: str) -> Any:
+def stand_in(q: Any, k: Any, v: Any, *, mask: Any, scale: float, implementation: str) -> Any:
     """XLA's attention for cuDNN's, as strict about arguments, under a name of its own."""
-    if implementation != "cudnn" or q.dtype.itemsize != 2 or (bias is not None and bias.dtype != q.dtype):
+    if implementation != "cudnn" or q.dtype.itemsize != 2 or (mask is not None and mask.dtype != bool):
         raise NotImplementedError
-    if bias is not None and bias.shape[2:] != (q.shape[1], k.shape[1]):
+    if mask is not None and mask.shape[2:] != (q.shape[1], k.shape[1]):
         raise ValueError
     with jax.named_scope("cudnn"):
-        return XLAS(q, k, v, bias=bias, scale=scale, implementation="xla")
+        return XLAS(q, k, v, mask=mask, scale=scale, implementation="xla")
 
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX has it here, and it is worth it for short sentences."""
     monkeypatch.setattr(jax.nn, "dot_product_attention", stand_in)
+    monkeypatch.setattr("mgraph.ops.attention.FLASH_LENGTH", KEYS[-2])
 
 
 def arguments(*, batch: int = 2, kind: str = "bfloat16", mask: bool = True) -> list[jax.Array]:
@@ -156,11 +158,13 @@ def lowered(platform: str, operator: Any, values: list[jax.Array]) -> tuple[str,
     return text(value), text(slopes)
 
 
+HIDING = {"masked": True, "hiding": True}
 CASES: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
-    "as it should be": ({}, {"masked": True}),
+    "as it should be": ({}, HIDING),
     "without a mask": ({"mask": False}, {}),
-    "float32": ({"kind": "float32"}, {"masked": True}),
-    "one query for all": ({"batch": 1}, {"masked": True}),
+    "a mask that adds": ({}, {"masked": True}),
+    "float32": ({"kind": "float32"}, HIDING),
+    "one query for all": ({"batch": 1}, HIDING),
     "dropout": ({}, {"dropped": True}),
 }
 
@@ -175,8 +179,17 @@ def test_cuda_takes_the_kernel_where_it_applies(case: str) -> None:
             assert ("cudnn" in text) is (applies and platform == "cuda"), platform
 
 
-def test_cuda_does_without_where_jax_has_no_kernel() -> None:
-    operator = operator_of(masked=True)
+def test_short_sentences_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax.nn, "dot_product_attention", stand_in)
+    for places in (FLASH_LENGTH - 1, FLASH_LENGTH):
+        query, keys = (jnp.zeros((1, 1, length, 8), "bfloat16") for length in (1, places))
+        for text in lowered("cuda", operator_of(), [query, keys, keys]):
+            assert ("cudnn" in text) is (places == FLASH_LENGTH)
+
+
+def test_cuda_does_without_where_jax_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgraph.ops.attention.FLASH_LENGTH", 0)
+    operator = operator_of(**HIDING)
     for text in lowered("cuda", operator, arguments()):
         assert "custom_call" not in text
 
@@ -188,7 +201,8 @@ def test_the_kernel_gets_what_it_needs_to_compute_the_same(mask: bool) -> None:
     q, k, v, *rest = values = arguments(mask=mask)
     plain = operator_of(masked=mask)
     adj = jnp.asarray(drawn(*QUERY, seed=8), "bfloat16")
-    y, pull = jax.vjp(lambda q, k, v: flash_attention(q, k, v, rest[0] if mask else None, 8**-0.5), q, k, v)
+    shown = rest[0] == 0 if mask else None
+    y, pull = jax.vjp(lambda q, k, v: flash_attention(q, k, v, shown, 8**-0.5), q, k, v)
     close(y, plain.forward_ops(*values))
     for mine, theirs in zip(pull(adj), plain.backward_ops(adj, y, *values)[:3], strict=True):
         close(mine, theirs)
@@ -202,7 +216,7 @@ def close(x: Any, y: Any) -> None:
 @pytest.mark.usefixtures("kernel")
 def test_batches_of_batches_do_without() -> None:
     """JAX's rule for a batch of cuDNN's calls fails on a mask that heads share."""
-    values, operator = arguments(), operator_of(masked=True)
+    values, operator = arguments(), operator_of(**HIDING)
     attend = jax.jit(jax.vmap(operator.forward_ops, (0, 0, 0, None)))
     stacked = [*(jnp.stack([x, 2 * x]) for x in values[:3]), values[3]]
     assert "cudnn" not in jax.export.export(attend, platforms=["cuda"])(*stacked).mlir_module()
