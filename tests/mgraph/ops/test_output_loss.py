@@ -60,6 +60,17 @@ def test_the_loss_and_its_gradients_are_those_of_all_logits(
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5 * max(1.0, float(np.abs(other).max())))
 
 
+@pytest.mark.parametrize(("platform", "chunk"), [("cpu", 1 << 15), ("gpu", 1 << 19)])
+def test_gpus_compute_more_logits_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, platform: str, chunk: int
+) -> None:
+    monkeypatch.setattr("mgraph.ops.output_loss.platform_of", lambda device: platform)
+    graph = ExpressionGraph()
+    x, matrix, labels, _ = nodes(graph, 128, 16)
+    loss = mgraph.affine_cross_entropy(x, matrix, labels)
+    assert loss.children[0].chunk == chunk
+
+
 def test_all_logits_are_never_held() -> None:
     rows, classes = 64, 16_384
     needed = {}
