@@ -332,10 +332,12 @@ def dot_product_attention(
     ``mask``: added to the scores, of a shape that broadcasts to (..., m, n), such as 0 to attend and a very
     low number not to. ``hiding``: whether it is made of these two numbers only. ``dropout``: a probability to
     draw ``d`` with, or ``d`` itself, as for ``dropout``; each weight is dropped independently. ``scale``:
-    ``1 / sqrt(k)`` by default. Scores and softmax are computed in float32 for 16-bit nodes. On CUDA cuDNN's flash attention computes the value and the gradients by ``query``,
-    ``keys`` and ``values``, for 16-bit nodes without dropout, of four axes and equal batches, with at least
-    128 keys and no mask or one that is ``hiding``, where JAX has it for the shapes. ``ShapeError`` if depths,
-    numbers of keys and values, or batches do not fit.
+    ``1 / sqrt(k)`` by default. Scores and softmax are computed in float32 for 16-bit nodes.
+
+    On CUDA cuDNN's flash attention computes the value and the gradients by ``query``, ``keys`` and
+    ``values``, for 16-bit nodes without dropout, of four axes and equal batches, with at least 128 keys and
+    no mask or one that is ``hiding``, where JAX has it for the shapes. ``ShapeError`` if depths, numbers of
+    keys and values, or batches do not fit.
 
     Shape: (..., m, k), (..., n, k) and (..., n, v) to (..., m, v); the axes before them broadcast.
     Gradient: with p the weights and ``u = d (adj values^T)``, ``s = p (u - sum(p u))`` by ``mask``,
