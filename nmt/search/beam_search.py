@@ -123,8 +123,8 @@ class BeamSearch:
         self._lock = threading.Lock()
         self._copies: dict[jax.Device, tuple[tuple[Arrays, ...], tuple[Arrays, ...]]] = {}
         self._idle: list[tuple[Hashable, Lane]] = []
-        self.lengths = Lengths()
         platform = platform_of(None)
+        self.lengths = Lengths(platform)
         memory = math.inf if platform == "cpu" else memory_of(None)
         self.rows = LaneRows(self.beam_size, platform, memory)
         self._candidates = 0

@@ -19,6 +19,8 @@ lane for translations that do not end these are six."""
 PROGRAM = 3_000
 """About how many words are translated in the shortest lane instead of making a program: 1,000 if it is read
 from a cache, 10,000 if it is compiled."""
+PROGRAM_OF_GPU = 80_000
+"""The same on an H200: 200,000 if it is compiled, which takes it six seconds."""
 BASE = 100
 """The cost of a word without padding, in positions of the source that each word attends to."""
 ROWS, HYPOTHESES = {"cpu": 64}, {"cpu": 128}
@@ -32,8 +34,9 @@ features needs."""
 STEP = {"cpu": 16}
 """What a step costs whatever its rows, in hypotheses, by platform; elsewhere rows are nearly free."""
 FREE_ROWS = 1 << 20
-WASTE = 25_000
-"""About how many steps of hypotheses are wasted before a program is made."""
+WASTE, STEPS_WASTED = {"cpu": 25_000}, 1_500
+"""About how many steps of hypotheses are wasted before a program is made; how many steps, where rows are
+nearly free."""
 FEW_ROWS = 8
 
 
@@ -65,26 +68,33 @@ def lane_length(length: int) -> int:
     return found
 
 
-def choose_lanes(lengths: Counter[int], known: Collection[int] = ()) -> list[int]:
+def choose_lanes(lengths: Counter[int], known: Collection[int] = (), program: float = PROGRAM) -> list[int]:
     """The padded lengths of the lanes for sentences of these lengths, ascending.
 
-    lengths: how many sentences there are of each length. known: lengths of lanes that are compiled.
+    lengths: how many sentences there are of each length. known: lengths of lanes that are compiled. program:
+    what making one costs, in words.
     """
 
     def words(length: int, padded: int) -> float:
         return length * (BASE + padded) / (BASE + FIRST_LENGTHS[0])
 
     ladder = map(lane_length, lengths)
-    return few_lengths(lengths, ladder, words, price=2 * PROGRAM, most=MOST_LANES, known=known)
+    return few_lengths(lengths, ladder, words, price=2 * program, most=MOST_LANES, known=known)
 
 
-def choose_doors(lengths: Counter[int], lane: int, known: Collection[int] = (), most: int = 1) -> list[int]:
+def choose_doors(
+    lengths: Counter[int],
+    lane: int,
+    known: Collection[int] = (),
+    most: int = 1,
+    program: float = PROGRAM,
+) -> list[int]:
     """The padded lengths for encoding sentences that enter a lane, ascending; the last is the lane's.
 
-    lengths, known: as for ``choose_lanes``, of this lane. most: how many there may be.
+    lengths, known, program: as for ``choose_lanes``, of this lane. most: how many there may be.
     """
     ladder = {min(length_bucket(length), lane) for length in lengths} | {lane}
-    return few_lengths(lengths, ladder, _encoding, price=PROGRAM, most=most, known=known, top=lane)
+    return few_lengths(lengths, ladder, _encoding, price=program, most=most, known=known, top=lane)
 
 
 def _encoding(_: int, padded: int) -> float:
@@ -99,7 +109,8 @@ class Lengths:
     one word after the other, padding too, so that doors matter more to them than a second lane.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, platform: str = "cpu") -> None:
+        self._program = PROGRAM if platform == "cpu" else PROGRAM_OF_GPU
         self._lock = threading.Lock()
         self._seen: Counter[int] = Counter()
         self._lanes: set[int] = set()
@@ -110,13 +121,13 @@ class Lengths:
         now = Counter(lengths)
         with self._lock:
             self._seen.update(now)
-            self._lanes.update(choose_lanes(self._seen, self._lanes))
+            self._lanes.update(choose_lanes(self._seen, self._lanes, self._program))
             by_lane: dict[int, Counter[int]] = {}
             for length, count in self._seen.items():
                 by_lane.setdefault(self._lane(length), Counter())[length] = count
             for lane, own in by_lane.items():
                 doors = self._doors.setdefault(lane, set())
-                doors.update(choose_doors(own, lane, doors, self._most_doors(lane)))
+                doors.update(choose_doors(own, lane, doors, self._most_doors(lane), self._program))
             return sorted({self._lane(length) for length in now})
 
     def door(self, lane: int, length: int) -> int:
@@ -158,6 +169,7 @@ class LaneRows:
         most = max(FEW_ROWS, most)
         self.sizes = sorted({1, *(max(1, most // part) for part in (8, 4, 2, 1))})
         self._beam, self._step, self._memory = beam, STEP.get(platform, FREE_ROWS), memory
+        self._waste = WASTE.get(platform, STEPS_WASTED * FREE_ROWS)
         self._lock = threading.Lock()
         self._known: dict[LaneSize, set[int]] = {}
         self._wasted: Counter[tuple[LaneSize, int]] = Counter()
@@ -171,7 +183,7 @@ class LaneRows:
             known = self._known.setdefault(lane, set())
             chosen = min(known, key=costs.__getitem__, default=best)
             self._wasted[lane, best] += costs[chosen] - costs[best]
-            if self._wasted[lane, best] > WASTE:
+            if self._wasted[lane, best] > self._waste:
                 chosen = best
             known.add(chosen)
             return chosen

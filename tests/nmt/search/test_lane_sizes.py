@@ -109,6 +109,17 @@ def test_a_lane_is_made_when_it_pays() -> None:
     assert choose_lanes(many, [208]) == [24, 104]
 
 
+def test_a_gpu_has_fewer_lanes_and_sizes_because_programs_take_it_longer() -> None:
+    text = [10] * 5_000 + [40] * 1_000
+    assert [Lengths(platform).lanes(text) for platform in ("cpu", "gpu")] == [[24, 48], [48]]
+    assert Lengths("gpu").lanes(20 * text) == [24, 48]
+    some = LaneRows(4, "gpu")
+    assert some.of_lane(LONG, [25] * 60, searches=1) == 64
+    used = [some.of_lane(LONG, [25] * 2_000, searches=1) for _ in range(3)]
+    assert used == [64, 64, 512], "until 1,500 steps are wasted"
+    assert some.of_lane(LONG, [25] * 60, searches=1) == 64
+
+
 def doors(lengths: Lengths, lanes: Iterable[int]) -> dict[int, set[int]]:
     """The doors of lanes."""
     return {lane: {lengths.door(lane, n) for n in range(1, lane + 1)} for lane in lanes}
