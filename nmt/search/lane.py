@@ -47,14 +47,14 @@ class LanePlan(Plan, by_key=["models"], code=["layers", "nmt"]):
         return LaneLoop(self.models, self.shape).advance(*arguments)
 
 
-def blank(specs: Any, device: jax.Device, platform: str) -> Any:
+def blank(specs: Any, device: jax.Device) -> Any:
     """Zeros on a device: by NumPy for a CPU, which needs no program; made there elsewhere, so that gigabytes
     are not copied.
 
     Either way they are on the device by name, as what stored programs return is: otherwise JAX compiles for
     both.
     """
-    if platform == "cpu":
+    if platform_of(device) == "cpu":
         return jax.tree.map(lambda spec: jax.device_put(np.zeros(spec.shape, spec.dtype), device), specs)
     place = jax.sharding.SingleDeviceSharding(device)
     return jax.tree.map(lambda spec: jnp.zeros(spec.shape, spec.dtype, device=place), specs)
@@ -78,7 +78,7 @@ class Lane:
         self._advance = compiled(LanePlan(models, shape, ranked), device=device)
         if device is None:
             device, *_ = next(iter(models[0].params.values())).devices()
-        self._state = blank(self._advance.inputs()[1], device, platform_of(device))
+        self._state = blank(self._advance.inputs()[1], device)
         self._waiting: Arrivals | None = None
         self.taken = np.zeros(shape.desks, bool)
         self._candidates = np.zeros((shape.desks, shape.candidates), np.int32)

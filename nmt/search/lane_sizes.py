@@ -83,11 +83,7 @@ def choose_lanes(lengths: Counter[int], known: Collection[int] = (), program: fl
 
 
 def choose_doors(
-    lengths: Counter[int],
-    lane: int,
-    known: Collection[int] = (),
-    most: int = 1,
-    program: float = PROGRAM,
+    lengths: Counter[int], lane: int, known: Collection[int], most: int, program: float
 ) -> list[int]:
     """The padded lengths for encoding sentences that enter a lane, ascending; the last is the lane's.
 
@@ -161,7 +157,7 @@ class LaneRows:
 
     With more rows there are fewer steps; with fewer, fewer are idle when the last sentences go on alone.
 
-    memory: of the device that has no other, in bytes; rows of longer lanes need more.
+    memory: of a GPU, in bytes; rows of longer lanes need more of it.
     """
 
     def __init__(self, beam: int, platform: str, memory: float = math.inf) -> None:
