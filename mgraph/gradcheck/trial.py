@@ -54,6 +54,7 @@ class Trial:
     ) -> None:
         graph = ExpressionGraph(seed=seed + 1)
         node, _ = record_case(graph, cls, case, arrays, element_type)
+        self._own: Rule = cls.backward_ops
         self._tried: Any = _stand_in(cls)
         tape = node.tape()
         excerpt = _replaced(tape.below([node.id]), cls, self._tried)
@@ -106,6 +107,11 @@ class Trial:
         given = self.adjoints if adjoints is None else list(adjoints)
         (found,) = self.being(rule, self._reverse[1], given)
         return tuple(np.asarray(g) for g in found)
+
+    @cached_property
+    def own_gradients(self) -> Gradients:
+        """Those by the operator's own rule."""
+        return self.gradients(self._own)
 
     # -- the witnesses
 
@@ -179,7 +185,15 @@ class Trial:
 
         return list(map(np.asarray, jax.tree.leaves(jax.grad(along, (0, 1))(self.point, self.adjoints))))
 
-    def program(self, rule: Rule) -> str:
+    def same_program(self, rule: Rule) -> bool:
+        """Whether a rule gives the program that the operator's own rule gives."""
+        return self._program(rule) == self._own_program
+
+    @cached_property
+    def _own_program(self) -> str:
+        return self._program(self._own)
+
+    def _program(self, rule: Rule) -> str:
         """The program that computes the gradients by a rule, with its constants."""
 
         def gradients(point: list[jax.Array], adjoints: list[Any]) -> Any:

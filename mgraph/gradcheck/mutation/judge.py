@@ -56,11 +56,10 @@ class Judge:
     def _check_rule(self) -> None:
         again = self._source.rule()
         for case, trial in zip(self._cls.cases, self._trials, strict=True):
-            own = trial.gradients(self._own)
-            objections = self._objections(trial, own)
+            objections = self._objections(trial, trial.own_gradients)
             if objections:
                 raise ArgumentError(f"{case}: the rule itself is wrong: {', '.join(objections)}")
-            if _difference(own, trial.gradients(again)) != 0:
+            if _difference(trial.own_gradients, trial.gradients(again)) != 0:
                 raise ArgumentError(f"{case}: the rule made anew from its source gives other gradients")
         for convention, trial in self._promises():
             if not keeps(self._own, trial, convention):
@@ -77,7 +76,7 @@ class Judge:
             found.append(None)
             with suppress(Exception):  # the operator may not take such children at all
                 trial = Trial(self._cls, case, case.values(self._seed), "bfloat16")
-                trial.gradients(self._own)
+                _ = trial.own_gradients
                 found[-1] = trial
         return found
 
@@ -173,7 +172,7 @@ class Judge:
     def _curved_otherwise(self, rule: Rule, i: int) -> bool:
         trial = self._trials[i]
         try:
-            if trial.program(rule) == trial.program(self._own):
+            if trial.same_program(rule):
                 return False
             return not trial.second_order(rule) <= TOLERANCES["second"]
         except Exception:
@@ -196,12 +195,11 @@ class Judge:
     def _compared(self, rule: Rule, reached: Sequence[int]) -> tuple[str, list[str]]:
         """Why a mutant is the same function, or else at what it differs from the rule."""
         own = [([*self._trials, *self._conventions][i]) for i in reached]
-        pairs = [("the cases", trial, trial.gradients(self._own)) for trial in own]
-        pairs += [(probe.label, probe.trial, probe.by_rule) for probe in self._probes]
+        places = [*(("the cases", trial) for trial in own), *self._probes]
         differs, largest = [], 0.0
-        for label, trial, by_rule in pairs:
+        for label, trial in places:
             try:
-                difference = _difference(by_rule, trial.gradients(rule))
+                difference = _difference(trial.own_gradients, trial.gradients(rule))
             except Exception:
                 difference = np.inf
             largest = max(largest, difference)
@@ -211,14 +209,14 @@ class Judge:
             return "", list(dict.fromkeys(differs))
         if largest:
             return "the same but for rounding", []
-        if not all(trial.program(rule) == trial.program(self._own) for trial in own):
+        if not all(trial.same_program(rule) for trial in own):
             return "the same numbers", []
         if all(self._as_narrow(rule, narrow) for narrow in self._narrow):
             return "the same program", []
         return "the same program in float64, other rounding in 16 bits", []
 
     def _as_narrow(self, rule: Rule, narrow: Trial | None) -> bool:
-        return narrow is None or _difference(narrow.gradients(self._own), narrow.gradients(rule)) == 0
+        return narrow is None or _difference(narrow.own_gradients, narrow.gradients(rule)) == 0
 
 
 def judged(cls: type[NaryNodeOp], seed: int = 0) -> Iterator[Verdict]:
