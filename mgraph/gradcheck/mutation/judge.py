@@ -138,10 +138,12 @@ class Judge:
                 return ("raises",)
             if objections:
                 return objections
-        for i in reached:
+        # The same program has the same branches for other platforms, and the same second derivatives.
+        others = [self._trials[i] for i in reached if not self._same_program(rule, self._trials[i])]
+        for trial in others:
             try:
                 with elsewhere():
-                    if self._objections(self._trials[i], self._trials[i].gradients(rule)):
+                    if self._objections(trial, trial.gradients(rule)):
                         return ("platforms",)
             except Exception:
                 return ("platforms",)
@@ -152,7 +154,7 @@ class Judge:
                 return ("raises",)
             if not kept:
                 return ("convention",)
-        if self._cls.gradient_is_derivative and any(self._curved_otherwise(rule, i) for i in reached):
+        if self._cls.gradient_is_derivative and any(self._curved_otherwise(rule, t) for t in others):
             return ("second",)
         for i in reached:
             narrow = self._narrow[i]
@@ -169,11 +171,14 @@ class Judge:
         found = trial.first_order(gradients)
         return tuple(w for w, d in found.items() if not d <= TOLERANCES[w])
 
-    def _curved_otherwise(self, rule: Rule, i: int) -> bool:
-        trial = self._trials[i]
+    def _same_program(self, rule: Rule, trial: Trial) -> bool:
         try:
-            if trial.same_program(rule):
-                return False
+            return trial.same_program(rule)
+        except Exception:
+            return False
+
+    def _curved_otherwise(self, rule: Rule, trial: Trial) -> bool:
+        try:
             return not trial.second_order(rule) <= TOLERANCES["second"]
         except Exception:
             return True
