@@ -138,12 +138,10 @@ class Judge:
                 return ("raises",)
             if objections:
                 return objections
-        # The same program has the same branches for other platforms, and the same second derivatives.
-        others = [self._trials[i] for i in reached if not self._same_program(rule, self._trials[i])]
-        for trial in others:
+        for i in reached:
             try:
                 with elsewhere():
-                    if self._objections(trial, trial.gradients(rule)):
+                    if self._objections(self._trials[i], self._trials[i].gradients(rule)):
                         return ("platforms",)
             except Exception:
                 return ("platforms",)
@@ -154,7 +152,7 @@ class Judge:
                 return ("raises",)
             if not kept:
                 return ("convention",)
-        if self._cls.gradient_is_derivative and any(self._curved_otherwise(rule, t) for t in others):
+        if self._cls.gradient_is_derivative and any(self._curved_otherwise(rule, i) for i in reached):
             return ("second",)
         for i in reached:
             narrow = self._narrow[i]
@@ -171,14 +169,11 @@ class Judge:
         found = trial.first_order(gradients)
         return tuple(w for w, d in found.items() if not d <= TOLERANCES[w])
 
-    def _same_program(self, rule: Rule, trial: Trial) -> bool:
+    def _curved_otherwise(self, rule: Rule, i: int) -> bool:
+        trial = self._trials[i]
         try:
-            return trial.same_program(rule)
-        except Exception:
-            return False
-
-    def _curved_otherwise(self, rule: Rule, trial: Trial) -> bool:
-        try:
+            if trial.same_program(rule):
+                return False
             return not trial.second_order(rule) <= TOLERANCES["second"]
         except Exception:
             return True
