@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import ops
 from ..errors import ArgumentError, MGraphError
@@ -23,6 +23,8 @@ from .report import GradientReport, cells, columns_of, finite, largest, verdict
 from .shrinking.smallest import SECONDS, SmallestFailure, smallest_failure
 
 Operator = type[NaryNodeOp]
+T = TypeVar("T")
+Row = TypeVar("Row")
 
 _DERIVATIVES = ("jax", "differences", "second", "one-hot", "missing")
 """Witnesses about derivatives; some rules, such as that of ``clip_gradient``, are not derivatives by
@@ -139,12 +141,17 @@ def check_operators(
     """
     rows = []
     chosen = chosen_operators(names, module)
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        for row in pool.map(lambda cls: check_operator(cls, seed, quick=quick), chosen):
-            if on_row is not None:
-                on_row(row)
-            rows.append(row)
+    for row in side_by_side(lambda cls: check_operator(cls, seed, quick=quick), chosen):
+        if on_row is not None:
+            on_row(row)
+        rows.append(row)
     return OperatorReport(tuple(rows))
+
+
+def side_by_side(function: Callable[[T], Row], each: Iterable[T], most: int = _MOST_THREADS) -> Iterator[Row]:
+    """What a function gives of each, in turn; as many at once as there are cores, at ``most`` so many."""
+    with ThreadPoolExecutor(min(most, os.cpu_count() or 1)) as pool:
+        yield from pool.map(function, each)
 
 
 def chosen_operators(names: Sequence[str], module: str | None = None) -> list[Operator]:

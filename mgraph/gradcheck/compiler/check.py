@@ -20,7 +20,7 @@ from ...specs import is_real
 from ..references.numpy_primitives import NoReferenceError
 from ..references.numpy_witness import computed_by_numpy
 from ..subjects import COMPOSITIONS, Subject
-from ..survey import chosen_operators
+from ..survey import chosen_operators, side_by_side
 from .report import CompiledReport, CompiledRow, Difference
 
 SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
@@ -47,6 +47,8 @@ _MOVED = 8
 an input within a rounding of a kink of ``relu`` crosses it one way or the other."""
 _MOST_BYTES, _SHORT_BYTES = 1 << 28, 1 << 25
 """No array is larger; in the short form."""
+_AT_ONCE = {True: 8, False: 1}
+"""Subjects that are examined side by side, at most: in the short form, and with the long one's arrays."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -74,9 +76,9 @@ def check_compiled(
       that is not implemented there goes without, and the report says so.
 
     ``names`` and ``module`` are those of ``check_operators``; without them the compositions are examined,
-    too. ``quick`` takes the first case of each operator at one size for each element type, and asks NumPy
-    alone wherever it can. ``sizes`` are numbers of examples to take instead; arrays of more than 256 MB are
-    cut to fewer, and a convolution to 2,049.
+    too. ``quick`` takes the first case of each operator at one size for each element type, asks NumPy alone
+    wherever it can, and examines operators side by side, one by each core. ``sizes`` are numbers of examples
+    to take instead; arrays of more than 256 MB are cut to fewer, and a convolution to 2,049.
 
     A number may be off by 256 roundings of its element type, relative to the sum of the typical number of its
     array, the largest of its example and how far roundings move it (of inputs, and in float32), as NumPy
@@ -94,12 +96,15 @@ def check_compiled(
     start, rows = time.perf_counter(), []
     without = [cls for cls in chosen if not cls.cases]
     rows += [CompiledRow(cls.__name__, "", {}, problem="declares no cases") for cls in without]
-    with jax.enable_x64(True):
-        for subject, usual in [*(compositions if everything else ()), *operators]:
-            row = _row_of(subject, usual, quick, sizes, seed)
-            if on_row is not None:
-                on_row(row)
-            rows.append(row)
+    subjects = [*(compositions if everything else ()), *operators]
+
+    def examined(each: tuple[Subject, Sequence[int]]) -> CompiledRow:
+        return _row_of(*each, quick, sizes, seed)
+
+    for row in side_by_side(examined, subjects, _AT_ONCE[quick]):
+        if on_row is not None:
+            on_row(row)
+        rows.append(row)
     return CompiledReport(tuple(rows), time.perf_counter() - start)
 
 
@@ -108,8 +113,9 @@ def _row_of(
 ) -> CompiledRow:
     """One row, whose problem says what could not be recorded or compiled."""
     try:
-        plan = {t: _sizes(t, subject, usual, quick, sizes) for t in ("float32", "float64")}
-        return _Examination(subject, plan, quick, seed).row()
+        with jax.enable_x64(True):
+            plan = {t: _sizes(t, subject, usual, quick, sizes) for t in ("float32", "float64")}
+            return _Examination(subject, plan, quick, seed).row()
     except (MGraphError, jax.errors.JaxRuntimeError) as e:
         reason = str(e).partition("\n")[0]
         return CompiledRow(subject.name, str(subject.case), {}, problem=f"{type(e).__name__}: {reason}")
