@@ -27,8 +27,10 @@ def process() -> int:
     an error or Ctrl-C JAX need not wait for the other processes of a training."""
     try:
         code = main()
-    finally:
-        gc.freeze()
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = FAILED
+    gc.freeze()
     devices = sys.modules.get("nmt.runtime.devices")
     if devices and code in (FAILED, INTERRUPTED):
         devices.leave_processes(code)

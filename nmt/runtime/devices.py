@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -31,6 +32,8 @@ GIVEN_GPUS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVIC
 # Of glibc's malloc.h.
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1
 _MOST = 2**31 - 1
+LAST_WORDS = 1.0
+"""Seconds in which processes that end together tell their errors."""
 
 
 def start(
@@ -119,14 +122,17 @@ def _joining(launch: Launch, coordinator: str) -> str:
 
 
 def leave_processes(code: int) -> None:
-    """End this process at once with ``code`` if it joined others, which may have ended.
+    """End this process with ``code`` if it joined others, which may have ended.
 
-    JAX would wait for them, up to five minutes. Call it when all is written.
+    JAX would wait for them, up to five minutes. Without the first process it aborts the others, so that one
+    stays until they can have told their errors. Call it when all is written.
     """
     if jax.distributed.is_initialized():
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
+        if started() and jax.process_index() == 0:
+            time.sleep(LAST_WORDS)
         os._exit(code)
 
 

@@ -17,8 +17,10 @@ import pytest
 import mgraph as mgraph_ops
 import nmt
 from mgraph import ExpressionGraph, __version__, compile_stats, inits
+from nmt import cli
 from nmt.cli import main
 from nmt.commands import NAMES
+from nmt.runtime import devices
 from tests.helpers.marian_lines import check_lines
 from tests.helpers.places import DATA, SHIPPED
 
@@ -406,6 +408,19 @@ def module(*words: str, **options) -> subprocess.Popen:
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
         **options,
     )
+
+
+def test_an_error_of_ours_does_not_wait_for_other_processes(monkeypatch, capsys) -> None:
+    def failing() -> int:
+        raise RuntimeError("planted")
+
+    left: list[int] = []
+    monkeypatch.setattr(cli, "main", failing)
+    monkeypatch.setattr(devices, "leave_processes", left.append)
+    monkeypatch.setattr("gc.freeze", lambda: None)
+    assert cli.process() == cli.FAILED and left == [cli.FAILED]
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback") and said.endswith("RuntimeError: planted\n")
 
 
 def test_a_pipe_is_answered_line_by_line_and_may_close() -> None:

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jax.errors import JaxRuntimeError
 
+from mgraph import DeviceError
 from nmt import Trainer
 from nmt.training.checkpoints.state_files import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
-from nmt.training.processes import Agreement, Processes
+from nmt.training.processes import Agreement, Processes, lost_processes
 from nmt.training.update import UpdateResult
 from tests.helpers.places import DATA
 from tests.helpers.small_models import TEXT, small_trainer
@@ -136,6 +138,23 @@ def test_what_another_process_wants_counts_at_the_next_batch() -> None:
     assert not agreement()
     agreement.ask()
     assert agreement()
+
+
+def test_errors_of_networks_are_about_lost_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def met(error: Exception) -> None:
+        with lost_processes():
+            raise error
+
+    gloo = "UNKNOWN: Gloo all-reduce failed: Read error [127.0.0.1]:62130: Connection reset by peer"
+    for kind in (ValueError, JaxRuntimeError):  # JAX raises the first for programs that run at once
+        with pytest.raises(kind, match="Gloo"):
+            met(kind(gloo))
+    monkeypatch.setattr("jax.process_count", lambda: 2)
+    for kind in (ValueError, JaxRuntimeError):
+        with pytest.raises(DeviceError, match="has ended or cannot be reached.*reset by peer"):
+            met(kind(gloo))
+        with pytest.raises(kind, match="another"):
+            met(kind("another"))
 
 
 @pytest.fixture
