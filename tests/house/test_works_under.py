@@ -230,7 +230,7 @@ TRANSFORMATIONS: dict[str, Callable[[str], None]] = {
 }
 
 
-LONG = {("hessian", "model function"), ("grad", "model function"), ("shard_map", "model function")}
+LONG = {(name, "model function") for name in ("grad", "hessian", "remat", "shard_map")}
 """These run with the slow tests."""
 
 

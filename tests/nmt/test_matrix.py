@@ -36,6 +36,10 @@ FLAGS = """
 --dec-cell-base-depth --dec-cell-high-depth --transformer-heads --transformer-dim-ffn --transformer-ffn-depth
 --transformer-decoder-dim-ffn --transformer-decoder-ffn-depth --transformer-aan-activation --dim-vocabs
 """
+LONG = """
+nematus s2s-alternating s2s-deep student average-attention multi-transformer transformer_s2s transformer-new
+""".split()
+"""These rows run with the slow tests."""
 LIST = [
     "0 ||| das Buch ||| 0-0 1-1 ||| F0= -1.68057 ||| -0.573543",
     "0 ||| das Haus ||| 0-0 1-1 ||| F0= -1.68058 ||| -0.573544",
@@ -43,7 +47,9 @@ LIST = [
 ]
 
 
-@pytest.mark.parametrize("row", SMALL, ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, marks=[pytest.mark.slow] * (row.name in LONG), id=row.name) for row in SMALL]
+)
 def test_a_row_is_as_marians(row):
     found = check(row, DATA)
     # Printed digits are what they are compared by; beyond the last one hardly anything is left.

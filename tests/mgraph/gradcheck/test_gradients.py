@@ -9,9 +9,13 @@ from mgraph.gradcheck.survey import check_operator, own_operators
 
 LONG = {
     "AffineCrossEntropyNodeOp",
+    "AffineInt8NodeOp",
+    "CSRDotNodeOp",
     "CachedAttentionNodeOp",
+    "DotBatchedLegacyNodeOp",
     "DotProductAttentionNodeOp",
     "LogCumSumExpNodeOp",
+    "ScatterNodeOp",
 }
 """Checked with the slow tests: they have many cases, or children."""
 OPERATORS = [

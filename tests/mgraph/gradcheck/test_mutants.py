@@ -231,6 +231,7 @@ def test_the_command_says_what_lives(tmp_path, capsys, monkeypatch) -> None:
     assert "line 15: adj * 4 -> adj / 4: no case comes here" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_on_gradients(tmp_path) -> None:
     page = (ROOT / "docs" / "gradients.md").read_text().partition("## Your own operators")[2]
     example, mended, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -193,7 +193,13 @@ class _SurrogateOfAnother(FakeQuantizeNodeOp):
 
 
 @pytest.mark.parametrize(
-    "wrong", [_ForgetsTheScale, _CutsTheGradient, _ClaimsToBeADerivative, _SurrogateOfAnother]
+    "wrong",
+    [
+        pytest.param(_ForgetsTheScale, marks=pytest.mark.slow),
+        _CutsTheGradient,
+        _ClaimsToBeADerivative,
+        _SurrogateOfAnother,
+    ],
 )
 def test_a_planted_wrong_rule_is_caught(wrong: Any) -> None:
     report = check_gradients(wrong, thorough=True)

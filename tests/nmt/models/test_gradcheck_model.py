@@ -200,6 +200,7 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch, model: Model, fa
         assert found == {name for name in model.params if name.endswith("_ln_scale")}
 
 
+@pytest.mark.slow
 def test_a_rule_that_loses_digits_in_float32_is_unstable(
     monkeypatch: pytest.MonkeyPatch, model: Model
 ) -> None:

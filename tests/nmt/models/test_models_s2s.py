@@ -294,7 +294,7 @@ def test_dropout_changes_training_and_nothing_else(place: str) -> None:
     np.testing.assert_array_equal(logits(True, **{place: 0.5}), plain)
 
 
-@pytest.mark.parametrize("name", ["shared-multi-s2s", "lm"])
+@pytest.mark.parametrize("name", [pytest.param("shared-multi-s2s", marks=pytest.mark.slow), "lm"])
 def test_the_rules_give_the_gradients_that_jax_gives(name: str) -> None:
     report = check_model_gradients(load_model(DATA / f"{name}.npz"), streams_of(name)[:2], float32=False)
     assert report.ok, report

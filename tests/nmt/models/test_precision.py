@@ -62,7 +62,7 @@ def scores(model: Model, rows: slice = slice(None)) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "student")) for name in MODELS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "transformer")) for name in MODELS]
 )
 def test_int8_is_near_float32(name: str, tmp_path: Path) -> None:
     path = saved(MODELS[name], tmp_path)

@@ -264,6 +264,7 @@ def test_a_search_says_what_was_idle_and_padding(caplog: pytest.LogCaptureFixtur
     assert both.idle < work.idle and both.padding == work.padding
 
 
+@pytest.mark.slow
 @given(
     batch=st.integers(1, 3),
     beam=st.integers(1, 12),

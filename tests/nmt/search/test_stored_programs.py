@@ -37,7 +37,12 @@ NO_LEXICON = Lexicon(np.zeros(1, np.int64), np.zeros(0, np.int32), first=5, best
         ([TRANSFORMER, S2S], {"weights": [1.0, 0.5]}, {"prefixes": [[4], [], [5, 6]]}),
         ([S2S], {"sampling": Sampling(), "seed": 3}, {}),
         ([TRANSFORMER], {"shortlist": Shortlist(NO_LEXICON, 13)}, {}),
-        ([replace(TRANSFORMER, type="multi-transformer", dim_vocabs=(11, 11, 13))], {"beam": 2}, {}),
+        pytest.param(
+            [replace(TRANSFORMER, type="multi-transformer", dim_vocabs=(11, 11, 13))],
+            {"beam": 2},
+            {},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_later_process_finds_the_same_and_traces_nothing(

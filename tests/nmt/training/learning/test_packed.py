@@ -116,7 +116,11 @@ def test_recurrent_models_read_several_sentences_in_a_row(name: str, groups: int
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [("transformer", "decoder_l1_context_Wq"), ("s2s", "decoder_Wc_att")]
+    ("name", "key"),
+    [
+        ("transformer", "decoder_l1_context_Wq"),
+        pytest.param("s2s", "decoder_Wc_att", marks=pytest.mark.slow),
+    ],
 )
 def test_guided_alignment_is_laid_out(name: str, key: str) -> None:
     model = model_of(name)
