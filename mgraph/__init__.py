@@ -22,6 +22,7 @@ from .errors import GraphError as GraphError
 from .errors import MGraphError as MGraphError
 from .errors import ModelFileError as ModelFileError
 from .errors import NonFiniteError as NonFiniteError
+from .errors import OutOfMemoryError as OutOfMemoryError
 from .errors import ParameterError as ParameterError
 from .errors import ShapeError as ShapeError
 from .errors import WordVectorsError as WordVectorsError

@@ -46,6 +46,10 @@ class DeviceError(MGraphError, RuntimeError):
     """A device was asked for that this machine, or this JAX, does not have."""
 
 
+class OutOfMemoryError(MGraphError, MemoryError):
+    """A program needs more memory than is left on its device."""
+
+
 class ModelFileError(MGraphError, ValueError):
     """A model file is damaged, of another format, or claims more data than it holds."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -21,10 +22,11 @@ from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+from jax.errors import JaxRuntimeError
 from jax.extend.core import get_opaque_trace_state
 
 from ..device import check_process, platform_of
-from ..errors import ArgumentError
+from ..errors import ArgumentError, OutOfMemoryError
 from ..platforms import Options, as_wished
 from . import stored
 from .memory import MemoryUse
@@ -43,6 +45,11 @@ _SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
 }
 """The settings of JAX that a program depends on and that may differ from thread to thread, but for 64-bit
 types, which a program has or has not."""
+_STATUS = re.compile(
+    "(ABORTED|ALREADY_EXISTS|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|INVALID_ARGUMENT"
+    "|NOT_FOUND|OUT_OF_RANGE|PERMISSION_DENIED|RESOURCE_EXHAUSTED|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN): "
+)
+"""How XLA's errors begin."""
 
 
 @dataclass(frozen=True)
@@ -236,10 +243,17 @@ class Program:
         """``function(*args)``, a function of pytrees of arrays, compiled.
 
         What one thread compiles already, others wait for; if that fails they try themselves.
+        ``OutOfMemoryError`` and ``JaxRuntimeError`` for XLA's errors.
         """
-        if self.prepare(function, *args):
-            return self._within(self._jitted, function, args)
-        return self._counted(self._jitted, function, args)
+        try:
+            if self.prepare(function, *args):
+                return self._within(self._jitted, function, args)
+            return self._counted(self._jitted, function, args)
+        except (JaxRuntimeError, ValueError) as error:
+            failure = _failure(error, self.label)
+            if failure is None:
+                raise
+            raise failure from None
 
     def prepare(self, function: Callable[..., Any], *args: Any) -> bool:
         """Compile ``function`` for such arguments, unless that was done before; whether it was not."""
@@ -310,6 +324,18 @@ class Program:
                 return call(*args)
         finally:
             _THREAD.function = outer
+
+
+def _failure(error: Exception, label: str) -> Exception | None:
+    """XLA's error of a program, which JAX raises as a ``ValueError`` if the program has run before."""
+    said = str(error)
+    code = _STATUS.match(said)
+    if code is None:
+        return None
+    if "out of memory" in said.lower():
+        reason = said[code.end() :].partition("\n")[0]
+        return OutOfMemoryError(f"{label}: {reason.rstrip('.')}")
+    return JaxRuntimeError(said)
 
 
 class ProgramCache:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 from jax.errors import JaxRuntimeError
 
-from mgraph import MGraphError, __version__
+from mgraph import MGraphError, OutOfMemoryError, __version__
 from nmt.commands import NAMES
 from nmt.commands.common import asks_for_help
 from nmt.settings import OptionError, nearest
@@ -18,6 +18,7 @@ from nmt.text.lines import silence_standard_output
 
 USAGE_ERROR = 2
 RUN_TIME_ERROR = 1
+REMEDY = "; smaller batches (--mini-batch) need less"
 PIPE_CLOSED = 141  # a shell's exit code for a program ended by SIGPIPE
 
 
@@ -51,10 +52,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         reason = error.strerror or str(error)
         return _failed(name, f"{error.filename}: {reason}" if error.filename else reason)
+    except (OutOfMemoryError, JaxRuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        return _failed(name, reason + REMEDY * ("out of memory" in reason.lower()))
     except MGraphError as error:
         return _failed(name, str(error))
-    except JaxRuntimeError as error:
-        return _failed(name, str(error).partition("\n")[0])
 
 
 def _module(name: str) -> ModuleType:

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import jax
 import pytest
+from jax.errors import JaxRuntimeError
 
 import mgraph as mgraph_ops
 import nmt
-from mgraph import ExpressionGraph, __version__, compile_stats, inits
+from mgraph import ExpressionGraph, OutOfMemoryError, __version__, compile_stats, inits
 from nmt import cli
 from nmt.cli import main
 from nmt.commands import NAMES
@@ -361,6 +362,23 @@ def test_errors_are_one_line(mgraph, words, code, reason) -> None:
     assert result.code == code
     assert reason in result.err and result.err.count("\n") == 1
     assert result.out == b""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OutOfMemoryError("update: Out of memory allocating 9 bytes"),
+        JaxRuntimeError("INTERNAL: Error dispatching computation: Out of memory allocating 9 bytes.\nMore"),
+    ],
+)
+def test_full_memory_is_said_in_one_line(mgraph, monkeypatch, error: Exception) -> None:
+    def full(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr("nmt.commands.decode.run", full)
+    remedy = "; smaller batches (--mini-batch) need less"
+    said = str(error).partition("\n")[0] + remedy
+    assert mgraph("decode", *SMALL) == Result(1, b"", f"mgraph decode: error: {said}\n")
 
 
 def test_what_is_read_is_not_written_over(mgraph, tmp_path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +14,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.errors import JaxRuntimeError
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from mgraph import Plan, compile_stats, compiled
+from mgraph import OutOfMemoryError, Plan, compile_stats, compiled
 from mgraph.running.programs import ProgramCache
+from tests.helpers.fresh import python
 
 X = np.ones(3, np.float32)
 SECONDS = 60
+FULL = """
+import resource
+import jax.numpy as jnp
+from mgraph import OutOfMemoryError
+from mgraph.running.programs import ProgramCache
+
+program, kept = ProgramCache(1).get("key", "zeros"), []
+def more():
+    kept.append(program.run(lambda x: jnp.zeros(1 << 24) + x, 1.0).block_until_ready())
+more()
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 29),) * 2)
+try:
+    while True:
+        more()
+except OutOfMemoryError as error:
+    print(error)
+"""
 
 
 def test_what_two_threads_want_is_compiled_once() -> None:
@@ -71,6 +92,28 @@ def test_a_program_that_fails_fails_for_all_and_is_tried_again() -> None:
         assert failed.exception() is problem
         assert other.exception() in (problem, None)  # it waited, or came just after
     np.testing.assert_array_equal(cache.get("key", "works").run(jnp.negative, X), -X)
+
+
+def test_xlas_errors_are_told_from_those_of_functions() -> None:
+    def run(error: Exception) -> None:
+        def failing(x: Any) -> Any:
+            raise error
+
+        ProgramCache(1).get("key", "double").run(failing, X)
+
+    for kind in (ValueError, JaxRuntimeError):  # JAX raises the first where a program has run before
+        with pytest.raises(OutOfMemoryError, match="^double: Out of memory allocating 9 bytes$"):
+            run(kind("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nMore of it"))
+        with pytest.raises(JaxRuntimeError, match="^UNKNOWN: Gloo all-reduce failed"):
+            run(kind("UNKNOWN: Gloo all-reduce failed"))
+    with pytest.raises(ValueError, match="^expected: a number"):
+        run(ValueError("expected: a number"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
+def test_memory_that_ends_while_a_program_runs_again_and_again() -> None:
+    said = python(FULL, JAX_PLATFORMS="cpu")
+    assert said == f"zeros: Out of memory allocating {4 << 24} bytes\n"
 
 
 def test_a_program_that_was_dropped_is_compiled_again() -> None:
