@@ -12,6 +12,8 @@ from types import FrameType
 
 FAILED = 1
 INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+TOGETHER = 0, 143
+"""With these codes all processes of a training end: it is done, or one of them got SIGTERM."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,8 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def process() -> int:
-    """``main`` for a process that ends with it: the collector need not look at all that it leaves, and after
-    an error or Ctrl-C JAX need not wait for the other processes of a training."""
+    """``main`` for a process that ends with it: the collector need not look at all that it leaves, and where
+    it ends alone JAX need not wait for the other processes of a training."""
     try:
         code = main()
     except Exception as error:
@@ -32,7 +34,7 @@ def process() -> int:
         code = FAILED
     gc.freeze()
     devices = sys.modules.get("nmt.runtime.devices")
-    if devices and code in (FAILED, INTERRUPTED):
+    if devices and code not in TOGETHER:
         devices.leave_processes(code)
     return code
 
