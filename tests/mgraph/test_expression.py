@@ -42,6 +42,7 @@ def broadcastable(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return draw(st.permutations([left, right]))
 
 
+@pytest.mark.slow
 @settings(max_examples=8, derandomize=True, deadline=None)
 @given(broadcastable())
 def test_broadcasting_is_jaxs(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:

@@ -37,7 +37,7 @@ FLAGS = """
 --english-title-case-every --right-left --tied-embeddings --tied-embeddings-src --tied-embeddings-all
 --skip --layer-normalization --lr-decay-reset-optimizer --lr-warmup-cycle --logical-epoch --disp-first
 """
-LONG = ("deep-adagrad", "right-left-fixed")
+LONG = ("deep-adagrad", "multi-transformer-delay", "right-left-fixed")
 """These rows run with the slow tests."""
 LINES = [
     "Ep. 1 : Up. 9 : Sen. 9 : Cost 2.50000000 * 1,030 @ 10 after 90 : gNorm 0.1000 : L.r. 5.0000e-03",

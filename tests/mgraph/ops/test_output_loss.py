@@ -29,6 +29,7 @@ def nodes(
     return x, matrix, labels, param("bias", 1, classes) if biased else None
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     rows=st.integers(1, 4),

@@ -32,7 +32,8 @@ def gradients(graph: ExpressionGraph) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in graph.params().grads().items()}
 
 
-@pytest.mark.parametrize("parts", [pytest.param(None, marks=pytest.mark.slow), 4])
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [None, 4])
 def test_equal_gradients_with_half_of_the_memory_at_most(parts: int | None) -> None:
     plain, saving = ExpressionGraph(seed=5), ExpressionGraph(seed=5)
     saving.set_checkpointing(True, parts=parts)

@@ -132,8 +132,9 @@ def test_the_loss_is_a_node_that_differences_can_judge_too() -> None:
     assert {check.name for check in report.checks} == chosen
 
 
+@pytest.mark.slow
 @pytest.mark.optimized
-@pytest.mark.parametrize("factor", [pytest.param(4, marks=pytest.mark.slow), 12])
+@pytest.mark.parametrize("factor", [4, 12])
 def test_saturated_attention_is_no_false_alarm(model: Model, factor: float) -> None:
     """Where softmax comes close to 0 and 1 its gradient is what is left of terms that cancel."""
     params = {n: p * (factor if n.endswith(("_Wq", "_Wk")) else 1) for n, p in model.params.items()}
@@ -249,6 +250,7 @@ def test_a_rule_that_returns_no_gradient_is_named(monkeypatch: pytest.MonkeyPatc
 # ---------------------------------------------------------------- operator by operator
 
 
+@pytest.mark.slow
 def test_marians_formulas_depart_in_exactly_the_layer_norms(model: Model) -> None:
     report = check_model_layers(model, PAIRS, float32=False, rule_set="marian")
     norms = {node.key for node in report.nodes if node.type == "layer_normalization"}

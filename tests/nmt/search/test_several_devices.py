@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.helpers.fresh import python
 from tests.helpers.places import DATA
 
@@ -25,6 +27,7 @@ print(json.dumps([found, Translator(model, vocabs, **options).translate(lines), 
 """
 
 
+@pytest.mark.slow
 def test_several_devices_translate_as_one_does() -> None:
     found, expected, used, searches = json.loads(python(CODE, *WORDS, JAX_PLATFORMS="cpu"))
     assert found == [expected] * 2
