@@ -230,7 +230,7 @@ TRANSFORMATIONS: dict[str, Callable[[str], None]] = {
 }
 
 
-LONG = {(name, "model function") for name in ("grad", "hessian", "remat", "shard_map")}
+LONG = {(name, "model function") for name in ("export", "grad", "hessian", "remat", "shard_map")}
 """These run with the slow tests."""
 
 

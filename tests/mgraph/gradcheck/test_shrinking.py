@@ -320,6 +320,7 @@ def test_a_test_of_an_operator_in_a_file_runs_by_itself(tmp_path: Path) -> None:
     assert right.returncode == 0, right.stdout
 
 
+@pytest.mark.slow
 def test_the_page_of_documentation_shows_what_is_printed(tmp_path: Path) -> None:
     """The operator of ``docs/gradients-shrinking.md``, its smallest failure as printed, and the code."""
     text = (ROOT / "docs" / "gradients-shrinking.md").read_text()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from nmt.files import load_model
 from nmt.files.saving import convert_model
@@ -33,6 +34,7 @@ def off_the_grid(values: np.ndarray) -> float:
     return float(np.abs(steps - steps.round()).max())
 
 
+@pytest.mark.slow
 def test_a_student_fine_tuned_for_int8_loses_nothing_in_a_file_of_int8(
     tmp_path: Path, quick_compilation: None
 ) -> None:

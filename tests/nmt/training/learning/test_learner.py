@@ -309,6 +309,7 @@ def test_checkpointing_changes_no_gradient(model: Model) -> None:
     assert_equal_updates(learners, ALL)
 
 
+@pytest.mark.slow
 def test_recurrent_models_checkpoint_every_loop() -> None:
     """Of six loops then only one at a time keeps the values of its steps."""
     model = small("s2s", dim_rnn=32, enc_depth=2, dec_depth=2)

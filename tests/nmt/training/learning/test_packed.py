@@ -134,7 +134,8 @@ def test_guided_alignment_is_laid_out(name: str, key: str) -> None:
     np.testing.assert_allclose(found[key], expected[key], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("groups", [1, 2])
 def test_sources_of_one_length_get_room_for_their_tiers(groups: int) -> None:
     model = model_of("s2s")
     objective = Objective(Model(model.options, model.params, DROPOUTS), LossOptions(alignment_weight=0.3))
