@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -139,19 +140,23 @@ def check_operators(
     goes into compiling. ``ArgumentError`` for an unknown name, and for a module that cannot be imported or
     that has no operators.
     """
-    rows = []
     chosen = chosen_operators(names, module)
-    for row in side_by_side(lambda cls: check_operator(cls, seed, quick=quick), chosen):
-        if on_row is not None:
-            on_row(row)
-        rows.append(row)
-    return OperatorReport(tuple(rows))
+    check = functools.partial(check_operator, seed=seed, quick=quick)
+    return OperatorReport(rows_of(check, chosen, on_row, side_by_side=True))
 
 
-def side_by_side(function: Callable[[T], Row], each: Iterable[T], most: int = _MOST_THREADS) -> Iterator[Row]:
-    """What a function gives of each, in turn; as many at once as there are cores, at ``most`` so many."""
-    with ThreadPoolExecutor(min(most, os.cpu_count() or 1)) as pool:
-        yield from pool.map(function, each)
+def rows_of(
+    check: Callable[[T], Row], each: Iterable[T], on_row: Callable[[Row], None] | None, *, side_by_side: bool
+) -> tuple[Row, ...]:
+    """The row that ``check`` makes of each, one by each core at once if ``side_by_side``; ``on_row`` sees
+    them in turn as soon as they are complete."""
+    rows = []
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        for row in (pool.map if side_by_side else map)(check, each):
+            if on_row is not None:
+                on_row(row)
+            rows.append(row)
+    return tuple(rows)
 
 
 def chosen_operators(names: Sequence[str], module: str | None = None) -> list[Operator]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -26,9 +25,10 @@ from jax.errors import JaxRuntimeError
 from jax.extend.core import get_opaque_trace_state
 
 from ..device import check_process, platform_of
-from ..errors import ArgumentError, OutOfMemoryError
+from ..errors import ArgumentError
 from ..platforms import Options, as_wished
 from . import stored
+from .failures import failure_of
 from .memory import MemoryUse
 
 log = logging.getLogger("mgraph.programs")
@@ -45,11 +45,6 @@ _SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
 }
 """The settings of JAX that a program depends on and that may differ from thread to thread, but for 64-bit
 types, which a program has or has not."""
-_STATUS = re.compile(
-    "(ABORTED|ALREADY_EXISTS|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|INVALID_ARGUMENT"
-    "|NOT_FOUND|OUT_OF_RANGE|PERMISSION_DENIED|RESOURCE_EXHAUSTED|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN): "
-)
-"""How XLA's errors begin."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +245,7 @@ class Program:
                 return self._within(self._jitted, function, args)
             return self._counted(self._jitted, function, args)
         except (JaxRuntimeError, ValueError) as error:
-            failure = _failure(error, self.label)
+            failure = failure_of(error, self.label)
             if failure is None:
                 raise
             raise failure from None
@@ -324,18 +319,6 @@ class Program:
                 return call(*args)
         finally:
             _THREAD.function = outer
-
-
-def _failure(error: Exception, label: str) -> Exception | None:
-    """XLA's error of a program, which JAX raises as a ``ValueError`` if the program has run before."""
-    said = str(error)
-    code = _STATUS.match(said)
-    if code is None:
-        return None
-    if "out of memory" in said.lower():
-        reason = said[code.end() :].partition("\n")[0]
-        return OutOfMemoryError(f"{label}: {reason.rstrip('.')}")
-    return JaxRuntimeError(said)
 
 
 class ProgramCache:

@@ -80,7 +80,7 @@ def lost_processes() -> Iterator[None]:
     """Raise DeviceError in the block when another process of this run has ended or cannot be reached."""
     try:
         yield
-    except (JaxRuntimeError, ValueError) as error:  # gloo's are ValueErrors
+    except (JaxRuntimeError, ValueError) as error:  # the latter by a jax.jit that has run before
         said = str(error).partition("\n")[0]
         if jax.process_count() == 1 or not any(network in said for network in NETWORKS):
             raise

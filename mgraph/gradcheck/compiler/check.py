@@ -20,7 +20,7 @@ from ...specs import is_real
 from ..references.numpy_primitives import NoReferenceError
 from ..references.numpy_witness import computed_by_numpy
 from ..subjects import COMPOSITIONS, Subject
-from ..survey import chosen_operators, side_by_side
+from ..survey import chosen_operators, rows_of
 from .report import CompiledReport, CompiledRow, Difference
 
 SIZES = (*(2**k + d for k in range(10, 17) for d in (-1, 0, 1)), 100_000)
@@ -47,8 +47,6 @@ _MOVED = 8
 an input within a rounding of a kink of ``relu`` crosses it one way or the other."""
 _MOST_BYTES, _SHORT_BYTES = 1 << 28, 1 << 25
 """No array is larger; in the short form."""
-_AT_ONCE = {True: 8, False: 1}
-"""Subjects that are examined side by side, at most: in the short form, and with the long one's arrays."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -93,19 +91,17 @@ def check_compiled(
         for i, case in enumerate(cls.cases[: 1 if quick else None])
     ]
     everything = not names and module is None
-    start, rows = time.perf_counter(), []
+    start = time.perf_counter()
     without = [cls for cls in chosen if not cls.cases]
-    rows += [CompiledRow(cls.__name__, "", {}, problem="declares no cases") for cls in without]
+    lacking = [CompiledRow(cls.__name__, "", {}, problem="declares no cases") for cls in without]
     subjects = [*(compositions if everything else ()), *operators]
 
     def examined(each: tuple[Subject, Sequence[int]]) -> CompiledRow:
         return _row_of(*each, quick, sizes, seed)
 
-    for row in side_by_side(examined, subjects, _AT_ONCE[quick]):
-        if on_row is not None:
-            on_row(row)
-        rows.append(row)
-    return CompiledReport(tuple(rows), time.perf_counter() - start)
+    # The long form's arrays are too large for several at once.
+    rows = rows_of(examined, subjects, on_row, side_by_side=quick)
+    return CompiledReport((*lacking, *rows), time.perf_counter() - start)
 
 
 def _row_of(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
 
 from ...errors import MGraphError
 from ...node import NaryNodeOp
-from ..survey import chosen_operators
+from ..survey import chosen_operators, rows_of
 from .declared import declared_for
 from .judge import judged
 from .report import MutantReport, MutantRow
@@ -28,13 +29,8 @@ def check_mutants(
     ``names`` and ``module`` are as for ``check_operators``, and so are the errors. Operators without a rule
     of their own have no mutants. ``on_row`` sees each row as soon as it is complete.
     """
-    rows = []
-    for cls in chosen_operators(names, module):
-        row = _examined(cls, seed)
-        if on_row is not None:
-            on_row(row)
-        rows.append(row)
-    return MutantReport(tuple(rows))
+    examined = functools.partial(_examined, seed=seed)
+    return MutantReport(rows_of(examined, chosen_operators(names, module), on_row, side_by_side=False))
 
 
 def _examined(cls: type[NaryNodeOp], seed: int) -> MutantRow:

@@ -1,0 +1,28 @@
+"""What XLA's errors are called, whichever run of a program meets them."""
+
+from __future__ import annotations
+
+import re
+
+from jax.errors import JaxRuntimeError
+
+from ..errors import OutOfMemoryError
+
+_STATUS = re.compile(
+    "(ABORTED|ALREADY_EXISTS|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|INVALID_ARGUMENT"
+    "|NOT_FOUND|OUT_OF_RANGE|PERMISSION_DENIED|RESOURCE_EXHAUSTED|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN): "
+)
+"""How XLA's errors begin."""
+
+
+def failure_of(error: Exception, label: str) -> Exception | None:
+    """XLA's error of a program, which JAX raises as a ``ValueError`` if the program has run before; ``None``
+    for errors of others. label: the program."""
+    said = str(error)
+    code = _STATUS.match(said)
+    if code is None:
+        return None
+    reason = said[code.end() :].partition("\n")[0]
+    if "out of memory" in reason.lower():
+        return OutOfMemoryError(f"{label}: {reason.rstrip('.')}")
+    return JaxRuntimeError(said)
