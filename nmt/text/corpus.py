@@ -189,6 +189,8 @@ class Corpus:
         """The remaining batches of the epoch. CorpusError before ``begin_epoch`` or ``restore``."""
         if self._prepared is None:
             raise CorpusError("call begin_epoch or restore before iterating over the batches")
+        if self._stopped and self._stopped():
+            return  # of several processes some have rows to exchange already, which others have not
         for batch, generator in self._prepared:
             self._after_taken = generator
             yield batch

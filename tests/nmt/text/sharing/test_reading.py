@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,28 @@ def test_batches_end_when_they_are_asked_to(vocab: Vocab) -> None:
     corpus.begin_epoch()
     assert list(corpus) == []
     corpus.close()
+
+
+def test_rows_are_not_exchanged_after_a_stop(vocab: Vocab) -> None:
+    # All processes know of a stop at the same batch, but their threads have not read equally far.
+    stop, exchanged = threading.Event(), list[int]()
+
+    def exchange(numbers: np.ndarray) -> Sequence[np.ndarray]:
+        exchanged.append(len(numbers))
+        return [numbers]
+
+    values = TRAIN.from_python(GIVEN | {"shuffle": "data"})
+    share = Share(0, 1, exchange)
+    with closing(Corpus(values, [vocab] * 2, seed=SEED, share=share, stopped=stop.is_set)) as corpus:
+        corpus.begin_epoch()
+        before = len(exchanged)  # of the sample
+        while not corpus.ready:
+            time.sleep(0.01)
+        stop.set()
+        assert list(corpus) == [] and len(exchanged) == before > 0
+        seed = corpus.seed_batch
+        corpus.end_epoch()
+        assert corpus.seed_batch == seed, "no batch was taken"
 
 
 def test_sentences_become_numbers_and_sentences_again() -> None:
