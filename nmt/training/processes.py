@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +26,8 @@ NETWORKS = ("Gloo", "NCCL", "RCCL", "heartbeat", "Connection")
 """Words of JAX's errors about lost processes."""
 LEAST_ROOM = 1 << 12
 POLL_SECONDS = 0.05
+SIGN_SECONDS = 60.0
+"""How often others hear of a process that they wait for; on CPUs XLA gives up after half an hour."""
 
 
 class Processes:
@@ -60,12 +64,29 @@ class Processes:
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Run the block in the first process, then in the others: for files that are created if missing."""
-        if not self.is_first:
-            self.shared()
-        yield
-        if self.is_first:
-            self.shared()
+        """Run the block in the first process, however long that takes, then in the others.
+
+        For files that only it writes, or creates if missing. In the block it must not wait for the others.
+        """
+        done = threading.Event()
+        if self.count == 1:
+            yield
+        elif self.is_first:
+            with ThreadPoolExecutor(1) as pool:
+                signs = pool.submit(self._wait_for_first, lambda: done.wait(SIGN_SECONDS))
+                try:
+                    yield
+                finally:
+                    done.set()
+                signs.result()
+        else:
+            self._wait_for_first(lambda: False)
+            yield
+
+    def _wait_for_first(self, done: Callable[[], bool]) -> None:
+        """Ask until the first process is ``done``; all of them call it."""
+        while not np.asarray(self.gathered(np.array(done())))[0]:
+            pass
 
     def gathered(self, row: np.ndarray) -> jax.Array:
         """The ``row`` of each process, all of one shape, as an array. Does not wait for the others."""

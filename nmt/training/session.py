@@ -261,12 +261,13 @@ class Session:
         self.scheduler.settle()
         before = self.validation.stalled(self.state)
         params = self.learner.params(smoothed=True)
-        if self._processes.is_first:
-            paths = self.options.model, self.options, self.model_options, params
-            self.validation.run(
-                params, self.state, partial(save_best, *paths), partial(save_for_script, *paths)
-            )
-            reports.add("valid", self.state.batches, self.validation.latest)
+        with self._processes.in_turn():
+            if self._processes.is_first:
+                paths = self.options.model, self.options, self.model_options, params
+                self.validation.run(
+                    params, self.state, partial(save_best, *paths), partial(save_for_script, *paths)
+                )
+                reports.add("valid", self.state.batches, self.validation.latest)
         self.state.validators.update(self._processes.shared(self.state.validators))
         stalled = self.validation.stalled(self.state)
         if stalled > before:
@@ -278,10 +279,11 @@ class Session:
         self.scheduler.settle()
         self.state.extra[TYPICAL_WORDS] = repr(self.grouping.typical_words)
         learner, path, written = self.learner.state(), self.options.model, False
-        if self._processes.is_first:
-            written = save_checkpoint(
-                path, self.options, self.model_options, learner, self.state, final=final
-            )
+        with self._processes.in_turn():
+            if self._processes.is_first:
+                written = save_checkpoint(
+                    path, self.options, self.model_options, learner, self.state, final=final
+                )
         written = self._processes.shared(written)
         self.saved |= written
         if not written and self.options.throw_on_divergence:
