@@ -34,8 +34,8 @@ def process() -> int:
         code = FAILED
     gc.freeze()
     devices = sys.modules.get("nmt.runtime.devices")
-    if devices and code not in TOGETHER:
-        devices.leave_processes(code)
+    if devices:
+        devices.leave_processes(code, code in TOGETHER)
     return code
 
 

@@ -12,8 +12,9 @@ import os
 import platform
 import re
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import jax
@@ -34,6 +35,7 @@ _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1
 _MOST = 2**31 - 1
 LAST_WORDS = 1.0
 """Seconds in which processes that end together tell their errors."""
+_LOOK_SECONDS = 0.1
 
 
 def start(
@@ -78,18 +80,21 @@ def start_all(
     return _start_any(_gpu_numbers(devices), 0 if _has_own_gpu() else local_index or 0)
 
 
-def join_processes(launch: Launch, coordinator: str = "") -> None:
+def join_processes(
+    launch: Launch, coordinator: str = "", stopped: Callable[[], bool] = lambda: False
+) -> bool:
     """Let this process train together with others; call it before JAX starts.
 
     launch: how many there are, and the number of this one. coordinator: ``HOST:PORT`` where the first process
     listens (``--coordinator``); if empty, JAX finds it as the launcher tells. Does nothing for one process
-    without a coordinator.
+    without a coordinator. stopped: ends the waiting once it returns True.
 
-    Waits for all processes, up to five minutes; if one dies, the others end. Raises DeviceError for invalid
-    values, if JAX already runs, or if the others cannot be found or reached.
+    Waits for all processes, up to five minutes; returns whether all are there. If one dies later, the others
+    end. Raises DeviceError for invalid values, if JAX already runs, or if the others cannot be found or
+    reached.
     """
     if launch.count == 1 and not coordinator:
-        return
+        return True
     if coordinator and not re.fullmatch(r".+:[0-9]+", coordinator):
         raise DeviceError(f"--coordinator: expected HOST:PORT, got '{coordinator}'")
     if coordinator and launch.count is None:
@@ -98,7 +103,7 @@ def join_processes(launch: Launch, coordinator: str = "") -> None:
             "add --num-processes N"
         )
     if jax.distributed.is_initialized():
-        return
+        return True
     method = "deactivate" if coordinator else detection(launch, os.environ)
     if started():
         raise DeviceError(f"{_joining(launch, coordinator)}: JAX runs already, for one process")
@@ -109,25 +114,39 @@ def join_processes(launch: Launch, coordinator: str = "") -> None:
     logger.info(
         "[device] process %d of %s, %s", launch.index, launch.count or "?", _joining(launch, coordinator)
     )
-    try:
-        jax.distributed.initialize(
-            coordinator or None, launch.count, launch.index, cluster_detection_method=method
-        )
-    except Exception as error:  # the packages of launchers raise their own
-        raise DeviceError(f"{_joining(launch, coordinator)}: {error}") from None
+    failed: list[Exception] = []
+
+    def join() -> None:
+        try:
+            jax.distributed.initialize(
+                coordinator or None, launch.count, launch.index, cluster_detection_method=method
+            )
+        except Exception as error:  # the packages of launchers raise their own
+            failed.append(error)
+
+    # Python answers no signal while JAX waits, so another thread does. Nothing can end it but the process.
+    waiting = threading.Thread(target=join, name="mgraph-join", daemon=True)
+    waiting.start()
+    while waiting.is_alive() and not stopped():
+        waiting.join(_LOOK_SECONDS)
+    if failed:
+        raise DeviceError(f"{_joining(launch, coordinator)}: {failed[0]}")
+    return not waiting.is_alive()
 
 
 def _joining(launch: Launch, coordinator: str) -> str:
     return f"--coordinator {coordinator}" if coordinator else f"launched by {launch.launcher}"
 
 
-def leave_processes(code: int) -> None:
-    """End this process with ``code`` if it joined others, which may have ended.
+def leave_processes(code: int, together: bool = False) -> None:
+    """End this process with ``code`` if it joined others, which may have ended, or began to.
 
     JAX would wait for them, up to five minutes. Without the first process it aborts the others, so that one
     stays until they can have told their errors. Call it when all is written.
+
+    together: the others end, too, so JAX may wait for them if all have joined.
     """
-    if jax.distributed.is_initialized():
+    if jax.distributed.is_initialized() and not (together and started()):
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -70,7 +70,8 @@ class Trainer:
         """Start the devices, and train on them."""
         options = self.options
         compilation_cache.use(options.compilation_cache)
-        devices.join_processes(launch, options.coordinator)
+        if not devices.join_processes(launch, options.coordinator, lambda: self._stopped):
+            return
         used = devices.start_all(
             options.cpu_threads, options.devices, options.cpu_devices, launch.local_index
         )

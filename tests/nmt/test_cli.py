@@ -432,11 +432,11 @@ def test_an_error_of_ours_does_not_wait_for_other_processes(monkeypatch, capsys)
     def failing() -> int:
         raise RuntimeError("planted")
 
-    left: list[int] = []
+    left: list[tuple[int, bool]] = []
     monkeypatch.setattr(cli, "main", failing)
-    monkeypatch.setattr(devices, "leave_processes", left.append)
+    monkeypatch.setattr(devices, "leave_processes", lambda *how: left.append(how))
     monkeypatch.setattr("gc.freeze", lambda: None)
-    assert cli.process() == cli.FAILED and left == [cli.FAILED]
+    assert cli.process() == cli.FAILED and left == [(cli.FAILED, False)]
     said = capsys.readouterr().err
     assert said.startswith("Traceback") and said.endswith("RuntimeError: planted\n")
 
