@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +26,7 @@ NETWORKS = ("Gloo", "NCCL", "RCCL", "heartbeat", "Connection")
 """Words of JAX's errors about lost processes."""
 LEAST_ROOM = 1 << 12
 POLL_SECONDS = 0.05
+MOST_NAMED = 5
 SIGN_SECONDS = 60.0
 """How often others hear of a process that they wait for; on CPUs XLA gives up after half an hour."""
 
@@ -53,6 +54,25 @@ class Processes:
         length = int(np.asarray(self.gathered(np.array(len(data), np.int32)))[0])
         row = data if self.is_first else np.zeros(length, np.uint8)
         return json.loads(np.asarray(self.gathered(row))[0].tobytes())
+
+    def require_same(self, values: Mapping[str, str]) -> None:
+        """DeviceError in all processes if one has other ``values`` than the first; each waits for all."""
+        if self.count == 1:
+            return
+        first: Mapping[str, str] = self.shared(values)
+        names = [name for name in {**first, **values} if first.get(name) != values.get(name)]
+        said = [
+            f"{name}: {values.get(name, 'nothing')}, the first one: {first.get(name, 'nothing')}"
+            for name in names[:MOST_NAMED]
+        ]
+        said += [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+        data = np.frombuffer("; ".join(said).encode(), np.uint8).astype(np.int32)
+        others = [bytes(each.tolist()).decode() for each in self.exchanged(data)]
+        differ = [f"process {index} has {other}" for index, other in enumerate(others) if other]
+        if differ:
+            raise DeviceError(
+                f"processes that train together need the same options and files; {'; '.join(differ)}"
+            )
 
     def exchanged(self, numbers: np.ndarray) -> list[np.ndarray]:
         """The int32 ``numbers [n]`` of each process, whose ``n`` may differ; all processes wait for them."""

@@ -20,6 +20,7 @@ from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.state_files import TrainingStateError
 from nmt.training.compile_ahead import CompileAhead
+from nmt.training.in_common import in_common
 from nmt.training.learning.fit import fitting
 from nmt.training.learning.learner import Learner
 from nmt.training.learning.placement import ONE_DEVICE, Placement
@@ -64,6 +65,8 @@ class Session:
                 options = with_model_options(options, found.options, options.model)
             owner = options.model if found else ASKED
             vocabs, paths, dims = load_or_create_vocabs(options, owner=owner)
+        used = replace(options, vocabs=paths, dim_vocabs=dims)
+        self._processes.require_same(in_common(used, found.state.batches if found else None))
         self.state = found.state if found else TrainingState(options.learn_rate)
         seed = self._processes.shared(options.seed or time.time_ns() % 2**31)
         self.seed = _number(self.state, SEED, int(seed), options.model)

@@ -94,7 +94,7 @@ def test_what_makes_no_sense_is_refused_before_jax_starts() -> None:
             "--coordinator: Kubernetes does not tell how many processes there are; add --num-processes N"
         ),
     }
-    said = refusals("", [*calls, "join_processes(Launch('', 0, 1)) or print(devices.started())"])
+    said = refusals("", [*calls, "join_processes(Launch('', 0, 1)) and print(devices.started())"])
     assert said == [*calls.values(), "False"]
 
 

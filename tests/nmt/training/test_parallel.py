@@ -274,6 +274,37 @@ def test_the_first_process_stops_all_and_saves_once(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_process_that_waits_for_the_others_ends_at_once(folder: Path, sent: int, code: int) -> None:
+    name = f"waits{code}"
+    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2", "--process-id", "0"]
+    with started((training(folder, name, *cluster), {})) as (process,):
+        log = folder / f"{name}.log"
+        while not (log.exists() and "process 0 of 2" in log.read_text()):
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.5)  # until it waits; JAX would for five minutes
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=30)
+        assert (process.returncode, said) == (code, "")
+
+
+@pytest.mark.slow
+def test_processes_with_other_options_do_not_train(folder: Path) -> None:
+    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2"]
+    commands = (
+        training(folder, "other", *cluster, "--process-id", str(index), "--label-smoothing", f"0.{index + 1}")
+        for index in range(2)
+    )
+    with started(*((command, {}) for command in commands)) as processes:
+        for process in processes:
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 1
+            assert said.endswith("process 1 has --label-smoothing: 0.2, the first one: 0.1\n")
+    assert not (folder / "other.npz").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
 def test_processes_that_divide_a_packed_transformer_train_as_one_device(tmp_path: Path, devices: int) -> None:
     """With one device each, two processes share each layer; with two, each has all layers and half of the

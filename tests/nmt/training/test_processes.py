@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from mgraph import DeviceError
+from nmt.settings import TRAIN
+from nmt.settings.option import options_of
 from nmt.training import processes
+from nmt.training.in_common import MAY_DIFFER, in_common
 from nmt.training.processes import Processes
 
 
@@ -69,3 +75,50 @@ def test_an_error_of_the_first_does_not_keep_the_others() -> None:
         return "failed"
 
     assert together(2, run) == [("failed", 1), ("went on", 1)]
+
+
+def test_all_are_told_how_one_differs_from_the_first() -> None:
+    same = {f"--{name}": "1" for name in "abcdefg"}
+    values = [same, same, same | {"--b": "2", "more": "é"}, dict.fromkeys("xyz", "1")]
+
+    def run(own: Processes) -> str:
+        with pytest.raises(DeviceError) as error:
+            own.require_same(values[own.index])
+        return str(error.value)
+
+    said, *others = (found for found, _ in together(4, run))
+    assert others == [said] * 3
+    _, third, fourth = said.split("process ")[-3:]
+    assert third == "2 has --b: 2, the first one: 1; more: é, the first one: nothing; "
+    assert fourth.startswith("3 has --a: nothing, the first one: 1; --b: nothing")
+    assert fourth.endswith("--e: nothing, the first one: 1; 5 more")
+    assert together(2, lambda own: own.require_same(same)) == [(None, 4)] * 2
+
+
+def test_what_all_must_have_in_common(tmp_path: Path) -> None:
+    def options(folder: str, **more: Any) -> Any:
+        files = [tmp_path / folder / name for name in ("a", "b", "a.yml", "b.yml")]
+        files[0].parent.mkdir(exist_ok=True)
+        for file in files:
+            file.write_text(f"{file.name}\n")
+        return TRAIN.from_python({"train_sets": files[:2], "vocabs": files[2:], **more})
+
+    def differing(other: Any, updates: int | None = None) -> list[str]:
+        first, found = in_common(options("one"), None), in_common(other, updates)
+        return sorted(name for name in {**first, **found} if first.get(name) != found.get(name))
+
+    assert set(options_of(TRAIN.made)) >= MAY_DIFFER
+    own = {"model": "other.npz", "process_id": 1, "cpu_threads": 3, "tempdir": str(tmp_path), "seed": 7}
+    assert differing(options("two", **own)) == []
+    assert differing(options("two", learn_rate=0.5, clip_norm=0)) == ["--clip-norm", "--learn-rate"]
+    assert differing(options("two"), 7) == ["the checkpoint"]
+    changed = options("two")
+    Path(changed.train_sets[1]).write_text("c\n")
+    Path(changed.vocabs[0]).write_text("c\n")
+    assert differing(changed) == ["--train-sets, with alignments and weights, file 2", "--vocabs file 1"]
+    start = tmp_path / "start.npz"
+    start.write_bytes(b"parameters")
+    assert differing(replace(options("two"), model=str(start)), 7) == [
+        "the checkpoint",
+        "the model to start from file 1",
+    ]
