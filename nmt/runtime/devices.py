@@ -139,7 +139,7 @@ def _joining(launch: Launch, coordinator: str) -> str:
 
 
 def leave_processes(code: int, together: bool = False) -> None:
-    """End this process with ``code`` if it joined others, which may have ended, or began to.
+    """End this process with ``code`` if it joined others, which may have ended, or began to join.
 
     JAX would wait for them, up to five minutes. Without the first process it aborts the others, so that one
     stays until they can have told their errors. Call it when all is written.

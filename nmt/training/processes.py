@@ -29,6 +29,7 @@ POLL_SECONDS = 0.05
 MOST_NAMED = 5
 SIGN_SECONDS = 60.0
 """How often others hear of a process that they wait for; on CPUs XLA gives up after half an hour."""
+_BUSY, _DONE, _FAILED = range(3)
 
 
 class Processes:
@@ -86,27 +87,31 @@ class Processes:
     def in_turn(self) -> Iterator[None]:
         """Run the block in the first process, however long that takes, then in the others.
 
-        For files that only it writes, or creates if missing. In the block it must not wait for the others.
+        For files that only it writes, or creates if missing. In the block it must not wait for the others. If
+        it fails there, they raise DeviceError.
         """
-        done = threading.Event()
         if self.count == 1:
             yield
         elif self.is_first:
+            state, ended = _FAILED, threading.Event()
             with ThreadPoolExecutor(1) as pool:
-                signs = pool.submit(self._wait_for_first, lambda: done.wait(SIGN_SECONDS))
+                signs = pool.submit(self._told, lambda: state if ended.wait(SIGN_SECONDS) else _BUSY)
                 try:
                     yield
+                    state = _DONE
                 finally:
-                    done.set()
+                    ended.set()
                 signs.result()
         else:
-            self._wait_for_first(lambda: False)
+            if self._told(lambda: _BUSY) == _FAILED:
+                raise DeviceError("the first of the processes that train together has failed, and says why")
             yield
 
-    def _wait_for_first(self, done: Callable[[], bool]) -> None:
-        """Ask until the first process is ``done``; all of them call it."""
-        while not np.asarray(self.gathered(np.array(done())))[0]:
+    def _told(self, state: Callable[[], int]) -> int:
+        """The ``state`` of the first process when it is no longer busy; all processes call it."""
+        while (told := int(np.asarray(self.gathered(np.array(state(), np.int32)))[0])) == _BUSY:
             pass
+        return told
 
     def gathered(self, row: np.ndarray) -> jax.Array:
         """The ``row`` of each process, all of one shape, as an array. Does not wait for the others."""

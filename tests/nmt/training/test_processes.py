@@ -65,16 +65,14 @@ def test_the_others_hear_of_the_first_while_they_wait(monkeypatch: pytest.Monkey
     assert len(gathers) == 1 and 2 <= gathers.pop() <= 21
 
 
-def test_an_error_of_the_first_does_not_keep_the_others() -> None:
+def test_if_the_first_fails_the_others_do_not_go_on() -> None:
     def run(own: Processes) -> str:
-        if not own.is_first:
-            with own.in_turn():
-                return "went on"
-        with pytest.raises(OSError, match="disk"), own.in_turn():
-            raise OSError("disk full")
-        return "failed"
+        with pytest.raises(OSError if own.is_first else DeviceError) as error, own.in_turn():
+            raise OSError(f"disk of process {own.index} full")
+        return str(error.value)
 
-    assert together(2, run) == [("failed", 1), ("went on", 1)]
+    ended = "the first of the processes that train together has failed, and says why"
+    assert together(3, run) == [("disk of process 0 full", 1), (ended, 1), (ended, 1)]
 
 
 def test_all_are_told_how_one_differs_from_the_first() -> None:
