@@ -35,7 +35,8 @@ TRANSFORMER = ModelOptions(
     transformer_guided_alignment_layer="1",
 )
 S2S = ModelOptions(type="s2s", dim_vocabs=VOCABS, dim_emb=8, dim_rnn=8)
-ADAGRAD = Adagrad(0.05, clip_norm=1.0)
+ADAGRAD = Adagrad(0.05, eps=1e-3, clip_norm=1.0)
+"""Gradients are 1e-4 to 1e-2; a small ``eps`` would enlarge the rounding of those that are nearly zero."""
 ADAFACTOR = Optax("adafactor", 0.05, clip_norm=1.0, min_dim_size_to_factor=8, momentum=0.9)
 """Its state has rows and columns of parameters, and numbers."""
 MANY = 80
