@@ -47,7 +47,7 @@ class Processes:
         self._rows = NamedSharding(mesh, PartitionSpec(AXIS))
         self._gather = jax.jit(lambda rows: rows, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
-    def shared(self, value: Any = None) -> Any:
+    def shared(self, value: Any) -> Any:
         """The ``value`` of the first process, as JSON; all processes wait for it."""
         if self.count == 1:
             return value
@@ -56,10 +56,14 @@ class Processes:
         row = data if self.is_first else np.zeros(length, np.uint8)
         return json.loads(np.asarray(self.gathered(row))[0].tobytes())
 
-    def require_same(self, values: Mapping[str, str]) -> None:
-        """DeviceError in all processes if one has other ``values`` than the first; each waits for all."""
+    def require_same(self, own: Callable[[], Mapping[str, str]]) -> None:
+        """DeviceError in all processes if one has other values than the first; each waits for all.
+
+        own: gives those of this process; not called if it is alone.
+        """
         if self.count == 1:
             return
+        values = own()
         first: Mapping[str, str] = self.shared(values)
         names = [name for name in {**first, **values} if first.get(name) != values.get(name)]
         said = [

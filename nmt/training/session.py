@@ -66,7 +66,8 @@ class Session:
             owner = options.model if found else ASKED
             vocabs, paths, dims = load_or_create_vocabs(options, owner=owner)
         used = replace(options, vocabs=paths, dim_vocabs=dims)
-        self._processes.require_same(in_common(used, found.state.batches if found else None))
+        updates = found.state.batches if found else None
+        self._processes.require_same(partial(in_common, used, updates))
         self.state = found.state if found else TrainingState(options.learn_rate)
         seed = self._processes.shared(options.seed or time.time_ns() % 2**31)
         self.seed = _number(self.state, SEED, int(seed), options.model)

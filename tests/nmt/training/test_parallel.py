@@ -183,12 +183,15 @@ def launched(launcher: Callable[[int, int], dict[str, str]], count: int, command
     return started(*((command, port | launcher(count, index)) for index in range(count)))
 
 
+def cluster() -> list[str]:
+    """Options of two processes that train together, but for the number of each."""
+    return ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2"]
+
+
 def together(folder: Path, name: str, *more: str, model: Sequence[str] = S2S) -> Processes:
     """Two processes that train together by options, of which only the first has a log."""
-    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2", *more]
-    commands = (
-        training(folder, name, *cluster, "--process-id", str(index), model=model) for index in range(2)
-    )
+    both = [*cluster(), *more]
+    commands = (training(folder, name, *both, "--process-id", str(index), model=model) for index in range(2))
     return started(*((command, {}) for command in commands))
 
 
@@ -251,10 +254,10 @@ def test_two_processes_train_as_one_and_stop_together(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_the_first_process_stops_all_and_saves_once(folder: Path) -> None:
-    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2"]
+    both = cluster()
     names = ["first", "second"]  # each would save files of its own
     commands = (
-        training(folder, name, *cluster, "--process-id", str(index), "--after-epochs", "100000")
+        training(folder, name, *both, "--process-id", str(index), "--after-epochs", "100000")
         for index, name in enumerate(names)
     )
     with started(*((command, {}) for command in commands)) as processes:
@@ -278,9 +281,9 @@ def test_a_process_that_waits_for_the_others_ends_at_once(
     folder: Path, sent: signal.Signals, code: int
 ) -> None:
     name = f"waits{code}"
-    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2", "--process-id", "0"]
+    alone = training(folder, name, *cluster(), "--process-id", "0")
     # Who runs the tests may ignore SIGINT, and so would the process.
-    with on_signals(lambda: None, sent), started((training(folder, name, *cluster), {})) as (process,):
+    with on_signals(lambda: None, sent), started((alone, {})) as (process,):
         log = folder / f"{name}.log"
         while not (log.exists() and "process 0 of 2" in log.read_text()):
             assert process.poll() is None
@@ -293,9 +296,9 @@ def test_a_process_that_waits_for_the_others_ends_at_once(
 
 @pytest.mark.slow
 def test_processes_with_other_options_do_not_train(folder: Path) -> None:
-    cluster = ["--coordinator", f"localhost:{free_port()}", "--num-processes", "2"]
+    both = cluster()
     commands = (
-        training(folder, "other", *cluster, "--process-id", str(index), "--label-smoothing", f"0.{index + 1}")
+        training(folder, "other", *both, "--process-id", str(index), "--label-smoothing", f"0.{index + 1}")
         for index in range(2)
     )
     with started(*((command, {}) for command in commands)) as processes:

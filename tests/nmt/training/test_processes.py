@@ -81,7 +81,7 @@ def test_all_are_told_how_one_differs_from_the_first() -> None:
 
     def run(own: Processes) -> str:
         with pytest.raises(DeviceError) as error:
-            own.require_same(values[own.index])
+            own.require_same(lambda: values[own.index])
         return str(error.value)
 
     said, *others = (found for found, _ in together(4, run))
@@ -90,7 +90,7 @@ def test_all_are_told_how_one_differs_from_the_first() -> None:
     assert third == "2 has --b: 2, the first one: 1; more: é, the first one: nothing; "
     assert fourth.startswith("3 has --a: nothing, the first one: 1; --b: nothing")
     assert fourth.endswith("--e: nothing, the first one: 1; 5 more")
-    assert together(2, lambda own: own.require_same(same)) == [(None, 4)] * 2
+    assert together(2, lambda own: own.require_same(lambda: same)) == [(None, 4)] * 2
 
 
 def test_what_all_must_have_in_common(tmp_path: Path) -> None:
