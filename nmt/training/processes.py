@@ -27,8 +27,9 @@ NETWORKS = ("Gloo", "NCCL", "RCCL", "heartbeat", "Connection")
 LEAST_ROOM = 1 << 12
 POLL_SECONDS = 0.05
 MOST_NAMED = 5
-SIGN_SECONDS = 60.0
-"""How often others hear of a process that they wait for; on CPUs XLA gives up after half an hour."""
+SIGN_SECONDS = 5.0
+"""How often processes hear of each other while they wait for one: soon enough to save between SIGTERM and
+SIGKILL, which are often half a minute apart. On CPUs XLA gives up after half an hour without a sign."""
 _BUSY, _DONE, _FAILED = range(3)
 
 
@@ -88,34 +89,46 @@ class Processes:
         return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     @contextmanager
-    def in_turn(self) -> Iterator[None]:
+    def in_turn(self, wanted: Callable[[], bool] = lambda: False) -> Iterator[Callable[[], bool]]:
         """Run the block in the first process, however long that takes, then in the others.
 
         For files that only it writes, or creates if missing. In the block it must not wait for the others. If
         it fails there, they raise DeviceError.
+
+        wanted: whether this process wants something, such as an early end of the block. The block is given a
+        function that tells whether any of them does; of others it knows within two ``SIGN_SECONDS``.
         """
         if self.count == 1:
-            yield
+            yield wanted
         elif self.is_first:
-            state, ended = _FAILED, threading.Event()
+            state, ended, asked = _FAILED, threading.Event(), threading.Event()
+
+            def sign() -> None:
+                while self._told(state if ended.wait(SIGN_SECONDS) else _BUSY, wanted(), asked) == _BUSY:
+                    pass
+
             with ThreadPoolExecutor(1) as pool:
-                signs = pool.submit(self._told, lambda: state if ended.wait(SIGN_SECONDS) else _BUSY)
+                signs = pool.submit(sign)
                 try:
-                    yield
+                    yield lambda: wanted() or asked.is_set()
                     state = _DONE
                 finally:
                     ended.set()
                 signs.result()
         else:
-            if self._told(lambda: _BUSY) == _FAILED:
+            asked = threading.Event()
+            while (told := self._told(_BUSY, wanted(), asked)) == _BUSY:
+                pass
+            if told == _FAILED:
                 raise DeviceError("the first of the processes that train together has failed, and says why")
-            yield
+            yield asked.is_set
 
-    def _told(self, state: Callable[[], int]) -> int:
-        """The ``state`` of the first process when it is no longer busy; all processes call it."""
-        while (told := int(np.asarray(self.gathered(np.array(state(), np.int32)))[0])) == _BUSY:
-            pass
-        return told
+    def _told(self, state: int, wanted: bool, asked: threading.Event) -> int:
+        """The ``state`` of the first process; sets ``asked`` if any of them wants something. All call it."""
+        told = np.asarray(self.gathered(np.array([state, wanted], np.int32)))
+        if told[:, 1].any():
+            asked.set()
+        return int(told[0, 0])
 
     def gathered(self, row: np.ndarray) -> jax.Array:
         """The ``row`` of each process, all of one shape, as an array. Does not wait for the others."""
@@ -152,20 +165,24 @@ class Agreement:
     """
 
     def __init__(self, processes: Processes, wanted: Callable[[], bool]) -> None:
-        self._processes, self._wanted = processes, wanted
+        self._processes, self.wanted = processes, wanted
         self._asked: deque[jax.Array] = deque()
         self._agreed = False
 
     def __call__(self) -> bool:
         """The agreed answer; with one process its own."""
-        return self._wanted() if self._processes.count == 1 else self._agreed
+        return self.wanted() if self._processes.count == 1 else self._agreed
+
+    def agree(self) -> None:
+        """All processes have learned by other means, at the same time, that one of them wants it."""
+        self._agreed = True
 
     def wait(self, ready: Callable[[], bool]) -> None:
         """Wait until all processes are ``ready``, or until one of them wants it."""
         if self._processes.count == 1:
             return
         while True:
-            own = np.array([self._wanted(), ready()])
+            own = np.array([self.wanted(), ready()])
             wanted, all_ready = np.asarray(self._processes.gathered(own)).T
             self._agreed |= bool(wanted.any())
             if self._agreed or all_ready.all():
@@ -176,6 +193,6 @@ class Agreement:
         """Send the answer of this process; call it for each batch. It takes effect ``LAG`` batches later."""
         if self._processes.count == 1:
             return
-        self._asked.append(self._processes.gathered(np.array(self._wanted())))
+        self._asked.append(self._processes.gathered(np.array(self.wanted())))
         if len(self._asked) > LAG:
             self._agreed |= bool(np.asarray(self._asked.popleft()).any())

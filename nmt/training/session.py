@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mgraph.device import platform_of
 from nmt.settings.training import Extras, TrainOptions
+from nmt.text.background import Stopped
 from nmt.text.corpus import Corpus
 from nmt.text.lines import Fingerprint, changes, from_text, to_text
 from nmt.text.sharing.reading import Share
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 N = TypeVar("N", int, float)
 
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
-CORPUS, VOCABS = "mgraph-corpus", "mgraph-vocabs"
+CORPUS, VOCABS, DUE = "mgraph-corpus", "mgraph-vocabs", "mgraph-validation-due"
 """Our own keys in ``.progress.yml``, which resuming bit for bit needs."""
 COMPILED_AT_ONCE = 2
 """Programs that are compiled ahead at once; XLA keeps about 1.4 cores busy with one."""
@@ -162,6 +163,8 @@ class Session:
             )
             self.scheduler.started()
             restored = self._restore_corpus()
+            if self.state.extra.pop(DUE, None):
+                self._validate(reports)
             while self._going():
                 if not restored:
                     self.corpus.begin_epoch()
@@ -174,9 +177,9 @@ class Session:
                     self.corpus.close()  # so that the report grows no more
                     self._report_corpus("so far, some read ahead: ")
             self.scheduler.finished(interrupted=self._stopped())
-            if not self.state.loaded:
-                if not self.state.validated and not self._stopped():
-                    self._validate(reports)
+            if not self.state.loaded and not self.state.validated and not self.scheduler.keep_going():
+                self._validate(reports)
+            if not self.state.loaded or self.state.validated:
                 self._save(final=True)
         self._stopped.wait(lambda: True)  # a process that ends while the first one saves would kill it
 
@@ -217,7 +220,7 @@ class Session:
             reports.updated(self.state.batches)
             self._reset_optimizer()
             # Marian saves first, so a resumed run loses what follows.
-            if self.scheduler.validating and self._going():
+            if self.scheduler.validating and self.scheduler.keep_going():
                 self._validate(reports)
             if self.scheduler.replacing_with_smoothed:
                 self.learner.replace_with_smoothed()
@@ -260,24 +263,39 @@ class Session:
             self.learner.reset_optimizer()
 
     def _validate(self, reports: Reports) -> None:
+        """Validate; if a stop is requested before the end, leave that to the run that goes on."""
         if not self.validation:
             return
         self.scheduler.settle()
         before = self.validation.stalled(self.state)
-        params = self.learner.params(smoothed=True)
-        with self._processes.in_turn():
-            if self._processes.is_first:
-                paths = self.options.model, self.options, self.model_options, params
-                self.validation.run(
-                    params, self.state, partial(save_best, *paths), partial(save_for_script, *paths)
-                )
-                reports.add("valid", self.state.batches, self.validation.latest)
-        self.state.validators.update(self._processes.shared(self.state.validators))
+        found = self._processes.shared(
+            None if self._stopped() else self._validators(self.validation, reports)
+        )
+        if found is None:
+            self._stopped.agree()
+            self.state.extra[DUE] = "true"
+            return
+        self.state.validators.update(found)
         stalled = self.validation.stalled(self.state)
         if stalled > before:
             self.scheduler.new_stalled(stalled)
             self._reset_optimizer()
         self.state.validated = True
+
+    def _validators(self, validation: Validation, reports: Reports) -> dict[str, Any] | None:
+        """The validators' records after a validation by the first process; None if it was stopped."""
+        params = self.learner.params(smoothed=True)
+        with self._processes.in_turn(self._stopped.wanted) as stopped:
+            if self._processes.is_first:
+                paths = self.options.model, self.options, self.model_options, params
+                saving = partial(save_best, *paths), partial(save_for_script, *paths)
+                try:
+                    validation.run(params, self.state, *saving, stopped=stopped)
+                except Stopped:
+                    logger.info("[valid] Validation stopped; it begins anew when training goes on")
+                    return None
+                reports.add("valid", self.state.batches, validation.latest)
+        return self.state.validators
 
     def _save(self, *, final: bool = False) -> None:
         self.scheduler.settle()

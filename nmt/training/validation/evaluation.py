@@ -18,6 +18,7 @@ from nmt.search.results import Translation
 from nmt.search.scoring import Scoring
 from nmt.search.service import TranslationService
 from nmt.settings import OptionError, TrainOptions, require_readable
+from nmt.text.background import Stopped
 from nmt.text.lines import STANDARD_INPUT, open_output
 from nmt.text.output import InOrder
 from nmt.text.parallel import read_rows
@@ -110,6 +111,7 @@ class Evaluation:
 
     model: with the parameters to evaluate. service: translates with it. quiet: do not log translations
     (``--quiet-translation``). accuracy: count the correct words, too. save_dev: saves the model for a script.
+    stopped: once it returns True, what is computed raises ``Stopped``.
     """
 
     def __init__(
@@ -119,13 +121,19 @@ class Evaluation:
         data: ValidationSet,
         save_dev: Callable[[], None],
         *,
+        stopped: Callable[[], bool] = lambda: False,
         quiet: bool = False,
         accuracy: bool = False,
     ) -> None:
         self.accuracy = accuracy
         self.model, self.service, self.data, self.quiet = model, service, data, quiet
-        self.save_dev = save_dev
+        self.save_dev, self.stopped = save_dev, stopped
         self._translations: list[Translation] | None = None
+
+    def _heed_stop(self) -> None:
+        """``Stopped`` if this evaluation is to end."""
+        if self.stopped():
+            raise Stopped
 
     @cached_property
     def cost(self) -> Cost:
@@ -134,6 +142,7 @@ class Evaluation:
         costs, correct = [0.0] * len(samples), 0
         scoring = Scoring(self.model, mini_batch=self.data.mini_batch, best=self.accuracy)
         for index, found, best in scoring.scores_and_best([sample.sequences for sample in samples]):
+            self._heed_stop()
             costs[samples[index].line] = -found.log_prob
             if best is not None:
                 correct += int((best == np.asarray(samples[index].sequences[-1])).sum())
@@ -154,6 +163,7 @@ class Evaluation:
         done: InOrder[Translation] = InOrder()
         found = []
         for translation in self.service.translate(samples):
+            self._heed_stop()
             done.add(places[translation.line], translation)
             for following in done.take():
                 found.append(following)

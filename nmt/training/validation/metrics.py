@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from nmt.runtime.log import VALID
 from nmt.settings import OptionError
+from nmt.text.background import Stopped
 from nmt.training.schedule.state import TrainingState
 from nmt.training.validation.evaluation import Evaluation
 
@@ -145,6 +147,10 @@ class Accuracy(Metric):
 
 
 _NUMBER = re.compile(rb"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:inf|nan)\b)", re.IGNORECASE)
+POLL_SECONDS = 0.2
+"""How often a program is left to itself, to see whether it shall stop."""
+TERMINATION_SECONDS = 2.0
+"""How long a program may take to end itself."""
 _PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
 
 
@@ -163,21 +169,41 @@ class Script:
         if _PLAIN.fullmatch(self.command) and shutil.which(self.command) is None:
             raise OptionError(f"--valid-script-path: {self.command} is not an executable program")
 
-    def run(self, path: str = "") -> float:
+    def run(self, path: str = "", stopped: Callable[[], bool] = lambda: False) -> float:
         """The number at the start of the program's output; ``path``, if any, is its last argument.
 
-        0 if there is no number, as in Marian; this and a nonzero exit status are logged.
+        0 if there is no number, as in Marian; this and a nonzero exit status are logged. Once ``stopped``
+        returns True, the program is ended: ``Stopped``.
         """
         line = " ".join([self.command, *self.arguments, *([shlex.quote(path)] if path else [])])
-        done = subprocess.run(line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-        if done.returncode:
-            valid_log.warning("%s ended with status %d", line, done.returncode)
-        found = _NUMBER.match(done.stdout)
+        with subprocess.Popen(line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as program:
+            output = _output(program, stopped)
+        if program.returncode:
+            valid_log.warning("%s ended with status %d", line, program.returncode)
+        found = _NUMBER.match(output)
         if found is None:
-            shown = done.stdout[:80].decode("utf-8", "replace").strip()
+            shown = output[:80].decode("utf-8", "replace").strip()
             valid_log.warning("%s: the output must begin with a number, got '%s'; using 0", line, shown)
             return 0.0
         return float(found[1])
+
+
+def _output(program: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> bytes:
+    """What a program writes until its end; on any error, and on ``Stopped``, it is terminated."""
+    output: bytes | None = None
+    try:
+        while output is None and not stopped():
+            with suppress(subprocess.TimeoutExpired):
+                output, _ = program.communicate(timeout=POLL_SECONDS)
+        if output is None or stopped():  # a signal to all may have ended the program, too
+            raise Stopped
+        return output
+    except BaseException:
+        program.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            program.wait(TERMINATION_SECONDS)
+        program.kill()
+        raise
 
 
 class ScriptMetric(Metric):
@@ -192,7 +218,7 @@ class ScriptMetric(Metric):
 
     def measure(self, evaluation: Evaluation, state: TrainingState) -> float:
         evaluation.save_dev()
-        return self.script.run()
+        return self.script.run(stopped=evaluation.stopped)
 
 
 @dataclass(frozen=True)
@@ -253,4 +279,4 @@ class TranslationMetric(Metric):
 
     def _judged(self, evaluation: Evaluation, path: str) -> float | None:
         evaluation.write(path, n_best=True)
-        return None if self.script is None else self.script.run(path)
+        return None if self.script is None else self.script.run(path, evaluation.stopped)

@@ -17,6 +17,7 @@ from nmt.search.service import TranslationService
 from nmt.settings import OptionError, nearest, require_tempdir
 from nmt.settings.model_options import ModelOptions
 from nmt.settings.training import TrainOptions
+from nmt.text.background import Stopped
 from nmt.text.output import significant
 from nmt.text.vocabs.base import Vocab
 from nmt.training.schedule.display import LogicalEpoch
@@ -173,6 +174,7 @@ class Validation:
         state: TrainingState,
         save_best: Callable[[str], None],
         save_dev: Callable[[], None],
+        stopped: Callable[[], bool] = lambda: False,
     ) -> int:
         """Evaluate ``params`` by every metric, log the values, and store them in ``state.validators``.
 
@@ -180,13 +182,18 @@ class Validation:
         save_best: saves them as the best by the given metric; called with ``keep_best`` for each new best
             value, before ``state`` has it.
         save_dev: saves them as ``<model>.dev.npz``, for ``valid-script``.
+        stopped: once it returns True, the validation ends soon: ``Stopped``, and ``state`` is as before.
 
         Returns the number of stalled validations, see ``stalled``.
         """
-        self.latest = {}
-        with self._evaluation(params, save_dev) as evaluation:
-            for metric in self.metrics:
-                self._measure(metric, evaluation, state, save_best)
+        self.latest, before = {}, dict(state.validators)
+        with self._evaluation(params, save_dev, stopped) as evaluation:
+            try:
+                for metric in self.metrics:
+                    self._measure(metric, evaluation, state, save_best)
+            except Stopped:
+                state.validators = before
+                raise
         return self.stalled(state)
 
     def stalled(self, state: TrainingState) -> int:
@@ -215,7 +222,9 @@ class Validation:
         state.validators[metric.kind] = record.entry
 
     @contextmanager
-    def _evaluation(self, params: Tensors, save_dev: Callable[[], None]) -> Iterator[Evaluation]:
+    def _evaluation(
+        self, params: Tensors, save_dev: Callable[[], None], stopped: Callable[[], bool]
+    ) -> Iterator[Evaluation]:
         """The evaluation of ``params``, which are released afterwards because they may be large."""
         placed = {name: jax.device_put(params[name], jax.local_devices()[0]) for name in sorted(params)}
         options = self.options
@@ -239,6 +248,7 @@ class Validation:
                 service,
                 self.data,
                 save_dev,
+                stopped=stopped,
                 quiet=options.quiet_translation,
                 accuracy=ACCURACY in options.valid_metrics,
             )

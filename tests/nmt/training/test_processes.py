@@ -65,6 +65,25 @@ def test_the_others_hear_of_the_first_while_they_wait(monkeypatch: pytest.Monkey
     assert len(gathers) == 1 and 2 <= gathers.pop() <= 21
 
 
+@pytest.mark.parametrize("who", [0, 2])
+def test_the_first_hears_meanwhile_what_another_wants(who: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "SIGN_SECONDS", 0.01)
+    began = threading.Event()
+
+    def run(own: Processes) -> bool:
+        with own.in_turn(lambda: own.index == who and began.is_set()) as wanted:
+            if own.is_first:
+                assert not wanted()
+                began.set()
+                deadline = time.monotonic() + 20
+                while not wanted() and time.monotonic() < deadline:
+                    time.sleep(0.005)
+            return wanted()
+
+    first, *_ = together(3, run)
+    assert first[0]
+
+
 def test_if_the_first_fails_the_others_do_not_go_on() -> None:
     def run(own: Processes) -> str:
         with pytest.raises(OSError if own.is_first else DeviceError) as error, own.in_turn():

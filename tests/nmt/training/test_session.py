@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from jax.errors import JaxRuntimeError
 
 from mgraph import DeviceError
 from nmt import Trainer
+from nmt.search.scoring import Scoring
 from nmt.training.checkpoints.state_files import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
 from nmt.training.processes import Agreement, Processes, lost_processes
@@ -121,6 +123,76 @@ def test_a_training_that_is_stopped_begins_no_update(device: Device, tmp_path: P
     assert max(device.counts) == 2
     state = (tmp_path / "m.npz.progress.yml").read_text()
     assert read_state(state, "m.npz").batches == 5
+
+
+@pytest.fixture
+def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trainer, int], None]:
+    """Stops a trainer in the validation of this number."""
+    scored = Scoring.scores_and_best
+    validations, stops = itertools.count(1), dict[int, Trainer]()
+
+    def scores_and_best(self: Scoring, *given: Any) -> Iterator[Any]:
+        trainer = stops.get(next(validations))
+        for place, found in enumerate(scored(self, *given)):
+            if trainer and place == 2:
+                trainer.stop()
+            yield found
+
+    monkeypatch.setattr(Scoring, "scores_and_best", scores_and_best)
+    return lambda trainer, number: stops.__setitem__(number, trainer)
+
+
+VALIDATED = {
+    "mini_batch": 1,
+    "learn_rate": 0.5,
+    "valid_sets": [TEXT / "train.german"],
+    "valid_freq": "2",
+    "valid_metrics": ["perplexity"],
+    "lr_decay": 0.5,
+    "lr_decay_strategy": "stalled",
+    "lr_decay_start": [1],
+    "after_batches": 9,
+    "save_freq": "3",
+}
+"""A training whose validations stall."""
+
+
+@pytest.mark.parametrize("number", [2, 3, 5], ids=["at an update", "when saving, too", "at the end"])
+def test_a_validation_that_is_stopped_is_made_by_the_run_that_goes_on(
+    number: int,
+    stopping: Callable[[Trainer, int], None],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def run(folder: str, stopped_at: int = 0) -> dict[str, bytes]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        trainer = small_trainer(**VALIDATED, model=tmp_path / folder / "m.npz", seed=1)
+        if stopped_at:
+            stopping(trainer, stopped_at)
+        trainer.train()
+        assert trainer.stopped == bool(stopped_at)
+        names = ("m.npz", "m.npz.optimizer.npz", "m.npz.progress.yml")
+        return {name: (tmp_path / folder / name).read_bytes() for name in names}
+
+    with caplog.at_level(logging.INFO, "nmt"):
+        parted = run("parted", number)
+        assert b"mgraph-validation-due" in parted["m.npz.progress.yml"]
+        assert read_state(parted["m.npz.progress.yml"].decode(), "").batches == min(2 * number, 9)
+        parted = run("parted")
+        assert "stalled" in caplog.text and "Decaying" in caplog.text
+    assert parted == run("whole")
+
+
+def test_a_training_that_is_stopped_before_a_validation_has_it_due(
+    device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = tmp_path / "m.npz"
+    device.trainer, device.stopping = small_trainer(**VALIDATED, model=model), 4
+    device.trainer.train()
+    with caplog.at_level(logging.INFO, "nmt"):
+        small_trainer(**VALIDATED, model=model).train()
+    said = [line.split(" : ")[1] for line in caplog.text.splitlines() if "perplexity" in line]
+    assert said == ["Up. 4", "Up. 6", "Up. 8", "Up. 9"]
 
 
 def test_what_another_process_wants_counts_at_the_next_batch() -> None:

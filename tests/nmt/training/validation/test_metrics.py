@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from nmt.settings import OptionError, TrainOptions
+from nmt.text.background import Stopped
 from nmt.text.vocabs.loading import load_vocab
 from nmt.training.schedule.state import TrainingState
-from nmt.training.validation import bleu
+from nmt.training.validation import bleu, metrics
 from nmt.training.validation.bleu import NGramCounts
 from nmt.training.validation.evaluation import Cost, Evaluation, is_logged
 from nmt.training.validation.metrics import CrossEntropy, Metric, OutputName, Record, Script
@@ -179,6 +181,20 @@ def test_scripts_that_fail_are_reported(tmp_path: Path, caplog: pytest.LogCaptur
     with pytest.raises(OptionError, match="not an executable program"):
         Script(f"{tmp_path}/text")
     assert logging.getLevelName(caplog.records[0].levelno) == "WARNING"
+
+
+@pytest.mark.parametrize("script", ["exec sleep 60", "trap '' TERM; while true; do sleep 1; done"])
+def test_scripts_are_ended_when_a_stop_is_asked_for(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "TERMINATION_SECONDS", 0.2)
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        Script(script).run(stopped=lambda: time.monotonic() > began + 0.3)
+    assert time.monotonic() < began + 30
+
+
+def test_what_a_signal_to_all_leaves_of_a_script_is_no_score() -> None:
+    with pytest.raises(Stopped):
+        Script("echo 0.5").run(stopped=iter([False, True]).__next__)
 
 
 def test_names_of_output_files() -> None:

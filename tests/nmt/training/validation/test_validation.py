@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import logging
 import re
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from mgraph import clear_programs, compile_stats
 from nmt.files.loading import read_parameters
 from nmt.runtime.log import logging_as
 from nmt.settings import OptionError, TrainOptions
+from nmt.text.background import Stopped
 from nmt.text.parallel import ParallelTextError
 from nmt.text.sentences import Sentence
 from nmt.text.vocabs.loading import load_vocabs
@@ -190,6 +193,24 @@ def test_a_second_validation_compiles_nothing_and_translates_for_all_metrics_at_
     assert found.latest["ce-sum"] > first["ce-sum"] and found.latest["chrf"] < first["chrf"]
     assert found.run(params, state, save_best=lambda kind: None, save_dev=lambda: None) == 2
     assert found.latest == first
+
+
+@pytest.mark.parametrize("kinds", [("cross-entropy", "bleu"), ("bleu", "cross-entropy")])
+def test_a_validation_that_is_stopped_leaves_the_state_alone(kinds: tuple[str, ...]) -> None:
+    found, params = validation("words", WORDS, valid_metrics=kinds, keep_best=True)
+    assert found is not None
+    state = TrainingState(eta=0.0)
+    found.register(state)
+    before, asked, best = copy.deepcopy(state), itertools.count(), list[str]()
+
+    def stopped() -> bool:
+        return next(asked) >= 20  # of 16 sentences, so in the second metric
+
+    with pytest.raises(Stopped):
+        found.run(params, state, best.append, save_dev=lambda: None, stopped=stopped)
+    assert state == before and best == [kinds[0]]
+    assert found.run(params, state, best.append, save_dev=lambda: None) == 0
+    assert best[1:] == [*kinds] and state != before
 
 
 class Given(Metric):
