@@ -220,15 +220,15 @@ class Function(Generic[R]):
     def __call__(self, *args: ArrayLike, **named: ArrayLike) -> R:
         """The outputs for these arguments, positional in the order of ``inputs`` or by name."""
         inputs = self.signature.of_call(args, named)
+        plan, wide = self._program_plan, self.signature.wide
+        program = compiled(plan, device=self._device, wide=wide)
         if self._on_device is None:
-            with jax.enable_x64(self.signature.wide):
+            with jax.enable_x64(wide):
                 self._on_device = jax.device_put((self._constants, self._numbers), self._device)
         constants, numbers = self._on_device
         draws = run_draws(self.seed, next(self._runs)) if self.signature.random else None
-        plan, wide = self._program_plan, self.signature.wide
         leaves = self._leaves(self._tables(self.values(), inputs, constants))
-        found = compiled(plan, device=self._device, wide=wide)(leaves, numbers, draws)
-        return self.signature.formed(found)
+        return self.signature.formed(program(leaves, numbers, draws))
 
 
 def _nodes(role: str, nodes: Any) -> list[Node]:

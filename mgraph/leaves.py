@@ -17,7 +17,7 @@ from .arrays import allocating, as_array, refuse_traced
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
-from .places import here
+from .places import here, place, user_frame
 from .recording import new_leaf
 from .shape import Shape
 from .specs import as_jax, is_real, spec_of
@@ -55,6 +55,14 @@ def check_initializer(init: Any) -> Random | Fixed:
     if not isinstance(init, Random | Fixed):
         raise ArgumentError(f"expected an initializer from mgraph.inits, got {init!r}")
     return init
+
+
+def initial_value(what: str, init: Fixed, spec: Any, where: str) -> np.ndarray:
+    """The value of the leaf ``what``, made at ``where``, by its initializer."""
+    try:
+        return init.value(spec.shape, spec.type)
+    except (ShapeError, ElementTypeError) as e:
+        raise type(e)(f"{what}: {e}\n  at {where}") from None
 
 
 class ConstantNode(Node):
@@ -99,7 +107,7 @@ class ConstantNode(Node):
         with allocating("constant", shape, type_):
             if isinstance(init, Random):
                 return new_leaf(ConstantNode, tape, spec, trainable=False, init=init)
-            array = init.value(shape, type_)
+            array = initial_value("constant", init, spec, place(user_frame()))
         node: ConstantNode = new_leaf(ConstantNode, tape, spec, trainable=False)
         node.array = array
         return node
@@ -128,6 +136,15 @@ class ParamNode(Node):
         node._owner = weakref.ref(graph)
         node._init, node._value, node._seen = checked, None, True
         return node
+
+    def set_name(self, name: str) -> Node:
+        """``GraphError`` for another name: ``graph.params()``, functions and files know a parameter by its
+        own."""
+        if name != self.name:
+            raise GraphError(
+                f"parameter {self.name!r} cannot be called {name!r}: its name is that of graph.param{here()}"
+            )
+        return self
 
     @property
     def graph(self) -> Graph:
@@ -163,7 +180,7 @@ class ParamNode(Node):
         if isinstance(self._init, Random):
             seed = (self.graph.seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
             return self._init.host_value(seed, self.shape, self.value_type)
-        return self._init.value(self.shape, self.value_type)
+        return initial_value(f"parameter {self.name!r}", self._init, self.spec, place(self.where))
 
     def assigned(self, value: jax.Array) -> None:
         """Take over a value that nothing else references, from ``mgraph.running.assignment``."""
@@ -197,7 +214,7 @@ class ParamNode(Node):
             self._value = self._on_device(self._value)
 
     def _on_device(self, value: Any) -> jax.Array:
-        with jax.enable_x64(self.value_type.is_wide):
+        with jax.enable_x64(self.value_type.is_wide), jax.ensure_compile_time_eval():  # not traced
             return jax.device_put(value, self.graph.device)
 
     def grad(self) -> jax.Array:

@@ -19,10 +19,10 @@ import jax
 import numpy as np
 
 from .cases import Case, Convention
-from .errors import ElementTypeError, GraphError, ShapeError
+from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
 from .operators import OPEN, declare, find_operator, is_default
 from .places import Place, here, place
-from .recording import new, record
+from .recording import new, not_a_node, record
 from .scalars import weak_scalars
 from .shape import NodeShape
 from .specs import Spec, Specs, has_float, spec_like
@@ -70,6 +70,8 @@ class NodeMeta(type):
             count += 1
         names = [name for name in cls.fields if name not in fields]
         values = arguments[count:]
+        if values and not names:
+            raise not_a_node(f"{cls.__name__} ({cls.type})", values[0], "nodes")
         if len(values) > len(names):
             raise ElementTypeError(
                 f"{cls.__name__}: expected nodes and then {len(names)} fields {names}, got {arguments!r}"
@@ -338,7 +340,10 @@ class Node(metaclass=NodeMeta):
         tape.graph.forget_gradients()
 
     def set_name(self, name: str) -> Node:
-        """Give the node a name for pictures and messages; returns the node."""
+        """Give the node a name for pictures and messages; returns the node. ``ArgumentError`` if it is no
+        text, ``GraphError`` for another name of a parameter."""
+        if not isinstance(name, str):
+            raise ArgumentError(f"the name of a node is a text, got {name!r}{here()}")
         self.name = name
         return self
 

@@ -2,7 +2,8 @@
 primitive itself.
 
 Not the same, and so not used: ``max``, ``min`` and their reductions (JAX divides a gradient among ties), the
-comparisons (1 and 0 in mgraph, booleans in JAX), ``x / 2`` as ``x * 0.5``.
+comparisons (1 and 0 in mgraph, booleans in JAX), ``abs`` (its slope at 0 is 0, JAX's 1), ``x / 2`` as
+``x * 0.5``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import numpy as np
 from ..node import Node
 from ..ops.arithmetic import DivNodeOp, logaddexp, minus, mult, negate, plus
 from ..ops.cumulative import LogCumSumExpNodeOp, cumsum
-from ..ops.elementwise import abs as absolute
 from ..ops.elementwise import cos, exp, log, relu, sigmoid, sin, sqrt, square, tan, tanh
 from ..ops.power import power
 from ..ops.product import bdot, dot
@@ -214,7 +214,6 @@ def _node_of_its_own(equation: Equation) -> Result:
 
 
 UNARY: dict[str, Callable[[Any], Node]] = {
-    "abs": absolute,
     "cos": cos,
     "exp": exp,
     "log": log,

@@ -178,7 +178,13 @@ def _values(node: Node) -> list[dict[str, Any]]:
     found = [summary(part) for part in parts]
     if node.trainable and node.graph.has_gradients:
         with suppress(GraphError):  # of nodes recorded, or absorbed by a rewrite, after backward()
-            found.append({**summary(node.grad()), "gradient": True})
+            gradient: Any = node.grad()
+            parts = gradient if isinstance(gradient, tuple) else (gradient,)
+            found += [
+                {**summary(part), "gradient": True, "output": i}
+                for i, part in enumerate(parts)
+                if part is not None  # of an index
+            ]
     return found
 
 

@@ -131,17 +131,18 @@ function aboutNode(node) {
   ];
 }
 
-function aboutValues({ gradient, ...values }, i, all) {
+function aboutValues({ gradient, output, ...values }, i, all) {
   if (values.rows) {
     const numbers = values.rows.map(([name, number]) => [name, numberText(number), "number"]);
     return [html("h3", {}, values.title), table(numbers)];
   }
   const outputs = all.filter((other) => !other.gradient).length;
-  const title = gradient ? "Gradient" : outputs > 1 ? `Value of output ${i}` : "Value";
+  const title = gradient ? "Gradient" : "Value";
+  const whose = outputs > 1 ? ` of output ${gradient ? output : i}` : "";
   const rows = ["values", "min", "max", "mean", "l2 norm"].filter((name) => name in values)
     .map((name) => [name, numberText(values[name]), "number"]);
   rows.push(["NaN", String(values.NaN), values.NaN ? "number bad" : "number"]);
-  return [html("h3", {}, title), table(rows)];
+  return [html("h3", {}, title + whose), table(rows)];
 }
 
 function numberText(value) {

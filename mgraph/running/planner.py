@@ -60,7 +60,7 @@ class Prepared:
         if before is not array:
             placed = None
         elif placed is None:
-            with jax.enable_x64(self.plan.structure.is_wide()):
+            with jax.enable_x64(self.plan.structure.is_wide()), jax.ensure_compile_time_eval():
                 placed = jax.device_put(array, device)
         self.placed[place] = array, placed
         return array if placed is None else placed

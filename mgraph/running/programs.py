@@ -25,7 +25,8 @@ from jax.errors import JaxRuntimeError
 from jax.extend.core import get_opaque_trace_state
 
 from ..device import check_process, platform_of
-from ..errors import ArgumentError
+from ..errors import ArgumentError, GraphError
+from ..places import here
 from ..platforms import Options, as_wished
 from . import stored
 from .failures import failure_of
@@ -303,9 +304,9 @@ class Program:
         return result
 
     def _within(self, call: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """``call(*args)``, at once also where a caller is being traced; what is traced meanwhile is
+        """``call(*args)``, at once also where a program is being traced; what is traced meanwhile is
         ``function``."""
-        traced = get_opaque_trace_state() != _NOT_TRACED
+        traced = _is_traced(self.label)
         outer, _THREAD.function = _THREAD.function, function
         try:
             if self._device is None and jax.config.jax_enable_x64 == self._wide and not traced:
@@ -319,6 +320,17 @@ class Program:
                 return call(*args)
         finally:
             _THREAD.function = outer
+
+
+def _is_traced(label: object) -> bool:
+    """Whether a program is being traced here; ``GraphError`` if JAX traces something else."""
+    traced = get_opaque_trace_state() != _NOT_TRACED
+    if traced and _THREAD.function is None:
+        raise GraphError(
+            f"{label} runs on values, but JAX is tracing here (inside jit, grad or vmap) and would take the "
+            f"result for a constant; use graph.function(outputs, inputs).pure(params, inputs){here()}"
+        )
+    return traced
 
 
 class ProgramCache:
@@ -428,7 +440,9 @@ def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False
 
     device: where arguments are put that are on none yet; ``None`` for JAX's default device. wide: whether
     there are 64-bit types. ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
+    ``GraphError`` inside a transformation of JAX, before anything is kept that it traces.
     """
+    _is_traced(plan)
     return Compiled(PROGRAMS.get(plan.key, plan, device=device, wide=wide, donated=plan.donated), plan)
 
 

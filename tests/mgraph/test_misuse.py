@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ElementTypeError, ExpressionGraph, GraphError, MGraphError, ShapeError, inits
+from mgraph import (
+    ArgumentError,
+    ElementTypeError,
+    ExpressionGraph,
+    GraphError,
+    MGraphError,
+    ShapeError,
+    inits,
+)
 from mgraph.gradcheck.survey import own_operators
 
 HERE = r"(.|\n)*test_misuse\.py:\d+"
@@ -45,6 +53,63 @@ def test_a_traced_value_is_refused_and_pointed_to_pure(
 
     with pytest.raises(GraphError, match=message + r" .* is tracing (.|\n)*\.pure\(" + HERE):
         transformation(use)(jnp.ones(2))
+
+
+TRANSFORMATIONS: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
+    "jit": jax.jit,
+    "grad": jax.grad,
+    "vmap": lambda f: lambda x: jax.vmap(f)(x[None]),
+}
+RUNS: dict[str, Callable[[ExpressionGraph, Any], Any]] = {
+    "forward": lambda graph, top: (graph.forward(), top.val()),
+    "backward": lambda graph, top: graph.backprop(),
+    "a function": lambda graph, top: graph.function(top)(),
+    "a new parameter": lambda graph, top: graph.param("drawn", (2,), inits.normal()).val(),
+}
+
+
+@pytest.mark.parametrize("what", RUNS)
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_what_runs_inside_a_transformation_is_pointed_to_pure_and_keeps_no_tracer(
+    graph: ExpressionGraph, name: str, what: str
+) -> None:
+    w = graph.param("w", (2,), inits.from_vector([1.0, 2.0]))
+    top = mgraph.sum(w * w + graph.constant((2,), inits.ones()))
+
+    def use(x: Any) -> Any:
+        if what == "a new parameter":
+            return x * RUNS[what](graph, top)[0]
+        with pytest.raises(GraphError, match=r"JAX is tracing here(.|\n)*\.pure\(" + HERE):
+            RUNS[what](graph, top)
+        return x
+
+    for _ in range(2):
+        TRANSFORMATIONS[name](use)(jnp.ones(()))
+        graph.forward()  # a program that is compiled already is none that may run there
+        assert top.val() == 7 and np.isfinite(graph.params()["w"].val()).all()
+        graph.clear()
+        w = graph.param("w", (2,), inits.ones())
+        top = mgraph.sum(w * w + graph.constant((2,), inits.ones()))
+    assert not any(isinstance(value, jax.core.Tracer) for value in graph.params().vals().values())
+
+
+def test_an_optimizer_inside_a_transformation_keeps_no_tracer(graph: ExpressionGraph) -> None:
+    w, optimizer = graph.param("w", (2,), inits.ones()), mgraph.Adam(0.5)
+    mgraph.sum(w * w)
+    graph.backprop()
+    with pytest.raises(GraphError, match=r"JAX is tracing here"):
+        jax.jit(lambda x: (optimizer.update(graph), x))(1.0)
+    optimizer.update(graph)
+    np.testing.assert_allclose(w.val(), 0.5, rtol=1e-5)
+
+
+def test_a_parameter_keeps_its_name(graph: ExpressionGraph) -> None:
+    w = graph.param("w", (2,), inits.ones())
+    assert w.set_name("w") is w
+    with pytest.raises(GraphError, match="parameter 'w' cannot be called 'v'" + HERE):
+        w.set_name("v")
+    with pytest.raises(ArgumentError, match="the name of a node is a text, got 3" + HERE):
+        (w + w).set_name(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])

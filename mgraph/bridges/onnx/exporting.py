@@ -52,7 +52,8 @@ def export_onnx(
     install 'mgraph-jax[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes
     and for operators that can be written neither directly nor by the primitives of their forward;
     ``BridgeError`` for sizes that cannot be open. An index out of range, which gives NaN here, is an error in
-    ONNX.
+    ONNX; a row of -inf alone, such as attention to nothing but masked keys, gives NaN there, where softmax
+    gives zeros here, and cross entropy inf.
     """
     check_onnx(opset)
     model = _Export(graph, outputs, inputs, axes or {}).model(opset)

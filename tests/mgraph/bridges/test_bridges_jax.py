@@ -297,6 +297,13 @@ def test_the_checker_agrees(name: str) -> None:
         assert report.ok, report
 
 
+def test_the_slope_of_a_kink_is_that_of_jax(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (3,), inits.from_vector([-1.0, 0.0, 1.0]))
+    mgraph.sum(from_jax(graph, jnp.abs, x))
+    graph.backprop()
+    np.testing.assert_array_equal(x.grad(), jax.grad(lambda x: jnp.abs(x).sum())(x.val()))
+
+
 def test_operators_are_real_ones(graph: ExpressionGraph) -> None:
     p = {name: graph.param(name, value.shape, inits.from_tensor(value)) for name, value in MLP.items()}
     loss = from_jax(graph, mlp, p, graph.constant((5, 4), inits.from_tensor(drawn(5, 4))))

@@ -55,6 +55,17 @@ def test_the_page_is_complete_and_alone(name: str, tmp_path: Path) -> None:
     assert Counter(ends) == Counter(wires)
 
 
+def test_gradients_of_several_outputs(graph: ExpressionGraph) -> None:
+    values, _ = mgraph.topk(graph.param("x", (2, 3), inits.ones()), 2, 1)
+    mgraph.sum(values, (0, 1))
+    graph.backprop()
+    nodes = data_of(drawing.html(graph))["nodes"].values()
+    (topk,) = (node for node in nodes if node["type"] == "topk")
+    found = [(s.get("gradient", False), s.get("output"), s["values"]) for s in topk["statistics"]]
+    ones, indices = "1, 1, 1, 1", "0, 1, 0, 1"
+    assert found == [(False, None, ones), (False, None, indices), (True, 0, ones)]  # an index has none
+
+
 def test_details_and_statistics() -> None:
     graph = small()
     assert not any(node["statistics"] for node in data_of(drawing.html(graph))["nodes"].values())
