@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mgraph.loggers import LEVELS
+from nmt.settings.option import require_writable
 from nmt.settings.sections import Logging
 
 ROOMS = ("mgraph", "layers", "nmt")
@@ -25,21 +27,44 @@ class _Formatter(logging.Formatter):
         return f"[{self.formatTime(record, '%Y-%m-%d %H:%M:%S')}] {mark}{record.getMessage()}"
 
 
+class _File(logging.FileHandler):
+    """The file of an option. If it cannot be written, as on a full disk, that is said once, on stderr: a log
+    is no reason to lose what it tells of."""
+
+    def __init__(self, option: str, path: str) -> None:
+        super().__init__(path, encoding="utf-8", errors="surrogateescape")
+        self._option, self._path, self._failed = option, path, False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._failed:
+            self._failed = True
+            print(f"{self._option} {self._path}: {error.strerror}; lines will be missing", file=sys.stderr)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def logging_as(options: Logging, valid_log: str = "") -> Iterator[None]:
-    """Apply ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` in a block."""
+    """Apply ``--quiet``, ``--log``, ``--valid-log``, ``--log-level`` and ``--log-time-zone`` in a block.
+    OSError, naming the option, for a file that cannot be written."""
+    require_writable("--log", options.log)
+    require_writable("--valid-log", valid_log)
     if options.log_time_zone:
         os.environ["TZ"] = options.log_time_zone
         time.tzset()
     handlers: list[logging.Handler] = [] if options.quiet else [logging.StreamHandler()]
     if options.log:
-        handlers.append(logging.FileHandler(options.log, encoding="utf-8", errors="surrogateescape"))
+        handlers.append(_File("--log", options.log))
     handlers = handlers or [logging.NullHandler()]
     loggers = [logging.getLogger(room) for room in ROOMS]
     places = [(logger, handler) for logger in loggers for handler in handlers]
     if valid_log:
-        valid = logging.FileHandler(valid_log, encoding="utf-8", errors="surrogateescape")
-        places.append((logging.getLogger(VALID), valid))
+        places.append((logging.getLogger(VALID), _File("--valid-log", valid_log)))
     for logger, handler in places:
         handler.setFormatter(_Formatter())
         logger.addHandler(handler)

@@ -114,6 +114,17 @@ def read_whole(path: str, most: int | None = None) -> bytes:
 
 
 @contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Give an OSError of the block that names no file, as that of a full disk, this name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, name) from None
+        raise
+
+
+@contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
     """Open a file to write bytes; ``stdout`` or ``-`` is standard output, ``*.gz`` is compressed."""
     if path in STANDARD_OUTPUT:

@@ -16,7 +16,7 @@ import numpy as np
 from nmt.settings import OptionError, require_tempdir
 from nmt.settings.training import TrainOptions
 from nmt.text.background import Stopped
-from nmt.text.lines import is_stream
+from nmt.text.lines import is_stream, naming
 from nmt.text.parallel import CorpusError, Fields, Row, read_rows
 from nmt.text.sharing.line_index import LineIndex
 
@@ -144,7 +144,7 @@ def shuffled(
     """
     buckets = min(MOST_BUCKETS, size.rows, 1 + size.bytes // bucket_bytes)
     stretch = -(-size.rows // buckets)
-    with ExitStack() as stack:
+    with naming(f"--tempdir {folder or tempfile.gettempdir()}"), ExitStack() as stack:
         files = [
             stack.enter_context(tempfile.TemporaryFile(dir=folder or None))
             for _ in range(0, size.rows, stretch)

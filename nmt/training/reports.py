@@ -8,12 +8,14 @@ import logging
 import math
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any, Protocol, TextIO
 
 from nmt.runtime.log import ROOMS
 from nmt.settings import OptionError, require_folder, require_writable
 from nmt.settings.training import Extras
+
+logger = logging.getLogger(__name__)
 
 LINE_SECONDS = 10.0
 """The interval between progress lines if stderr is not a terminal."""
@@ -49,14 +51,18 @@ class JsonLines:
         self._stream.flush()
 
     def close(self) -> None:
-        self._stream.close()
+        with suppress(OSError):  # of what could not be written
+            self._stream.close()
+
+    def __str__(self) -> str:
+        return f"--log-json {self._stream.name}"
 
 
 class TensorBoard:
     """TensorBoard event files (``--tensorboard``); needs the package tensorboardX."""
 
     def __init__(self, folder: str) -> None:
-        self._writer = package("tensorboardX", "tensorboard").SummaryWriter(folder)
+        self._writer, self._folder = package("tensorboardX", "tensorboard").SummaryWriter(folder), folder
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
         for name, value in figures.items():
@@ -65,6 +71,9 @@ class TensorBoard:
 
     def close(self) -> None:
         self._writer.close()
+
+    def __str__(self) -> str:
+        return f"--tensorboard {self._folder}"
 
 
 class ProgressBar:
@@ -159,9 +168,13 @@ class Reports(ExitStack):
             self.push(opened.pop_all())
 
     def add(self, kind: str, update: int, figures: Figures) -> None:
-        """Pass figures to each report."""
-        for report in self._reports:
-            report.add(kind, update, figures)
+        """Pass figures to each report. One that cannot be written gets no more, which is logged."""
+        for report in [*self._reports]:
+            try:
+                report.add(kind, update, figures)
+            except OSError as error:
+                self._reports.remove(report)
+                logger.warning("[training] %s: %s; it gets no more figures", report, error.strerror or error)
 
     def updated(self, update: int) -> None:
         """Move the bar to the update; figures come at some updates only (``--disp-freq``)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from nmt.settings.training import Extras, TrainOptions
 from nmt.text.background import Stopped
 from nmt.text.corpus import Corpus
 from nmt.text.lines import Fingerprint, changes, from_text, to_text
+from nmt.text.parallel import CorpusError, ParallelTextError
 from nmt.text.sharing.reading import Share
 from nmt.text.vocabs.agreement import check_agreement
 from nmt.text.vocabs.base import ASKED
@@ -157,7 +158,7 @@ class Session:
     def run(self) -> None:
         """Train until a stopping criterion is met or a stop is requested, then save."""
         ahead = closing(self._ahead) if self._ahead else nullcontext()
-        with ahead, closing(self.corpus), self._reports() as reports:
+        with ahead, closing(self.corpus), self._reports() as reports, self._saved_in_need():
             self.scheduler.on_display = lambda record: reports.add(
                 "train", self.state.batches, record.figures
             )
@@ -182,6 +183,20 @@ class Session:
             if not self.state.loaded or self.state.validated:
                 self._save(final=True)
         self._stopped.wait(lambda: True)  # a process that ends while the first one saves would kill it
+
+    @contextmanager
+    def _saved_in_need(self) -> Iterator[None]:
+        """Save what has been trained if files of the corpus, or of validation, fail in the block. Several
+        processes fail each for itself, so that they could not save together."""
+        try:
+            yield
+        except (OSError, CorpusError, ParallelTextError) as error:
+            own = isinstance(error, OSError) and error.filename == self.options.model
+            if not own and self._processes.count == 1 and not self.state.loaded:
+                logger.warning("[training] Saving what was trained before the error that ends training")
+                with suppress(OSError):
+                    self._save(final=True)
+            raise
 
     @property
     def stopped(self) -> bool:
@@ -294,6 +309,9 @@ class Session:
                 except Stopped:
                     logger.info("[valid] Validation stopped; it begins anew when training goes on")
                     return None
+                except OSError:
+                    self.state.extra[DUE] = "true"
+                    raise
                 reports.add("valid", self.state.batches, validation.latest)
         return self.state.validators
 

@@ -171,6 +171,11 @@ def load_checkpoint(path: Path, training: TrainOptions) -> Checkpoint | None:
     name = os.fspath(path)
     settle(name)
     if not os.path.exists(name):
+        left = [path for path in (name + OPTIMIZER, name + PROGRESS) if os.path.exists(path)]
+        if left:
+            logger.warning(
+                "%s does not exist: training starts anew and replaces %s", name, " and ".join(left)
+            )
         return None
     logger.info("Loading model from %s", name)
     own = new_model_options(training, training.dim_vocabs)
@@ -197,7 +202,9 @@ def _write_alone(name: str, training: TrainOptions, options: ModelOptions, param
 def _write_model(
     folder: str, name: str, training: TrainOptions, options: ModelOptions, params: Mapping[str, Any]
 ) -> None:
-    logger.info("Saving model to %s", name)
+    plain = options.type in ("amun", "nematus")  # as Marian says it
+    what = "model" if plain else "model weights and runtime parameters"
+    logger.info("Saving %s to %s", what, name)
     target = os.path.join(folder, os.path.basename(name))
     write_items(target, model_items(options, params))
     _write_text(target + DECODER, decoder_config(training, name))

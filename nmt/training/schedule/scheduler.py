@@ -114,7 +114,8 @@ class Scheduler:
         return min(1.0, math.sqrt(done) if unit is Unit.LABELS else done)
 
     def started(self) -> None:
-        """Log that training starts."""
+        """Log that training starts; the time of the first line counts from now."""
+        self._since = self._clock()
         logger.info("Training started")
 
     def finished(self, interrupted: bool) -> None:

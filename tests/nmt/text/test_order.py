@@ -67,6 +67,14 @@ def test_rows_in_any_order(bucket_bytes: int, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full").open("r+b", buffering=0)  # noqa: SIM115 - shuffled() closes it
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: full)
+    with pytest.raises(OSError, match="No space left") as error:
+        list(shuffled(iter([(b"a",)]), MersenneTwister(1).order(1), TextSize(1, 2), "/spool"))
+    assert error.value.filename == "--tempdir /spool"
+
+
 # ---------------------------------------------------------------- the thread
 
 

@@ -41,6 +41,21 @@ def test_json_lines_go_on_where_they_ended(tmp_path):
     ]
 
 
+def test_reports_and_logs_on_a_full_disk_are_given_up(caplog, capsys, monkeypatch):
+    monkeypatch.setattr("logging.raiseExceptions", True)
+    logged = Logging(quiet=True, log="/dev/full")
+    with logging_as(logged, "/dev/full"), Reports(Extras(log_json="/dev/full"), None, 0) as reports:
+        for update in (1, 2):
+            logging.getLogger("nmt.valid").info("update %d", update)
+            reports.add("train", update, {"cost": 2.5})
+    full = "/dev/full: No space left on device"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{option} {full}; lines will be missing" for option in ("--valid-log", "--log")
+    ]
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == [f"[training] --log-json {full}; it gets no more figures"]
+
+
 def test_a_figure_that_is_no_number_is_null(tmp_path):
     """JSON has no NaN: readers of the file would stumble over it."""
     values = Extras(log_json=str(tmp_path / "log.json"))

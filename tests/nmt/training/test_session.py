@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import re
@@ -17,6 +18,8 @@ from jax.errors import JaxRuntimeError
 from mgraph import DeviceError
 from nmt import Trainer
 from nmt.search.scoring import Scoring
+from nmt.text.corpus import Corpus
+from nmt.text.parallel import CorpusError
 from nmt.training.checkpoints.state_files import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
 from nmt.training.processes import Agreement, Processes, lost_processes
@@ -193,6 +196,39 @@ def test_a_training_that_is_stopped_before_a_validation_has_it_due(
         small_trainer(**VALIDATED, model=model).train()
     said = [line.split(" : ")[1] for line in caplog.text.splitlines() if "perplexity" in line]
     assert said == ["Up. 4", "Up. 6", "Up. 8", "Up. 9"]
+
+
+def test_a_validation_that_fails_loses_no_update(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def save_for_script(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full", "m.npz.dev.npz")
+
+    monkeypatch.setattr("nmt.training.session.save_for_script", save_for_script)
+    options = VALIDATED | {"valid_freq": "4", "valid_metrics": ["valid-script"], "model": tmp_path / "m.npz"}
+    with pytest.raises(OSError, match="full"):
+        small_trainer(**options, valid_script_path="true").train()
+    state = (tmp_path / "m.npz.progress.yml").read_text()
+    assert read_state(state, "m.npz").batches == 4 and "mgraph-validation-due" in state
+
+
+def test_a_corpus_that_fails_loses_no_update(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin = Corpus.begin_epoch
+
+    def begin_epoch(corpus: Corpus) -> None:
+        if corpus.epoch == 1:
+            raise CorpusError("gone")
+        begin(corpus)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Corpus, "begin_epoch", begin_epoch)
+        options = {"mini_batch": 1, "seed": 1, "after_batches": 7}
+        with pytest.raises(CorpusError, match="gone"):
+            small_trainer(**options, model=tmp_path / "m.npz").train()
+    for name in ("m.npz", "whole.npz"):
+        small_trainer(**options, model=tmp_path / name).train()
+    assert "Saving what was trained before the error" in caplog.text
+    assert (tmp_path / "m.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
 
 def test_what_another_process_wants_counts_at_the_next_batch() -> None:

@@ -138,9 +138,14 @@ def without(source: str, folder: Path, *endings: str) -> Path:
     return folder
 
 
-def test_no_model_no_checkpoint(folder: Path) -> None:
+def test_no_model_no_checkpoint(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     values, _ = loaded(DATA / "lm-adam")
+    caplog.clear()
     assert load_checkpoint("model.npz", values) is None
+    assert not caplog.records
+    without("lm-adam", folder, "model.npz")
+    assert load_checkpoint("model.npz", values) is None
+    assert "model.npz does not exist: training starts anew and replaces model.npz.optimizer" in caplog.text
 
 
 def test_a_model_alone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

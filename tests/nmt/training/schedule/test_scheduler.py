@@ -184,8 +184,9 @@ def test_costs_are_fetched_when_they_are_needed(option: str) -> None:
 
 def test_listeners_get_the_figures() -> None:
     records: list[DisplayRecord] = []
-    times = iter((10.0, 12.0))
+    times = iter((3.0, 10.0, 12.0))
     training = scheduler("--disp-freq 2", on_display=records.append, clock=lambda: next(times))
+    training.started()  # what was prepared before does not count
     training.update(result(cost=10))
     training.update(result(cost=14))
     assert records[0].figures == pytest.approx(
