@@ -83,13 +83,16 @@ def save_parameters(
     """Write parameters sorted by type, then by name, floating point ones as float32, with ``meta`` as
     ``special:model.yml``; atomically. ``gemm_type``: see ``write_bin``.
 
-    ``ModelFileError`` for a ``bool`` parameter, which no model file can hold.
+    ``ModelFileError`` for what no model file can hold: a ``bool`` parameter, and one that is called
+    ``special:...``, which is no parameter in it.
     """
     arrays: dict[str, np.ndarray] = {}
     for name in sorted(values):
         array = np.asarray(values[name])
         if as_type(array.dtype) is Type.bool:
             raise ModelFileError(f"{os.fspath(path)}: parameter {name!r} is bool; a model file holds numbers")
+        if name.startswith("special:"):
+            raise ModelFileError(f"{os.fspath(path)}: a model file cannot hold a parameter {name!r}")
         arrays[name] = array.astype(np.float32) if as_type(array.dtype).is_float else array
     items = dict(sorted(arrays.items(), key=lambda item: _type_order(item[1].dtype)))
     if meta is not None:

@@ -31,7 +31,7 @@ class Optimizer(ABC):
         self.learn_rate = float(learn_rate)
         self.clip_norm = float(clip_norm)
         self._state: Any = None
-        self._names: tuple[str, ...] = ()
+        self._specs: tuple[tuple[str, Any], ...] = ()
 
     @abstractmethod
     def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
@@ -105,9 +105,9 @@ class Optimizer(ABC):
             if self._state is None:
                 # A copy, because each update donates the buffers of the state.
                 self._state = jax.tree.map(jnp.array, self.init(_wider(params)))
-                self._names = tuple(params)
-            elif self._names != tuple(params):
-                changed = sorted(set(self._names) ^ set(params))
+                self._specs = specs
+            elif self._specs != specs:
+                changed = sorted({name for name, _ in {*self._specs} ^ {*specs}})
                 raise GraphError(
                     f"the trainable parameters changed since the first update: {', '.join(changed)}; "
                     "call reset() to start with fresh moments"

@@ -44,6 +44,8 @@ class Optax(Optimizer):
 
     def __init__(self, name: str, learn_rate: float, clip_norm: float = 0.0, **arguments: Any) -> None:
         super().__init__(learn_rate, clip_norm)
+        if not isinstance(name, str):
+            raise ArgumentError(f"expected the name of an optimizer of optax, such as 'lion', got {name!r}")
         self.name = name
         self.arguments = tuple(sorted(arguments.items()))
         self._function = named("optimizer", name, optimizers())

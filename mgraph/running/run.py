@@ -237,6 +237,8 @@ class Run:
         tape = self._tape
         if self.covered < len(tape.nodes) or not self._segments:
             new = len(tape.nodes) - self.covered
+            if not tape.nodes:
+                raise GraphError("the graph has no nodes to differentiate: record some first")
             raise GraphError(f"{new} nodes were recorded and not run; call graph.forward() before backward()")
         if self._claimed:
             raise GraphError(

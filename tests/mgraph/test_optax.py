@@ -158,6 +158,7 @@ def test_an_optimizer_that_needs_the_cost() -> None:
     [
         ("lionn", {}, r"optax has no optimizer 'lionn'; did you mean lion\? \(optimizers: adabelief, "),
         ("scale_by_adam", {}, "optax has no optimizer 'scale_by_adam'"),
+        (optax.lion, {}, r"expected the name of an optimizer of optax, such as 'lion', got <function lion"),
         ("lion", {"beta1": 0.9}, r"lion has no argument 'beta1' to set \(arguments: b1, b2, mu_dtype, "),
         ("lion", {"learning_rate": 0.9}, "optax.lion has no argument 'learning_rate' to set"),
         ("lion", {"b1": "high"}, "optax.lion does not work: "),
@@ -170,6 +171,6 @@ def test_an_optimizer_that_needs_the_cost() -> None:
         ("lbfgs", {}, "optax.lbfgs does not work: .*value_fn.*linesearch none"),
     ],
 )
-def test_mistakes(name: str, arguments: dict[str, Any], message: str) -> None:
+def test_mistakes(name: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         Optax(name, 0.1, **arguments)

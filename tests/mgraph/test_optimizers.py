@@ -115,6 +115,8 @@ def test_mistakes() -> None:
     graph = ExpressionGraph()
     with pytest.raises(GraphError, match="no trainable parameters"):
         Sgd(1).update(graph)
+    with pytest.raises(GraphError, match="the graph has no nodes to differentiate"):
+        graph.backprop()
     p = graph.param("p", (1,), inits.ones())
     with pytest.raises(GraphError, match="backward"):
         Sgd(1).update(graph)
@@ -127,6 +129,11 @@ def test_mistakes() -> None:
         optimizer.update(graph)
     optimizer.reset()
     optimizer.update(graph)
+    other = ExpressionGraph()
+    mgraph.sum(other.param("p", (2,), inits.ones()) * other.param("q", (1,), inits.ones()))
+    other.backprop()
+    with pytest.raises(GraphError, match="changed since the first update: p;"):
+        optimizer.update(other)
 
 
 def test_optimisers_with_other_settings_share_no_update() -> None:

@@ -60,6 +60,16 @@ def test_items_by_the_name_of_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "a.npz").read_bytes()[:2] == b"PK"
 
 
+@pytest.mark.parametrize("file", ["m.npz", "m.bin", "m.safetensors"])
+def test_a_parameter_that_would_not_be_read_is_not_written(
+    graph: ExpressionGraph, tmp_path: Path, file: str
+) -> None:
+    graph.param("special:y", (2,), inits.ones())
+    with pytest.raises(ModelFileError, match=rf"{file}: a model file cannot hold a parameter 'special:y'"):
+        graph.save(tmp_path / file)
+    assert not list(tmp_path.iterdir())
+
+
 def test_parameters_are_sorted_by_type_then_name(graph: ExpressionGraph, tmp_path: Path) -> None:
     for name, kind in (("b", "float32"), ("c", "uint32"), ("d", "int8"), ("a", "float16"), ("e", "int32")):
         graph.param(name, (2,), inits.zeros(), kind)
