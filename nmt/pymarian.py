@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
+from mgraph.errors import ArgumentError
 from nmt.commands import dispatch, embed, train
 from nmt.runtime.log import logging_as
 from nmt.search import evaluator, translator
@@ -24,6 +25,7 @@ from nmt.settings.config import parse
 from nmt.settings.metric_options import METRICS
 from nmt.settings.metrics import AVERAGES, EMBED, EVALUATE
 from nmt.text.batches import windows
+from nmt.text.lines import as_bytes
 
 MOST_SETTINGS = 8
 """How many sets of options that calls override are kept ready."""
@@ -46,6 +48,16 @@ def words_of(cli_string: str, given: Mapping[str, Any]) -> list[str]:
     return words
 
 
+def lines_of(text: str | bytes | Iterable[str | bytes]) -> list[bytes]:
+    """The lines of a text, or of a list of texts, each of which may have several; a line end after the last
+    begins none. ArgumentError for anything else."""
+    if not isinstance(text, Iterable):
+        raise ArgumentError(f"expected a text or a list of lines, got {text!r:.80} ({type(text).__name__})")
+    texts = [as_bytes(one) for one in ([text] if isinstance(text, str | bytes) else text)]
+    lines = [line for one in texts for line in one.split(b"\n")]
+    return lines[:-1] if texts and texts[-1].endswith(b"\n") else lines
+
+
 class TranslatorBinding:
     """Translates lines: ``Translator("-m model.npz -v de.spm en.spm", beam_size=4).translate(lines)``.
 
@@ -59,23 +71,24 @@ class TranslatorBinding:
         self._with: dict[str, translator.Translator] = {}
 
     @overload
-    def translate(self, text: str, **options: Any) -> str: ...
+    def translate(self, text: str | bytes, **options: Any) -> str: ...
 
     @overload
-    def translate(self, text: Sequence[str], **options: Any) -> list[str]: ...
+    def translate(self, text: Sequence[str | bytes], **options: Any) -> list[str]: ...
 
-    def translate(self, text: str | Sequence[str], **options: Any) -> str | list[str]:
+    def translate(self, text: str | bytes | Sequence[str | bytes], **options: Any) -> str | list[str]:
         """The translations of a list of lines as a list, or of a string of lines as a string.
 
-        With ``n_best`` each line of the list of hypotheses counts as one. options: count for this call
-        only, such as ``n_best=True``, or ``force_decode=True, tsv=True, tsv_fields=2``. OptionError for one
-        that counts when models are loaded; TypeError for an unknown one.
+        An item with line ends is several lines, and with ``n_best`` each line of the list of hypotheses
+        counts as one. options: count for this call only, such as ``n_best=True``, or ``force_decode=True,
+        tsv=True, tsv_fields=2``. OptionError for one that counts when models are loaded; TypeError for an
+        unknown one; ArgumentError for a text that is none.
         """
         with logging_as(self._options):
             chosen = self._for(options) if options else self._translator
-            lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else list(text)
+            lines = lines_of(text)
             found = "\n".join(chosen.translate(lines))
-        if isinstance(text, str):
+        if isinstance(text, str | bytes):
             return found
         return found.split("\n") if lines else []
 

@@ -81,9 +81,9 @@ def dump_shortlist(
     best: int = 100,
     threshold: float = 0.0,
 ) -> None:
-    """Write Marian's binary shortlist: what its converter makes of the table's text.
+    """Write Marian's binary shortlist: what its converter makes of the text of ``counts.table``.
 
-    first, best: see ``Lexicon``. threshold: only probabilities above it.
+    first, best: see ``Lexicon``; ``best`` limits the table, too. threshold: only probabilities above it.
     """
-    text = b"\n".join(counts.table(threshold=threshold))
+    text = b"\n".join(counts.table(best=best, threshold=threshold))
     write_binary(path, read_text(text, os.fspath(path), source, target, first, best, converting=True))

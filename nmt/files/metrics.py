@@ -11,7 +11,7 @@ import numpy as np
 from mgraph import MGraphError, ModelFileError, ParameterError
 from mgraph.files.items import MODEL_YML
 from mgraph.files.parameter_files import read_items_and_integers
-from nmt.models.metrics import MetricModel, metric_names
+from nmt.models.metrics import MetricModel, metric_names, words_in_table
 from nmt.models.precision import FLOAT32, in_floats, in_floats_of
 from nmt.models.types import check_plain
 from nmt.settings.metric_options import METRICS, MetricOptions, metric_options
@@ -29,6 +29,11 @@ class MetricFile(NamedTuple):
     def texts(self) -> int:
         """How many texts a line has; 0 for any number."""
         return METRICS[self.options.type]
+
+    @property
+    def dim_vocab(self) -> int:
+        """The rows of the table of word embeddings."""
+        return words_in_table(self.options, {name: array.shape for name, array in self.items.items()})
 
 
 def read_metric(path: str | os.PathLike[str]) -> MetricFile | None:

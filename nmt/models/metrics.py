@@ -274,7 +274,6 @@ class MetricModel(PooledModel, Layer):
         """The options in the model file, as YAML."""
         self.options = options = _as_encoder(options, shapes)
         setup = Setup(options, NO_DROPOUT, shapes)
-        self.dim_vocab = options.dim_vocabs[0]
         self.longest = shapes.get("encoder_Wpos", (0,))[0]
         self._features, self.streams, vectors = FEATURES[self.type]
         self.encoder: CometEncoder | BleurtEncoder
@@ -325,15 +324,21 @@ class MetricModel(PooledModel, Layer):
         return f"MetricModel({self.type}, {len(self.params)} parameters, {size:,} numbers)"
 
 
+def words_in_table(options: ModelOptions, shapes: Shapes) -> int:
+    """How many words the table of embeddings has, by the shapes of parameters; their names are those in
+    files, too."""
+    tied = options.tied_embeddings_src or options.tied_embeddings_all
+    rows, *_ = shapes.get("Wemb" if tied else "encoder_Wemb") or (options.dim_vocabs[-1],)
+    return rows
+
+
 def _as_encoder(options: ModelOptions, shapes: Shapes) -> ModelOptions:
     """The options of the encoder, which is that of ``transformer-new``; its vocabulary has the size of the
     table."""
-    tied = options.tied_embeddings_src or options.tied_embeddings_all
-    rows, *_ = shapes.get("Wemb" if tied else "encoder_Wemb") or (options.dim_vocabs[-1],)
     return replace(
         options,
         type="transformer-new",
-        dim_vocabs=(rows,),
+        dim_vocabs=(words_in_table(options, shapes),),
         transformer_decoder_autoreg="self-attention",
         transformer_tied_layers=(),
     )

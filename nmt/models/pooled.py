@@ -23,8 +23,6 @@ class PooledModel(ABC):
     """How many numbers a line gets."""
     longest: int = 0
     """How many positions the model knows; 0 for any number."""
-    dim_vocab: int
-    """The rows of the table of word embeddings."""
 
     @property
     @abstractmethod
@@ -51,7 +49,6 @@ class SentenceVectors(PooledModel):
     def __init__(self, model: Model, similarity: bool = False) -> None:
         self.model, self.similarity = model, similarity
         self.params, self.streams = model.params, 2 if similarity else 1
-        self.dim_vocab = model.dim_vocabs[0]
         self.numbers = 1 if similarity else model.dim_contexts[0]
 
     @property

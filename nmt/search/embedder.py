@@ -10,7 +10,7 @@ import numpy as np
 from nmt.files import load_model
 from nmt.files.metrics import MetricFile, load_metric, read_metric
 from nmt.models.pooled import PooledModel, SentenceVectors
-from nmt.search.pooling import Pooling, check_words, started
+from nmt.search.pooling import Pooling, started
 from nmt.settings import OptionError
 from nmt.settings.config import takes
 from nmt.settings.metrics import EMBED, EmbedOptions, precision_of
@@ -49,12 +49,10 @@ class Embedder:
         self.encoder: FieldEncoder | LineEncoder
         paths = self._paths()
         self.model: PooledModel
-        vocabs = load_vocabs(paths, [0] * len(paths), owner=options.model)
         if file := read_metric(options.model):
-            self.model, self.encoder = self._metric(file, vocabs)
+            self.model, self.encoder = self._metric(file, paths)
         else:
-            self.model, self.encoder = self._translation(vocabs)
-        check_words(vocabs, self.model.dim_vocab, options.model)
+            self.model, self.encoder = self._translation(paths)
         if options.tsv and options.tsv_fields not in (0, len(paths)):
             raise OptionError(f"--tsv-fields: {len(paths)} are needed, got {options.tsv_fields}")
         self._pooling = Pooling(self.model, options.mini_batch, options.mini_batch_words)
@@ -83,10 +81,14 @@ class Embedder:
             raise OptionError(f"--vocabs: expected {streams} of the encoder, got {len(options.vocabs)}")
         return options.vocabs * streams if len(options.vocabs) == 1 else options.vocabs
 
-    def _metric(self, file: MetricFile, vocabs: Sequence[Vocab]) -> tuple[PooledModel, FieldEncoder]:
+    def _vocabs(self, paths: Sequence[str], dim: int) -> list[Vocab]:
+        return load_vocabs(paths, [dim] * len(paths), owner=self.options.model)
+
+    def _metric(self, file: MetricFile, paths: Sequence[str]) -> tuple[PooledModel, FieldEncoder]:
         options = self.options
         if options.compute_similarity:
             raise OptionError("--compute-similarity: only translation models have it, as in Marian")
+        vocabs = self._vocabs(paths, file.dim_vocab)
         model = load_metric(
             file,
             options,
@@ -99,7 +101,7 @@ class Embedder:
         longest = min(options.max_length, model.longest or options.max_length)
         return model, FieldEncoder(vocabs, model.metric, longest, options.max_length_crop, options.tsv)
 
-    def _translation(self, vocabs: Sequence[Vocab]) -> tuple[PooledModel, LineEncoder]:
+    def _translation(self, paths: Sequence[str]) -> tuple[PooledModel, LineEncoder]:
         options = self.options
         model = load_model(
             options.model,
@@ -112,6 +114,10 @@ class Embedder:
                 f"--model: expected a model with one source, {options.model} has {model.sources}"
             )
         encoder = LineEncoder(
-            vocabs, options.max_length, options.max_length_crop, model.options.right_left, options.tsv
+            self._vocabs(paths, model.dim_vocabs[0]),
+            options.max_length,
+            options.max_length_crop,
+            model.options.right_left,
+            options.tsv,
         )
         return SentenceVectors(model, options.compute_similarity), encoder

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.files.metrics import load_metric, read_metric
-from nmt.search.pooling import Pooling, check_words, started
+from nmt.search.pooling import Pooling, started
 from nmt.settings import OptionError
 from nmt.settings.config import takes
 from nmt.settings.metric_options import METRICS
@@ -59,10 +59,9 @@ class Evaluator:
         if file is None:
             raise OptionError(f"--model: {options.model} is no metric; its types are {', '.join(METRICS)}")
         kind, texts = file.options.type, file.texts or len(options.vocabs)
-        vocabs = load_vocabs(options.vocabs, [0] * texts, owner=options.model)
+        vocabs = load_vocabs(options.vocabs, [file.dim_vocab] * texts, owner=options.model)
         separator = vocabs[-1].eos_id
         self.model = load_metric(file, options, separator=separator, precision=precision_of(options))
-        check_words(vocabs, self.model.dim_vocab, options.model)
         if texts > 1 and self.model.metric.input_join_fields != (self.model.streams == 1):
             reads = "joined texts: it must be set" if self.model.streams == 1 else "texts one by one"
             raise OptionError(f"--input-join-fields: metrics of type {kind} read {reads}")

@@ -14,7 +14,7 @@ from nmt.models.parts import Source
 from nmt.models.pooled import PooledModel
 from nmt.runtime import compilation_cache, devices
 from nmt.search.few_batches import FewBatches
-from nmt.settings import OptionError, require_files, require_readable
+from nmt.settings import require_files, require_readable
 from nmt.settings.config import Command
 from nmt.settings.metrics import EmbedOptions, EvaluateOptions, precision_of
 from nmt.text.batches import pad, windows
@@ -22,7 +22,6 @@ from nmt.text.fields import FieldEncoder
 from nmt.text.output import InOrder
 from nmt.text.parallel import ParallelLines
 from nmt.text.sentences import LineEncoder
-from nmt.text.vocabs.base import Vocab
 
 Chosen = TypeVar("Chosen", EvaluateOptions, EmbedOptions)
 
@@ -129,12 +128,3 @@ def check_pooling(options: EvaluateOptions | EmbedOptions) -> None:
     require_files("--model", [options.model], options.vocabs)
     require_readable("--model", [options.model])
     require_readable("--vocabs", options.vocabs)
-
-
-def check_words(vocabs: Iterable[Vocab], dim: int, owner: str) -> None:
-    """OptionError for a vocabulary with other words than the table of embeddings."""
-    for vocab in vocabs:
-        if len(vocab) != dim:
-            raise OptionError(
-                f"--vocabs: {owner} has embeddings of {dim} words, {vocab.path} has {len(vocab)} words"
-            )

@@ -105,7 +105,7 @@ class Scorer:
     for a language model. With ``n_best`` the target is an n-best list; with ``tsv`` one text has all fields.
 
     Raises as ``Translator`` does; ParallelTextError if the texts differ in length and NBestListError for an
-    invalid line of an n-best list, both after the scores of the lines before.
+    invalid line of an n-best list, both after the scores of the lines before, or for an empty list.
     """
 
     @takes(SCORE)

@@ -213,7 +213,7 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
 
     With ``relative-paths: true`` paths are relative to the file; environment variables in them are replaced
     first if the file or ``interpolate`` asks for it. Scalars are parsed by the type of their option, so that
-    ``no``, ``1e-1`` and ``none`` mean the same as in Marian.
+    ``no``, ``1e-1`` and ``none`` mean the same as in Marian; ``normalize: true`` is 1 there, too.
     """
     try:
         with open(path_text(path), encoding="utf-8") as stream:
@@ -238,7 +238,7 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
         if not all(isinstance(word, str) for word in words):
             raise OptionError(f"{path}: --{name} takes a value or a list of values")
         try:
-            values[name] = option.read(words)
+            values[name] = option.read(words, converted=True)
         except OptionError as error:
             raise OptionError(f"{path}: {error}") from None
     if values.get("relative-paths", False):

@@ -96,19 +96,23 @@ class Option:
     kept: bool = False
     after: str = ""
 
-    def read(self, words: Sequence[str]) -> Any:
-        """Parse these words; OptionError names the option and the word."""
+    def read(self, words: Sequence[str], *, converted: bool = False) -> Any:
+        """Parse these words; OptionError names the option and the word.
+
+        converted: take what Marian converts in configuration files: for a number also ``true``, which is 1,
+            or ``false``, 0, and for a whole number ``2.0``. Not in lists.
+        """
         if self.many:
             given = () if list(words) == ["[]"] else words
             return tuple(self._one(word) for word in given)
         if len(words) != 1:
             raise OptionError(f"--{self.name} takes one value, got {len(words)}")
-        return self._one(words[0])
+        return self._one(words[0], converted)
 
     def accept(self, value: object) -> Any:
-        """Convert a Python value to the option's type, by the rules of ``read``."""
+        """Convert a Python value to the option's type, by the rules of configuration files."""
         items = value if isinstance(value, list | tuple) else (value,)
-        return self.read([_word(item) for item in items])
+        return self.read([_word(item) for item in items], converted=True)
 
     def problem(self, value: Any) -> str:
         """What is wrong with the value of a model option; empty if it is valid."""
@@ -143,7 +147,7 @@ class Option:
         begins = tuple(choice.removesuffix(NAME) + "." for choice in self.choices if choice.endswith(NAME))
         return value in self.choices or (bool(begins) and value.startswith(begins))
 
-    def _one(self, word: str) -> Any:
+    def _one(self, word: str, converted: bool = False) -> Any:
         if self.kind is dict:
             return _map_of_words(word, self.name)
         if self.kind is bool:
@@ -152,7 +156,7 @@ class Option:
                 raise OptionError(f"--{self.name} is true or false, got '{word}'{hint}")
             return word.lower() in TRUE
         try:
-            value = self.kind(path_text(word))
+            value = self.kind(_as_number(word, self.kind) if converted else path_text(word))
             if self.kind is float and not abs(value) <= MOST_REAL:
                 raise ValueError
         except ArgumentError as error:
@@ -316,6 +320,17 @@ def _word(value: object) -> str:
     if isinstance(value, dict):
         return json.dumps(value, default=str)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _as_number(word: str, kind: type) -> str:
+    """What ``kind`` parses for ``word``: ``1`` for ``true`` if it is a number, ``2`` for ``2.0`` if it is a
+    whole one. ValueError for another word in place of a whole number."""
+    if kind is str:
+        return path_text(word)
+    if word.lower() in TRUE + FALSE:
+        return "1" if word.lower() in TRUE else "0"
+    digits = word.lstrip("+-").isdigit()  # a float would round them
+    return str(int(float(word))) if kind is int and not digits and float(word).is_integer() else word
 
 
 def _map_of_words(text: str, name: str) -> Mapping[str, Any]:

@@ -74,7 +74,7 @@ MOST_DIGITS = 20  # of the number
 
 
 class NBestListError(MGraphError, ValueError):
-    """A line is not an n-best entry, or the sources end before the list."""
+    """A line is not an n-best entry, the sources end before the list, or only the list is empty."""
 
 
 class NBestRows:
@@ -115,13 +115,15 @@ class NBestRows:
             if place > self._done:
                 self._taken[place - 1] = entry
                 yield (*lines, fields[1])
+        if highest < 0 and any(next(source, None) is not None for source in self._sources):
+            self._problem = "the n-best list is empty, and the source is not"
 
     def entry(self, number: int) -> bytes:
         """Take the whole line ``number``, from 0; once, after its row was read."""
         return self._taken.pop(number)
 
     def check(self) -> None:
-        """NBestListError if the list was not read to its end."""
+        """NBestListError if the list was not read to its end, or is empty and a source is not."""
         if self._problem:
             raise NBestListError(self._problem)
 

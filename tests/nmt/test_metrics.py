@@ -14,12 +14,13 @@ import sacrebleu
 from layers import UnsupportedOptionError
 from mgraph import ModelFileError, ParameterError
 from mgraph.files.items import read_npz, write_npz
-from nmt import Embedder, Evaluator, load_model
+from nmt import Embedder, Evaluator, load_model, load_vocab
 from nmt.cli import main
 from nmt.files.metrics import load_metric, read_metric
 from nmt.models.metrics import metric_names
 from nmt.settings import OptionError
 from nmt.settings.model_options import model_options
+from nmt.text.vocabs.base import VocabError
 from tests.helpers.places import DATA, SHIPPED
 
 FOLDER = DATA / "metrics"
@@ -144,6 +145,24 @@ def test_python_calls() -> None:
     np.testing.assert_allclose(vectors, marians("numbers.vectors")[[0, 4]], atol=1.01e-4)
 
 
+@pytest.mark.parametrize("size", [190, 210])
+def test_a_list_of_another_size_is_warned_of_and_more_words_are_unknown(
+    size: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pieces = load_vocab(VOCAB)
+    words = [*map(pieces.__getitem__, range(200)), *(f"more{number}" for number in range(10))]
+    other = tmp_path / "other.yml"
+    other.write_text("".join(f"{word!r}: {number}\n" for number, word in enumerate(words[:size])))
+    line = " ".join(pieces[i] for i in pieces.encode("three", add_eos=False))
+    vectors = Embedder(NUMBERS, other).embed([line, "more3", "unknown"])
+    np.testing.assert_allclose(vectors[:1], Embedder(NUMBERS, VOCAB).embed(["three"]), atol=1e-6)
+    np.testing.assert_array_equal(vectors[1], vectors[2])
+    scores = Evaluator(model("comet-qe"), [other, other]).score([line, "more3", "unknown"], [line] * 3)
+    assert scores[0] != scores[1] == scores[2]
+    warned = [record.getMessage() for record in caplog.records if "WRONG VOCABULARY?" in record.getMessage()]
+    assert len(warned) == 2 and all(f"other.yml has {size} ids, but" in line for line in warned)
+
+
 def test_lines_that_do_not_fit_are_nan_and_the_others_stay() -> None:
     evaluator = Evaluator(model("bleurt"), [VOCAB, VOCAB], max_length=12)
     long, short, other = evaluator.scores(["zwei " * 20, "zwei", ""], ["drei", "drei", ""])
@@ -210,6 +229,5 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["evaluate", "-m", model("comet-qe"), "-v", VOCAB, VOCAB, "--metrics", "bleu", "-t", VOCAB]) == 2
     )
-    other = str(DATA / "options" / "source.yml")
-    with pytest.raises(OptionError, match="has embeddings of 200 words"):
-        Evaluator(model("comet-qe"), [other] * 2)
+    with pytest.raises(VocabError, match=r"words.spm: \d+ pieces, but .*model.npz has 200 ids"):
+        Embedder(NUMBERS, str(DATA / "vocab" / "words.spm"))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.pymarian import Evaluator, Translator, help, words_of
+from mgraph.errors import ArgumentError
+from nmt.pymarian import Evaluator, Translator, help, lines_of, words_of
 from nmt.settings import OptionError
 from tests.helpers.places import DATA, SHIPPED
 
@@ -85,6 +86,24 @@ def test_keywords_are_words() -> None:
     assert words_of(" -m  x", given) == words
 
 
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("one\n\ntwo\n", ["one", "", "two"]),
+        (b"one\ntwo", ["one", "two"]),
+        ("", [""]),
+        (["one\ntwo", b"six"], ["one", "two", "six"]),
+        (["one\n", "six"], ["one", "", "six"]),
+        (["one", "six\n"], ["one", "six"]),
+        (["one", "\n"], ["one", ""]),
+        (["one", ""], ["one", ""]),  # Marian drops the last
+        ([], []),  # one empty line in Marian
+    ],
+)
+def test_lines_are_those_of_marian(text: str | bytes | list[str | bytes], lines: list[str]) -> None:
+    assert lines_of(text) == [line.encode() for line in lines]
+
+
 def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="one string, got"):
         Translator(["-m", MODEL])  # type: ignore[arg-type]
@@ -96,3 +115,7 @@ def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError, match="did you mean beam_size"):
         translator.translate("three", beam=2)
     assert translator.translate([]) == []
+    with pytest.raises(ArgumentError, match=r"expected a text or a list of lines, got None \(NoneType\)"):
+        translator.translate(None)  # type: ignore[call-overload]
+    with pytest.raises(ArgumentError, match=r"a line is str or bytes, got 5 \(int\)"):
+        translator.translate([5])

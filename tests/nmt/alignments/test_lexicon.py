@@ -10,6 +10,7 @@ from nmt import Translator
 from nmt.alignments.lexicon import LinkCounts, dump_shortlist
 from nmt.alignments.texts import AlignmentError, read_pharaoh
 from nmt.cli import main
+from nmt.search.shortlist import convert_shortlist
 from nmt.text.vocabs.loading import load_vocab
 from tests.helpers.places import DATA, SHIPPED
 
@@ -40,8 +41,21 @@ def test_tables_are_those_of_extract_lex(name: str, turned: bool) -> None:
 
 def test_the_binary_file_is_marians(tmp_path: Path) -> None:
     vocab = load_vocab(VOCAB)
-    dump_shortlist(tmp_path / "lex.bin", counted(), vocab, vocab, first=10, best=5)
+    convert_shortlist([str(REFERENCES / "lex.s2t"), "10", "5"], vocab, vocab, tmp_path / "lex.bin")
     assert (tmp_path / "lex.bin").read_bytes() == (REFERENCES / "lex.bin").read_bytes()
+
+
+@pytest.mark.parametrize("best", [1, 5, 1000])
+def test_the_binary_file_is_the_text_converted(best: int, tmp_path: Path) -> None:
+    """Also with target words that are equally probable, or unknown."""
+    words = sorted({*Path(TEXTS[1]).read_text().split()})
+    (tmp_path / "half.txt").write_text("\n".join(["</s>", "<unk>", *words[::2]]))
+    source, target = load_vocab(VOCAB), load_vocab(tmp_path / "half.txt")
+    text, converted, dumped = tmp_path / "text", tmp_path / "converted", tmp_path / "dumped"
+    text.write_bytes(b"\n".join(counted().table(best=best)))
+    convert_shortlist([str(text), "10", str(best)], source, target, converted)
+    dump_shortlist(dumped, counted(), source, target, first=10, best=best)
+    assert dumped.read_bytes() == converted.read_bytes()
 
 
 def test_tables_are_pruned() -> None:

@@ -95,6 +95,12 @@ def test_a_line_that_is_no_entry_ends_the_list_after_the_entries_before_it(
     assert found == [0, 1]
 
 
+def test_an_empty_list_is_an_error_unless_the_source_is_empty_too() -> None:
+    assert scorer(n_best=True).score([], []) == []
+    with pytest.raises(NBestListError, match="the n-best list is empty, and the source is not"):
+        scorer(n_best=True).score(lines("source.en"), [])
+
+
 def test_an_entry_that_is_too_long_keeps_its_line() -> None:
     short = scorer(n_best=True, max_length=3)
     got = printed(short, lines("source.en")[2:3], [b"0 ||| " + b"sechs " * 9 + b"||| F0= -1 ||| -1"])

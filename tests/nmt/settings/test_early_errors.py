@@ -106,6 +106,7 @@ WRONG = {
     f"{DECODE} -i dir": "dir: Is a directory (--input)",
     f"{DECODE} -i a.de -o no/out": "no/out: No such file or directory; there is no folder no (--output)",
     f"{DECODE} -i a.de -o dir": "dir: Is a directory (--output)",
+    f"{DECODE} -i a.de --log no/log": "no/log: No such file or directory; there is no folder no (--log)",
     f"{DECODE} -o out --shares 2": "--shares: standard input and pipes cannot be divided; give --input files",
     f"{DECODE} -i a.de --shares 2": "--shares: expected --output FILE, to be joined from parts; got stdout",
     f"{DECODE} -i a.de --share 1": "--share: the number of --shares is needed, too",

@@ -105,6 +105,7 @@ def test_lists_grow_when_repeated() -> None:
         ("-b 2 -b 4", "--beam-size takes one value, got 2"),
         ("-b", "expected one argument"),
         ("--n-best maybe", "--n-best is true or false, got 'maybe'"),
+        ("--normalize true", "--normalize takes a number, got 'true'"),
         ("--normalize abc", "--normalize takes a number, got 'abc'"),
         ("--normalize nan", "--normalize takes a number, got 'nan'"),
         ("--max-length-factor inf", "--max-length-factor takes a number, got 'inf'"),
@@ -209,6 +210,10 @@ def test_the_command_line_overrides_files_and_later_files_earlier(config: Path) 
         ('vocabs: ["a\\ud800"]', "bad.yml: --vocabs: expected text without half a surrogate pair"),
         (f"mini-batch: {2**64}", f"bad.yml: --mini-batch takes a whole number of 64 bits, got {2**64}"),
         ("normalize: 1e39", "bad.yml: --normalize takes a number, got '1e39'"),
+        ("normalize: truly", "bad.yml: --normalize takes a number, got 'truly'"),
+        ("mini-batch: 2.5", "bad.yml: --mini-batch takes a whole number, got '2.5'"),
+        ("mini-batch: inf", "bad.yml: --mini-batch takes a whole number, got 'inf'"),
+        ("mini-batch: false", "bad.yml: --mini-batch must be at least 1, got false"),
         ("!!python/object/apply:os.system ['exit 1']", "does not hold options"),
     ],
 )
@@ -218,6 +223,27 @@ def test_errors_in_a_configuration_file(tmp_path: Path, content: str, reason: st
     with pytest.raises(OptionError) as error:
         decode(f"-c {path}")
     assert reason in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("normalize: true", 1.0),
+        ("normalize: 'Yes'", 1.0),
+        ("normalize: false", 0.0),
+        ("max-length-factor: on", 1.0),
+        ("word-penalty: no", 0.0),
+        ("beam-size: true", 1),
+        ("mini-batch: 2.0", 2),
+        ("mini-batch: 2e1", 20),
+        (f"seed: {2**64 - 1}", 2**64 - 1),
+        ("devices: 0", ("0",)),
+    ],
+)
+def test_numbers_are_converted_as_in_marian(tmp_path: Path, line: str, value: object) -> None:
+    (tmp_path / "c.yml").write_text(line)
+    found = getattr(decode(f"-c {tmp_path / 'c.yml'}"), line.partition(":")[0].replace("-", "_"))
+    assert found == value and type(found) is type(value)
 
 
 def test_text_that_no_system_takes_is_refused_wherever_it_comes_from() -> None:
@@ -257,6 +283,8 @@ def test_python_arguments_follow_the_same_rules() -> None:
     )
     assert values.models == ("a.npz",) and values.normalize == 1.0
     assert values.n_best is True and values.beam_size == 12
+    values = DECODE.from_python({"normalize": True, "word_penalty": False, "mini_batch": 2.0})
+    assert (values.normalize, values.word_penalty, values.mini_batch) == (1.0, 0.0, 2)
     assert "quiet" not in DECODE.python_options() and "input" not in DECODE.python_options()
     with pytest.raises(TypeError, match="unknown option quiet"):
         DECODE.from_python({"quiet": True})

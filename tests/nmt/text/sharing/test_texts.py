@@ -68,3 +68,6 @@ def test_a_wrong_list(tmp_path: Path) -> None:
     write(entries, ["0 ||| a ||| F= 1 ||| 1", "1 ||| a ||| F= 1 ||| 1"])
     with pytest.raises(NBestListError, match="the source has no more lines"):
         SharedTexts([source, str(entries)], 2, n_best=True)
+    write(entries, [])
+    with pytest.raises(NBestListError, match="the n-best list is empty, and the source is not"):
+        SharedTexts([source, str(entries)], 2, n_best=True)
