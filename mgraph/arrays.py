@@ -43,6 +43,20 @@ def as_array(what: str, value: Any) -> np.ndarray:
         raise
 
 
+def is_array(value: Any) -> bool:
+    """Whether ``value`` is an array, or a list or a tuple, which may become one."""
+    return isinstance(value, np.ndarray | jax.Array | list | tuple)
+
+
+def described(value: Any) -> str:
+    """A value for messages: an array by its shape, anything else as it is, with its type."""
+    if isinstance(value, jax.core.Tracer):
+        return f"a value of shape {value.shape} that JAX is tracing"
+    if isinstance(value, np.ndarray | jax.Array):
+        return f"an array of shape {value.shape} and type {value.dtype}"
+    return f"{value!r} of type {type(value).__name__}"
+
+
 @contextmanager
 def allocating(what: str, shape: Shape, type_: Type) -> Iterator[None]:
     """``ShapeError`` if an array of this shape, allocated in the ``with`` block, does not fit into memory."""

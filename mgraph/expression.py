@@ -13,9 +13,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
+from .arrays import described, is_array
 from .errors import ElementTypeError, GraphError
 from .node import Node
 from .ops.arithmetic import div, minus, mult, negate, plus
@@ -95,23 +95,14 @@ def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers
     def method(self: Node, other: Any) -> Any:
         if isinstance(other, Node) or (numbers and is_number(other)):
             return function(other, self) if reflected else function(self, other)
-        if isinstance(other, np.ndarray | jax.Array | list | tuple):
+        if is_array(other):
             raise ElementTypeError(
-                f"{symbol}: expected a node{' or a number' if numbers else ''}, got {_described(other)}; "
+                f"{symbol}: expected a node{' or a number' if numbers else ''}, got {described(other)}; "
                 f"graph.constant(shape, inits.from_tensor(array)) makes a node of an array{here()}"
             )
         return NotImplemented
 
     return method
-
-
-def _described(value: Any) -> str:
-    """An array by its shape; anything else as it is."""
-    if isinstance(value, jax.core.Tracer):
-        return f"a value of shape {value.shape} that JAX is tracing"
-    if isinstance(value, np.ndarray | jax.Array):
-        return f"an array of shape {value.shape} and type {value.dtype}"
-    return repr(value)
 
 
 def as_array(self: Node, *_: Any, **__: Any) -> Any:

@@ -90,8 +90,13 @@ class Fixed(Initializer):
     def value(self, shape: Shape, type_: Type) -> np.ndarray:
         """The value as a fresh numpy array that shares no memory with the user's."""
         given = np.asarray(self._function(shape, type_))
-        with np.errstate(invalid="ignore"):
-            value = given.astype(type_.dtype)
+        if np.iscomplexobj(given):
+            raise ElementTypeError(f"{self._name}: expected real numbers, got {given.dtype}")
+        try:
+            with np.errstate(invalid="ignore"):
+                value = given.astype(type_.dtype)
+        except OverflowError:  # by Python's ints
+            raise ElementTypeError(f"{self._name}: {type_} cannot hold {max(given.flat, key=abs)}") from None
         if type_.is_index and given.dtype != value.dtype and not np.array_equal(value, given):
             raise ElementTypeError(f"{self._name}: {type_} cannot hold {given[given != value].ravel()[0]}")
         if value.shape != shape:
@@ -148,7 +153,13 @@ class Random(Initializer):
 def from_value(value: float) -> Fixed:
     """Every element is ``value``."""
     refuse_traced("inits.from_value", value)
-    return Fixed("from_value", lambda shape, type_: np.full(shape, value, type_.dtype))
+
+    def filled(shape: Shape, type_: Type) -> np.ndarray:
+        # In the type of an integer node numpy would cut fractions.
+        known = type_.is_float and not np.iscomplexobj(value)
+        return np.full(shape, value, type_.dtype if known else None)
+
+    return Fixed("from_value", filled)
 
 
 def zeros() -> Fixed:
@@ -205,7 +216,7 @@ def from_sparse_vector(indices: Any, values: Any) -> Fixed:
                 f"inits.from_sparse_vector: expected one value for each index from 0 to {size - 1}, got "
                 f"{places.size} indices and {numbers.size} values for a node of shape {shape}"
             )
-        flat = np.full(size, 1e-6)
+        flat = np.full(size, 1e-6, np.result_type(numbers, np.float64))
         flat[places.astype(np.int64)] = numbers
         return flat.reshape(shape)
 
@@ -248,7 +259,8 @@ def from_lambda(function: Callable[[Shape, np.dtype[Any]], Any], intermediate_ty
 
     def call(shape: Shape, type_: Type) -> np.ndarray:
         inner = type_ if intermediate_type is None else as_type(intermediate_type)
-        return as_array("inits.from_lambda", function(shape, inner.dtype)).astype(inner.dtype)
+        found = as_array("inits.from_lambda", function(shape, inner.dtype))
+        return found if intermediate_type is None else found.astype(inner.dtype)
 
     return Fixed("from_lambda", call)
 

@@ -17,7 +17,7 @@ from .arrays import allocating, as_array, refuse_traced
 from .errors import ArgumentError, ElementTypeError, GraphError, ParameterError, ShapeError
 from .inits import Fixed, Initializer, Random
 from .node import Node
-from .places import here, place, user_frame
+from .places import Place, here, place, user_frame
 from .recording import new_leaf
 from .shape import Shape
 from .specs import as_jax, is_real, spec_of
@@ -57,12 +57,12 @@ def check_initializer(init: Any) -> Random | Fixed:
     return init
 
 
-def initial_value(what: str, init: Fixed, spec: Any, where: str) -> np.ndarray:
-    """The value of the leaf ``what``, made at ``where``, by its initializer."""
+def initial_value(what: str, init: Fixed, spec: Any, where: Place | None = None) -> np.ndarray:
+    """The value of the leaf ``what`` by its initializer; errors say where it was made, by default now."""
     try:
         return init.value(spec.shape, spec.type)
     except (ShapeError, ElementTypeError) as e:
-        raise type(e)(f"{what}: {e}\n  at {where}") from None
+        raise type(e)(f"{what}: {e}\n  at {place(where or user_frame())}") from None
 
 
 class ConstantNode(Node):
@@ -107,7 +107,7 @@ class ConstantNode(Node):
         with allocating("constant", shape, type_):
             if isinstance(init, Random):
                 return new_leaf(ConstantNode, tape, spec, trainable=False, init=init)
-            array = initial_value("constant", init, spec, place(user_frame()))
+            array = initial_value("constant", init, spec)
         node: ConstantNode = new_leaf(ConstantNode, tape, spec, trainable=False)
         node.array = array
         return node
@@ -180,7 +180,7 @@ class ParamNode(Node):
         if isinstance(self._init, Random):
             seed = (self.graph.seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
             return self._init.host_value(seed, self.shape, self.value_type)
-        return initial_value(f"parameter {self.name!r}", self._init, self.spec, place(self.where))
+        return initial_value(f"parameter {self.name!r}", self._init, self.spec, self.where)
 
     def assigned(self, value: jax.Array) -> None:
         """Take over a value that nothing else references, from ``mgraph.running.assignment``."""

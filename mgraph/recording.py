@@ -6,11 +6,13 @@ import this module, so it takes them by their attributes.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 
+from .arrays import described, is_array
 from .errors import ElementTypeError, GraphError, MGraphError, ShapeError
 from .places import here, place, user_frame
 from .specs import Specs, has_float, is_wide
@@ -92,6 +94,17 @@ def is_node(value: Any) -> bool:
 def describe(children: Sequence[Any]) -> str:
     """Type, name, shape and element type of each child, for messages."""
     return ", ".join(f"{c.type}{f' {c.name!r}' if c.name != 'none' else ''} {c.spec!r}" for c in children)
+
+
+def not_a_node(what: str, value: Any, expected: str = "a node") -> ElementTypeError:
+    """The error of ``what``, a function or an operator, about a value in the place of a node, with the user's
+    line."""
+    hint = ""
+    if isinstance(value, numbers.Number):
+        hint = "; numbers become nodes by graph.constant(shape, init)"
+    elif is_array(value):
+        hint = "; graph.constant(shape, inits.from_tensor(array)) makes a node of an array"
+    return ElementTypeError(f"{what}: expected {expected}, got {described(value)}{hint}{here()}")
 
 
 def spec_over(operator: Any, specs: tuple[Any, ...]) -> Specs:
@@ -180,10 +193,7 @@ def _no_children(cls: Any, children: tuple[Any, ...]) -> Exception:
         return ElementTypeError(f"{cls.__name__} ({cls.type}): expected at least one node{here()}")
     for child in children:
         if not is_node(child):
-            return ElementTypeError(
-                f"{cls.__name__} ({cls.type}): expected nodes, got {child!r} of type "
-                f"{type(child).__name__}; numbers become nodes by graph.constant(shape, init){here()}"
-            )
+            return not_a_node(f"{cls.__name__} ({cls.type})", child, "nodes")
     for child in children:
         try:
             child.tape()

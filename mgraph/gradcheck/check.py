@@ -18,6 +18,7 @@ from ..places import place
 from ..rules import check_rule_set
 from ..running.planner import one_top
 from ..shape import Shape, as_shape
+from ..specs import has_float
 from .conventions import convention_checks
 from .example import Example, record_case, title_of
 from .functions.arguments import are_shapes
@@ -214,6 +215,8 @@ def _check_node(node: Node, settings: _Settings) -> GradientReport:
         k for k, n in enumerate(nodes) if n.value_type.is_float
     ]
     title = f"{node.type} {list(node.shape)} made at {place(node.where)}"
+    if not has_float(node.spec):
+        return GradientReport(title, (), f"a node of {node.value_type} has no gradient")
     if not chosen:
         return GradientReport(title, (), "nothing below this node can have a gradient")
     below = [n for n in tape.nodes[: node.id + 1] if n.id in excerpt.row_of]

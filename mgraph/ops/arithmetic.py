@@ -18,7 +18,17 @@ from ..cases import Case, Convention
 from ..errors import ElementTypeError
 from ..node import NaryNodeOp, Node, Operand, UnaryNodeOp
 from ..places import here
-from .operands import FloatNodeOp, Gradients, constant_for, is_number, node, number_for, scalar, unless_nan
+from .operands import (
+    FloatNodeOp,
+    Gradients,
+    constant_for,
+    is_number,
+    node,
+    number_for,
+    scalar,
+    unless_nan,
+    wrapped,
+)
 from .precision import in_float32
 
 _BROADCASTS = (Case((2, 3), (2, 3)), Case((4, 2, 3), (3,)), Case((2, 1), (1, 3)))
@@ -164,9 +174,10 @@ def minus(a: Any, b: Any) -> Node:
     Source: Marian, ``operator-``.
     """
     if is_number(b):
-        return plus(a, -number_for("-", a, b))
+        return plus(a, wrapped(a, -number_for("-", a, b)))
     if is_number(a):
-        return plus(NegNodeOp(b), a)
+        c = number_for("-", b, a)
+        return plus(NegNodeOp(b), c)
     return MinusNodeOp(a, b)
 
 
@@ -209,12 +220,7 @@ def number_as_node(op: str, value: Any, other: Any) -> Node:
 
     ``ElementTypeError`` if that type cannot hold it.
     """
-    number = number_for(op, node(op, other), value)
-    try:
-        return constant_for(other, number)
-    except OverflowError:
-        kind = other.value_type
-        raise ElementTypeError(f"{op}: {kind} does not hold {value!r}; cast the node{here()}") from None
+    return constant_for(other, number_for(op, other, value))
 
 
 class LogAddExpNodeOp(FloatNodeOp, ElementBinaryNodeOp):

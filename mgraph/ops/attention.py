@@ -18,7 +18,7 @@ from ..platforms import flash_attention, on_cuda_by
 from ..shape import Shape
 from ..specs import Spec, Specs, spec_of
 from .dropout import mask_for
-from .operands import FloatNodeOp, Gradients, accumulable, is_number, node, refusal
+from .operands import FloatNodeOp, Gradients, accumulable, as_positions, is_number, node, refusal
 from .product import matmul, matmul_of_columns
 from .reduce import divisor, exponentials, largest
 
@@ -237,6 +237,7 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
 
     def forward_ops(self, query: Array, used: Array, *others: Array) -> Array:
         (first, *more), start = self._by_part(others), 0
+        used = as_positions(used)
         found = self._attended(query, *first)
         for (keys, values, mask), before in zip(more, self._by_part(others), strict=False):
             start += before[0].shape[-2]
@@ -252,6 +253,7 @@ class CachedAttentionNodeOp(DotProductAttentionNodeOp):
     def backward_ops(self, adj: Array, y: Array, query: Array, used: Array, *others: Array) -> Gradients:
         # What is not read may hold anything: none of it comes in, and no NaN of what is read goes there.
         read, parts, ends = [], [], [0]
+        used = as_positions(used)
         for keys, values, mask in self._by_part(others):
             read.append(jnp.max(used, initial=0) >= ends[-1])
             mask = jnp.broadcast_to(mask, (*mask.shape[:-1], keys.shape[-2]))

@@ -24,7 +24,7 @@ from ..platforms import kept_apart
 from ..shape import Shape
 from ..specs import Spec
 from .arithmetic import number_as_node
-from .operands import Gradients, accumulable, axis_in, is_number, refusal
+from .operands import Gradients, accumulable, as_positions, axis_in, is_number, refusal
 from .shape import reshape
 
 Indices = Node | Sequence[int]
@@ -67,10 +67,10 @@ class RowsNodeOp(SelectionNodeOp):
     cases = (Case((4, 5), (6,), domain=("real", "index:4")),)
 
     def forward_ops(self, x: Array, indices: Array) -> Array:
-        return x.at[indices].get(mode="fill")
+        return x.at[as_positions(indices)].get(mode="fill")
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array) -> Gradients:
-        return added_up(x, indices, adj), None
+        return added_up(x, as_positions(indices), adj), None
 
 
 class ColsNodeOp(SelectionNodeOp):
@@ -78,10 +78,10 @@ class ColsNodeOp(SelectionNodeOp):
     cases = (Case((3, 5), (6,), domain=("real", "index:5")),)
 
     def forward_ops(self, x: Array, indices: Array) -> Array:
-        return x.at[:, indices].get(mode="fill")
+        return x.at[:, as_positions(indices)].get(mode="fill")
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array) -> Gradients:
-        return added_up(x, (slice(None), indices), adj), None
+        return added_up(x, (slice(None), as_positions(indices)), adj), None
 
 
 def index_select(x: Node, axis: int, indices: Indices) -> Node:
@@ -168,7 +168,7 @@ def _rows_or_zeros(x: Array, places: Array) -> Array:
     lead = x.shape[:-2]
     if math.prod(lead) > 1:
         return jax.vmap(_rows_or_zeros)(x, places)
-    x, places = x.reshape(x.shape[-2:]), places.reshape(places.shape[-1:])
+    x, places = x.reshape(x.shape[-2:]), as_positions(places.reshape(places.shape[-1:]))
     return x.at[places].get(mode="fill", fill_value=0).reshape(*lead, *places.shape, x.shape[-1])
 
 
@@ -191,7 +191,7 @@ def relocate(x: Node, origins: Node, destinations: Node) -> Node:
 def places_along(indices: Array, axis: int) -> tuple[Array, ...]:
     """For each axis the positions that ``indices`` selects."""
     open_mesh = list(jnp.indices(indices.shape, sparse=True))
-    open_mesh[axis] = indices
+    open_mesh[axis] = as_positions(indices)
     return tuple(open_mesh)
 
 
@@ -232,12 +232,13 @@ class GatherNodeOp(PlacesNodeOp):
 
     def forward_ops(self, x: Array, indices: Array) -> Array:
         if self._same_everywhere(indices):
-            return jnp.take(x, indices.reshape(-1), self.axis, mode="fill")
+            return jnp.take(x, as_positions(indices.reshape(-1)), self.axis, mode="fill")
         return x.at[self.places(x, indices)].get(mode="fill")
 
     def backward_ops(self, adj: Array, val: Array, x: Array, indices: Array) -> Gradients:
         if self._same_everywhere(indices):
-            return added_up(x, (*[slice(None)] * self.axis, indices.reshape(-1)), adj), None
+            places = as_positions(indices.reshape(-1))
+            return added_up(x, (*[slice(None)] * self.axis, places), adj), None
         return added_up(x, self.places(x, indices), adj), None
 
     def _same_everywhere(self, indices: Array) -> bool:
@@ -279,7 +280,7 @@ class ScatterNodeOp(PlacesNodeOp):
     def forward_ops(self, x: Array, indices: Array, source: Array) -> Array:
         shape = self.picked(x.shape, indices.shape)
         if indices.size == 1:
-            return self._one_place(x, indices.reshape(()), jnp.broadcast_to(source, shape))
+            return self._one_place(x, as_positions(indices.reshape(())), jnp.broadcast_to(source, shape))
         whole = [i for i, n in enumerate(indices.shape) if i != self.axis and n == 1]
         chosen = [i for i in range(x.ndim) if i not in whole]
         # What is the same along an axis moves in one piece: a cache of keys gets whole rows.
@@ -354,8 +355,9 @@ class InsertNodeOp(NaryNodeOp):
         return kept, jax.lax.dynamic_slice(adj, start, value.shape), None
 
     def _start(self, buffer: Array, position: Array) -> list[Any]:
+        position = as_positions(position.reshape(()))
         zero = jnp.zeros((), position.dtype)
-        return [position.reshape(()) if i == self.axis else zero for i in range(buffer.ndim)]
+        return [position if i == self.axis else zero for i in range(buffer.ndim)]
 
 
 def insert(buffer: Node, value: Node, position: Node, axis: int) -> Node:

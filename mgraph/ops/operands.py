@@ -15,7 +15,7 @@ from ..errors import ArgumentError, ElementTypeError, ShapeError
 from ..inits import from_value
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..places import here
-from ..recording import describe
+from ..recording import describe, not_a_node
 from ..specs import is_real
 
 Gradients = tuple[Any, ...]
@@ -47,7 +47,7 @@ def node(op: str, x: Any) -> Node:
     """``x`` if it is a node, else ``ElementTypeError``."""
     if isinstance(x, Node):
         return x
-    raise ElementTypeError(f"{op}: expected a node, got {x!r} of type {type(x).__name__}{here()}")
+    raise not_a_node(op, x)
 
 
 def axis_in(op: str, x: Any, axis: int) -> int:
@@ -78,14 +78,25 @@ def is_number(value: Any) -> bool:
 
 
 def number_for(op: str, x: Node, value: Any) -> float:
-    """``value`` as a field of an operator on ``x``; an int, without a fraction, where ``x`` is integer."""
-    if x.value_type.is_float:
+    """``value`` as a field of an operator on ``x``; an int, where ``x`` is integer. ``ElementTypeError``
+    there for a fraction, and for an int that the type cannot hold."""
+    kind = node(op, x).value_type
+    if kind.is_float:
         return float(value)
-    if float(value).is_integer():
-        return int(value)
-    raise ElementTypeError(
-        f'{op}: {value!r} with a node of type {x.value_type}; cast the node: cast(x, "float32"){here()}'
-    )
+    if not isinstance(value, numbers.Integral) and not float(value).is_integer():
+        raise ElementTypeError(
+            f'{op}: {value!r} with a node of type {kind}; cast the node: cast(x, "float32"){here()}'
+        )
+    number = int(value)
+    if kind.is_index and not np.iinfo(kind.dtype).min <= number <= np.iinfo(kind.dtype).max:
+        raise ElementTypeError(f"{op}: {kind} does not hold {value!r}; cast the node{here()}")
+    return number
+
+
+def wrapped(x: Node, number: float) -> Any:
+    """A number for ``x``: where ``x`` is integer, the one of its type that computes the same, modulo its
+    range."""
+    return number if x.value_type.is_float else np.asarray(number).astype(x.value_type.dtype).item()
 
 
 def constant_for(x: Node, value: Any) -> Node:
@@ -103,6 +114,12 @@ def scalar(value: float, x: Array) -> Any:
 def known(value: Any, number: float) -> bool:
     """Whether a runtime field is known to be its default ``number`` while a program is made."""
     return isinstance(value, float) and value == number
+
+
+def as_positions(indices: Array) -> Array:
+    """Indices as positions along an axis: those of 8 and 16 bits as int32. JAX counts positions in the type
+    of the indices, which may not hold all of them."""
+    return indices.astype(jnp.int32) if indices.dtype.itemsize < 4 else indices
 
 
 def unless_nan(x: Array, gradient: Array) -> Array:

@@ -20,7 +20,7 @@ from .structure import TupleViewNodeOp, get
 class OrderNodeOp(UnaryNodeOp):
     """Base of the operations with two outputs, values and their uint32 positions along ``axis``.
 
-    Of equal values the first comes first.
+    Of equal values the first comes first. NaN counts as larger than all numbers.
     """
 
     axis: int
@@ -47,19 +47,32 @@ class TopKNodeOp(OrderNodeOp):
 
     def forward_ops(self, x: Array) -> tuple[Array, Array]:
         if self.k == 1:
-            best = jnp.argmax if self.descending else jnp.argmin
-            positions = best(x, self.axis, keepdims=True)
-            return jnp.take_along_axis(x, positions, self.axis), positions.astype(jnp.uint32)
-        last = jnp.moveaxis(x, self.axis, -1)
-        values, positions = jax.lax.top_k(last if self.descending else _reversed(last), self.k)
-        values = jnp.moveaxis(values, -1, self.axis)
-        positions = jnp.moveaxis(positions, -1, self.axis).astype(jnp.uint32)
-        return values if self.descending else _reversed(values), positions
+            positions = self._best(x)
+        else:
+            _, positions = jax.lax.top_k(self._keys(jnp.moveaxis(x, self.axis, -1)), self.k)
+            positions = jnp.moveaxis(positions, -1, self.axis)
+        return jnp.take_along_axis(x, positions, self.axis), positions.astype(jnp.uint32)
 
+    def _best(self, x: Array) -> Array:
+        """The position of the first of the largest, or smallest, elements."""
+        if self.descending:
+            return jnp.argmax(x, self.axis, keepdims=True)
+        if not is_real(x):
+            return jnp.argmin(x, self.axis, keepdims=True)
+        least = jnp.min(jnp.where(jnp.isnan(x), jnp.inf, x), self.axis, keepdims=True)
+        return jnp.argmax(x == least, self.axis, keepdims=True)
 
-def _reversed(x: Array) -> Array:
-    """Numbers in the opposite order; its own inverse, also where negating an integer would overflow."""
-    return -x if is_real(x) else ~x
+    def _keys(self, x: Array) -> Array:
+        """What ``top_k`` is to sort, the largest first. It tells -0 from 0, and NaN by its sign: here zeros
+        have one key, and so has NaN."""
+        if not is_real(x):
+            return x if self.descending else ~x
+        x = jnp.where(x == 0, 0, x)
+        return (
+            jnp.where(jnp.isnan(x), jnp.nan, x)
+            if self.descending
+            else jnp.where(jnp.isnan(x), -jnp.nan, 0 - x)
+        )
 
 
 class SortNodeOp(OrderNodeOp):
@@ -86,7 +99,8 @@ def topk(x: Node, k: int, axis: int, descending: bool = True) -> tuple[Node, Nod
     """The k largest elements along ``axis``, sorted, and their positions: ``(values, indices)``.
 
     ``descending=False`` gives the smallest, in ascending order. Indices are uint32; of equal elements the
-    first comes first. ``ShapeError`` if the axis has fewer than k elements.
+    first comes first, and NaN counts as larger than all numbers: the first k of ``sort``. ``ShapeError`` if
+    the axis has fewer than k elements.
 
     Shape: that of ``x`` with size k along ``axis``, both.
     Gradient: ``adj`` of the values, to their places; none by the indices.
@@ -127,7 +141,8 @@ def argmax(x: Node, axis: int) -> tuple[Node, Node]:
 
 
 def argmin(x: Node, axis: int) -> tuple[Node, Node]:
-    """The smallest element along ``axis`` and its position: ``topk(x, 1, axis, False)``, a pair.
+    """The smallest element along ``axis`` and its position: ``topk(x, 1, axis, False)``, a pair; NaN only if
+    all are.
 
     Shape: that of ``x`` with size 1 along ``axis``, both.
     Gradient: ``adj`` of the value, to its place; of equal elements to the first.
@@ -139,7 +154,7 @@ def argmin(x: Node, axis: int) -> tuple[Node, Node]:
 def sort(x: Node, axis: int, descending: bool = True) -> tuple[Node, Node]:
     """``x`` sorted along ``axis``, the largest first by default, and the positions: ``(values, indices)``.
 
-    Indices are uint32. The order of equal elements is kept.
+    Indices are uint32. The order of equal elements is kept; NaN counts as larger than all numbers.
 
     Shape: that of ``x``, both.
     Gradient: ``adj`` of the values, to their places; none by the indices.

@@ -127,6 +127,8 @@ def centred(x: Array, axis: int) -> Array:
     The first element is subtracted first, so that equal numbers give exactly 0. Otherwise only rounding
     errors would remain to be scaled, and XLA may round differently for each use.
     """
+    if not x.shape[axis]:
+        return x
     distance = x - jax.lax.slice_in_dim(x, 0, 1, axis=axis)
     return distance - jnp.mean(distance, axis, keepdims=True)
 
@@ -177,7 +179,8 @@ def std(x: Node, axis: Axes = 0) -> Node:
     """The standard deviation of the N elements along ``axis``, one or several: ``rms(x - mean(x))``, divided
     by N.
 
-    Over one element it is ``x - x``. 16-bit numbers are taken to float32 for the whole of it.
+    Over one element, and over no axis, it is ``x - x``; over no elements it is NaN. 16-bit numbers are taken
+    to float32 for the whole of it.
 
     Shape: that of ``x`` with size 1 along ``axis``.
     Gradient: ``adj (x - mean(x)) / (N y)``, 0 where ``y = 0``.
@@ -191,7 +194,8 @@ def var(x: Node, axis: Axes = 0) -> Node:
     """The variance of the N elements along ``axis``, one or several: the mean of ``(x - mean(x))^2``, divided
     by N.
 
-    Over one element it is ``x - x``. 16-bit numbers are taken to float32 for the whole of it.
+    Over one element, and over no axis, it is ``x - x``; over no elements it is NaN. 16-bit numbers are taken
+    to float32 for the whole of it.
 
     Shape: that of ``x`` with size 1 along ``axis``.
     Gradient: ``2 adj (x - mean(x)) / N``.
@@ -208,7 +212,8 @@ def _deviation(cls: type[FloatReduceNodeOp], op: str, x: Node, axes: Axes) -> No
         (wide,) = widened(x)
         return cast(cls(CentredNodeOp(wide, axis=axis), axis=axis), x.value_type)
 
-    return over_axes(along, x, axes_in(op, x, axes))
+    found = axes_in(op, x, axes)
+    return over_axes(along, x, found) if found else MinusNodeOp(x, x)
 
 
 class ExtremumNodeOp(ReduceNodeOp):

@@ -46,7 +46,8 @@ class PadNodeOp(UnaryNodeOp):
 def pad(x: Node, pads: Sequence[tuple[int, int]], value: float = 0.0) -> Node:
     """``x`` with ``value`` around it: for each axis, ``pads`` has how many before and how many after.
 
-    ``x`` itself if all are 0. ``ShapeError`` unless there is one pair, not negative, for each axis.
+    ``x`` itself if all are 0. ``ShapeError`` unless there is one pair, not negative, for each axis,
+    ``ElementTypeError`` for a ``value`` that an integer type cannot hold.
 
     Shape: that of ``x``, along each axis longer by both numbers.
     Gradient: the part of ``adj`` where ``x`` is.

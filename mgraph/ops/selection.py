@@ -16,7 +16,7 @@ from ..places import here
 from ..specs import Spec, Specs, spec_of
 from ..types import Type, as_type
 from .arithmetic import mult, number_as_node
-from .operands import Gradients, is_number, node, refusal
+from .operands import Gradients, as_positions, is_number, node, refusal
 
 
 class SelectNodeOp(NaryNodeOp):
@@ -87,7 +87,7 @@ class OneHotNodeOp(UnaryNodeOp):
         return spec_of((*sizes[: self.axis], self.depth, *sizes[self.axis :]), self.to)
 
     def forward_ops(self, indices: Array) -> Array:
-        return jax.nn.one_hot(indices, self.depth, dtype=self.to.dtype, axis=self.axis)
+        return jax.nn.one_hot(as_positions(indices), self.depth, dtype=self.to.dtype, axis=self.axis)
 
 
 def one_hot(indices: Node, depth: int, axis: int = -1, type: Any = Type.float32) -> Node:

@@ -15,7 +15,7 @@ from ..errors import ShapeError
 from ..node import NaryNodeOp, Node, UnaryNodeOp
 from ..shape import Shape, Slice, as_shape
 from ..specs import Spec, Specs
-from .operands import Gradients, axis_in, node, refusal
+from .operands import Gradients, axis_in, node, number_for, refusal, scalar
 
 
 class ReshapeNodeOp(UnaryNodeOp):
@@ -325,16 +325,18 @@ class ShiftNodeOp(UnaryNodeOp):
 
 def _shifted(x: Array, offsets: tuple[int, ...], fill: float) -> Array:
     clipped = [max(-n, min(n, by)) for n, by in zip(x.shape, offsets, strict=True)]
-    return jax.lax.pad(x, jnp.asarray(fill, x.dtype), [(by, -by, 0) for by in clipped])
+    return jax.lax.pad(x, jnp.asarray(scalar(fill, x), x.dtype), [(by, -by, 0) for by in clipped])
 
 
 def shift(x: Node, offsets: Sequence[int], pad: float = 0.0) -> Node:
     """``x`` with its elements moved along each axis, towards the end by a positive offset. ``pad`` fills the
-    gaps; elements moved out are lost. ``ShapeError`` unless there is one offset per axis.
+    gaps; elements moved out are lost. ``ShapeError`` unless there is one offset per axis;
+    ``ElementTypeError`` for a ``pad`` that an integer type cannot hold.
 
     Shape: that of ``x``.
     Gradient: ``adj`` moved back, 0 where elements were lost.
     Differs: Marian moves the memory by one sum of all offsets, which is right along the first axis only.
     Source: Marian, ``shift``.
     """
-    return ShiftNodeOp(x, offsets=tuple(operator.index(n) for n in offsets), pad=float(pad))
+    fill = number_for("shift", x, pad)
+    return ShiftNodeOp(x, offsets=tuple(operator.index(n) for n in offsets), pad=fill)

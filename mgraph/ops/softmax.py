@@ -18,7 +18,18 @@ from ..shape import Shape
 from ..specs import Specs
 from ..types import Type, TypeName, as_type
 from .arithmetic import minus, mult, plus
-from .operands import FloatNodeOp, FloatUnaryNodeOp, Gradients, accumulable, axis_in, known, node, unless_nan
+from .operands import (
+    FloatNodeOp,
+    FloatUnaryNodeOp,
+    Gradients,
+    accumulable,
+    as_positions,
+    axis_in,
+    known,
+    node,
+    refusal,
+    unless_nan,
+)
 from .precision import in_float32, widened, within
 from .reduce import divisor, exponentials, largest
 from .structure import cast
@@ -47,7 +58,8 @@ def softmax(x: Node, mask: Node | int | None = None, axis: int = -1) -> Node:
 
     ``mask`` broadcasts to ``x`` and holds 1 to keep an element and 0 to mask it: half of the lowest number of
     the element type (of float32, for 16-bit ones) is added to the latter. Where all elements are masked the
-    result is near uniform, not NaN; a row of -inf gives zeros.
+    result is near uniform, not NaN; a row of -inf gives zeros. ``ShapeError`` for a mask that does not
+    broadcast to ``x``, ``ElementTypeError`` for one of another element type.
 
     Shape: that of ``x``.
     Gradient: ``p (adj - sum(p adj))``.
@@ -59,9 +71,22 @@ def softmax(x: Node, mask: Node | int | None = None, axis: int = -1) -> Node:
     axis = axis_in("softmax", x, axis)
     if mask is None:
         return SoftmaxNodeOp(x, axis=axis)
-    wide, flags = widened(x, node("softmax", mask))
+    _check_mask(x, node("softmax", mask))
+    wide, flags = widened(x, mask)
     masked = plus(wide, mult(minus(1, flags), _lowest(wide) / 2))
     return cast(SoftmaxNodeOp(masked, axis=axis), x.value_type)
+
+
+def _check_mask(x: Node, mask: Node) -> None:
+    """``ElementTypeError`` or ``ShapeError`` for a mask that does not fit ``x``."""
+    if mask.value_type is not x.value_type:
+        raise ElementTypeError(
+            f"softmax: node and mask of unequal element type, {x.value_type} and {mask.value_type}; "
+            f'cast(mask, "{x.value_type}"){here()}'
+        )
+    pairs = zip(reversed(mask.shape), reversed(x.shape), strict=False)
+    if len(mask.shape) > len(x.shape) or not all(m in (1, n) for m, n in pairs):
+        raise refusal("softmax", f"a mask of {mask.shape} does not broadcast to {x.shape}", x, mask)
 
 
 def _lowest(x: Node) -> float:
@@ -153,6 +178,7 @@ class LossNodeOp(FloatNodeOp):
 
 def _classes(indices: Array, logits: Array) -> Array:
     """The indices, with negative ones out of range: JAX would count them from the end."""
+    indices = as_positions(indices)
     if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
         return indices
     return jnp.where(indices < 0, logits.shape[-1], indices)

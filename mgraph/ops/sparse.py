@@ -21,7 +21,7 @@ from ..errors import ShapeError
 from ..node import Node
 from ..shape import Shape, as_shape
 from ..specs import Spec, Specs, spec_of
-from .operands import FloatNodeOp, Gradients, accumulable, node
+from .operands import FloatNodeOp, Gradients, accumulable, as_positions, node
 
 
 def _cases(dense: Shape, sparse_shape: Shape, **fields: Any) -> Case:
@@ -97,6 +97,7 @@ class CSRDotNodeOp(FloatNodeOp):
 
     def _ends(self, indices: Array, offsets: Array) -> tuple[Array, Array]:
         """For each entry the position in the result, and the position in D, that it connects."""
+        indices, offsets = as_positions(indices), as_positions(offsets)
         # An entry's row is the number of rows that end before it.
         ends = jnp.zeros(indices.shape, jnp.int32).at[offsets[1:]].add(1, mode="drop")
         rows = jnp.cumsum(ends)

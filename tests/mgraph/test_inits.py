@@ -10,6 +10,7 @@ import pytest
 
 import mgraph
 from mgraph import ExpressionGraph, ShapeError, inits
+from mgraph.places import place
 
 
 def value(init: inits.Initializer, shape: tuple[int, ...], type_: str = "float32") -> np.ndarray:
@@ -106,6 +107,43 @@ def test_mistakes_say_what_fits(graph: ExpressionGraph) -> None:
         graph.zeros((2,), "float31")
     with pytest.raises(ShapeError, match="no negative sizes"):
         graph.zeros((2, -1))
+
+
+@pytest.mark.parametrize(
+    ("init", "type_", "message"),
+    [
+        (inits.from_value(0.5), "int32", "int32 cannot hold 0.5"),
+        (inits.from_value(math.nan), "int32", "int32 cannot hold nan"),
+        (inits.from_value(300), "uint8", "uint8 cannot hold 300"),
+        (inits.from_value(-1), "uint32", "uint32 cannot hold -1"),
+        (inits.from_vector([1, 2**70]), "int64", f"int64 cannot hold {2**70}"),
+        (inits.from_lambda(lambda shape, _: np.full(shape, 0.5)), "int32", "int32 cannot hold 0.5"),
+        (inits.from_value(1j), "float32", "real numbers, got complex128"),
+        (inits.from_tensor(np.array([1, 1j])), "float32", "real numbers, got complex128"),
+        (inits.from_sparse_vector([0], [1j]), "float32", "real numbers, got complex128"),
+    ],
+)  # fmt: skip
+def test_numbers_that_do_not_fit(
+    graph: ExpressionGraph, init: inits.Initializer, type_: str, message: str
+) -> None:
+    """A constant refuses them when it is made, a parameter when it is read, at the line that made it."""
+    with pytest.raises(mgraph.ElementTypeError, match=f"constant: .*{message}" + r"(.|\n)*test_inits\.py"):
+        graph.constant((2,), init, type_)
+    x = graph.param("x", (2,), init, type_)
+    with pytest.raises(mgraph.ElementTypeError, match=f"parameter 'x': .*{message}") as caught:
+        x.val()
+    assert str(caught.value).endswith(f"test_inits.py:{line_of(x)}")
+
+
+def test_a_value_of_another_shape_names_the_parameter(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (2, 3), inits.from_tensor(np.ones((3, 3))))
+    with pytest.raises(ShapeError, match=r"parameter 'x': .*shape \(3, 3\) for a node of \(2, 3\)") as caught:
+        graph.forward()
+    assert str(caught.value).endswith(f"test_inits.py:{line_of(x)}")
+
+
+def line_of(node: mgraph.Node) -> str:
+    return place(node.where).rsplit(":", 1)[1]
 
 
 def test_sparse_vectors() -> None:

@@ -11,10 +11,10 @@ from ..primitive_node import PrimitiveNodeOp
 from .writer import Name, Operation, Rule, Writer, one
 
 _ONE_TO_ONE = {
-    "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
-    "ceil": "Ceil", "cosh": "Cosh", "div": "Div", "eq": "Equal", "erf": "Erf", "floor": "Floor",
-    "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual", "lt": "Less", "max": "Max", "min": "Min",
-    "pow": "Pow", "sign": "Sign", "sinh": "Sinh",
+    "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan",
+    "atanh": "Atanh", "ceil": "Ceil", "cosh": "Cosh", "div": "Div", "eq": "Equal", "erf": "Erf",
+    "floor": "Floor", "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual", "lt": "Less",
+    "max": "Max", "min": "Min", "pow": "Pow", "sign": "Sign", "sinh": "Sinh",
 }  # fmt: skip
 _LOGIC = {"and": "And", "or": "Or", "not": "Not", "xor": "Xor"}
 

@@ -25,22 +25,25 @@ class Finding:
     """The least difference that can be seen there."""
 
     @property
+    def off(self) -> float:
+        """The difference of the two."""
+        return float(distance(self.found, self.expected))
+
+    @property
     def wrong(self) -> bool:
         """Whether the gradient is off by more than the bound, or not finite."""
-        return not abs(self.found - self.expected) <= self.bound
+        return not self.off <= self.bound
 
     @property
     def clarity(self) -> float:
         """How many times the least difference that can be seen the gradient is off."""
-        off = abs(self.found - self.expected)
-        return off / self.bound if off < math.inf and self.bound else math.inf
+        return self.off / self.bound if self.off < math.inf and self.bound else math.inf
 
     def __str__(self) -> str:
         size = abs(self.expected)
         unit = size if 0 < size < math.inf else 1.0
         place = f" at {list(self.where)}" if self.where else ""
-        off = abs(self.found - self.expected) / unit
-        return f"wrong by {off:.1e}{place}, can see {self.bound / unit:.1e}"
+        return f"wrong by {self.off / unit:.1e}{place}, can see {self.bound / unit:.1e}"
 
 
 @dataclass(frozen=True)
@@ -56,22 +59,29 @@ class Answer:
     taylor: Taylor | None = None
 
 
+def distance(found: Any, expected: Any) -> Any:
+    """``|found - expected|``, element by element; 0 for equal infinities."""
+    with np.errstate(invalid="ignore"):
+        return np.where(found == expected, 0.0, np.abs(found - expected))
+
+
 def worst(found: Any, expected: Any, bound: Any) -> int:
     """The index of the largest difference among those that exceed their bounds, or else among all."""
-    with np.errstate(invalid="ignore"):
-        off = np.abs(found - expected)
-        wrong = ~(off <= bound)
+    off = distance(found, expected)
+    wrong = ~(off <= bound)
     off = np.where(np.isfinite(off), off, np.inf)
     return int(np.argmax(np.where(wrong, off, -1.0) if wrong.any() else off))
 
 
 def relative(found: Any, expected: Any, scale: float) -> float:
-    """Largest difference over ``scale``; infinite where a value is not finite."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    if not (np.isfinite(found).all() and np.isfinite(expected).all()):
-        return math.inf
-    difference = float(np.max(np.abs(found - expected), initial=0.0))
-    return ratio(difference, scale)
+    """Largest difference over ``scale``; infinite where a value is not finite, unless both are the same
+    infinity."""
+    return ratio(float(np.max(distance(np.asarray(found), np.asarray(expected)), initial=0.0)), scale)
+
+
+def finite(array: Any) -> Any:
+    """The array with 0 in the place of what is not finite."""
+    return np.nan_to_num(np.asarray(array), posinf=0.0, neginf=0.0)
 
 
 def ratio(difference: float, scale: float) -> float:
@@ -82,10 +92,10 @@ def ratio(difference: float, scale: float) -> float:
 
 
 def scales(gradients: Sequence[Any], magnitude: Any) -> list[float]:
-    """What differences of each gradient are relative to: its largest element, but no less than what rounding
-    in the others, or in the terms of the output (whose sum of absolute values is ``magnitude``), can blur.
-    """
-    sizes = [float(np.max(np.abs(np.asarray(g)), initial=0.0)) for g in gradients]
+    """What differences of each gradient are relative to: its largest finite element, but no less than what
+    rounding in the others, or in the terms of the output (whose sum of absolute values is ``magnitude``), can
+    blur."""
+    sizes = [float(np.max(np.abs(finite(g)), initial=0.0)) for g in gradients]
     least = max(1e-4 * max(sizes), 1e-5 * float(magnitude))
     return [max(size, least) for size in sizes]
 

@@ -37,7 +37,7 @@ class Line:
     def along(self, gradients: Sequence[Any], absolute: bool = False) -> float:
         """The slope along this line by a gradient for each input; of the absolute values, if asked."""
         with np.errstate(invalid="ignore"):
-            terms = self.direction * np.asarray(gradients[self.input])
+            terms = np.where(self.direction != 0, self.direction * np.asarray(gradients[self.input]), 0.0)
             return float(np.sum(np.abs(terms) if absolute else terms))
 
     @property

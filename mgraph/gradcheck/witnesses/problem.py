@@ -13,7 +13,7 @@ import numpy as np
 
 from ..references.exact_witness import ExactProgram
 from ..references.numpy_primitives import NoReferenceError
-from .agreement import Answer, Finding, ratio, relative, same_bits, scales, worst
+from .agreement import Answer, Finding, distance, finite, ratio, relative, same_bits, scales, worst
 from .contraction import SLOTS, Adjoint, Contraction, Point, total
 from .lines import Measured, element_line, hidden_rounding, kinks_of, lines_through, measured
 
@@ -49,7 +49,7 @@ class Problem(Contraction):
         self._choices = [np.zeros(p.shape, bool) for p in self.point]
         noise = [_scatter(here, near, i) for i in range(len(self.point))]
         rounding = [
-            np.minimum(n, _CLOSE * scale) + _NEAR * np.abs(np.nan_to_num(g, posinf=0.0, neginf=0.0))
+            np.minimum(n, _CLOSE * scale) + _NEAR * np.abs(finite(g))
             for n, scale, g in zip(noise, self._scales, by_rule, strict=True)
         ]
         lines = lines_through(self.point, by_rule, self._random)
@@ -59,9 +59,10 @@ class Problem(Contraction):
         for i, scale in enumerate(self._scales):
             bound = _bound_to_jax(by_jax[i], scale, noise[i])
             if found is not None:
-                off = ~(np.abs(by_rule[i] - by_jax[i]) <= bound)
+                apart = distance(by_rule[i], by_jax[i])
+                off = ~(apart <= bound)
                 self._choices[i] = self._chosen_freely(found, i, by_rule, off, rounding)
-                off &= ~self._choices[i] & (np.abs(by_rule[i] - by_jax[i]) <= _CLOSE * scale)
+                off &= ~self._choices[i] & (apart <= _CLOSE * scale)
                 by_jax[i], bound = self._corrected(i, by_jax[i], bound, off)
             to_jax = _elementwise(by_rule[i], by_jax[i], bound, self._choices[i], "jax", scale)
             if found is None:
@@ -134,7 +135,9 @@ class Problem(Contraction):
                     "scan": relative(found["scan"][i], expected[i], sizes[i]),
                     "remat": relative(found["remat"][i], here[i], sizes[i]),
                     "frozen": max(
-                        relative(found["frozen"][k][i], 0 * here[i] if i == k else here[i], sizes[i])
+                        relative(
+                            found["frozen"][k][i], np.zeros_like(here[i]) if i == k else here[i], sizes[i]
+                        )
                         for k in positions
                     ),
                 }
@@ -274,8 +277,14 @@ class Problem(Contraction):
 
     def _along(self, found: Measured, i: int, here: Any, rule_set: str, scale: float) -> Answer:
         """The slopes along the lines through the i-th input."""
-        by_rule = here[0]
-        rows = [k for k, line in enumerate(found.lines) if line.input == i]
+        by_rule, by_jax, _ = here
+        # No difference of outputs is infinite: there JAX is the only witness.
+        infinite = np.isinf(by_rule[i]) & (by_rule[i] == by_jax[i])
+        rows = [
+            k
+            for k, line in enumerate(found.lines)
+            if line.input == i and not infinite[line.direction != 0].any()
+        ]
         expected = np.array([line.along(by_rule) for line in found.lines])
         nearest = found.nearest(expected)
         bound = found.bound.copy()
@@ -345,7 +354,7 @@ def _scatter(here: Any, near: Sequence[Any], i: int) -> Any:
 
 def _bound_to_jax(by_jax: Any, scale: float, noise: Any) -> Any:
     """How far elements may be from JAX's: by rounding, but by no more than the tolerance of the largest."""
-    size = np.abs(by_jax)
+    size = np.abs(finite(by_jax))
     return _CLOSE * size + np.minimum(_CLOSE * scale, _CLOSE_SMALL * size + noise)
 
 
@@ -367,7 +376,7 @@ def _judged(
     k = worst(found, expected, bound)
     finding = Finding(place(k), float(found[k]), float(expected[k]), float(bound[k]))
     return Answer(
-        {witness: ratio(abs(finding.found - finding.expected), scale)},
+        {witness: ratio(finding.off, scale)},
         {witness: ratio(finding.bound, scale)},
         {witness: finding},
     )

@@ -12,6 +12,7 @@ from ...leaves import ConstantNode
 from ...node import Node
 from ...ops.arithmetic import NegNodeOp, ScalarAddNodeOp, ScalarMultNodeOp, minus, mult, negate, plus
 from ...ops.functors import CallbackNodeOp, DifferentiableLambdaNodeOp, LambdaNodeOp
+from ...ops.operands import wrapped
 from ...ops.product import AffineNodeOp, DotBatchedLegacyNodeOp, DotBatchedNodeOp, DotNodeOp
 from ...ops.shape import ReshapeNodeOp, TransposeNodeOp, reshape, transpose
 from ...running.interpreter import Interpreter
@@ -35,14 +36,14 @@ ONE, ZERO = Constant(value=1, where=single), Constant(value=0, where=single)
 def scalar_products(m: Match) -> Node | None:
     """``(x * 2) * 3`` is ``x * 6``."""
     c = product(m.x, m.first, m.second)
-    return None if c is None else mult(m.x, c)
+    return None if c is None else mult(m.x, wrapped(m.x, c))
 
 
 @rule(Op(ScalarAddNodeOp, Op(ScalarAddNodeOp, X, c=Field("first")), c=Field("second")))
 def scalar_sums(m: Match) -> Node | None:
     """``(x + 1) + 2`` is ``x + 3``."""
     c = sum_of(m.x, m.first, m.second)
-    return None if c is None else plus(m.x, c)
+    return None if c is None else plus(m.x, wrapped(m.x, c))
 
 
 @rule(Op(ScalarMultNodeOp, X, c=1), Op(ScalarAddNodeOp, X, c=0), X * ONE, X + ZERO, X - ZERO, X / ONE)
@@ -66,7 +67,7 @@ def double_negation(m: Match) -> Node:
 @rule(-Op(ScalarMultNodeOp, X, c=Field("c")), Op(ScalarMultNodeOp, Op(NegNodeOp, X), c=Field("c")))
 def negated_products(m: Match) -> Node:
     """``-(x * 2)`` and ``(-x) * 2`` are ``x * -2``."""
-    return mult(m.x, -m.c)
+    return mult(m.x, wrapped(m.x, -m.c))
 
 
 @rule(-(A - B))

@@ -11,7 +11,7 @@ import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, NaryNodeOp, ShapeError, UnaryNodeOp, check_gradients, inits
-from mgraph.gradcheck import LossReport, check_loss
+from mgraph.gradcheck import GradientCheck, LossReport, check_loss
 
 
 class Product(NaryNodeOp):
@@ -278,6 +278,35 @@ def test_integer_children_and_fields() -> None:
     report = check_gradients(lambda x, i: mgraph.rows(x, i), values=values)
     assert report.ok and len(report.checks) == 1
     assert check_gradients(mgraph.clip, (5,), fields={"c": 0.7}).ok
+
+
+def test_infinite_gradients_that_are_equal_agree() -> None:
+    """Differences see nothing of them, and hide no other element."""
+    report = check_gradients(mgraph.sqrt, values=[np.array([0.0, 1.0, 4.0])], thorough=True)
+    assert not {"jax", "differences"} & set(report.checks[0].objections), report
+
+    class Root(UnaryNodeOp):
+        type = "root"
+        factors: tuple[float, ...]
+
+        def forward_ops(self, x):
+            return jnp.sqrt(x)
+
+        def backward_ops(self, adj, val, x):
+            return (adj * jnp.array(self.factors) * 0.5 / val,)
+
+    def check(*factors: float) -> GradientCheck:
+        return check_gradients(Root, values=[np.array([0.0, 1.0])], fields={"factors": factors}).checks[0]
+
+    assert check(1.0, 1.0).ok
+    assert {"jax", "differences"} <= set(check(1.0, 1.01).objections)
+    for wrong in (-1.0, 0.0):
+        assert "jax" in check(wrong, 1.0).objections
+
+
+def test_an_output_of_integers_has_no_gradient() -> None:
+    report = check_gradients(lambda x: mgraph.argmax(x, 0)[1], (3,))
+    assert report.ok and not report.checks and "a node of uint32 has no gradient" in str(report)
 
 
 def test_functions_of_nodes_can_be_checked() -> None:

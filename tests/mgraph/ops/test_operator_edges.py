@@ -11,7 +11,7 @@ import pytest
 import mgraph
 from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, ShapeError, TupleViewNodeOp
 from mgraph.ops.shape import SliceViewNodeOp
-from tests.helpers.leaves import constant, gradient, param, value
+from tests.helpers.leaves import constant, drawn, gradient, param, value
 
 # ---------------------------------------------------------------- matrices large enough to be copied
 
@@ -77,6 +77,16 @@ def test_masked_softmax(graph: ExpressionGraph, element_type: str) -> None:
     np.testing.assert_allclose(found[0], [0.269, 0.731, 0], atol=5e-3)
     np.testing.assert_allclose(found[1], 1 / 3, atol=5e-3)
     assert np.isfinite(gradient(p, x).astype(np.float32)).all()
+
+
+def test_a_mask_fits_its_node(graph: ExpressionGraph) -> None:
+    x, flags = param(graph, [[1.0, 2.0]]), constant(graph, [[True, False]], "bool")
+    here = r"(.|\n)*test_operator_edges\.py"
+    with pytest.raises(ElementTypeError, match=r"softmax: .*mask.*float32 and bool; cast\(mask" + here):
+        mgraph.softmax(x, flags)
+    for shape in ((3, 2), (1, 1, 2), (1, 3)):
+        with pytest.raises(ShapeError, match=r"softmax: a mask of .* does not broadcast to \(1, 2\)" + here):
+            mgraph.softmax(x, constant(graph, np.ones(shape)))
 
 
 def test_all_is_impossible(graph: ExpressionGraph) -> None:
@@ -172,6 +182,56 @@ def test_indices_beyond_the_ends_of_an_axis(graph: ExpressionGraph) -> None:
     assert gradient(nodes["scatter"], x).tolist() == [[1, 1, 0], [0, 0, 0]]
 
 
+NARROW = [("int8", 127), ("uint8", 255), ("int16", 32_767), ("uint16", 65_535)]
+"""Types of indices, and the largest position that they hold."""
+
+
+@pytest.mark.parametrize(("kind", "last"), NARROW)
+def test_narrow_labels_of_many_classes(graph: ExpressionGraph, kind: str, last: int) -> None:
+    """The classes are more than the type of the labels can count."""
+    logits = param(graph, drawn(2, last + 4))
+    for loss in (mgraph.cross_entropy, mgraph.unlikelihood):
+        for labels in ([0, 2], [last, 1], [-1, -100])[: 3 if kind.startswith("i") else 2]:
+            narrow, wide = (loss(logits, constant(graph, labels, k)) for k in (kind, "int32"))
+            np.testing.assert_array_equal(value(narrow), value(wide))
+            np.testing.assert_array_equal(gradient(narrow, logits), gradient(wide, logits))
+            hot, expected = (mgraph.one_hot(constant(graph, labels, k), last + 4) for k in (kind, "int32"))
+            np.testing.assert_array_equal(value(hot), value(expected))
+
+
+def relocated(x: mgraph.Node, i: mgraph.Node) -> mgraph.Node:
+    return mgraph.relocate(mgraph.transpose(x), i, mgraph.cast(x[0] * 0, i.value_type))
+
+
+def sparse_product(x: mgraph.Node, i: mgraph.Node) -> mgraph.Node:
+    offsets = mgraph.constant_like(i, [0, 2])
+    return mgraph.csr_dot((1, 300), x[0], i, offsets, x)
+
+
+SELECTIONS: dict[str, tuple[tuple[int, ...], Any]] = {
+    "rows": ((300, 2), lambda x, i: mgraph.rows(x, i)),
+    "cols": ((2, 300), lambda x, i: mgraph.cols(x, i)),
+    "index_select": ((1, 300, 2), lambda x, i: mgraph.index_select(x, 1, i)),
+    "gather": ((2, 300), lambda x, i: mgraph.gather(x, 1, mgraph.reshape(i, (2, 1)))),
+    "scatter": ((2, 300), lambda x, i: mgraph.scatter(x, 1, mgraph.reshape(i, (2, 1)), 5)),
+    "scatter one": ((2, 300), lambda x, i: mgraph.scatter(x, 1, mgraph.reshape(i[0], (1, 1)), 5)),
+    "relocate": ((2, 300), relocated),
+    "insert": ((300,), lambda x, i: mgraph.insert(x, x[:2], i[1], 0)),
+    "csr_dot": ((300, 2), sparse_product),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_narrow_indices_into_a_long_axis(graph: ExpressionGraph, name: str) -> None:
+    """The axis is longer than int8 can count."""
+    shape, selection = SELECTIONS[name]
+    x = param(graph, drawn(*shape))
+    for places in ([3, 100], [-3, 127])[: 1 if name in ("relocate", "csr_dot") else 2]:
+        narrow, wide = (selection(x, constant(graph, places, kind)) for kind in ("int8", "int32"))
+        np.testing.assert_array_equal(value(narrow), value(wide))
+        np.testing.assert_array_equal(gradient(narrow, x), gradient(wide, x))
+
+
 def test_scatter_writes_one_place_as_it_writes_many(graph: ExpressionGraph) -> None:
     """One index for all rows has a program of its own: also at and beyond the ends."""
     x = param(graph, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -204,6 +264,42 @@ def test_order_of_equal_elements(graph: ExpressionGraph) -> None:
     assert indices.value_type == "uint32" and not indices.trainable and values.trainable
     counts = mgraph.topk(graph.indices([5, 9, 0]), 2, 0, descending=False)[0]
     assert value(counts).tolist() == [0, 5]
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [-0.0, 0.0, -0.0, 0.0],
+        [3.0, 1.0, 2.0, NAN],
+        [-NAN, 3.0, NAN, 3.0],
+        [NAN, INF, -INF, INF],
+        [NAN, -NAN],
+        [0.0, -1.0, -0.0, 1e-3],
+    ],
+)
+def test_topk_is_the_beginning_of_sort(
+    graph: ExpressionGraph, numbers: list[float], descending: bool
+) -> None:
+    """Zeros are equal whatever their signs, and so is NaN, which is larger than all numbers."""
+    x = param(graph, numbers)
+    first = [mgraph.topk(x, k, 0, descending) for k in range(1, len(numbers) + 1)]
+    first.append((mgraph.argmax if descending else mgraph.argmin)(x, 0))
+    values, places = mgraph.sort(x, 0, descending)
+    graph.forward()
+    rank = [(math.isnan(n), 0 if math.isnan(n) else n) for n in numbers]
+    expected = sorted(range(len(rank)), key=rank.__getitem__)
+    if descending:
+        expected = sorted(range(len(rank)), key=lambda i: tuple(-part for part in rank[i]))
+    assert np.asarray(places.val()).tolist() == expected
+    for best, where in first:
+        k = best.shape[0]
+        assert np.asarray(where.val()).tolist() == expected[:k]
+        np.testing.assert_array_equal(best.val(), values.val()[:k])
+        np.testing.assert_array_equal(np.signbit(best.val()), np.signbit(values.val()[:k]))
 
 
 def test_an_index_output_is_no_top(graph: ExpressionGraph) -> None:
@@ -293,6 +389,20 @@ def test_a_scalar_has_no_classes(graph: ExpressionGraph) -> None:
     for loss in (mgraph.cross_entropy, mgraph.unlikelihood):
         with pytest.raises(ShapeError, match="an axis of classes"):
             loss(param(graph, 1.0), graph.indices([0]))
+
+
+@pytest.mark.parametrize("deviation", [mgraph.std, mgraph.var])
+def test_deviation_over_nothing(graph: ExpressionGraph, deviation: Any) -> None:
+    x, empty = param(graph, [[1.0, 2.0]]), constant(graph, np.ones((2, 0)))
+    over_no_axis = deviation(x, ())
+    assert value(over_no_axis).tolist() == [[0, 0]] and gradient(over_no_axis, x).tolist() == [[0, 0]]
+    np.testing.assert_array_equal(value(deviation(empty, 1)), value(mgraph.mean(empty, 1)))
+
+
+def test_a_row_without_elements_is_normalized_to_one(graph: ExpressionGraph) -> None:
+    empty = constant(graph, np.ones((2, 0)))
+    for norm in (mgraph.layer_norm, mgraph.rms_norm):
+        assert value(norm(empty)).shape == (2, 0)
 
 
 def test_an_empty_slice_has_a_gradient_of_zeros(graph: ExpressionGraph) -> None:

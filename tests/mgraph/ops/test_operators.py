@@ -180,10 +180,53 @@ def test_integers_of_every_width(graph: ExpressionGraph, kind: str) -> None:
 
 def test_numbers_that_integers_do_not_hold(graph: ExpressionGraph) -> None:
     i = graph.indices([3, 0])
-    calls = (lambda: i < 0.5, lambda: mgraph.maximum(i, -1), lambda: mgraph.eq(2**32, i), lambda: i + 0.5)
+    calls = (
+        lambda: i < 0.5,
+        lambda: mgraph.maximum(i, -1),
+        lambda: mgraph.eq(2**32, i),
+        lambda: i + 0.5,
+        lambda: i + 2**32,
+        lambda: i * -1,
+        lambda: i - 10**400,
+        lambda: 2**32 - i,
+        lambda: mgraph.pad(i, [(1, 1)], 2**32),
+        lambda: mgraph.shift(i, [1], -1),
+        lambda: mgraph.select(i, i, math.inf),
+    )
     for call in calls:
         with pytest.raises(ElementTypeError, match=r"uint32(.|\n)*cast(.|\n)*test_operators\.py"):
             call()
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_numbers_that_integers_hold(graph: ExpressionGraph, kind: str) -> None:
+    """To the last one, which float32 rounds."""
+    limits = np.iinfo(kind)
+    zero = constant(graph, [0, 0], kind)
+    nodes = [zero + limits.max, limits.max - zero, zero + limits.min, mgraph.shift(zero, [1], limits.max)]
+    nodes += [constant(graph, np.array([limits.min, limits.max], kind), kind) - limits.min]
+    graph.forward()
+    found = [np.asarray(node.val()).tolist() for node in nodes]
+    whole = int(np.array(limits.max).astype(kind) - np.array(limits.min).astype(kind))
+    assert found == [[limits.max] * 2, [limits.max] * 2, [limits.min] * 2, [limits.max, 0], [0, whole]]
+
+
+@pytest.mark.parametrize(
+    ("call", "got"),
+    [
+        ("dot(x, array)", r"got an array of shape \(3, 2\) and type float64; .*from_tensor"),
+        ("affine(x, x, None)", "got None of type NoneType"),
+        ("cross_entropy(x, [0, 1])", r"got \[0, 1\] of type list; .*from_tensor"),
+        ("layer_norm(x, 2.0)", r"got 2.0 of type float; .*graph\.constant\(shape, init\)"),
+        ("sin(array)", r"got an array of shape \(3, 2\).*from_tensor"),
+        ("rows(array, [0])", r"got an array of shape \(3, 2\).*from_tensor"),
+    ],
+)
+def test_what_is_no_node_is_named(graph: ExpressionGraph, call: str, got: str) -> None:
+    names = {"x": param(graph, np.ones((2, 3))), "array": np.ones((3, 2))}
+    with pytest.raises(ElementTypeError, match=f"expected (a node|nodes), {got}") as caught:
+        eval(compile(call, "user.py", "eval"), vars(mgraph) | names)
+    assert "at user.py:1" in str(caught.value)
 
 
 def test_casts(graph: ExpressionGraph) -> None:
