@@ -105,7 +105,8 @@ class Trainer:
                 options = replace(self.options, **fallback, no_reload=anew)
 
     def stop(self) -> None:
-        """Make ``train`` end after the current update; safe in signal handlers and other threads."""
+        """Make ``train`` end after the current update, or in the middle of a validation, which the run that
+        goes on makes first; safe in signal handlers and other threads."""
         self._stopped = True
 
     @property
