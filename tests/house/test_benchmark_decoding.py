@@ -89,7 +89,9 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return given_task(str(model), [str(vocab)] * 2, str(text), [], folder, 10)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("student", "s2s"))]
+)
 def test_made_models_copy(name: str, tmp_path: Path, quick_compilation: None) -> None:
     vocab, model, shortlist = tmp_path / "vocab.yml", tmp_path / "model.npz", tmp_path / "lex.bin"
     write_vocab(vocab, WORDS)

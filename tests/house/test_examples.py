@@ -11,7 +11,8 @@ import pytest
 from tests.helpers.places import ROOT
 
 SLOW = """
-08_bridges 09_train_numbers 10_own_loop 12_characters 13_rest_server 14_distill_numbers 15_readme_pictures
+08_bridges 09_train_numbers 10_own_loop 11_digits 12_characters 13_rest_server 14_distill_numbers
+15_readme_pictures
 """.split()
 EXAMPLES = [
     pytest.param(path, marks=pytest.mark.slow if path.stem in SLOW else (), id=path.stem)

@@ -230,7 +230,7 @@ TRANSFORMATIONS: dict[str, Callable[[str], None]] = {
 }
 
 
-LONG = {(name, "model function") for name in ("export", "grad", "hessian", "remat", "shard_map")}
+LONG = {(name, "model function") for name in TRANSFORMATIONS if name not in ("jit", "vmap")}
 """These run with the slow tests."""
 
 

@@ -37,7 +37,8 @@ FLAGS = """
 --transformer-decoder-dim-ffn --transformer-decoder-ffn-depth --transformer-aan-activation --dim-vocabs
 """
 LONG = """
-nematus s2s-alternating s2s-deep student average-attention multi-transformer transformer_s2s transformer-new
+nematus s2s-alternating s2s-deep s2s-simple multi-s2s student average-attention prenorm highway
+multi-transformer transformer_s2s transformer-new
 """.split()
 """These rows run with the slow tests."""
 LIST = [

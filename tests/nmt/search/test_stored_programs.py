@@ -34,9 +34,14 @@ NO_LEXICON = Lexicon(np.zeros(1, np.int64), np.zeros(0, np.int32), first=5, best
     [
         ([TRANSFORMER], {}, {}),
         ([TRANSFORMER], {"n_best": True, "beam": 3}, {"attention": True}),
-        ([TRANSFORMER, S2S], {"weights": [1.0, 0.5]}, {"prefixes": [[4], [], [5, 6]]}),
         ([S2S], {"sampling": Sampling(), "seed": 3}, {}),
         ([TRANSFORMER], {"shortlist": Shortlist(NO_LEXICON, 13)}, {}),
+        pytest.param(
+            [TRANSFORMER, S2S],
+            {"weights": [1.0, 0.5]},
+            {"prefixes": [[4], [], [5, 6]]},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             [replace(TRANSFORMER, type="multi-transformer", dim_vocabs=(11, 11, 13))],
             {"beam": 2},
