@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import described, is_array
+from .arrays import is_array
 from .errors import ElementTypeError, GraphError
 from .node import Node
 from .ops.arithmetic import div, minus, mult, negate, plus
@@ -27,6 +27,7 @@ from .ops.product import bdot, dot
 from .ops.shape import reshape
 from .ops.shape import slice as slice_along
 from .places import here
+from .recording import not_a_node
 from .shape import Slice
 
 Binary = Callable[[Any, Any], Node]
@@ -96,10 +97,7 @@ def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers
         if isinstance(other, Node) or (numbers and is_number(other)):
             return function(other, self) if reflected else function(self, other)
         if is_array(other):
-            raise ElementTypeError(
-                f"{symbol}: expected a node{' or a number' if numbers else ''}, got {described(other)}; "
-                f"graph.constant(shape, inits.from_tensor(array)) makes a node of an array{here()}"
-            )
+            raise not_a_node(symbol, other, "a node or a number" if numbers else "a node")
         return NotImplemented
 
     return method

@@ -19,14 +19,14 @@ import numpy as np
 
 from .draws import run_draws, run_key
 from .errors import ArgumentError, ModelFileError
-from .files.items import read_npz, write_npz
+from .files.items import SPECIAL, read_npz, write_npz
 from .files.json_text import read_json
 from .signature import Inputs, Signature, fitting
 from .specs import Spec, spec_of
 from .types import as_type
 
 Path = str | os.PathLike[str]
-HEADER, PROGRAM = "special:function.json", "special:function.program"
+HEADER, PROGRAM = SPECIAL + "function.json", SPECIAL + "function.program"
 VERSION = 1
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
@@ -50,7 +50,7 @@ def save_function(function: Pure, path: Path, *, order: int, platforms: Sequence
     if unknown or not platforms:
         raise ArgumentError(f"expected platforms of {', '.join(PLATFORMS)}, got {list(platforms)}")
     signature = function.signature
-    reserved = [name for name in signature.parameters if name.startswith("special:")]
+    reserved = [name for name in signature.parameters if name.startswith(SPECIAL)]
     if reserved:
         raise ArgumentError(f"a function with a parameter {reserved[0]!r} cannot be saved: rename it")
     key = jax.random.key_data(jax.random.key(0))

@@ -174,18 +174,20 @@ def _values(node: Node) -> list[dict[str, Any]]:
         value: Any = node.val()
     except GraphError:  # the input of a function, which has no value of its own
         return []
-    parts = value if isinstance(value, tuple) else (value,)
-    found = [summary(part) for part in parts]
+    found = [summary(part) for part in _outputs(value)]
     if node.trainable and node.graph.has_gradients:
         with suppress(GraphError):  # of nodes recorded, or absorbed by a rewrite, after backward()
-            gradient: Any = node.grad()
-            parts = gradient if isinstance(gradient, tuple) else (gradient,)
             found += [
-                {**summary(part), "gradient": True, "output": i}
-                for i, part in enumerate(parts)
-                if part is not None  # of an index
+                {**summary(gradient), "gradient": True, "output": i}
+                for i, gradient in enumerate(_outputs(node.grad()))
+                if gradient is not None  # of an index
             ]
     return found
+
+
+def _outputs(value: Any) -> tuple[Any, ...]:
+    """The parts of a value or gradient, one for each output."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def summary(value: Any) -> dict[str, Any]:

@@ -25,7 +25,9 @@ from numpy.typing import ArrayLike
 from ..errors import ModelFileError
 from .archive import MAX_NAME_BYTES, Member, ZipArchive
 
-MODEL_YML = "special:model.yml"
+SPECIAL = "special:"
+"""How the names of items begin that are no parameters."""
+MODEL_YML = SPECIAL + "model.yml"
 # Marian pads a text item with zero bytes to a multiple of this.
 PADDING = 256
 # The most axes of an array, and the largest product of those of its sizes that are not 0.

@@ -14,7 +14,7 @@ from ..errors import ModelFileError
 from ..types import Type, as_type
 from .binary_items import FLOAT32, BinaryItems, read_bin, read_bin_integers, write_bin
 from .intgemm import IntegerMatrix
-from .items import MODEL_YML, model_yml, npz_items, read_npz, with_model_yml, write_npz
+from .items import MODEL_YML, SPECIAL, model_yml, npz_items, read_npz, with_model_yml, write_npz
 from .paths import path_text
 from .safetensors import read_items_of_safetensors, write_items_as_safetensors
 
@@ -72,7 +72,7 @@ def load_parameters(source: Source, type_: Type) -> tuple[dict[str, np.ndarray],
     values = {
         name: array.astype(type_.dtype, copy=False) if as_type(array.dtype).is_float else array
         for name, array in items.items()
-        if not name.startswith("special:")
+        if not name.startswith(SPECIAL)
     }
     return values, model_yml(items)
 
@@ -91,7 +91,7 @@ def save_parameters(
         array = np.asarray(values[name])
         if as_type(array.dtype) is Type.bool:
             raise ModelFileError(f"{os.fspath(path)}: parameter {name!r} is bool; a model file holds numbers")
-        if name.startswith("special:"):
+        if name.startswith(SPECIAL):
             raise ModelFileError(f"{os.fspath(path)}: a model file cannot hold a parameter {name!r}")
         arrays[name] = array.astype(np.float32) if as_type(array.dtype).is_float else array
     items = dict(sorted(arrays.items(), key=lambda item: _type_order(item[1].dtype)))

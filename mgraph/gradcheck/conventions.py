@@ -70,5 +70,4 @@ def _farthest(found: Any, promised: Any) -> Finding:
 
 
 def _check(name: str, shape: tuple[int, ...], finding: Finding) -> GradientCheck:
-    off = abs(finding.found - finding.expected)
-    return GradientCheck(name, shape, {"convention": off}, findings={"convention": finding})
+    return GradientCheck(name, shape, {"convention": finding.off}, findings={"convention": finding})

@@ -306,7 +306,8 @@ class Program:
     def _within(self, call: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """``call(*args)``, at once also where a program is being traced; what is traced meanwhile is
         ``function``."""
-        traced = _is_traced(self.label)
+        _refuse_transformations(self.label)
+        traced = _THREAD.function is not None and _is_traced()
         outer, _THREAD.function = _THREAD.function, function
         try:
             if self._device is None and jax.config.jax_enable_x64 == self._wide and not traced:
@@ -322,15 +323,17 @@ class Program:
             _THREAD.function = outer
 
 
-def _is_traced(label: object) -> bool:
-    """Whether a program is being traced here; ``GraphError`` if JAX traces something else."""
-    traced = get_opaque_trace_state() != _NOT_TRACED
-    if traced and _THREAD.function is None:
+def _is_traced() -> bool:
+    return get_opaque_trace_state() != _NOT_TRACED
+
+
+def _refuse_transformations(label: object) -> None:
+    """``GraphError`` if JAX is tracing here something else than a program."""
+    if _THREAD.function is None and _is_traced():
         raise GraphError(
             f"{label} runs on values, but JAX is tracing here (inside jit, grad or vmap) and would take the "
             f"result for a constant; use graph.function(outputs, inputs).pure(params, inputs){here()}"
         )
-    return traced
 
 
 class ProgramCache:
@@ -442,7 +445,7 @@ def compiled(plan: Plan, *, device: jax.Device | None = None, wide: bool = False
     there are 64-bit types. ``DeviceError`` where no program can run: in a fork of a process in which JAX ran.
     ``GraphError`` inside a transformation of JAX, before anything is kept that it traces.
     """
-    _is_traced(plan)
+    _refuse_transformations(plan)
     return Compiled(PROGRAMS.get(plan.key, plan, device=device, wide=wide, donated=plan.donated), plan)
 
 

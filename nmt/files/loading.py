@@ -11,7 +11,7 @@ import numpy as np
 
 from layers import FactorGroups, Parameter
 from mgraph import MGraphError, ModelFileError
-from mgraph.files.items import MODEL_YML
+from mgraph.files.items import MODEL_YML, SPECIAL
 from mgraph.files.parameter_files import read_items_and_integers
 from nmt.models import checking
 from nmt.models.checking import completed
@@ -116,7 +116,7 @@ def _shapes(params: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _is_extra(item: str) -> bool:
     """Whether an item is not a parameter: the configuration, or Bergamot's quantization factors."""
-    return item.startswith("special:") or item.endswith(_MULTIPLIER)
+    return item.startswith(SPECIAL) or item.endswith(_MULTIPLIER)
 
 
 def _of_matrices(

@@ -283,13 +283,14 @@ class Session:
             return
         self.scheduler.settle()
         before = self.validation.stalled(self.state)
+        self.state.extra[DUE] = "true"  # until it has ended
         found = self._processes.shared(
             None if self._stopped() else self._validators(self.validation, reports)
         )
         if found is None:
             self._stopped.agree()
-            self.state.extra[DUE] = "true"
             return
+        del self.state.extra[DUE]
         self.state.validators.update(found)
         stalled = self.validation.stalled(self.state)
         if stalled > before:
@@ -309,9 +310,6 @@ class Session:
                 except Stopped:
                     logger.info("[valid] Validation stopped; it begins anew when training goes on")
                     return None
-                except OSError:
-                    self.state.extra[DUE] = "true"
-                    raise
                 reports.add("valid", self.state.batches, validation.latest)
         return self.state.validators
 
