@@ -1,4 +1,4 @@
-"""Powers. Marian has them by logarithms only; whole powers of any base are ``x ** n``."""
+"""Powers. Marian has them by logarithms only, ``pow``; ``x ** n`` is the number's own power."""
 
 from __future__ import annotations
 
@@ -34,6 +34,25 @@ class PowNodeOp(FloatUnaryNodeOp):
         return (adj * slope,)
 
 
+class ScalarPowNodeOp(FloatUnaryNodeOp):
+    """``x`` to the power of a number that is not whole; ``x ** 1.5``."""
+
+    type = "scalar_pow"
+    c: float
+    runtime_fields = ("c",)
+    cases = (Case((2, 3), domain="positive", c=1.5), Case((2, 3), domain="positive", c=-0.3))
+    conventions = (
+        Convention([0.0, math.inf, math.nan, -1.0], gradients=([0, math.inf, math.nan, math.nan],), c=1.5),
+        Convention([0.0, math.inf], gradients=([math.inf, 0],), c=0.5),
+    )
+
+    def forward_ops(self, x: Array) -> Array:
+        return jnp.power(x, self.c)
+
+    def backward_ops(self, adj: Array, val: Array, x: Array) -> Gradients:
+        return (adj * (self.c * jnp.power(x, self.c - 1)),)
+
+
 @overload
 def pow(a: Node, b: Operand) -> Node: ...
 @overload
@@ -57,14 +76,16 @@ def pow(a: Any, b: Any) -> Node:
 
 
 def power(a: Any, b: Any) -> Node:
-    """``a ** b``: for a whole number ``b`` by multiplication, for any base; else ``pow(a, b)``.
+    """``a ** b``: for a whole number ``b`` by multiplication, of any base; for a node ``b``, ``pow(a, b)``.
 
     ``x ** 1`` returns ``x``.
 
     Shape: broadcast of both.
-    Gradient: ``adj b a ** (b - 1)`` for a whole number ``b``; else that of ``pow``.
+    Gradient: ``adj b a ** (b - 1)`` for a number ``b``, also where ``a`` is 0; else that of ``pow``.
     Source: no twin in Marian.
     """
-    if not is_number(b) or not float(b).is_integer():
+    if not is_number(b):
         return pow(a, b)
+    if not float(b).is_integer():
+        return ScalarPowNodeOp(a, c=float(b))
     return a if b == 1 else PowNodeOp(a, n=int(b))

@@ -39,6 +39,7 @@ BUILT_WITH: dict[str, Callable[[Node, float], Node]] = {
     "sum": lambda x, c: x + c,
     "product": lambda x, c: c * x,
     "quotient": lambda x, c: x / c,
+    "power": lambda x, c: (x * x) ** c,
     "temperature": lambda x, c: mgraph.softmax(x / c),
     "dot": lambda x, c: mgraph.dot(x, x, trans_b=True, scale=c),
     "affine": lambda x, c: mgraph.affine(x, x, x.graph.ones((1, 3)), trans_b=True, scale=c),

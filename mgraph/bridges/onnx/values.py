@@ -79,6 +79,7 @@ RULES: dict[type, Rule] = {
     ),
     elementwise.SquareNodeOp: lambda w, o, x: w.op("Mul", x, x),
     power.PowNodeOp: _with_field("Pow", "n"),
+    power.ScalarPowNodeOp: _with_field("Pow", "c"),
     dropout.DropoutReluInplaceNodeOp: lambda w, o, x, *mask: w.op(
         "Relu", w.op("Mul", x, *mask) if mask else x
     ),
