@@ -58,8 +58,18 @@ def test_scores_are_marians(row: str) -> None:
 # ---------------------------------------------------------------- gradients
 
 
-@pytest.mark.parametrize("full", [False, True], ids=["bare", "full"])
-@pytest.mark.parametrize("name", CELLS)
+SLOW = {("gru-nematus", True), ("lstm", True), ("mlstm", True), ("mgru", True)}
+"""Cells of several gates, whose normalized and masked steps ``gru`` tries with the quick tests."""
+
+
+@pytest.mark.parametrize(
+    "name, full",
+    [
+        pytest.param(name, full, marks=[pytest.mark.slow] * ((name, full) in SLOW), id=f"{name}-{form}")
+        for name in CELLS
+        for full, form in ((False, "bare"), (True, "full"))
+    ],
+)
 def test_gradients(name: str, full: bool) -> None:
     """Over time; ``full`` backward with layer normalization, dropout and a mask."""
     graph = ExpressionGraph()

@@ -74,7 +74,13 @@ def check_line(found: str, printed: str) -> None:
         assert near(ours, theirs) if numeric else ours == theirs, (found, printed)
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+SLOW = {"transformer.soft.nbest", "transformer.prefix.txt", "right-left.nbest", "multi.nbest"}
+"""Whose options are those of other rows too."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in REFERENCES]
+)
 def test_prints_what_marian_prints(name: str) -> None:
     models, vocabs, inputs, options = REFERENCES[name]
     translator = Translator(list(map(str, models)), list(map(str, vocabs)), mini_batch=16, **options)
