@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from mgraph.errors import ArgumentError
 from mgraph.files.archive import expansion_limit
@@ -124,16 +125,26 @@ def naming(name: str) -> Iterator[None]:
         raise
 
 
+class _Output(io.FileIO):
+    """A file to write, whose errors name it."""
+
+    def write(self, data: Any, /) -> int:
+        with naming(str(self.name)):
+            return super().write(data)
+
+
 @contextmanager
 def open_output(path: str) -> Iterator[BinaryIO]:
-    """Open a file to write bytes; ``stdout`` or ``-`` is standard output, ``*.gz`` is compressed."""
+    """Open a file to write bytes; ``stdout`` or ``-`` is standard output, ``*.gz`` is compressed.
+    OSError, naming the file, if it cannot be written, as on a full disk."""
     if path in STANDARD_OUTPUT:
         yield sys.stdout.buffer
-    elif path.endswith(".gz"):
-        with gzip.open(path, "wb") as stream:
-            yield cast(BinaryIO, stream)
-    else:
-        with open(path, "wb") as stream:
+        return
+    with io.BufferedWriter(_Output(path, "wb")) as stream:
+        if path.endswith(".gz"):
+            with gzip.GzipFile(path, "wb", fileobj=stream) as packed:
+                yield cast(BinaryIO, packed)
+        else:
             yield stream
 
 

@@ -19,7 +19,7 @@ from nmt.search.scoring import Scoring
 from nmt.search.service import TranslationService
 from nmt.settings import OptionError, TrainOptions, require_readable
 from nmt.text.background import Stopped
-from nmt.text.lines import STANDARD_INPUT, naming, open_output
+from nmt.text.lines import STANDARD_INPUT, open_output
 from nmt.text.output import InOrder
 from nmt.text.parallel import read_rows
 from nmt.text.sentences import LineEncoder, Sentence
@@ -181,7 +181,7 @@ class Evaluation:
         """
         lines = self.service.printing.lines if n_best else self.service.printing.best
         translations = sorted(self.translations(), key=lambda translation: translation.line)
-        with naming(path), open_output(path) as stream:
+        with open_output(path) as stream:
             for translation in translations:
                 stream.write(lines(translation).encode("utf-8", "surrogateescape") + b"\n")
 

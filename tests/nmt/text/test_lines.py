@@ -114,6 +114,17 @@ def test_gz_files_are_packed_and_unpacked(tmp_path) -> None:
         assert list(read_lines(stream)) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("name", ["full", "full.gz"])
+def test_a_full_disk_is_named(tmp_path: Path, name: str) -> None:
+    full = tmp_path / name
+    full.symlink_to("/dev/full")
+    with (
+        pytest.raises(OSError, match=rf"No space left on device: .*/{name}"),
+        open_output(str(full)) as stream,
+    ):
+        stream.write(b"a line\n")
+
+
 @pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"no gzip at all"])
 def test_a_damaged_gz_file_is_named(tmp_path, damage) -> None:
     path = tmp_path / "text.gz"
