@@ -56,3 +56,8 @@ class ModelFileError(MGraphError, ValueError):
 
 class WordVectorsError(MGraphError, ValueError):
     """A file of word vectors is not in word2vec's text format, or does not match the model."""
+
+
+def first_line(error: BaseException) -> str:
+    """Of what an exception says; other libraries go on over many lines."""
+    return str(error).strip().partition("\n")[0]

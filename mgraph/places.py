@@ -11,6 +11,8 @@ from types import CodeType, FrameType
 import jax
 import numpy as np
 
+from .errors import first_line
+
 _FOREIGN = (
     *(str(Path(file).parent / "_")[:-1] for file in (__file__, jax.__file__, np.__file__)),
     *(str(module.__file__) for module in (contextlib, copy)),
@@ -51,6 +53,17 @@ def place_of(error: BaseException) -> str:
             found = traceback
         traceback = traceback.tb_next
     return f"{found.tb_frame.f_code.co_filename}:{found.tb_lineno}" if found else place(user_frame())
+
+
+def failed(rule: str, error: Exception) -> str:
+    """What a message says of an exception that a user's rule, ``forward_ops`` or ``backward_ops``, raised."""
+    kind = type(error).__name__
+    if isinstance(error, jax.errors.JAXTypeError):
+        return (
+            f"{rule} asks for numbers, but JAX traces it and knows shapes and types only: use jax.numpy "
+            f"instead of numpy, and jnp.where or jax.lax.cond instead of if ({kind} at {place_of(error)})"
+        )
+    return f"{rule} failed: {kind}: {first_line(error)} ({place_of(error)})"
 
 
 def here() -> str:

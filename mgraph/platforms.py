@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxlib.version import __version__ as _JAXLIB
 
-from .errors import DeviceError
+from .errors import DeviceError, first_line
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def as_wished(platform: str, compile: Callable[[Options], T]) -> T:
     except jax.errors.JaxRuntimeError as error:
         if not wishes:
             raise
-        log.debug("compiled without %s: %s", wishes, str(error).partition("\n")[0])
+        log.debug("compiled without %s: %s", wishes, first_line(error))
         return compile({})
 
 

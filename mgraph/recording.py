@@ -13,8 +13,8 @@ from typing import Any
 import jax
 
 from .arrays import described, is_array
-from .errors import ElementTypeError, GraphError, MGraphError, ShapeError
-from .places import here, place, user_frame
+from .errors import ElementTypeError, GraphError, MGraphError, ShapeError, first_line
+from .places import failed, here, place, user_frame
 from .specs import Specs, has_float, is_wide
 from .structure import INPUT
 from .tape import N, Tape
@@ -139,10 +139,10 @@ def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any,
 def _reason(e: Exception, specs: Sequence[Specs]) -> str:
     if any(isinstance(spec, tuple) for spec in specs) and not isinstance(e, IndexError):
         return "a child has several outputs; take one of them by TupleViewNodeOp(node, index=i)"
-    first = str(e).strip().split("\n")[0]
-    if isinstance(e, TypeError | ValueError | IndexError | ZeroDivisionError):
-        return f"children do not fit: {first}"
-    return f"forward_ops failed: {type(e).__name__}: {first}"
+    misfit = isinstance(e, TypeError | ValueError | IndexError | ZeroDivisionError)
+    if misfit and not isinstance(e, jax.errors.JAXTypeError):
+        return f"children do not fit: {first_line(e)}"
+    return failed("forward_ops", e)
 
 
 def _one_tape(cls: Any, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:

@@ -19,6 +19,7 @@ import numpy as np
 from .errors import ArgumentError, GradientError, MGraphError
 from .names import meant
 from .node import Node
+from .places import failed
 from .shape import Shape
 from .varying import alike, zeros_like
 
@@ -137,8 +138,7 @@ def gradients_of(
     except MGraphError:
         raise
     except Exception as e:
-        first = str(e).strip().split("\n")[0]
-        raise GradientError(f"{cls.__name__}.backward_ops failed: {type(e).__name__}: {first}") from e
+        raise GradientError(f"{cls.__name__}.{failed('backward_ops', e)}") from e
     return checked(cls, gradients, trained, values)
 
 

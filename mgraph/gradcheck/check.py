@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ..cases import Case
-from ..errors import ArgumentError, GradientError, GraphError, ShapeError
+from ..errors import ArgumentError, GradientError, GraphError, ShapeError, first_line
 from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
 from ..node import NaryNodeOp, Node
@@ -293,5 +293,5 @@ def _check_of(
 
 def _reason(question: str, e: Exception) -> str:
     """Why a witness failed; the engine's own messages need no prefix."""
-    first = str(e).strip().split("\n")[0]
+    first = first_line(e)
     return first if isinstance(e, GradientError) else f"{question}: {type(e).__name__}: {first}"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..cases import Convention
+from ..errors import first_line
 from ..node import NaryNodeOp
 from .report import TOLERANCES, GradientCheck
 from .trial import Rule, Trial
@@ -31,7 +32,7 @@ def convention_checks(cls: type[NaryNodeOp]) -> list[GradientCheck]:
                 found = broken(cls.backward_ops, trial_of(cls, convention), convention)
                 checks += [_check(*of_child) for of_child in zip(names, shapes, found, strict=True)]
             except Exception as e:  # the user's rule may raise anything
-                first = str(e).strip().partition("\n")[0]
+                first = first_line(e)
                 problem = f"convention: {type(e).__name__}: {first}"
                 pairs = zip(names, shapes, strict=True)
                 checks += [GradientCheck(name, shape, {}, problem) for name, shape in pairs]

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import optax
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, first_line
 from ..names import meant
 
 RATES = ("learning_rate", "max_learning_rate")
@@ -67,7 +67,7 @@ def shapes_of(what: str, function: Callable[..., Any], *args: Any, hint: str = "
     try:
         return jax.eval_shape(function, *args)
     except Exception as error:
-        said = str(error).partition("\n")[0]
+        said = first_line(error)
         raise ArgumentError(f"{what} does not work: {said}{hint}") from None
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from jaxlib.version import __version__ as _JAXLIB
 
 from ..device import platform_of
+from ..errors import first_line
 
 log = logging.getLogger("mgraph.programs")
 T = TypeVar("T")
@@ -100,7 +101,7 @@ def find(
         exported = jax.export.export(jax.jit(lambda *args: function(*args)))(*inputs())
         data = exported.serialize()
     except (ImportError, NotImplementedError, ValueError) as error:  # the first without flatbuffers
-        log.debug("not stored: %s", str(error).partition("\n")[0])
+        log.debug("not stored: %s", first_line(error))
         return None
     _write(path, data)
     return exported

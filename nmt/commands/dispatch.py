@@ -10,6 +10,7 @@ from types import ModuleType
 from jax.errors import JaxRuntimeError
 
 from mgraph import MGraphError, OutOfMemoryError, __version__
+from mgraph.errors import first_line
 from nmt.commands import NAMES
 from nmt.commands.common import asks_for_help
 from nmt.settings import OptionError, nearest
@@ -53,7 +54,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         reason = error.strerror or str(error)
         return _failed(name, f"{error.filename}: {reason}" if error.filename else reason)
     except (OutOfMemoryError, JaxRuntimeError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         return _failed(name, reason + REMEDY * ("out of memory" in reason.lower()))
     except MGraphError as error:
         return _failed(name, str(error))

@@ -17,6 +17,7 @@ from jax.errors import JaxRuntimeError
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mgraph import DeviceError
+from mgraph.errors import first_line
 
 AXIS = "processes"
 LAG = 1
@@ -144,7 +145,7 @@ def lost_processes() -> Iterator[None]:
     try:
         yield
     except (JaxRuntimeError, ValueError) as error:  # the latter by a jax.jit that has run before
-        said = str(error).partition("\n")[0]
+        said = first_line(error)
         if jax.process_count() == 1 or not any(network in said for network in NETWORKS):
             raise
         raise DeviceError(

@@ -164,6 +164,11 @@ def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> N
         (lambda self, x: [x, x], r"must return an array or a tuple of them, got \["),
         (lambda self, x: {"y": x}, r"must return an array or a tuple of them, got \{"),
         (lambda self, x: x.missing, "forward_ops failed: AttributeError: .*missing"),
+        (
+            lambda self, x: np.sin(x),
+            r"use jax.numpy instead of numpy, .*TracerArray\w+ at .*test_own_operators.py",
+        ),
+        (lambda self, x: x if x[0] > 0 else -x, "jnp.where or jax.lax.cond instead of if .*TracerBool"),
         (lambda self: 0, "children do not fit: .*positional argument"),
         (None, "declares no forward_ops"),
     ],

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...cases import Case
-from ...errors import ArgumentError, MGraphError
+from ...errors import ArgumentError, MGraphError, first_line
 from ...platforms import as_wished
 from ...specs import is_real
 from ...types import as_type
@@ -106,7 +106,7 @@ def _prepared(cls: Operator, element_types: Sequence[str], seed: int, compiler: 
 
 def _reason(e: Exception) -> str:
     """The first line of an error; the engine's own need no name."""
-    first = str(e).strip().partition("\n")[0]
+    first = first_line(e)
     return first if isinstance(e, MGraphError) else f"{type(e).__name__}: {first}"
 
 

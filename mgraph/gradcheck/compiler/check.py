@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...errors import MGraphError
+from ...errors import MGraphError, first_line
 from ...node import NaryNodeOp
 from ...ops.convolution import ConvolutionOp
 from ...platforms import as_wished
@@ -113,7 +113,7 @@ def _row_of(
             plan = {t: _sizes(t, subject, usual, quick, sizes) for t in ("float32", "float64")}
             return _Examination(subject, plan, quick, seed).row()
     except (MGraphError, jax.errors.JaxRuntimeError) as e:
-        reason = str(e).partition("\n")[0]
+        reason = first_line(e)
         return CompiledRow(subject.name, str(subject.case), {}, problem=f"{type(e).__name__}: {reason}")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
-from ...errors import GradientError
+from ...errors import GradientError, first_line
 from ...specs import is_real
 from ..example import Example
 from ..report import TOLERANCES
@@ -132,5 +132,5 @@ class Question:
 
 def _reason(question: str, e: Exception) -> str:
     """Why a rule could not be evaluated; the engine's own messages need no prefix."""
-    first = str(e).strip().split("\n")[0]
+    first = first_line(e)
     return first if isinstance(e, GradientError) else f"{question}: {type(e).__name__}: {first}"
