@@ -185,6 +185,13 @@ class ModelPart(Layer):
         """The probability of dropping a word."""
 
 
+def _is_as_new(cls: type, name: str, other: str) -> bool:
+    """Whether a class has its method ``name`` from the class that it has ``other`` from, or from one derived
+    from that: a method does not know of another that is overridden below it."""
+    newest = next(base for base in cls.__mro__ if {name, other} & vars(base).keys())
+    return name in vars(newest)
+
+
 class EncoderPart(ModelPart):
     """Encodes the sentences of one source stream."""
 
@@ -195,8 +202,8 @@ class EncoderPart(ModelPart):
 
     @property
     def packs_bins(self) -> bool:
-        """Whether there is ``encode_packed``."""
-        return False
+        """Whether there is ``encode_packed``, of the class that has ``encode`` or of one derived from it."""
+        return _is_as_new(type(self), "encode_packed", "encode")
 
     @abstractmethod
     def encode(self, source: Source | PackedText) -> Encoded:
@@ -258,8 +265,9 @@ class DecoderPart(ModelPart):
 
     @property
     def packs_bins(self) -> bool:
-        """Whether there are ``project`` and ``arrange``."""
-        return False
+        """Whether there are ``project`` and ``arrange``, of the class that has ``prepare`` or of one derived
+        from it."""
+        return all(_is_as_new(type(self), name, "prepare") for name in ("project", "arrange"))
 
     @abstractmethod
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:

@@ -236,10 +236,6 @@ class TransformerEncoder(EncoderPart):
     def dim_context(self) -> int:
         return self.options.dim_emb
 
-    @property
-    def packs_bins(self) -> bool:
-        return True
-
     def encode(self, source: Source | PackedText) -> Encoded:
         batch, length = source.mask.shape
         mask = log_mask(reshape(source.mask, (batch, 1, 1, length)))
@@ -301,10 +297,6 @@ class TransformerDecoder(DecoderPart):
     @property
     def attends(self) -> bool:
         return self.stream > 0 and not self.pooled
-
-    @property
-    def packs_bins(self) -> bool:
-        return True
 
     def prepare(self, encoded: Sequence[Encoded]) -> Nodes:
         return self._arranged(self.project(encoded), [source.packing for source in encoded])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 from mgraph import ArgumentError
 from nmt.files import create_model
 from nmt.models import PackedSource, Source
+from nmt.models.transformer import TransformerDecoder, TransformerEncoder
+from nmt.models.types import TYPES, ModelType
 from nmt.search.encoding import EncodePlan
 from nmt.settings.model_options import ModelOptions
 from nmt.text.batches import pad
@@ -135,6 +139,33 @@ def test_other_encoders_take_no_bins() -> None:
     assert not model.packs_bins
     with pytest.raises(ArgumentError, match="type s2s take no sentences in bins"):
         model.packed_encoder(1, 1, (4,), 1, 8)
+
+
+def test_bins_are_for_classes_that_know_how_all_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that is overridden by itself leaves an inherited one behind, which must not take its place."""
+
+    class Doubled(TransformerEncoder):
+        def encode(self, source: Any) -> Any:
+            encoded = super().encode(source)
+            return encoded._replace(context=2 * encoded.context)
+
+    class DoubledInBins(Doubled):
+        def encode_packed(self, source: Any) -> Any:
+            encoded = super().encode_packed(source)
+            return encoded._replace(context=2 * encoded.context)
+
+    class Prepared(TransformerDecoder):
+        def prepare(self, encoded: Any) -> Any:
+            return super().prepare(encoded)
+
+    def packs(encoder: Any, decoder: Any) -> bool:
+        monkeypatch.setitem(TYPES, "own", ModelType(((encoder, "encoder"),), decoder))  # type: ignore[arg-type]
+        return create_model(ModelOptions(type="own", dim_vocabs=(7, 9), dim_emb=8)).packs_bins
+
+    assert packs(TransformerEncoder, TransformerDecoder)
+    assert packs(DoubledInBins, TransformerDecoder)
+    assert not packs(Doubled, TransformerDecoder)
+    assert not packs(TransformerEncoder, Prepared)
 
 
 @given(
