@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from mgraph import ModelFileError, Type
+from mgraph import ModelFileError, ParameterError, Type
 from mgraph.files.binary_items import FLOAT32
 from mgraph.files.intgemm import GEMM_TYPES, PACKINGS
 from mgraph.files.items import MODEL_YML, with_model_yml
 from mgraph.files.parameter_files import Path, load_parameters, write_items
+from nmt.files.loading import check_parameters
 from nmt.models.model import Model
 from nmt.models.types import find_type
 from nmt.settings.model_options import ModelOptions, text_of
@@ -29,13 +30,19 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model to ``path``, an ``.npz`` or ``.bin``, whole or not at all.
 
     Reproduces Marian's float32 ``.npz`` byte for byte. ``ModelFileError`` for another ending and for a model
-    that was loaded in int8, ``OSError`` if the file cannot be written.
+    that was loaded in int8, ``ParameterError`` if the parameters do not fit the options, so that the file
+    could not be loaded, ``OSError`` if it cannot be written.
     """
+    name = os.fspath(path)
     if any(value.dtype == np.int8 for value in model.params.values()):
         raise ModelFileError(
-            f"{os.fspath(path)}: this model was loaded with precision int8; load it in float32 to save it "
+            f"{name}: this model was loaded with precision int8; load it in float32 to save it "
             "(convert_model writes int8)"
         )
+    try:
+        check_parameters(model)
+    except ParameterError as error:
+        raise ParameterError(f"{name}: {error}") from None
     write_items(path, model_items(model.options, model.params))
 
 

@@ -82,6 +82,23 @@ def test_every_parameter_that_does_not_fit_is_listed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_model_that_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    model = create_model(S2S)
+    path = tmp_path / "model.npz"
+    lacking = {name: value for name, value in model.params.items() if name != "encoder_bi_U"}
+    for params, problem in (
+        (lacking, r"1 missing:\s+encoder_bi_U \(6, 12\)"),
+        ({**model.params, "odd": np.zeros(3)}, r"1 not used:\s+odd \(3,\)"),
+        (
+            {**model.params, "decoder_b_att": np.zeros((1, 11))},
+            r"decoder_b_att \(1, 11\), expected \(1, 12\)",
+        ),
+    ):
+        with pytest.raises(ParameterError, match=problem) as error:
+            save_model(Model(S2S, params), path)
+        assert str(error.value).startswith(f"{path}: ") and not path.exists()
+
+
 @pytest.mark.parametrize(
     "yml, problem",
     [

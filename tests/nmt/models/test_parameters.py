@@ -17,10 +17,11 @@ import pytest
 from layers import CELLS, FactorGroups, Layer, Output, Parameter, UnsupportedOptionError
 from mgraph import ExpressionGraph, ParameterError, Type
 from mgraph.files.items import write_npz
+from mgraph.files.parameter_files import write_items
 from mgraph.inits import Glorot
 from nmt.cli import main
 from nmt.files import create_model, load_model
-from nmt.files.saving import save_model
+from nmt.files.saving import model_items
 from nmt.models import Model, Source
 from nmt.models.checking import check_parameters, completed
 from nmt.models.explanations import Explanations
@@ -341,7 +342,8 @@ def test_the_command_lists_the_parameters_of_a_model(
 ) -> None:
     path = tmp_path / "model.npz"
     model = create_model(TRANSFORMER)
-    save_model(Model(TRANSFORMER, {**model.params, "odd": np.zeros((2, 3), np.float32)}), path)
+    odd = {"odd": np.zeros((2, 3), np.float32)}
+    write_items(path, model_items(TRANSFORMER, {**model.params, **odd}))
     assert main(["parameters", "--model", str(path)]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "decoder_l1_self_Wq 4x4 16 Affine transformer-decoder-autoreg self-attention" in lines
