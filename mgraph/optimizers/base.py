@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.tree_util import keystr
 
 from ..errors import ArgumentError, GraphError
 from ..graph import ExpressionGraph
+from ..places import here
 from ..running.programs import Plan, compiled
 from ..running.stored import register_tuple
 
@@ -20,7 +23,8 @@ class Optimizer(ABC):
     """Base of the optimizers: gradients are clipped by their global norm, transformed, and added.
 
     ``learn_rate`` may be changed between updates without recompiling. ``clip_norm`` scales the gradients of
-    one update so that their L2 norm over all parameters is at most that; 0 is off.
+    one update so that their L2 norm over all parameters is at most that; 0 is off. A copy, as by ``pickle``,
+    goes on from the same moments.
     """
 
     def __init__(self, learn_rate: float, clip_norm: float = 0.0) -> None:
@@ -43,6 +47,20 @@ class Optimizer(ABC):
     def __repr__(self) -> str:
         own = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
         return f"{type(self).__name__}({own})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_state": self.state, "_specs": ()}
+
+    @property
+    def state(self) -> Any:
+        """All moments after the last update, to be saved: the tree that ``init`` makes, of NumPy arrays;
+        ``None`` before the first update. Assigned, the next update goes on from it, or raises
+        ``ArgumentError`` if it is not of the graph's parameters."""
+        return jax.tree.map(np.array, self._state)
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state, self._specs = state, ()
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -102,10 +120,8 @@ class Optimizer(ABC):
         specs = tuple((name, node.spec) for name, node in nodes.items())
         update = compiled(OptimizerUpdatePlan(self, specs), device=graph.device, wide=wide)
         with jax.enable_x64(wide):
-            if self._state is None:
-                # A copy, because each update donates the buffers of the state.
-                self._state = jax.tree.map(jnp.array, self.init(_wider(params)))
-                self._specs = specs
+            if not self._specs:
+                self._state, self._specs = self._first_state(_wider(params)), specs
             elif self._specs != specs:
                 changed = sorted({name for name, _ in {*self._specs} ^ {*specs}})
                 raise GraphError(
@@ -118,12 +134,30 @@ class Optimizer(ABC):
             nodes[name].set_value(value)
         return norm
 
+    def _first_state(self, params: Any) -> Any:
+        """The assigned state, or that before the first update, in buffers of its own: updates donate them."""
+        if self._state is None:
+            return jax.tree.map(jnp.array, self.init(params))
+        trees = self._state, jax.eval_shape(self.init, params)
+        got, want = ({keystr(path): _shaped(x) for path, x in jax.tree.leaves_with_path(t)} for t in trees)
+        if got != want:
+            name = min(name for name, _ in got.items() ^ want.items())
+            problem = f"expected {want.get(name, 'none')}, got {got.get(name, 'none')}"
+            raise ArgumentError(
+                f"{self}: the assigned state is not of these parameters: {name}: {problem}{here()}"
+            )
+        return jax.tree.map(jnp.array, self._state)
+
     def reset(self) -> None:
         """Forget all moments, as at the start of training."""
-        self._state = None
+        self.state = None
 
     def __str__(self) -> str:
         return type(self).__name__
+
+
+def _shaped(leaf: Any) -> str:
+    return f"{jnp.result_type(leaf)}{list(np.shape(leaf))}"
 
 
 def _wider(tree: Any) -> Any:

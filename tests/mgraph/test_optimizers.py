@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import pickle
+
 import jax
 import numpy as np
 import optax
 import pytest
 
 import mgraph
-from mgraph import Adagrad, Adam, ExpressionGraph, GraphError, Sgd, inits
+from mgraph import Adagrad, Adam, ArgumentError, ExpressionGraph, GraphError, Sgd, inits
 
 START = np.float32([2.0, -1.0, 0.5])
 
@@ -134,6 +138,49 @@ def test_mistakes() -> None:
     other.backprop()
     with pytest.raises(GraphError, match="changed since the first update: p;"):
         optimizer.update(other)
+
+
+@pytest.mark.parametrize("type_", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("make", [Sgd, Adam, Adagrad, functools.partial(mgraph.Optax, "adamw")])
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o)), None])
+def test_a_saved_optimizer_goes_on(make, type_: str, again) -> None:
+    def values(saved: bool) -> bytes:
+        graph, optimizer = ExpressionGraph(), make(0.1)
+        p = graph.param("p", (3,), inits.from_tensor(START), type_)
+        for step in range(4):
+            graph.clear()
+            mgraph.sum(p * p * p)
+            graph.backprop()
+            if saved and step == 2:
+                before, optimizer = optimizer, again(optimizer) if again else make(0.1)
+                if not again:
+                    optimizer.state = before.state
+                kept = np.array(p.val())
+                before.update(graph)  # on its own, from its own moments
+                p.set_value(kept)
+                assert before.state.steps == 3 and optimizer.state.steps == 2
+            optimizer.update(graph)
+        return np.asarray(p.val()).tobytes()
+
+    assert values(saved=True) == values(saved=False)
+
+
+def test_a_state_of_other_parameters() -> None:
+    def graph_of(name: str, size: int) -> ExpressionGraph:
+        graph = ExpressionGraph()
+        mgraph.sum(graph.param(name, (size,), inits.ones()))
+        graph.backprop()
+        return graph
+
+    saved, optimizer = Adam(0.1), Adam(0.1)
+    assert saved.state is None
+    saved.update(graph_of("p", 2))
+    optimizer.state = saved.state
+    for name, size, got in (("p", 3, r"float32\[3\], got float32\[2\]"), ("q", 2, r"none, got float32\[2\]")):
+        with pytest.raises(ArgumentError, match=rf"not of these parameters: .*\['p'\]: expected {got}"):
+            optimizer.update(graph_of(name, size))
+    optimizer.update(graph_of("p", 2))
+    assert optimizer.state.steps == 2
 
 
 def test_optimisers_with_other_settings_share_no_update() -> None:
