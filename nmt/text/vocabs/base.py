@@ -19,6 +19,10 @@ class VocabError(MGraphError, ValueError):
     """A vocabulary file cannot be read, is incomplete, or does not fit the model."""
 
 
+class WordIdError(VocabError, IndexError):
+    """A vocabulary has no such id."""
+
+
 class Vocab(ABC):
     """Maps between text and the ids that index a model's embeddings (Marian: ``IVocab``).
 
@@ -51,12 +55,20 @@ class Vocab(ABC):
     def __getitem__(self, key: int) -> str: ...
 
     def __getitem__(self, key: str | bytes | int) -> int | str:
-        """The id of a word (``unk_id`` for an unknown one), or the word of an id (``IndexError``)."""
+        """The id of a word (``unk_id`` for an unknown one), or the word of an id (``WordIdError``)."""
         if isinstance(key, str | bytes):
             return self._id_of(key)
-        if not 0 <= key < len(self):
-            raise IndexError(f"{self.path}: id {key} of {len(self)}")
-        return self._word_of(int(key))
+        return self._word_of(self._existing(key))
+
+    def _existing(self, number: int) -> int:
+        """An id; ``WordIdError`` if there is no such one."""
+        if not 0 <= number < len(self):
+            raise WordIdError(f"{self.path}: expected an id from 0 to {len(self) - 1}, got {number}")
+        return int(number)
+
+    def _chosen(self, ids: Iterable[int], ignore_eos: bool) -> list[int]:
+        """``ids`` without ``eos_id`` if ``ignore_eos``; ``WordIdError`` unless all exist."""
+        return [self._existing(i) for i in ids if not (ignore_eos and i == self.eos_id)]
 
     @abstractmethod
     def _id_of(self, word: str | bytes) -> int: ...
@@ -96,7 +108,8 @@ class Vocab(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
-        """The text of ``ids``, without ``eos_id`` if ``ignore_eos``."""
+        """The text of ``ids``, without ``eos_id`` if ``ignore_eos``. ``WordIdError`` for an id that does not
+        exist, but in a list of words, where it gives an empty word."""
 
 
 def as_text(line: str | bytes) -> str:

@@ -198,4 +198,4 @@ class FactoredVocab(Vocab):
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The words of ``ids``, separated by spaces."""
-        return " ".join(self._word_of(i) for i in ids if not (ignore_eos and i == self.eos_id))
+        return " ".join(map(self._word_of, self._chosen(ids, ignore_eos)))

@@ -100,7 +100,7 @@ class SentencePieceVocab(Vocab):
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The detokenized text of ``ids``."""
-        kept = [int(i) for i in ids if not (ignore_eos and i == self.eos_id)]
+        kept = self._chosen(ids, ignore_eos)
         if self._prints_pieces:
             return " ".join(map(self._processor.id_to_piece, kept))
         return self._processor.decode(kept)
@@ -149,7 +149,7 @@ class SegmentedVocab(Vocab):
 
     def decode(self, ids: Iterable[int], ignore_eos: bool = True) -> str:
         """The detokenized text of ``ids``."""
-        words = [self._words[int(i)] for i in ids if not (ignore_eos and i == self.eos_id)]
+        words = [self._words[i] for i in self._chosen(ids, ignore_eos)]
         return self._pieces.decode(words) if words else ""
 
     @cached_property

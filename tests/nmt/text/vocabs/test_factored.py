@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.text.vocabs.base import VocabError
+from nmt.text.vocabs.base import VocabError, WordIdError
 from nmt.text.vocabs.factored import FactoredVocab
 from nmt.text.vocabs.loading import factors_of, load_vocab
 from tests.helpers.places import DATA
@@ -37,6 +37,8 @@ def test_words_come_back(vocab: FactoredVocab) -> None:
         assert vocab.decode(ids) == line.replace("nonsense", "<unk>")
     assert vocab["a|ci"] == vocab[b"a|ci"] and vocab[vocab["cat|gn|ca"]] == "cat|ca|gn"
     assert vocab.decode([vocab.eos_id], ignore_eos=False) == "</s>"
+    with pytest.raises(WordIdError, match=r"source\.fsv: expected an id from 0 to 106, got -1"):
+        vocab.decode([-1])
 
 
 def test_words_have_numbers_lemma_by_lemma(vocab: FactoredVocab) -> None:

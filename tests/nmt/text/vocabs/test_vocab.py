@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgraph.errors import ArgumentError, MGraphError
-from nmt.text.vocabs.base import ASKED, Vocab, VocabError
+from nmt.text.vocabs.base import ASKED, Vocab, VocabError, WordIdError
 from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
 from nmt.text.vocabs.words import DefaultVocab, read_default
@@ -152,7 +152,7 @@ def test_decoding() -> None:
     assert vocab.decode([2, 1, 3, 4]) == "a <unk>  b"  # id 3 has no word
     assert vocab.decode([]) == ""
     assert (vocab[2], vocab["a"], vocab[b"a"], vocab["zz"], len(vocab)) == ("a", 2, 2, 1, 5)
-    with pytest.raises(IndexError, match="id 5 of 5"):
+    with pytest.raises(WordIdError, match="from 0 to 4, got 5"):
         vocab[5]
 
 
@@ -266,8 +266,17 @@ def test_sentencepiece_special_ids() -> None:
     assert (words.eos_id, words.unk_id, words.control_ids) == (0, 1, ())
     assert pieces.control_ids == tuple(range(2, 34))
     assert words["no such piece"] == words[b"\xff"] == 1
-    with pytest.raises(IndexError, match="id 36 of 36"):
+    with pytest.raises(WordIdError, match="words.spm: expected an id from 0 to 35, got 36"):
         words[36]
+    assert issubclass(WordIdError, IndexError)  # as iteration over a sequence needs it
+
+
+@pytest.mark.parametrize("number", [36, 100000, -1])
+def test_an_id_that_does_not_exist_has_no_text(number: int) -> None:
+    data = (DATA / PIECES[0]).read_bytes()
+    for vocab in (load_vocab(DATA / PIECES[0]), SentencePieceVocab(data, "words.spm", no_spm_decode=True)):
+        with pytest.raises(WordIdError, match=rf"words.spm: expected an id from 0 to 35, got {number}"):
+            vocab.decode([5, number])
 
 
 @pytest.mark.parametrize("dim", [35, 37])
