@@ -12,6 +12,7 @@ import numpy as np
 
 from layers.products import MULTIPLIER, SCALE
 from mgraph import ExpressionGraph, Type
+from mgraph.shape import Sizes, as_shape
 from mgraph.types import as_type
 from nmt.models.functions import Encoder, Listing, PackedEncoder, PairScorer, Stepper
 from nmt.models.network import Network
@@ -85,31 +86,31 @@ class Model(Network):
 
     # -- pure functions
 
-    def encoder(self, batch: int, lengths: tuple[int, ...], *, derivatives: str = "rules") -> Encoder:
+    def encoder(self, batch: int, lengths: Sizes, *, derivatives: str = "rules") -> Encoder:
         """``encode`` for sentences padded to ``lengths``, one length per source stream."""
-        key = (batch, lengths, derivatives)
+        key = (batch, as_shape(lengths), derivatives)
         return self._recorded(("encoder", *key), lambda: Encoder(self, *key))
 
     def packed_encoder(
         self,
         batch: int,
         some: int,
-        lengths: tuple[int, ...],
+        lengths: Sizes,
         bins: int,
         width: int,
         *,
         derivatives: str = "rules",
     ) -> PackedEncoder:
         """The encoder of packed sources: see ``PackedEncoder``."""
-        key = (batch, some, lengths, bins, width, derivatives)
+        key = (batch, some, as_shape(lengths), bins, width, derivatives)
         return self._recorded(("packed_encoder", *key), lambda: PackedEncoder(self, *key))
 
     def stepper(
         self,
         batch: int,
         beam: int,
-        lengths: tuple[int, ...],
-        places: tuple[int, ...],
+        lengths: Sizes,
+        places: Sizes,
         *,
         attention: bool = False,
         candidates: int = 0,
@@ -120,7 +121,8 @@ class Model(Network):
         """``start`` and ``step`` for sentences padded to ``lengths``, with ``places`` for the target words
         of each (see ``start``), and shortlists of ``candidates`` words (0 without). by_sentence: whether
         every sentence has a position of its own. listed: see ``Stepper``."""
-        key = (batch, beam, lengths, places, attention, candidates, by_sentence, listed, derivatives)
+        sizes = (batch, beam, as_shape(lengths), as_shape(places))
+        key = (*sizes, attention, candidates, by_sentence, listed, derivatives)
         return self._recorded(("stepper", *key), lambda: Stepper(self, *key))
 
     def listing(self, listed: int, *, derivatives: str = "rules") -> Listing:
@@ -131,16 +133,16 @@ class Model(Network):
     def scorer(
         self,
         batch: int,
-        lengths: tuple[int, ...],
+        lengths: Sizes,
         trg_length: int,
         *,
         attention: bool = False,
         best: bool = False,
         derivatives: str = "rules",
     ) -> PairScorer:
-        """Log-probabilities of target words, for sentences padded to these lengths. best: with the most
-        probable words."""
-        key = (batch, lengths, trg_length, attention, best, derivatives)
+        """Log-probabilities of target words, for sentences padded to these lengths, one per source stream,
+        and the target's. best: with the most probable words."""
+        key = (batch, as_shape(lengths), trg_length, attention, best, derivatives)
         return self._recorded(("scorer", *key), lambda: PairScorer(self, *key))
 
     def _recorded(self, key: Hashable, record: Callable[[], T]) -> T:

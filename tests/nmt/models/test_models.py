@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ExpressionGraph, ParameterError, Type
+from mgraph import ExpressionGraph, ParameterError, ShapeError, Type
 from nmt.files import create_model, load_model
 from nmt.models import Model, Source
 from nmt.search import few_batches
@@ -290,9 +290,11 @@ def test_an_empty_side_is_an_error_and_no_pairs_are_no_scores(plain_model: Model
 
 def test_functions_are_recorded_once(plain_model: Model) -> None:
     model = plain_model
-    assert model.encoder(2, (8,)) is model.encoder(2, (8,))
+    assert model.encoder(2, (8,)) is model.encoder(2, 8) is model.encoder(2, [np.int32(8)])
     assert model.stepper(2, 2, (8,), (9,)) is model.stepper(2, 2, (8,), (9,))
-    assert model.scorer(2, (8,), 8) is not model.scorer(2, (8,), 16)
+    assert model.scorer(2, (8,), 8) is model.scorer(2, 8, 8) is not model.scorer(2, (8,), 16)
+    with pytest.raises(ShapeError, match="got '8'"):
+        model.scorer(2, "8", 8)  # type: ignore[arg-type]
 
 
 def test_a_graph_of_a_model_takes_no_other_parameters(plain_model: Model) -> None:
