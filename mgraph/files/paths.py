@@ -8,9 +8,12 @@ from ..errors import ArgumentError
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """The path as text. ``ArgumentError`` for a NUL character or half a surrogate pair, which no operating
-    system accepts."""
-    text = os.fspath(path)
+    """The path as text. ``ArgumentError`` for what is no path, and for a NUL character or half a surrogate
+    pair, which no operating system accepts."""
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise ArgumentError(f"expected the path of a file, got a {type(path).__name__}") from None
     try:
         encoded = os.fsencode(text)
     except UnicodeEncodeError:

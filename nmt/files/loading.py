@@ -13,6 +13,7 @@ from layers import FactorGroups, Parameter
 from mgraph import MGraphError, ModelFileError
 from mgraph.files.items import MODEL_YML, SPECIAL
 from mgraph.files.parameter_files import read_items_and_integers
+from mgraph.files.paths import path_text
 from nmt.models import checking
 from nmt.models.checking import completed
 from nmt.models.model import Model
@@ -50,7 +51,7 @@ def load_model(
     ``UnsupportedOptionError`` for an unknown or unsupported type or option; ``OSError`` if the file cannot be
     read. Every message names the file.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     check_precision(precision)
     options, found, multipliers = _read(path, options, ignore_config, factors_of(vocabs))
     try:
@@ -83,7 +84,7 @@ def _read(
     factors: tuple[FactorGroups | None, ...],
 ) -> tuple[ModelOptions, dict[str, Any], dict[str, np.ndarray]]:
     """Options, parameters, and Bergamot's multipliers by their names in the file."""
-    name = os.fspath(path)
+    name = path_text(path)
     items = read_items_and_integers(path)
     if options is None or (MODEL_YML in items and not ignore_config):
         options = model_options(in_floats(items), name)

@@ -15,6 +15,7 @@ from mgraph.files.binary_items import FLOAT32
 from mgraph.files.intgemm import GEMM_TYPES, PACKINGS
 from mgraph.files.items import MODEL_YML, with_model_yml
 from mgraph.files.parameter_files import Path, load_parameters, write_items
+from mgraph.files.paths import path_text
 from nmt.files.loading import check_parameters
 from nmt.models.model import Model
 from nmt.models.types import find_type
@@ -33,7 +34,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     that was loaded in int8, ``ParameterError`` if the parameters do not fit the options, so that the file
     could not be loaded, ``OSError`` if it cannot be written.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     if any(value.dtype == np.int8 for value in model.params.values()):
         raise ModelFileError(
             f"{name}: this model was loaded with precision int8; load it in float32 to save it "

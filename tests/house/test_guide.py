@@ -19,6 +19,7 @@ PAGES = {
     "gradients-witnesses": 3,
     "gradients-mutants": 0,
     "precision": 0,
+    "huggingface": 1,
 }
 """How many printed lines each page promises, at least."""
 

@@ -128,7 +128,8 @@ class MarianModel(NamedTuple):
 
 
 def to_huggingface(path: Path, *, eos_id: int = 0) -> TorchCheckpoint:
-    """The Marian model in the file ``path`` as a checkpoint that ``MarianMTModel`` loads.
+    """The Marian model in the file ``path`` as a checkpoint that ``MarianMTModel`` loads; a ``Model`` in
+    memory is saved first (``save_model``).
 
     ``eos_id`` is the id of ``</s>``. Tables are padded with zeros up to ``<pad>``, the id after both
     vocabularies; the decoder starts with it, as Marian with zeros. Its low logit keeps Marian's

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from layers import UnsupportedOptionError
-from mgraph import ModelFileError, ParameterError, Type
+from mgraph import ArgumentError, ModelFileError, ParameterError, Type
 from mgraph.files.parameter_files import load_parameters, save_parameters
 from mgraph.files.safetensors import read_safetensors, write_safetensors
 from nmt import Translator, load_model
@@ -83,6 +83,13 @@ def test_a_marian_model_computes_the_same_at_huggingface(name: str) -> None:
     compare(ours, MARIAN[name]["scores"], 1e-5)
     compare(ours, word_scores(HERE / f"{name}.txt"), 1.1e-5)
     compare(ours, MARIAN[name]["scores as it is"], 1e-4)
+
+
+def test_what_is_no_path_is_named() -> None:
+    model = load_model(HERE / "all.npz")
+    for function in (to_huggingface, load_model):
+        with pytest.raises(ArgumentError, match="expected the path of a file, got a Model"):
+            function(model)  # type: ignore[arg-type, operator]
 
 
 def test_greedy_translations_are_huggingfaces() -> None:
