@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,12 +29,13 @@ class Optimizer(ABC):
     """
 
     def __init__(self, learn_rate: float, clip_norm: float = 0.0) -> None:
-        if not learn_rate >= 0:
-            raise ArgumentError(f"expected a learning rate of at least 0, got {learn_rate}")
-        if not clip_norm >= 0:
-            raise ArgumentError(f"expected a clip norm of at least 0, got {clip_norm}")
-        self.learn_rate = float(learn_rate)
-        self.clip_norm = float(clip_norm)
+        if callable(learn_rate):
+            raise ArgumentError(
+                f"expected a learning rate, got {learn_rate!r}: set learn_rate to what a schedule gives before "
+                f"each update{here()}"
+            )
+        self.learn_rate = setting("learning rate", learn_rate)
+        self.clip_norm = setting("clip norm", clip_norm)
         self._state: Any = None
         self._specs: tuple[tuple[str, Any], ...] = ()
 
@@ -154,6 +156,15 @@ class Optimizer(ABC):
 
     def __str__(self) -> str:
         return type(self).__name__
+
+
+def setting(name: str, value: Any, below: float = math.inf) -> float:
+    """A number of an optimizer's; ``ArgumentError`` unless it is at least 0 and less than ``below``."""
+    number = float(value) if hasattr(value, "__float__") else math.nan
+    if not 0 <= number < below:
+        limit = "a finite number" if below == math.inf else f"less than {below:g}"
+        raise ArgumentError(f"expected a {name} of at least 0 and {limit}, got {value!r}{here()}")
+    return number
 
 
 def _shaped(leaf: Any) -> str:

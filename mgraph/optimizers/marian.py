@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..errors import ArgumentError
-from .base import Optimizer, OptimizerState
+from .base import Optimizer, OptimizerState, setting
 
 Rule = Callable[..., tuple[Any, ...]]
 """``(steps, gradient, parameter, *moments)`` to the direction and the new moments, for one array. It moves by
@@ -62,7 +61,7 @@ class Adagrad(Optimizer):
 
     def __init__(self, learn_rate: float, eps: float = 1e-8, clip_norm: float = 0.0) -> None:
         super().__init__(learn_rate, clip_norm)
-        self.eps = float(eps)
+        self.eps = setting("eps", eps)
 
     def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
         def rule(steps: Any, g: Any, p: Any, total: Any) -> tuple[Any, Any]:
@@ -90,10 +89,8 @@ class Adam(Optimizer):
         clip_norm: float = 0.0,
     ) -> None:
         super().__init__(learn_rate, clip_norm)
-        for name, beta in (("beta1", beta1), ("beta2", beta2)):
-            if not 0 <= beta < 1:
-                raise ArgumentError(f"expected a {name} of at least 0 and less than 1, got {beta}")
-        self.beta1, self.beta2, self.eps, self.decay = map(float, (beta1, beta2, eps, decay))
+        self.beta1, self.beta2 = setting("beta1", beta1, 1), setting("beta2", beta2, 1)
+        self.eps, self.decay = setting("eps", eps), setting("decay", decay)
 
     def transformation(self, learn_rate: Any) -> optax.GradientTransformation:
         def rule(steps: Any, g: Any, p: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:

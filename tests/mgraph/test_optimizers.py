@@ -114,8 +114,19 @@ def test_frozen_parameters_stay(graph: ExpressionGraph) -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(ValueError, match="learning rate"):
-        Sgd(-1)
+    with pytest.raises(
+        ArgumentError, match="expected a learning rate of at least 0 and a finite number, got '1'"
+    ):
+        Sgd("1")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="set learn_rate to what a schedule gives"):
+        Adam(optax.linear_schedule(1, 0, 10))  # type: ignore[arg-type]
+    for wrong in ({"learn_rate": -1}, {"learn_rate": np.inf}, {"eps": -1}, {"eps": np.nan}, {"decay": -1}):
+        with pytest.raises(
+            ArgumentError, match=f"expected .* of at least 0 and .*, got {next(iter(wrong.values()))}"
+        ):
+            Adam(**{"learn_rate": 1, **wrong})
+    with pytest.raises(ArgumentError, match="expected a beta1 of at least 0 and less than 1, got 1"):
+        Adam(1, beta1=1)
     graph = ExpressionGraph()
     with pytest.raises(GraphError, match="no trainable parameters"):
         Sgd(1).update(graph)
