@@ -31,8 +31,8 @@ class Optimizer(ABC):
     def __init__(self, learn_rate: float, clip_norm: float = 0.0) -> None:
         if callable(learn_rate):
             raise ArgumentError(
-                f"expected a learning rate, got {learn_rate!r}: set learn_rate to what a schedule gives before "
-                f"each update{here()}"
+                f"expected a number as learning rate, got {learn_rate!r}: before each update, set learn_rate "
+                f"to what a schedule gives{here()}"
             )
         self.learn_rate = setting("learning rate", learn_rate)
         self.clip_norm = setting("clip norm", clip_norm)

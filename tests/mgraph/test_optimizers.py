@@ -118,7 +118,7 @@ def test_mistakes() -> None:
         ArgumentError, match="expected a learning rate of at least 0 and a finite number, got '1'"
     ):
         Sgd("1")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="set learn_rate to what a schedule gives"):
+    with pytest.raises(ArgumentError, match="before each update, set learn_rate to what"):
         Adam(optax.linear_schedule(1, 0, 10))  # type: ignore[arg-type]
     for wrong in ({"learn_rate": -1}, {"learn_rate": np.inf}, {"eps": -1}, {"eps": np.nan}, {"decay": -1}):
         with pytest.raises(
