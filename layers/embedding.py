@@ -72,12 +72,10 @@ class PositionEmbedding(Positions):
         self.dim = dim
 
     def __call__(self, x: Node) -> Node:
-        if len(x.shape) < 2 or x.shape[-1] != self.dim:
-            raise ShapeError(f"position embeddings of {self.dim} features for (..., time, dim) {x.shape}")
-        return x * math.sqrt(self.dim) + self._table(x, x.shape[-2])
+        return self._scaled(x, 2) + self._table(x, x.shape[-2])
 
     def packed(self, x: Node, packing: PackedWords) -> Node:
-        return x * math.sqrt(self.dim) + at_positions(self._table(x, packing.length), packing)
+        return self._scaled(x) + at_positions(self._table(x, packing.length), packing)
 
     def at(self, x: Node, position: Node) -> Node:
         sine = np.arange(self.dim) < self.dim // 2
@@ -88,7 +86,10 @@ class PositionEmbedding(Positions):
         )
         angles = cast(position) * frequencies
         place = sin(angles) * sines + cos(angles) * cosines
-        return x * math.sqrt(self.dim) + cast(place, x.value_type)
+        return self._scaled(x) + cast(place, x.value_type)
+
+    def _scaled(self, x: Node, axes: int = 1) -> Node:
+        return _words("position embeddings", x, self.dim, axes) * math.sqrt(self.dim)
 
     def _table(self, x: Node, length: int) -> Node:
         return x.graph.constant((length, self.dim), inits.sinusoidal_position_embeddings())
@@ -104,7 +105,8 @@ class TrainedPositionEmbedding(Positions):
     """``y[..., t, :] = x[..., t, :] + P[min(t, positions - 1), :]`` with a trained table ``P``.
 
     ``x`` has the shape ``(..., time, dim)``; positions count from 0, and those past the table use its last
-    row. Parameter: the table ``{name} (positions, dim)``.
+    row. Parameter: the table ``{name} (positions, dim)``. ``ShapeError`` if ``x`` does not have ``dim``
+    features.
     Source: Marian, ``transformer-train-positions`` of ``transformer`` (an error in Marian 1.12), and
     ``transformer-train-position-embeddings`` of ``transformer-new``, where positions past the table are an
     error.
@@ -114,14 +116,18 @@ class TrainedPositionEmbedding(Positions):
         self.table = self.param(name, positions, dim, inits.glorot_uniform(fan_out=True))
 
     def __call__(self, x: Node) -> Node:
-        return x + self._first(x, x.shape[-2])
+        return self._checked(x, 2) + self._first(x, x.shape[-2])
 
     def packed(self, x: Node, packing: PackedWords) -> Node:
-        return x + at_positions(self._first(x, packing.length), packing)
+        return self._checked(x) + at_positions(self._first(x, packing.length), packing)
 
     def at(self, x: Node, position: Node) -> Node:
         places = flatten(minimum(position, int(self.table.shape[0]) - 1))
-        return x + reshape(rows(self.table.on(x.graph), places), (*position.shape[:-1], x.shape[-1]))
+        found = rows(self.table.on(x.graph), places)
+        return self._checked(x) + reshape(found, (*position.shape[:-1], x.shape[-1]))
+
+    def _checked(self, x: Node, axes: int = 1) -> Node:
+        return _words(f"position embeddings {self.table.name!r}", x, self.table.shape[1], axes)
 
     def _first(self, x: Node, length: int) -> Node:
         """The rows of the first positions, ``(length, dim)``."""
@@ -143,3 +149,10 @@ class NoPositionEmbedding(Positions):
 
     def at(self, x: Node, position: Node) -> Node:
         return self(x)
+
+
+def _words(what: str, x: Node, dim: int, axes: int) -> Node:
+    """``x``; ``ShapeError`` unless it has so many ``axes`` at least, the last of ``dim`` features."""
+    if len(x.shape) < axes or x.shape[-1:] != (dim,):
+        raise ShapeError(f"{what} of {dim} features for (..., time, dim) {x.shape}")
+    return x

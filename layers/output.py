@@ -47,7 +47,8 @@ class Output(Layer):
     """``logits = x Wt^T + b``, not normalized, of ``x (..., dim)``; the logits are ``(..., dim_vocab)``.
 
     Parameters: ``{prefix}_Wt (dim_vocab, dim)`` and, unless ``omit_bias``, ``{prefix}_b (1, dim_vocab)``.
-    ``tied`` is the table of an ``Embedding`` that serves as ``Wt`` (``tied-embeddings``).
+    ``tied`` is the table of an ``Embedding`` that serves as ``Wt`` (``tied-embeddings``); ``ShapeError`` for
+    one of another shape.
     ``transposed=False`` is for files of old versions of Marian, which have ``{prefix}_W (dim, dim_vocab)``
     instead of ``Wt``. Source: Marian's ``mlp::Output``.
     """
@@ -64,6 +65,11 @@ class Output(Layer):
     ) -> None:
         self.transposed, self.dim_vocab = transposed or tied is not None, dim_vocab
         if tied is not None:
+            if tied.shape != (dim_vocab, dim):
+                raise ShapeError(
+                    f"layer {prefix!r}: expected a tied table of shape {(dim_vocab, dim)}, got {tied.name!r}"
+                    f" of shape {tied.shape}"
+                )
             self.weight = tied
         elif transposed:
             init = inits.glorot_uniform(fan_out=True)

@@ -52,8 +52,9 @@ class RNN(Layer):
         too.
     The output of each layer over a sequence is a checkpoint.
 
-    ``ArgumentError`` for no layers or invalid ones, ``UnsupportedOptionError`` for an unknown direction, and
-    the errors of the cells.
+    ``ArgumentError`` for no layers or invalid ones, ``UnsupportedOptionError`` for an unknown direction,
+    ``ShapeError`` if the input that is added to a layer's output has another size, and the errors of the
+    cells.
     Source: Marian, ``rnn/rnn.h``, and ``RNN<GRU>`` of its first versions.
     """
 
@@ -110,6 +111,13 @@ class RNN(Layer):
         self.skip, self.skip_first = skip, skip_first
         self.layers = [StackedCell(cell) if isinstance(cell, Cell) else cell for cell in layers]
         self.reverse = choose("direction", direction, DIRECTIONS)
+        for number, layer in enumerate(self.layers):
+            cell = layer.first
+            if self._skips(number) and cell.dim_input != cell.dim_state:
+                raise ShapeError(
+                    f"skip: layer {number + 1} of the RNN adds its input to its output, but its cell "
+                    f"{cell.prefix!r} has an input of {cell.dim_input} features and a state of {cell.dim_state}"
+                )
 
     def __call__(
         self,
@@ -181,7 +189,11 @@ class RNN(Layer):
         return states
 
     def _joined(self, number: int, output: Node, x: Node) -> Node:
-        return output + x if self.skip and (self.skip_first or number > 0) else output
+        return output + x if self._skips(number) else output
+
+    def _skips(self, number: int) -> bool:
+        """Whether the layer's input is added to its output."""
+        return self.skip and (self.skip_first or number > 0)
 
 
 def _layers(

@@ -33,6 +33,26 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (lambda g: layers.log_mask(ones(g, 2, 3, kind="int32")), "a mask of floating point, got int32"),
     (lambda g: layers.PositionEmbedding(8)(ones(g, 2, 3, 6)), r"of 8 features for .* \(2, 3, 6\)"),
     (lambda g: layers.PositionEmbedding(8)(ones(g, 8)), r"of 8 features for .* \(8,\)"),
+    (
+        lambda g: layers.TrainedPositionEmbedding("p", 9, 5)(ones(g, 2, 3, 1)),
+        r"embeddings 'p' of 5 features for .* \(2, 3, 1\)",
+    ),
+    (
+        lambda g: layers.TrainedPositionEmbedding("p", 9, 5).at(ones(g, 2, 3, 1), g.indices([1])),
+        r"embeddings 'p' of 5 features for .* \(2, 3, 1\)",
+    ),
+    (
+        lambda g: layers.PositionEmbedding(5).at(ones(g, 2, 3, 1), g.indices([1])),
+        r"of 5 features for .* \(2, 3, 1\)",
+    ),
+    (
+        lambda g: layers.Output("o", 4, 11, omit_bias=True, tied=layers.Embedding("E", 10, 4).table),
+        r"'o': expected a tied table of shape \(11, 4\), got 'E' of shape \(10, 4\)",
+    ),
+    (
+        lambda g: layers.RNN(layers.GRU, "r", 1, 6, skip=True, skip_first=True),
+        "layer 1 of the RNN adds .* 'r' has an input of 1 features and a state of 6",
+    ),
     (lambda g: layers.RNN(gru(g), g), r"expected RNN\(cell, prefix, .* got GRU, ExpressionGraph"),
     (lambda g: layers.RNN(gru(g)), "a list of cells and stacks of cells, got GRU"),
     (lambda g: layers.RNN([gru(g), "gru"]), "a list of cells and stacks of cells, got "),
