@@ -99,7 +99,7 @@ class Scorer:
     given: Marian's scoring options in snake_case with Marian's defaults, such as ``normalize=True`` or
     ``mini_batch=16``; before JAX has started also ``cpu_threads``, ``devices`` and ``compilation_cache``.
     ``nmt.settings.ScoreOptions`` lists them with types; an object of that class may be passed in place of
-    ``model``.
+    ``model``. Options of the command line only, such as ``quiet``, are refused with what to do instead.
 
     Texts are the lines of each source, then of the target: ``score(source, target)``, or ``score(target)``
     for a language model. With ``n_best`` the target is an n-best list; with ``tsv`` one text has all fields.

@@ -109,7 +109,8 @@ class Translator:
     given: Marian's decoding options in snake_case with Marian's defaults, such as ``beam_size=4``,
     ``n_best=True`` or ``shortlist=[path, first, best, threshold]``; before JAX has started also
     ``cpu_threads``, ``devices``, ``cpu_devices`` and ``compilation_cache``. ``nmt.settings.DecodeOptions``
-    lists them with types; an object of that class may be passed in place of ``models``.
+    lists them with types; an object of that class may be passed in place of ``models``. Options of the
+    command line only, such as ``quiet``, are refused with what to do instead.
 
     Methods that take lines take one text for each source of the models (one for a language model, too: only
     the number of its words counts), and with ``force_decode`` one more with the first words of the

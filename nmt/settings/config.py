@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, NoReturn, TypeVar
@@ -112,12 +112,10 @@ class Command(Generic[C]):
     def from_python(self, given: Mapping[str, Any]) -> C:
         """The options from Python arguments, which are validated like a command line.
 
-        TypeError for an unknown one, OptionError for an invalid value.
+        TypeError for an unknown one and for one of the command line only, OptionError for an invalid value.
         """
+        _check_names(given, self.options)
         table = self.python_options()
-        for name in given:
-            if name not in table:
-                raise TypeError(f"unknown option {nearest(name, table, prefix='')}")
         accepted = {
             table[name].name: Given(table[name].accept(value), Origin.COMMAND_LINE)
             for name, value in given.items()
@@ -132,13 +130,24 @@ class Command(Generic[C]):
 
 
 def options_from(section: type[C], given: Mapping[str, Any]) -> C:
-    """The options of a class from Python arguments. TypeError for an unknown one, OptionError for an invalid
-    value."""
-    known = [declared.attribute for declared in options_of(section).values()]
-    for name in given:
-        if name not in known:
-            raise TypeError(f"unknown option {nearest(name, known, prefix='')}")
+    """The options of a class from Python arguments. TypeError for an unknown one and for one of the command
+    line only, OptionError for an invalid value."""
+    _check_names(given, options_of(section))
     return section(**given)
+
+
+def _check_names(given: Iterable[str], options: Mapping[str, Option]) -> None:
+    """TypeError for the first name that is no Python argument; for an option of the command line only it says
+    what to do instead."""
+    declared = {option.attribute: option for option in options.values()}
+    for name in given:
+        option = declared.get(name)
+        if option is None:
+            known = (attribute for attribute, other in declared.items() if not other.command)
+            raise TypeError(f"unknown option {nearest(name, known, prefix='')}")
+        if option.command:
+            instead = f"in Python {option.python}" if option.python else option.reason
+            raise TypeError(f"{name} is for the command line only" + (f"; {instead}" if instead else ""))
 
 
 def takes(command: Command[Any]) -> Callable[[F], F]:

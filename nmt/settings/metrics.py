@@ -69,7 +69,9 @@ class PooledTexts(Options):
 
     no_reload: bool = again(ScoredTexts, "no_reload")
     train_sets: tuple[str, ...] = again(ScoredTexts, "train_sets", help="files: one for each text")
-    output: str = option("stdout", "file for the results", short="o", command=True)
+    output: str = option(
+        "stdout", "file for the results", short="o", command=True, python="the methods return the results"
+    )
     vocabs: tuple[str, ...] = option((), "vocabularies of each text", short="v")
 
 

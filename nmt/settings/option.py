@@ -67,7 +67,8 @@ class Option:
     greatest: the largest number allowed in a model. letters: the operations allowed in a model's string.
     open: the choices are checked when the model is created, not here. reason: why the option is ignored or
         refused. absent: values of Marian's that are refused, each with the reason.
-    command: only for the command line, not for ``Translator``, ``Scorer`` and ``Trainer``.
+    command: only for the command line, not for ``Translator``, ``Scorer`` and ``Trainer``. python: what to do
+        instead there, for the user.
     dumped: written to configurations, because Marian knows it too. kept: written to configurations unless it
         has its default, although Marian does not know it, because training could not be resumed without it.
     after: the name of the previous option in Marian's order, if it is not the previous field.
@@ -92,6 +93,7 @@ class Option:
     reason: str = ""
     absent: Mapping[str, str] = field(default_factory=dict, hash=False)
     command: bool = False
+    python: str = ""
     dumped: bool = True
     kept: bool = False
     after: str = ""

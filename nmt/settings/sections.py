@@ -38,7 +38,13 @@ class About(Options):
     build_info: str = option(
         "", "print the versions of jax and numpy; all: of all packages", implicit="basic", command=True
     )
-    config: tuple[str, ...] = option((), "configuration files; later ones override", short="c", command=True)
+    config: tuple[str, ...] = option(
+        (),
+        "configuration files; later ones override",
+        short="c",
+        command=True,
+        python="pass the options of the file as arguments",
+    )
     workspace: int = ignored(2048, "JAX manages the memory", short="w", command=True)
 
 
@@ -47,10 +53,31 @@ class Logging(Options):
 
     title = "Output"
 
-    log: str = option("", "write the log to this file, too", command=True)
-    log_level: str = option("info", "least severity to log", choices=tuple(LEVELS), command=True)
-    log_time_zone: str = option("", "time zone of the log's dates", command=True)
-    quiet: bool = option(False, "log nothing to stderr; errors and the log file stay", command=True)
+    log: str = option(
+        "",
+        "write the log to this file, too",
+        command=True,
+        python='logging.getLogger("nmt") takes a handler, such as logging.FileHandler',
+    )
+    log_level: str = option(
+        "info",
+        "least severity to log",
+        choices=tuple(LEVELS),
+        command=True,
+        python='logging.getLogger("nmt").setLevel sets it',
+    )
+    log_time_zone: str = option(
+        "",
+        "time zone of the log's dates",
+        command=True,
+        python='the formatters of your handlers of logging.getLogger("nmt") write the dates',
+    )
+    quiet: bool = option(
+        False,
+        "log nothing to stderr; errors and the log file stay",
+        command=True,
+        python='logging.getLogger("nmt").setLevel("ERROR") keeps only errors',
+    )
 
 
 class General(About, Logging):
@@ -61,14 +88,25 @@ class General(About, Logging):
     quiet_translation: bool = option(False, "do not log each translation", command=True)
     seed: int = ignored(0, "nothing is random without sampling", command=True)
     check_nan: bool = ignored(False, NO_NAN_SEARCH, command=True)
-    interpolate_env_vars: bool = option(False, "replace ${NAME} in paths by the environment", command=True)
-    relative_paths: bool = option(False, "in a configuration file: paths relative to it", command=True)
+    interpolate_env_vars: bool = option(
+        False,
+        "replace ${NAME} in paths by the environment",
+        command=True,
+        python="os.path.expandvars does it",
+    )
+    relative_paths: bool = option(
+        False,
+        "in a configuration file: paths relative to it",
+        command=True,
+        python="paths are relative to the working directory",
+    )
     dump_config: str = option(
         "",
         "print all options (full), the given ones (minimal), or these with aliases expanded (expand)",
         implicit="full",
         choices=DUMPS,
         command=True,
+        python="the attribute `options` has all",
     )
 
 
@@ -227,9 +265,19 @@ class TranslatedTexts(Options):
     """What is translated."""
 
     input: tuple[str, ...] = option(
-        ("stdin",), "files to translate, one for each source", short="i", command=True
+        ("stdin",),
+        "files to translate, one for each source",
+        short="i",
+        command=True,
+        python="the methods take the lines",
     )
-    output: str = option("stdout", "file for the translations", short="o", command=True)
+    output: str = option(
+        "stdout",
+        "file for the translations",
+        short="o",
+        command=True,
+        python="the methods return the translations",
+    )
     vocabs: tuple[str, ...] = option((), "vocabularies of the sources and the target", short="v")
 
 
@@ -305,6 +353,7 @@ class TranslatorOptions(
 class DecodeOptions(General, DecodedModelOptions, TranslatorOptions):
     """The options of ``mgraph decode`` and of ``Translator``."""
 
+    config: tuple[str, ...] = again(General, "config", python="Translator.from_config reads the file")
     devices: tuple[str, ...] = again(Devices, "devices", help="numbers of the GPUs to use, or all")
     workspace: int = again(General, "workspace", 512)
     seed: int = option(0, "seed of --output-sampling; 0: a different one in each run")
@@ -333,8 +382,16 @@ class ScoredTexts(Options):
     """The texts to score, and the output."""
 
     no_reload: bool = ignored(False, "the model is always loaded", command=True)
-    train_sets: tuple[str, ...] = option((), "files: each source, then the target", short="t", command=True)
-    output: str = option("stdout", "file for the scores", short="o", command=True)
+    train_sets: tuple[str, ...] = option(
+        (),
+        "files: each source, then the target",
+        short="t",
+        command=True,
+        python="the methods take the lines",
+    )
+    output: str = option(
+        "stdout", "file for the scores", short="o", command=True, python="the methods return the scores"
+    )
     vocabs: tuple[str, ...] = option((), "vocabularies of each source and the target", short="v")
     n_best: bool = option(False, "the target is an n-best list; add the scores to it")
     n_best_feature: str = option("Score", "the name of the score in the n-best list")

@@ -27,13 +27,15 @@ class Trainer:
     ``model="model.npz", type="transformer", train_sets=["train.de", "train.en"],
     vocabs=["vocab.spm", "vocab.spm"], after="10e"``; sequences may be lists or tuples. Aliases such as
     ``task="transformer-base"`` set several options. The fields of ``nmt.settings.TrainOptions`` list all
-    options with types; an object of that class may be passed instead.
+    options with types; an object of that class may be passed instead. Those of the command line only, such as
+    ``quiet``, are refused with what to do instead: set up ``logging.getLogger("nmt")`` in place of the
+    options of the log, pass the options of a file in place of ``config``.
 
     If the model exists, training resumes from its last checkpoint, bit for bit as if it had never been
     interrupted, on the same machine with the same jaxlib and number of threads.
 
-    Raises OptionError for an invalid value, TypeError for an unknown option, ModelFileError and other
-    subclasses of MGraphError for invalid files, OSError for missing ones.
+    Raises OptionError for an invalid value, TypeError for an option that is unknown or of the command line
+    only, ModelFileError and other subclasses of MGraphError for invalid files, OSError for missing ones.
     """
 
     @takes(TRAIN)

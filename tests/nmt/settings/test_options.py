@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mgraph import ArgumentError, ExpressionGraph
-from nmt import Scorer, Trainer, Translator, load_model, load_vocab
+from nmt import Scorer, Trainer, Translator, distill, load_model, load_vocab
 from nmt.settings import DECODE, SCORE, TRAIN, DecodeOptions, OptionError, ScoreOptions, Support, TrainOptions
-from nmt.settings.config import notices, parse, read_config
+from nmt.settings.config import Command, notices, parse, read_config
 from nmt.settings.printing import help_text
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
@@ -286,14 +286,34 @@ def test_python_arguments_follow_the_same_rules() -> None:
     values = DECODE.from_python({"normalize": True, "word_penalty": False, "mini_batch": 2.0})
     assert (values.normalize, values.word_penalty, values.mini_batch) == (1.0, 0.0, 2)
     assert "quiet" not in DECODE.python_options() and "input" not in DECODE.python_options()
-    with pytest.raises(TypeError, match="unknown option quiet"):
-        DECODE.from_python({"quiet": True})
     with pytest.raises(TypeError, match="unknown option beam; did you mean beam_size"):
         DECODE.from_python({"beam": 3})
     with pytest.raises(OptionError, match="--beam-size must be at least 1"):
         DECODE.from_python({"beam_size": 0})
     with pytest.raises(OptionError, match="--optimize is Marian's"):
         DECODE.from_python({"optimize": True})
+
+
+@pytest.mark.parametrize(
+    "command, name, instead",
+    [
+        (TRAIN, "quiet", r'logging.getLogger\("nmt"\).setLevel\("ERROR"\) keeps only errors'),
+        (TRAIN, "config", "pass the options of the file as arguments"),
+        (DECODE, "config", "Translator.from_config reads the file"),
+        (SCORE, "train_sets", "the methods take the lines"),
+    ],
+)
+def test_an_option_of_the_command_line_says_what_to_do_in_python(
+    command: Command, name: str, instead: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"^{name} is for the command line only; in Python {instead}$"):
+        command.from_python({name: "x"})
+    with pytest.raises(TypeError, match="^workspace is for the command line only; JAX manages the memory$"):
+        DECODE.from_python({"workspace": 1})
+    with pytest.raises(TypeError, match="^cite is for the command line only$"):
+        DECODE.from_python({"cite": True})
+    with pytest.raises(TypeError, match="^log is for the command line only"):
+        distill(log="log")
 
 
 @pytest.mark.parametrize("command", [DECODE, SCORE])
