@@ -15,36 +15,30 @@ from nmt.commands import NAMES
 from nmt.commands.common import asks_for_help
 from nmt.settings import OptionError, nearest
 from nmt.settings.config import parse
-from nmt.text.lines import silence_standard_output
+from nmt.text.lines import flush_standard_output, silence_standard_output
 
 USAGE_ERROR = 2
 RUN_TIME_ERROR = 1
 REMEDY = "; smaller batches (--mini-batch) need less"
 PIPE_CLOSED = 141  # a shell's exit code for a program ended by SIGPIPE
+_ASK = ("-h", "--help", "--version")
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the sub-command named first in ``argv`` (``sys.argv[1:]`` if None), and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     name = words[0] if words else ""
-    if name in ("-h", "--help"):
-        print(_overview())
-        return 0
-    if name == "--version":
-        print(f"mgraph {__version__}")
-        return 0
     if not name:
         print(_overview(), file=sys.stderr)
         return USAGE_ERROR
-    if name not in NAMES:
+    if name not in (*NAMES, *_ASK):
         what = f"unknown command {nearest(name, NAMES, prefix='')}"
         print(f"mgraph: error: {what} (commands: {', '.join(NAMES)})", file=sys.stderr)
         return USAGE_ERROR
     try:
-        module, argv = _module(name), words[1:]
-        if asks_for_help(module.COMMAND, argv):
-            return 0
-        return module.run(parse(module.COMMAND, argv), argv) or 0
+        code = _answered(name, words[1:])
+        flush_standard_output()
+        return code
     except OptionError as error:
         return _failed(name, str(error), USAGE_ERROR)
     except BrokenPipeError:
@@ -60,12 +54,23 @@ def run(argv: Sequence[str] | None = None) -> int:
         return _failed(name, str(error))
 
 
+def _answered(name: str, argv: Sequence[str]) -> int:
+    if name in _ASK:
+        print(f"mgraph {__version__}" if name == "--version" else _overview())
+        return 0
+    module = _module(name)
+    if asks_for_help(module.COMMAND, argv):
+        return 0
+    return module.run(parse(module.COMMAND, argv), argv) or 0
+
+
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"nmt.commands.{name}")
 
 
 def _failed(name: str, reason: str, code: int = RUN_TIME_ERROR) -> int:
-    print(f"mgraph {name}: error: {' '.join(reason.split())}", file=sys.stderr)
+    program = "mgraph" if name in _ASK else f"mgraph {name}"
+    print(f"{program}: error: {' '.join(reason.split())}", file=sys.stderr)
     return code
 
 

@@ -153,6 +153,16 @@ def silence_standard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def flush_standard_output() -> None:
+    """Write what is still buffered; if that fails, discard it, so that exiting raises nothing, and raise
+    the OSError."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        silence_standard_output()
+        raise
+
+
 END = 1 << 16
 """How many bytes at the start and at the end of a file are hashed; hashing all takes too long."""
 

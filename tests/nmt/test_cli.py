@@ -453,3 +453,18 @@ def test_a_pipe_is_answered_line_by_line_and_may_close() -> None:
         process.stdin.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["diff", "--help"], ["train", "--version"]])
+def test_information_for_a_closed_pipe_or_a_full_disk_is_no_traceback(monkeypatch, capsys, words) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert main(words) == 141
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            monkeypatch.setattr(sys, "stdout", full)
+            assert main(words) == 1
+        name = " ".join(["mgraph", *words[:-1]])
+        assert capsys.readouterr().err == f"{name}: error: No space left on device\n"
