@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ..errors import ArgumentError
+from ..files.paths import path_text
 from ..running.profile import Profile
 from ..tape import Graph
 from .faces import color_of
@@ -13,6 +15,11 @@ from .faces import statistics as all_statistics
 from .page import frame, page
 from .scene import make_scene
 from .svg import svg
+
+_FORMATS = frozenset(
+    ".svg .svgz .html .htm .dot .gv .png .jpg .jpeg .gif .bmp .webp .tif .tiff .pdf .ps .eps".split()
+)
+"""Endings by which other programs know a picture or a page: a file that is no such thing misleads them."""
 
 
 def draw(graph: Graph, path: str | os.PathLike[str] | None = None, *, depth: int | None = None) -> str:
@@ -24,7 +31,7 @@ def draw(graph: Graph, path: str | os.PathLike[str] | None = None, *, depth: int
     """
     scene = make_scene(graph.tape)
     folded = [] if depth is None else [key for key in scene.boxes if key and len(scene.path(key)) > depth + 1]
-    return _written(svg(scene, folded), path)
+    return _written(svg(scene, folded), path, "draw writes SVG", ".svg")
 
 
 def html(
@@ -50,7 +57,8 @@ def html(
     if clusters is None:
         clusters = profile.clusters if profile else {}
     names = {str(node): name for node, name in clusters.items()}
-    return _written(page(scene, title, values, names, times=_times(profile) if profile else None), path)
+    text = page(scene, title, values, names, times=_times(profile) if profile else None)
+    return _written(text, path, "html writes a page", ".html", ".htm")
 
 
 def _times(profile: Profile) -> dict[str, Any]:
@@ -76,7 +84,7 @@ def graphviz(graph: Graph, path: str | os.PathLike[str] | None = None) -> str:
             f'penwidth={width}, fillcolor="{color_of(node)}"];'
         )
         lines += [*(f'"{child.id}" -> "{node.id}";' for child in node.children), ""]
-    return _written("\n".join([*lines, "}", ""]), path)
+    return _written("\n".join([*lines, "}", ""]), path, "graphviz writes text for dot -Tpng", ".dot", ".gv")
 
 
 def repr_html(graph: Graph) -> str:
@@ -84,8 +92,12 @@ def repr_html(graph: Graph) -> str:
     return frame(html(graph, statistics=False))
 
 
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+def _written(text: str, path: str | os.PathLike[str] | None, what: str, *suffixes: str) -> str:
     if path is not None:
+        name = path_text(path)
+        suffix = os.path.splitext(name)[1].lower()
+        if suffix in _FORMATS and suffix not in suffixes:
+            raise ArgumentError(f"{what}: expected a file that ends in {' or '.join(suffixes)}, got {name}")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mgraph
-from mgraph import ExpressionGraph, drawing
+from mgraph import ArgumentError, ExpressionGraph, drawing
 from mgraph.drawing.groups import group_paths
 from mgraph.drawing.layering import Net, arrange
 from mgraph.drawing.nodes import drawn_nodes
@@ -167,6 +168,23 @@ def test_a_chain_is_straight(graph: ExpressionGraph) -> None:
         x = mgraph.tanh(mgraph.affine(x, graph.param("W", (2, 2)), graph.param("b", (1, 2))))
     spots = positions(drawing.draw(graph))
     assert len({spots[str(n.id)][0] for n in graph.tape.nodes if n.children}) == 1
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "said"),
+    [
+        (drawing.draw, "g.PNG", "draw writes SVG: expected a file that ends in .svg, got "),
+        (drawing.html, "g.pdf", "html writes a page: expected a file that ends in .html or .htm, got "),
+        (drawing.graphviz, "g.svg", "graphviz writes text for dot -Tpng: expected .* .dot or .gv, got "),
+    ],
+)
+def test_a_file_is_not_named_as_what_it_is_not(write: Callable[..., str], name, said, tmp_path) -> None:
+    graph = ExpressionGraph()
+    mgraph.exp(graph.param("x", (2,)))
+    with pytest.raises(ArgumentError, match=said):
+        write(graph, tmp_path / name)
+    assert not any(tmp_path.iterdir())
+    assert write(graph, tmp_path / "picture.txt") == (tmp_path / "picture.txt").read_text(encoding="utf-8")
 
 
 # -- SVG
