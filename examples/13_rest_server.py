@@ -12,10 +12,17 @@ queue = TranslationQueue(Translator(str(folder / "model.npz"), [vocab, vocab], b
 
 
 class Handler(BaseHTTPRequestHandler):
+    timeout = 60  # seconds without a byte from the client
+
     def do_POST(self) -> None:
-        size = int(self.headers.get("Content-Length", 0))
-        if size > 1 << 20:
-            return self.send_error(413)
+        if "Transfer-Encoding" in self.headers or "Content-Length" not in self.headers:
+            return self.send_error(411)
+        try:
+            size = int(self.headers["Content-Length"])
+        except ValueError:
+            size = -1
+        if not 0 <= size <= 1 << 20:
+            return self.send_error(413 if size > 0 else 400)
         lines = self.rfile.read(size).split(b"\n")
         try:
             answer = "\n".join(queue.translate(lines)).encode()
