@@ -83,7 +83,8 @@ def check_gradients(
     and may be off by what is left of the series and by the rounding of the outputs that move: a report says
     ``wrong by 3e-04, can see 1e-09``. Where the point is at a kink (``relu`` at 0, ties of ``max``) any
     number between the slopes of both sides is right, and JAX's choice is shown beside it; steps that cross a
-    kink do not count. ``report.checks[0].taylor`` has Taylor remainders.
+    kink do not count. ``report.checks[0].taylor`` has Taylor remainders. Elements of the output that are NaN
+    or infinite count for nothing: a report says so, and is not ``ok``, where the rest agrees.
 
     ``thorough`` also compares second derivatives, the gradient under ``vmap``, ``scan`` and ``remat``, with
     each input frozen in turn, for cotangents of zeros and of single outputs, computed twice, and not
@@ -201,13 +202,15 @@ def _check_case(
     arrays = case.values(settings.seed) if values is None else [np.asarray(v) for v in values]
     graph = ExpressionGraph(seed=settings.seed + 1)
     node, _ = record_case(graph, target, case, arrays)
-    report = _check_node(node, settings)
+    way_out = ': give others, by values= or Case(..., domain="positive")'
+    report = _check_node(node, settings, way_out)
     example = Example(target, case, tuple(arrays), settings.seed, settings.rule_set)
     checks = tuple(replace(check, example=example) for check in report.checks)
     return GradientReport(f"{title_of(target)} {case}", checks, report.note)
 
 
-def _check_node(node: Node, settings: _Settings) -> GradientReport:
+def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientReport:
+    """``way_out`` says what to do where the value is not finite."""
     graph, tape = node.graph, node.tape()
     excerpt = tape.below([node.id])
     nodes = [tape.nodes[i] for i in excerpt.inputs]
@@ -232,7 +235,7 @@ def _check_node(node: Node, settings: _Settings) -> GradientReport:
         cotangent = None if isinstance(settings.cotangents, str) else settings.cotangents
         problem = Problem(values, [leaves[k] for k in chosen], settings.seed, cotangent)
         names, shapes = [_leaf_name(nodes[k]) for k in chosen], [nodes[k].shape for k in chosen]
-        checks = _checks(problem, names, shapes, settings)
+        checks = _checks(problem, names, shapes, settings, way_out)
     return GradientReport(title, checks, note)
 
 
@@ -243,9 +246,10 @@ def _leaf_name(node: Node) -> str:
 
 
 def _checks(
-    problem: Problem, names: Sequence[str], shapes: Sequence[Shape], settings: _Settings
+    problem: Problem, names: Sequence[str], shapes: Sequence[Shape], settings: _Settings, way_out: str = ""
 ) -> tuple[GradientCheck, ...]:
-    """One check per input; if a rule cannot be evaluated for a witness, all checks report it."""
+    """One check per input; if a rule cannot be evaluated for a witness, all checks report it, and if the
+    value is not finite those do that find nothing wrong with the rest."""
     questions = [problem.first_order]
     if settings.thorough:
         questions += [problem.second_order, problem.transformed, problem.cotangents, problem.repeated]
@@ -264,11 +268,17 @@ def _checks(
             continue
         for answer, of_input in zip(answers, known, strict=True):
             of_input.append(answer)
+        if problem.undefined:
+            break  # whatever the others found, it would be NaN
     problem_found = "; ".join(dict.fromkeys(problems))
-    return tuple(
+    checks = (
         _check_of(name, shape, answers, problem_found, settings)
         for name, shape, answers in zip(names, shapes, known, strict=True)
     )
+    if not problem.undefined:
+        return tuple(checks)
+    undefined = f"NaN or infinity in the value at these inputs{way_out}"
+    return tuple(c if c.objections or c.problem else replace(c, problem=undefined) for c in checks)
 
 
 def _check_of(

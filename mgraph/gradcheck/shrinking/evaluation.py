@@ -118,9 +118,11 @@ class FirstDerivatives(RecordedExample):
         return tuple(random.standard_normal(shape) + 0.5 for shape in self.output_shapes)
 
     def __call__(self, example: Example) -> dict[int, Gradients]:
-        """The gradients by each child that can have one, by its number."""
+        """The gradients by each child that can have one, by its number; none if the value is not finite."""
         point, adjoint = self.point(example), [jnp.asarray(a) for a in self.adjoint(example)]
         by_rule, by_jax, slopes, magnitude = self._compiled(point, adjoint)
+        if not np.isfinite(magnitude):
+            return {}
         sizes = [float(jnp.max(jnp.abs(g), initial=0.0)) for g in by_jax]
         least = max(1e-4 * max(sizes, default=0.0), 1e-5 * float(magnitude)) or 1.0
         found = zip(by_rule, by_jax, slopes, sizes, strict=True)

@@ -42,6 +42,8 @@ class Contraction:
         self.adjoint: Adjoint = [self.random_like(spec) for spec in jax.tree.leaves(outputs)]
         if cotangent is not None:
             self.adjoint = _checked_adjoint(cotangent, outputs)
+        self._left_out: list[Any] = [None] * len(self.adjoint)
+        """For each output where it is taken for zero, ``None`` for nowhere."""
         self._programs: dict[str, Any] = {}
         self._at_once = 0
 
@@ -50,6 +52,17 @@ class Contraction:
         if not is_real(spec):
             return None
         return np.asarray(self._random.standard_normal(spec.shape) + 0.5)
+
+    def leave_out_undefined(self) -> bool:
+        """Take elements of outputs that are NaN or infinite at the point for zero from now on; whether there
+        is one that the adjoint weighs."""
+        outputs = jax.tree.leaves(self.run(lambda point: self._values(point, "jax", None), self.point))
+        self._programs.clear()
+        self._left_out = [
+            None if a is None else ~np.isfinite(v) for v, a in zip(outputs, self.adjoint, strict=True)
+        ]
+        pairs = zip(self._left_out, self.adjoint, strict=True)
+        return any(bool(np.any(left & (a != 0))) for left, a in pairs if a is not None)
 
     def run(self, function: Callable[..., Any], *args: Any, name: str = "") -> Any:
         """``function(*args)``, compiled; for small inputs in the way that compiles fastest.
@@ -96,8 +109,11 @@ class Contraction:
 
     def _terms(self, output: Any, adjoint: Adjoint | None) -> list[tuple[Any, Any]]:
         """Pairs of an output and its adjoint."""
-        pairs = zip(jax.tree.leaves(output), self.adjoint if adjoint is None else adjoint, strict=True)
-        return [(v, a) for v, a in pairs if a is not None]
+        adjoints = self.adjoint if adjoint is None else adjoint
+        triples = zip(jax.tree.leaves(output), adjoints, self._left_out, strict=True)
+        return [
+            (v if left is None else jnp.where(left, 0.0, v), a) for v, a, left in triples if a is not None
+        ]
 
     # -- programs
 

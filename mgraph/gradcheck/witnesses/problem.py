@@ -38,15 +38,28 @@ class Problem(Contraction):
     Each question returns one answer per input. ``first_order`` is the first one to ask.
     """
 
+    undefined = False
+    """Whether the value is NaN or infinite at the point, where no gradient can be judged: the rest is."""
+    _lost: list[Any]
+    """Elements of the inputs whose gradients are not finite because the value is not."""
     extrapolates = True
     """Whether outputs are those of float64, so that differences can be extrapolated along lines."""
 
     def first_order(self, rule_set: str) -> list[Answer]:
-        """Differences to JAX and to slopes along lines, each gradient against a bound of its own."""
-        here, *near = self.gradients(rule_set, *self._within_rounding())
+        """Differences to JAX and to slopes along lines, each gradient against a bound of its own.
+
+        Outputs that are not finite count for nothing, nor then do gradients that are not finite.
+        """
+        self._choices = [np.zeros(p.shape, bool) for p in self.point]
+        self._lost = [np.zeros(p.shape, bool) for p in self.point]
+        given = self._within_rounding()
+        here, *near = self.gradients(rule_set, *given)
+        if not np.isfinite(here[2]):
+            self.undefined = self.leave_out_undefined()
+            here, *near = self.gradients(rule_set, *given)
+            here = self._without_lost(*here)
         by_rule, by_jax, magnitude = here
         self._scales = scales(by_jax, magnitude)
-        self._choices = [np.zeros(p.shape, bool) for p in self.point]
         noise = [_scatter(here, near, i) for i in range(len(self.point))]
         rounding = [
             np.minimum(n, _CLOSE * scale) + _NEAR * np.abs(finite(g))
@@ -69,13 +82,14 @@ class Problem(Contraction):
                 answers.append(Answer({**to_jax.differences, "differences": 0.0}, to_jax.allowed))
                 continue
             slopes = self._along(found, i, here, rule_set, scale)
+            taylor = None if self._lost[i].any() else found.taylor[i]
             answers.append(
                 Answer(
                     {**to_jax.differences, **slopes.differences},
                     {**to_jax.allowed, **slopes.allowed},
                     {**to_jax.findings, **slopes.findings},
                     kinks_of(found, i, by_rule, by_jax),
-                    found.taylor[i],
+                    taylor,
                 )
             )
         self._smooth = found is None or not found.kinked.any()
@@ -235,6 +249,16 @@ class Problem(Contraction):
             adjoints.append([moved(a) for a in self.adjoint])
         return points, adjoints
 
+    def _without_lost(self, by_rule: Point, by_jax: Point, magnitude: Any) -> tuple[Any, Any, Any]:
+        """What ``gradients`` gave, with zeros for elements that are not finite, which are ``_lost``."""
+        finite_ones = [np.isfinite(g) & np.isfinite(j) for g, j in zip(by_rule, by_jax, strict=True)]
+        self._lost = [~of_input for of_input in finite_ones]
+        self.undefined |= any(lost.any() for lost in self._lost)
+        both = [
+            [np.where(ok, g, 0.0) for ok, g in zip(finite_ones, by, strict=True)] for by in (by_rule, by_jax)
+        ]
+        return both[0], both[1], magnitude
+
     def _chosen_freely(
         self, found: Measured, i: int, by_rule: Sequence[Any], off: Any, rounding: Sequence[Any]
     ) -> Any:
@@ -279,11 +303,11 @@ class Problem(Contraction):
         """The slopes along the lines through the i-th input."""
         by_rule, by_jax, _ = here
         # No difference of outputs is infinite: there JAX is the only witness.
-        infinite = np.isinf(by_rule[i]) & (by_rule[i] == by_jax[i])
+        silent = self._lost[i] | np.isinf(by_rule[i]) & (by_rule[i] == by_jax[i])
         rows = [
             k
             for k, line in enumerate(found.lines)
-            if line.input == i and not infinite[line.direction != 0].any()
+            if line.input == i and not silent[line.direction != 0].any()
         ]
         expected = np.array([line.along(by_rule) for line in found.lines])
         nearest = found.nearest(expected)

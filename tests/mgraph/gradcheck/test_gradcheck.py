@@ -215,7 +215,7 @@ def test_the_report_shows_which_gradient_is_off_and_by_how_much() -> None:
     ("gradients", "message"),
     [
         (lambda adj, a: (jnp.sum(adj * a), adj), "the gradient of child 0: expected shape"),
-        (lambda adj, a: (adj,), "expected 2 gradients, one per child, got 1"),
+        (lambda adj, a: (adj,), "expected one gradient per child, 2, got 1"),
         (lambda adj, a: (adj.astype(jnp.float32), adj), "expected element type float64, got float32"),
         (lambda adj, a: (1.0, adj), "expected an array, got 1.0"),
         (lambda adj, a: adj @ adj, "backward_ops failed: TypeError"),
@@ -302,6 +302,54 @@ def test_infinite_gradients_that_are_equal_agree() -> None:
     assert {"jax", "differences"} <= set(check(1.0, 1.01).objections)
     for wrong in (-1.0, 0.0):
         assert "jax" in check(wrong, 1.0).objections
+
+
+class Log(UnaryNodeOp):
+    type = "a log"
+
+    def forward_ops(self, x):
+        return jnp.log(x)
+
+    def backward_ops(self, adj, val, x):
+        return (adj / x,)
+
+
+class TwiceLog(Log):
+    def backward_ops(self, adj, val, x):
+        return (2 * adj / x,)
+
+
+class Root(UnaryNodeOp):
+    type = "a root"
+
+    def forward_ops(self, x):
+        return jnp.sqrt(x)
+
+    def backward_ops(self, adj, val, x):
+        return (adj / (2 * val),)
+
+
+@pytest.mark.parametrize("operator", [Log, Root, mgraph.log])
+@pytest.mark.parametrize("values", [[-1.0, 2.0], [-1.0, -2.0]])
+def test_where_the_value_is_not_finite_no_rule_is_called_wrong_nor_right(operator: Any, values: Any) -> None:
+    (check,) = check_gradients(operator, values=[np.array(values)]).checks
+    assert not check.ok and not check.objections
+    assert check.verdict == (
+        "NaN or infinity in the value at these inputs: give others, by values= or "
+        'Case(..., domain="positive")'
+    )
+
+
+def test_beside_a_value_that_is_not_finite_a_wrong_rule_is_found() -> None:
+    for zero in (-1.0, 0.0):
+        assert "at [1]" in check_gradients(TwiceLog, values=[np.array([zero, 2.0])]).checks[0].verdict
+    assert check_gradients(Log, values=[np.array([0.0, 2.0])]).checks[0].verdict.startswith("NaN or")
+
+
+def test_a_cotangent_leaves_out_what_is_not_finite() -> None:
+    values, cotangent = [np.array([-1.0, 2.0])], np.array([0.0, 1.0])
+    assert check_gradients(Log, values=values, cotangents=cotangent).ok
+    assert not check_gradients(TwiceLog, values=values, cotangents=cotangent).ok
 
 
 def test_an_output_of_integers_has_no_gradient() -> None:

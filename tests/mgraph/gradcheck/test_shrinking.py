@@ -243,6 +243,9 @@ def test_what_is_right_or_cannot_be_made_again(graph: mgraph.ExpressionGraph) ->
     with pytest.raises(GraphError, match="expected a report on a node class or on a function"):
         smallest_failure(check_gradients(node))
 
+    undefined = check_gradients(mgraph.log, values=[np.array([-1.0])])
+    assert not undefined.ok and smallest_failure(undefined) is None
+
 
 def test_every_step_is_simpler_or_refused() -> None:
     """What is tried is never more than what it is tried for; else the search might not end."""
