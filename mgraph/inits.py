@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
@@ -82,7 +82,8 @@ class Initializer:
 
 
 class Fixed(Initializer):
-    """An initializer whose value is known without drawing: ``f(shape, type) -> array``."""
+    """An initializer whose value is known without drawing: ``f(shape, type) -> array``. It pickles if the
+    function does."""
 
     def __init__(self, name: str, function: Callable[[Shape, Type], Any]) -> None:
         self._name, self._function = name, function
@@ -124,6 +125,10 @@ class Random(Initializer):
             return None
         return replace(self, **dict.fromkeys(self.runtime_fields, OPEN)), numbers
 
+    def __getstate__(self) -> dict[str, Any]:
+        # called by copy and pickle, which would make another object of ``OPEN``
+        return {name: value for name, value in vars(self).items() if name != "generic"}
+
     @property
     def open_numbers(self) -> int:
         """Of a generic initializer, how many numbers ``bound`` takes."""
@@ -153,23 +158,31 @@ class Random(Initializer):
 def from_value(value: float) -> Fixed:
     """Every element is ``value``."""
     refuse_traced("inits.from_value", value)
+    return Fixed("from_value", partial(_filled, value))
 
-    def filled(shape: Shape, type_: Type) -> np.ndarray:
-        # In the type of an integer node numpy would cut fractions.
-        known = type_.is_float and not np.iscomplexobj(value)
-        return np.full(shape, value, type_.dtype if known else None)
 
-    return Fixed("from_value", filled)
+def _filled(value: float, shape: Shape, type_: Type) -> np.ndarray:
+    # In the type of an integer node numpy would cut fractions.
+    known = type_.is_float and not np.iscomplexobj(value)
+    return np.full(shape, value, type_.dtype if known else None)
 
 
 def zeros() -> Fixed:
     """Every element is 0."""
-    return Fixed("zeros", lambda shape, type_: np.zeros(shape, type_.dtype))
+    return Fixed("zeros", _zeros)
+
+
+def _zeros(shape: Shape, type_: Type) -> np.ndarray:
+    return np.zeros(shape, type_.dtype)
 
 
 def ones() -> Fixed:
     """Every element is 1."""
-    return Fixed("ones", lambda shape, type_: np.ones(shape, type_.dtype))
+    return Fixed("ones", _ones)
+
+
+def _ones(shape: Shape, type_: Type) -> np.ndarray:
+    return np.ones(shape, type_.dtype)
 
 
 def dummy() -> Fixed:
@@ -179,28 +192,28 @@ def dummy() -> Fixed:
 
 def eye(value: float = 1.0) -> Fixed:
     """``value`` on the diagonal of a square matrix, 0 elsewhere; ``ShapeError`` for other shapes."""
+    return Fixed("eye", partial(_diagonal, value))
 
-    def diagonal(shape: Shape, type_: Type) -> np.ndarray:
-        if len(shape) != 2 or shape[0] != shape[1]:
-            raise ShapeError(f"inits.eye needs a square matrix, got shape {shape}")
-        return np.eye(shape[0]) * value
 
-    return Fixed("eye", diagonal)
+def _diagonal(value: float, shape: Shape, type_: Type) -> np.ndarray:
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ShapeError(f"inits.eye needs a square matrix, got shape {shape}")
+    return np.eye(shape[0]) * value
 
 
 def from_vector(values: Any) -> Fixed:
     """The given numbers in row-major order; there must be exactly as many as the node has elements."""
     flat = as_array("inits.from_vector", values).reshape(-1)
+    return Fixed("from_vector", partial(_shaped, flat))
 
-    def shaped(shape: Shape, type_: Type) -> np.ndarray:
-        if flat.size != math.prod(shape):
-            raise ShapeError(
-                f"inits.from_vector got {flat.size} values for a node of shape {shape}, "
-                f"which holds {math.prod(shape)}"
-            )
-        return flat.reshape(shape)
 
-    return Fixed("from_vector", shaped)
+def _shaped(flat: np.ndarray, shape: Shape, type_: Type) -> np.ndarray:
+    if flat.size != math.prod(shape):
+        raise ShapeError(
+            f"inits.from_vector got {flat.size} values for a node of shape {shape}, "
+            f"which holds {math.prod(shape)}"
+        )
+    return flat.reshape(shape)
 
 
 def from_sparse_vector(indices: Any, values: Any) -> Fixed:
@@ -208,19 +221,19 @@ def from_sparse_vector(indices: Any, values: Any) -> Fixed:
     value for each index and all lie inside. Source: Marian, ``inits::fromSparseVector``."""
     places = as_array("inits.from_sparse_vector", indices).reshape(-1)
     numbers = as_array("inits.from_sparse_vector", values).reshape(-1)
+    return Fixed("from_sparse_vector", partial(_scattered, places, numbers))
 
-    def scattered(shape: Shape, type_: Type) -> np.ndarray:
-        size = math.prod(shape)
-        if places.shape != numbers.shape or not np.isin(places, np.arange(size)).all():
-            raise ShapeError(
-                f"inits.from_sparse_vector: expected one value for each index from 0 to {size - 1}, got "
-                f"{places.size} indices and {numbers.size} values for a node of shape {shape}"
-            )
-        flat = np.full(size, 1e-6, np.result_type(numbers, np.float64))
-        flat[places.astype(np.int64)] = numbers
-        return flat.reshape(shape)
 
-    return Fixed("from_sparse_vector", scattered)
+def _scattered(places: np.ndarray, numbers: np.ndarray, shape: Shape, type_: Type) -> np.ndarray:
+    size = math.prod(shape)
+    if places.shape != numbers.shape or not np.isin(places, np.arange(size)).all():
+        raise ShapeError(
+            f"inits.from_sparse_vector: expected one value for each index from 0 to {size - 1}, got "
+            f"{places.size} indices and {numbers.size} values for a node of shape {shape}"
+        )
+    flat = np.full(size, 1e-6, np.result_type(numbers, np.float64))
+    flat[places.astype(np.int64)] = numbers
+    return flat.reshape(shape)
 
 
 def from_word2vec(path: str | os.PathLike[str], normalize: bool = False, *, seed: int = 1) -> Fixed:
@@ -230,54 +243,59 @@ def from_word2vec(path: str | os.PathLike[str], normalize: bool = False, *, seed
     by the norm of the whole table, as Marian does. ``WordVectorsError`` with file and line, ``ShapeError``
     for a node that is no matrix. Source: Marian, ``inits::fromWord2vec``.
     """
+    return Fixed("from_word2vec", partial(_read, path, normalize, seed))
 
-    def read(shape: Shape, type_: Type) -> np.ndarray:
-        if len(shape) != 2:
-            raise ShapeError(f"inits.from_word2vec fills a matrix (words, dim), got shape {shape}")
-        table = np.asarray(glorot_normal().draw(HostSource(seed), shape), np.float32)
-        with open(path, "rb") as stream:
-            read_into(table, stream, os.fspath(path))
-        return of_unit_length(table) if normalize else table
 
-    return Fixed("from_word2vec", read)
+def _read(path: str | os.PathLike[str], normalize: bool, seed: int, shape: Shape, type_: Type) -> np.ndarray:
+    if len(shape) != 2:
+        raise ShapeError(f"inits.from_word2vec fills a matrix (words, dim), got shape {shape}")
+    table = np.asarray(glorot_normal().draw(HostSource(seed), shape), np.float32)
+    with open(path, "rb") as stream:
+        read_into(table, stream, os.fspath(path))
+    return of_unit_length(table) if normalize else table
 
 
 def from_tensor(array: Any) -> Fixed:
     """A copy of an array of the node's own shape (numpy, JAX, or another node's ``val()``)."""
-    copy = as_array("inits.from_tensor", array)
-    return Fixed("from_tensor", lambda shape, type_: copy)
+    return Fixed("from_tensor", partial(_given, as_array("inits.from_tensor", array)))
 
 
 def from_item(item: Any) -> Fixed:
     """A copy of an item of a model file (see ``mgraph.files.items``) of the node's own shape."""
-    return Fixed("from_item", lambda shape, type_: np.asarray(item))
+    return Fixed("from_item", partial(_given, item))
+
+
+def _given(array: Any, shape: Shape, type_: Type) -> Any:
+    return array
 
 
 def from_lambda(function: Callable[[Shape, np.dtype[Any]], Any], intermediate_type: Any = None) -> Fixed:
     """Whatever ``function(shape, dtype)`` returns; with ``intermediate_type`` the function works in
     that element type and the result is cast to the node's."""
+    return Fixed("from_lambda", partial(_called, function, intermediate_type))
 
-    def call(shape: Shape, type_: Type) -> np.ndarray:
-        inner = type_ if intermediate_type is None else as_type(intermediate_type)
-        found = as_array("inits.from_lambda", function(shape, inner.dtype))
-        return found if intermediate_type is None else found.astype(inner.dtype)
 
-    return Fixed("from_lambda", call)
+def _called(
+    function: Callable[[Shape, np.dtype[Any]], Any], intermediate_type: Any, shape: Shape, type_: Type
+) -> np.ndarray:
+    inner = type_ if intermediate_type is None else as_type(intermediate_type)
+    found = as_array("inits.from_lambda", function(shape, inner.dtype))
+    return found if intermediate_type is None else found.astype(inner.dtype)
 
 
 def range(begin: float, end: float, step: float = 1) -> Fixed:
     """``begin, begin + step, ...`` below ``end``; as many numbers as the node has elements."""
+    return Fixed("range", partial(_sequence, begin, end, step))
 
-    def sequence(shape: Shape, type_: Type) -> np.ndarray:
-        values = np.arange(begin, end, step)
-        if values.size != math.prod(shape):
-            raise ShapeError(
-                f"inits.range({begin}, {end}, {step}) has {values.size} values, "
-                f"the node of shape {shape} holds {math.prod(shape)}"
-            )
-        return values.reshape(shape)
 
-    return Fixed("range", sequence)
+def _sequence(begin: float, end: float, step: float, shape: Shape, type_: Type) -> np.ndarray:
+    values = np.arange(begin, end, step)
+    if values.size != math.prod(shape):
+        raise ShapeError(
+            f"inits.range({begin}, {end}, {step}) has {values.size} values, "
+            f"the node of shape {shape} holds {math.prod(shape)}"
+        )
+    return values.reshape(shape)
 
 
 def sinusoidal_position_embeddings(start: int = 0) -> Fixed:
@@ -287,17 +305,17 @@ def sinusoidal_position_embeddings(start: int = 0) -> Fixed:
     Shape ``(..., positions, dim)``, positions counted from ``start`` over all rows.
     Source: Vaswani et al. 2017 in tensor2tensor's layout, as Marian computes it (float32).
     """
+    return Fixed("sinusoidal_position_embeddings", partial(_sinusoids, start))
 
-    def table(shape: Shape, type_: Type) -> np.ndarray:
-        dim = shape[-1]
-        n = dim // 2
-        positions = np.arange(start, start + math.prod(shape[:-1]), dtype=np.float32)
-        column = np.arange(dim)
-        step = np.log(np.float32(10000.0)) / np.float32(dim / 2 - 1)
-        angle = positions[:, None] * np.exp((column % n).astype(np.float32) * -step)[None, :]
-        return np.where(column < n, np.sin(angle), np.cos(angle)).reshape(shape)
 
-    return Fixed("sinusoidal_position_embeddings", table)
+def _sinusoids(start: int, shape: Shape, type_: Type) -> np.ndarray:
+    dim = shape[-1]
+    n = dim // 2
+    positions = np.arange(start, start + math.prod(shape[:-1]), dtype=np.float32)
+    column = np.arange(dim)
+    step = np.log(np.float32(10000.0)) / np.float32(dim / 2 - 1)
+    angle = positions[:, None] * np.exp((column % n).astype(np.float32) * -step)[None, :]
+    return np.where(column < n, np.sin(angle), np.cos(angle)).reshape(shape)
 
 
 # ---------------------------------------------------------------- random values

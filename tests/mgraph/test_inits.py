@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,39 @@ def test_fixed_values() -> None:
     table = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(value(inits.from_tensor(table), (2, 3)), table)
     np.testing.assert_array_equal(value(inits.from_item(table), (2, 3)), table)
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        inits.zeros(),
+        inits.ones(),
+        inits.from_value(2.5),
+        inits.eye(3),
+        inits.from_vector(np.arange(16)),
+        inits.from_sparse_vector([0, 3], [1, 2]),
+        inits.from_tensor(np.arange(16.0).reshape(4, 4)),
+        inits.from_item(np.arange(16.0).reshape(4, 4)),
+        inits.from_lambda(np.ones, "float16"),
+        inits.range(1, 17),
+        inits.sinusoidal_position_embeddings(3),
+        inits.uniform(-1, 3),
+        inits.glorot_uniform(),
+    ],
+)
+def test_initializers_are_pickled_and_copied(init: inits.Initializer) -> None:
+    def drawn(init: inits.Initializer) -> np.ndarray:
+        graph = ExpressionGraph(seed=3)
+        shown = graph.constant((4, 4), init) * 1.0
+        graph.forward()
+        return np.asarray(shown.val())
+
+    expected = drawn(init)
+    for other in (pickle.loads(pickle.dumps(init)), copy.deepcopy(init)):
+        np.testing.assert_array_equal(value(other, (4, 4)), value(init, (4, 4)))
+        np.testing.assert_array_equal(drawn(other), expected)
+        if isinstance(init, inits.Random):
+            assert other.generic == init.generic  # which programs are kept by
 
 
 def test_lambdas_may_work_in_another_type() -> None:
