@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import jax
@@ -153,6 +153,12 @@ class Model(Network):
                 self._functions[key] = record()
             found: T = self._functions[key]
         return found
+
+    def __reduce__(self) -> Any:
+        # called by copy and pickle: functions are recorded anew
+        params = {name: np.asarray(value) for name, value in self.params.items()}
+        make = partial(type(self), marian_exact=self.marian_exact)
+        return make, (self.options, params, self.dropouts)
 
     def __repr__(self) -> str:
         size = sum(int(np.prod(value.shape)) for value in self.params.values())

@@ -184,6 +184,13 @@ class ModelOptions(ModelDescription, Universal):
         if self.type == "transformer-new":
             object.__setattr__(self, "transformer_tied_layers", _tied_places(self.transformer_tied_layers))
 
+    def __getstate__(self) -> dict[str, Any]:
+        # called by copy and pickle, which cannot take a proxy
+        return {**vars(self), "extra": dict(self.extra)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, extra=MappingProxyType(state["extra"]))
+
     @property
     def stream_types(self) -> tuple[str, ...]:
         """What each stream holds: ``input-types`` without alignments and weights; empty for sequences."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -59,6 +62,14 @@ def scores(model: Model, rows: slice = slice(None)) -> np.ndarray:
     source = Source(ids, np.ones(ids.shape, np.float32))
     target = Source(targets, np.ones(targets.shape, np.float32))
     return np.asarray(jax.jit(lambda params: score(params, [source], target))(model.params))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_models_are_pickled_and_copied(precision: str, tmp_path: Path) -> None:
+    model = load_model(saved(TRANSFORMER, tmp_path), precision=precision, marian_exact=True)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert other.key == model.key and other.options == model.options and other.marian_exact
+        chex.assert_trees_all_equal(other.params, model.params, strict=True)
 
 
 @pytest.mark.parametrize(

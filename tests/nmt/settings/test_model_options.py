@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,6 +102,16 @@ def test_options_do_not_change() -> None:
     with pytest.raises(TypeError):
         options.extra["x"] = 2
     assert dataclasses.replace(options, dim_emb=1).dim_emb == 1
+
+
+@pytest.mark.parametrize("copied", [lambda options: pickle.loads(pickle.dumps(options)), copy.deepcopy])
+def test_options_are_pickled_and_copied(copied: Callable[[ModelOptions], ModelOptions]) -> None:
+    options = parse("type: s2s\nx: [1, 2]")
+    other = copied(options)
+    assert other == options and other is not options
+    assert (other.text, other.given, other["x"]) == (options.text, options.given, (1, 2))
+    with pytest.raises(TypeError):
+        other.extra["x"] = 2
 
 
 @pytest.mark.parametrize(
