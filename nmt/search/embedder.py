@@ -57,6 +57,10 @@ class Embedder:
             raise OptionError(f"--tsv-fields: {len(paths)} are needed, got {options.tsv_fields}")
         self._pooling = Pooling(self.model, options.mini_batch, options.mini_batch_words)
 
+    def __reduce__(self) -> Any:
+        # called by copy and pickle: made anew, by its files
+        return type(self), (self.options,)
+
     def __repr__(self) -> str:
         return f"Embedder({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"
 

@@ -81,6 +81,10 @@ class Evaluator:
         )
         self._pooling = Pooling(self.model, options.mini_batch, options.mini_batch_words)
 
+    def __reduce__(self) -> Any:
+        # called by copy and pickle: made anew, by its files
+        return type(self), (self.options,)
+
     def __repr__(self) -> str:
         return f"Evaluator({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"
 

@@ -154,6 +154,10 @@ class Scorer:
             options.tsv,
         )
 
+    def __reduce__(self) -> Any:
+        # called by copy and pickle: made anew, by its files
+        return type(self), (self.options,)
+
     def __repr__(self) -> str:
         return f"Scorer({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 import jax
@@ -118,7 +118,8 @@ class Translator:
 
     On a CPU up to ``cpu_threads`` searches, at most 8, run at once, each in its own memory; on several
     devices at least one runs on each, which has its own copy of the parameters. Files are read once, here. A
-    few programs serve lines of all lengths; they are compiled when first needed.
+    few programs serve lines of all lengths; they are compiled when first needed. A copy is made
+    anew with the same options, as is what another process unpickles: it reads the files again.
 
     Raises OptionError for an invalid value, TypeError for an unknown option, ModelFileError and other
     MGraphErrors for files that cannot be used, OSError for missing ones. DeviceError in a process forked from
@@ -146,8 +147,8 @@ class Translator:
         self.options: DecodeOptions = options
         check_decoding(options)
         read_risk(options, self._utility)
-        split_by = [os.fspath(path) for path in pieces]
-        require_readable("--pieces", split_by)
+        self._pieces = [os.fspath(path) for path in pieces]
+        require_readable("--pieces", self._pieces)
         compilation_cache.use(options.compilation_cache)
         self._devices: tuple[jax.Device, ...] = ()
         if isinstance(models, DecodeOptions) or options.chooses_device:
@@ -170,7 +171,7 @@ class Translator:
             options.vocabs,
             _dims(self.models),
             owner=", ".join(options.models),
-            pieces=split_by,
+            pieces=self._pieces,
             input_types=self.models[0].options.stream_types,
             no_spm_encode=options.no_spm_encode,
             no_spm_decode=options.no_spm_decode,
@@ -212,6 +213,10 @@ class Translator:
         vocabs = ", ".join(map(repr, [*self.source_vocabs, self.target_vocab]))
         return f"Translator({models}; {vocabs}; beam_size={self.options.beam_size})"
 
+    def __reduce__(self) -> Any:
+        # called by copy and pickle: made anew, by its files
+        return partial(type(self), pieces=self._pieces, mbr=self._utility or ""), (self.options,)
+
     def with_options(self, **given: Any) -> Translator:
         """The same models and vocabularies with other options of lines, search and printing.
 
@@ -224,8 +229,8 @@ class Translator:
         said = DECODE.from_python(given)
         options = replace(self.options, **{name: getattr(said, name) for name in given})
         check_decoding(options)
-        other = copy.copy(self)
-        other.options = options
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), options=options)
         other._arrange()
         return other
 

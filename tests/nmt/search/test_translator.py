@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import pickle
+from typing import Any
 
 import numpy as np
 import pytest
 
-from nmt import OptionError, Scorer, Trainer, Translator
+from nmt import Embedder, OptionError, Scorer, Trainer, Translator
 from nmt.cli import main
 from nmt.search.results import AttentionError
 from nmt.text.parallel import ParallelTextError
@@ -51,6 +54,27 @@ def test_results_with_scores_and_attention(plain) -> None:
     for count in 3, 0, True, 2.0:
         with pytest.raises(OptionError, match=f"n_best is from 1 to beam_size=2, got {count}"):
             plain.translate(LINES, n_best=count)
+
+
+def repickled(made: Any) -> Any:
+    return pickle.loads(pickle.dumps(made))
+
+
+def test_what_is_pickled_or_copied_is_made_anew(plain: Translator) -> None:
+    """As for a worker process."""
+    listing = plain.with_options(n_best=True)
+    assert repickled(listing).translate(LINES) == listing.translate(LINES)
+    model = str(SEARCH / "left-right.npz")
+    made = (translator("left-right", mbr=shared_words), Scorer(model, [SOURCE, TARGET], normalize=True))
+    for one in (*made, Embedder(model, SOURCE)):
+        for other in (repickled(one), copy.deepcopy(one)):
+            assert type(other) is type(one) and other.options == one.options
+    assert repickled(made[0]).service.risk.utility is shared_words
+
+
+def shared_words(hypothesis: str, reference: str) -> float:
+    """A utility of one's own, for minimum Bayes risk."""
+    return float(len({*hypothesis.split()} & {*reference.split()}))
 
 
 def test_a_gpu_translates_alike(plain: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
