@@ -10,7 +10,9 @@ import dataclasses
 import inspect
 import numbers
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -121,6 +123,32 @@ def make_operator(cls: Any, fields: dict[str, Any]) -> Any:
             operator._shapes = {}
         cls._operators[key] = operator
     return operator
+
+
+_OWN = {"_shapes", "generic", "open_numbers"}
+"""Attributes of an operator that the engine sets."""
+
+
+@contextmanager
+def keeping_nothing(operator: Any, rule: str) -> Iterator[None]:
+    """Refuse a rule that sets attributes: its operator serves all nodes of the class with these fields, so
+    the next node would read the values of this one. ``ArgumentError``; the attributes are as before."""
+    before, attributes = dict(vars(operator)), vars(operator)
+    yield
+    kept = [
+        name
+        for name, value in attributes.items()
+        if not (name in before and before[name] is value)
+        and not (name in _OWN or isinstance(getattr(type(operator), name, None), cached_property))
+    ]
+    if kept:
+        for name in kept:
+            del attributes[name]
+        attributes.update({name: before[name] for name in kept if name in before})
+        raise ArgumentError(
+            f"{type(operator).__name__}.{rule} sets self.{kept[0]}, but a rule keeps no values, because "
+            "one operator serves every node; backward_ops(self, adj, val, x) gets the value and the children"
+        )
 
 
 def is_default(cls: Any, name: str, value: float) -> bool:

@@ -14,6 +14,7 @@ import jax
 
 from .arrays import described, is_array
 from .errors import ElementTypeError, GraphError, MGraphError, ShapeError, first_line
+from .operators import keeping_nothing
 from .places import failed, here, place, user_frame
 from .specs import Specs, has_float, is_wide
 from .structure import INPUT
@@ -112,7 +113,8 @@ def spec_over(operator: Any, specs: tuple[Any, ...]) -> Specs:
     known: Specs | None = operator._shapes.get(specs)
     if known is not None:
         return known
-    with jax.enable_x64(any(is_wide(s) for s in specs) or operator.makes_wide()):
+    wide = any(is_wide(s) for s in specs) or operator.makes_wide()
+    with jax.enable_x64(wide), keeping_nothing(operator, "forward_ops"):
         spec: Specs = operator.new_spec(*specs)
     return spec
 

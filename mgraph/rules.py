@@ -8,6 +8,7 @@ An operator is a ``jax.custom_vjp``, one per node class and rule set, made on fi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,8 +20,10 @@ import numpy as np
 from .errors import ArgumentError, GradientError, MGraphError
 from .names import meant
 from .node import Node
-from .places import failed
+from .operators import keeping_nothing
+from .places import failed, place
 from .shape import Shape
+from .specs import spec_like
 from .varying import alike, zeros_like
 
 RULE_SETS = ("rules", "jax", "marian")
@@ -134,12 +137,20 @@ def gradients_of(
 ) -> tuple[Any, ...]:
     """What the rule ``backward`` returns, checked; ``GradientError`` too if it raises."""
     try:
-        gradients = backward(operator, adj, value, *values)
-    except MGraphError:
-        raise
+        with keeping_nothing(operator, "backward_ops"):
+            gradients = backward(operator, adj, value, *values)
+        return checked(cls, gradients, trained, values)
+    except MGraphError as e:
+        raise type(e)(f"{e}{_about(backward, values)}") from None
     except Exception as e:
-        raise GradientError(f"{cls.__name__}.{failed('backward_ops', e)}") from e
-    return checked(cls, gradients, trained, values)
+        raise GradientError(f"{cls.__name__}.{failed('backward_ops', e)}{_about(backward, values)}") from e
+
+
+def _about(backward: Backward, values: tuple[Any, ...]) -> str:
+    """The end of a message about a rule: its children, and its place if it is written in Python."""
+    children = ", ".join("several outputs" if isinstance(v, tuple) else repr(spec_like(v)) for v in values)
+    code = getattr(inspect.unwrap(backward), "__code__", None)
+    return f"\n  children: {children}" + (f"\n  rule at {place((code, 0))}" if code else "")
 
 
 def row_gradients(
@@ -184,7 +195,7 @@ def checked(
     if not isinstance(gradients, tuple | list):
         raise GradientError(f"{name}: expected a tuple of gradients, got {type(gradients).__name__}")
     if len(gradients) != len(values):
-        raise GradientError(f"{name}: expected {len(values)} gradients, one per child, got {len(gradients)}")
+        raise GradientError(f"{name}: expected one gradient per child, {len(values)}, got {len(gradients)}")
     return tuple(
         _fit(f"{name}: the gradient of child {i}", gradient, value)
         if train and gradient is not None

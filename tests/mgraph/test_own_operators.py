@@ -18,6 +18,7 @@ from mgraph import (
     UnaryNodeOp,
     inits,
 )
+from mgraph.operators import find_operator
 from mgraph.places import user_frame
 
 
@@ -83,7 +84,7 @@ def test_wrong_rules_raise() -> None:
     x = graph.param("x", (2, 3))
     for make, message in (
         (lambda: WrongShape(x), r"child 0: expected shape \(2, 3\).*got \(\)"),
-        (lambda: WrongCount(x, x), "expected 2 gradients, one per child, got 1"),
+        (lambda: WrongCount(x, x), "expected one gradient per child, 2, got 1"),
         (lambda: WrongType(x), "expected element type float32, got float16"),
     ):
         graph.clear()
@@ -197,6 +198,61 @@ def test_a_users_folder_may_begin_like_the_packages(tmp_path) -> None:
     assert names["place"][0] is code
 
 
+class Keeping(UnaryNodeOp):
+    type = "keeping"
+    rule: str
+
+    def forward_ops(self, x):
+        y = jnp.tanh(x)
+        if self.rule == "forward_ops":
+            self.kept = y
+        return y
+
+    def backward_ops(self, adj, val, x):
+        if self.rule == "backward_ops":
+            self.rule = "none"
+        return (adj * (1 - val * val),)
+
+
+@pytest.mark.parametrize(("rule", "name"), [("forward_ops", "kept"), ("backward_ops", "rule")])
+def test_a_rule_that_keeps_a_value_is_an_error(rule: str, name: str) -> None:
+    """The next node would read it: all nodes with these fields have one operator."""
+    graph = ExpressionGraph()
+    x = graph.param("x", (2,), inits.ones())
+    for _ in range(2):
+        with pytest.raises(
+            ArgumentError, match=rf"Keeping.{rule} sets self.{name}.*\n  children: .*float32\[2\]"
+        ):
+            mgraph.sum(Keeping(x, rule=rule))
+            graph.backprop()
+        graph.clear()
+    operator = find_operator(Keeping, {"rule": rule})
+    assert operator.rule == rule and vars(operator).keys() == {"rule", "_shapes"}
+
+
+def test_a_replaced_rule_counts_when_programs_are_forgotten(graph: ExpressionGraph) -> None:
+    class Twice(UnaryNodeOp):
+        type = "twice"
+
+        def forward_ops(self, x):
+            return 2 * x
+
+        def backward_ops(self, adj, val, x):
+            return (adj * 3,)
+
+    def gradient_of_one() -> list[float]:
+        graph.clear()
+        x = graph.param("x", (1,), inits.ones())
+        Twice(x)
+        graph.backprop()
+        return x.grad().tolist()
+
+    assert gradient_of_one() == [3]
+    Twice.backward_ops = lambda self, adj, val, x: (adj * 2,)
+    mgraph.clear_programs()
+    assert gradient_of_one() == [2]
+
+
 def raising(self, adj, val, x):
     return (adj @ jnp.ones((7, 3)),)
 
@@ -210,7 +266,8 @@ def test_a_rule_that_raises_is_named(rule) -> None:
     bad = type("Bad", (UnaryNodeOp,), {"forward_ops": lambda self, x: 2 * x, "backward_ops": rule})
     graph = ExpressionGraph()
     top = mgraph.sum(bad(graph.param("x", (2,), inits.ones())))
-    with pytest.raises(mgraph.GradientError, match=r"Bad.backward_ops failed: TypeError: "):
+    named = r"Bad.backward_ops failed: TypeError: .*\n  children: float32\[2\]\n  rule at .*_operators.py:\d+"
+    with pytest.raises(mgraph.GradientError, match=named):
         graph.backprop()
     report = mgraph.check_gradients(top)
     assert not report.ok and "Bad.backward_ops failed" in str(report)
