@@ -127,9 +127,12 @@ class ExpressionGraph(GraphParameters):
         """Run the nodes that were recorded since the last run.
 
         More nodes may be added on top of computed ones and ``forward()`` called again. On an unchanged
-        graph it does nothing, and draws no new random numbers.
+        graph it does nothing, and draws no new random numbers; if a parameter or an input has a new value, it
+        runs all nodes again, with new random draws.
         """
         run = self._present_run()
+        if run.is_outdated():
+            run = self._run = run.restarted(next(self.runs))
         start = run.covered
         run.forward()
         shown = [n for n in self.tape.debugged if n.id >= start]

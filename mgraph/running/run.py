@@ -92,6 +92,12 @@ class Run:
         """Number of nodes that a ``forward()`` has covered."""
         return self._segments[-1].span.stop if self._segments else 0
 
+    def is_outdated(self) -> bool:
+        """Whether all nodes are covered, and a leaf has another value now than was captured."""
+        nodes = self._tape.nodes
+        captured = ((nodes[i], value) for s in self._segments for i, value in s.leaves.items())
+        return self.covered == len(nodes) and any(n.leaf_value() is not value for n, value in captured)
+
     def close(self) -> None:
         """Release all values, also while the run is still referenced, say by the frames of an exception."""
         self._segments, self._values, self._gradients, self._reverse = [], {}, None, None

@@ -168,6 +168,23 @@ def test_a_value_read_late_is_that_of_its_forward(graph: ExpressionGraph) -> Non
     np.testing.assert_allclose(second.val(), [13.0, 13.0])
 
 
+@pytest.mark.parametrize("kind", ["param", "input"])
+def test_forward_runs_again_where_a_leaf_has_changed(graph: ExpressionGraph, kind: str) -> None:
+    x = graph.param("x", (2,), inits.ones()) if kind == "param" else graph.input("x", (2,))
+    w, mask = graph.param("w", (2,), inits.from_value(2)), graph.dropout_mask(0.5, (2,))
+    y = x * w
+    for value in (1.0, 3.0, 3.0):
+        x.set_value(np.full(2, value))
+        graph.forward()
+        graph.forward()
+        np.testing.assert_array_equal(y.val(), [2 * value, 2 * value])
+        graph.backward()
+        np.testing.assert_array_equal(w.grad(), [value, value])
+    drawn = np.array(mask.val())
+    graph.forward()
+    np.testing.assert_array_equal(mask.val(), drawn)
+
+
 def test_growing_graphs_of_equal_steps_share_a_program() -> None:
     def decode() -> None:
         graph = ExpressionGraph(inference=True)
