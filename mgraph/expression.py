@@ -89,6 +89,14 @@ def truth(x: Node) -> bool:
     )
 
 
+def as_number(x: Node) -> float:
+    """``GraphError``: a node is no number."""
+    raise GraphError(
+        f"{x.type} {x.spec!r} is no number: values are not known while recording; after graph.forward(), "
+        f"node.scalar() is one{here()}"
+    )
+
+
 def _operator(symbol: str, function: Binary, *, reflected: bool = False, numbers: bool = True) -> Binary:
     """The method for ``function``; ``NotImplemented`` for an operand that it does not know."""
 
@@ -158,6 +166,8 @@ METHODS: dict[str, Any] = {
     "__gt__": _operator(">", gt),
     "__ge__": _operator(">=", ge),
     "__bool__": truth,
+    "__float__": as_number,
+    "__int__": as_number,
     "__getitem__": item,
     # A node can be indexed, but it is not a sequence: unpacking one is a mistake.
     "__iter__": None,

@@ -170,6 +170,13 @@ def test_comparisons(graph: ExpressionGraph) -> None:
                 compare(wrong, x)
 
 
+@pytest.mark.parametrize("convert", [float, int])
+def test_a_node_is_no_number(graph: ExpressionGraph, convert: Any) -> None:
+    x = param(graph, [1.0])
+    with pytest.raises(GraphError, match=r"param float32\[1\] is no number: .* node.scalar\(\) is one"):
+        convert(x)
+
+
 def test_a_node_is_neither_true_nor_false(graph: ExpressionGraph) -> None:
     x, y = param(graph, [1.0, 2.0]), param(graph, [2.0, 1.0], "y")
     asks = (
