@@ -25,7 +25,7 @@ WIDTH, COLUMN = 100, 36  # of a line, and of the descriptions
 
 _SAVED = (
     "The model options of mgraph train, such as --type and --dim-emb, describe a model file without a "
-    "configuration, or any with --ignore-model-config."
+    "configuration, or any with --ignore-model-config"
 )
 
 
@@ -34,15 +34,18 @@ def help_text(command: Command[Any]) -> str:
     operands = f" [{command.operands} ...]" if command.operands else ""
     parts = [f"usage: mgraph {command.name}{operands} [options]\n\n{command.summary}"]
     listed = {
-        title: [option for option in section if option.support is Support.YES]
+        title: [option for option in section if _is_listed(command, option.name)]
         for title, section in command.sections.items()
     }
     for title, options in listed.items():
         if options:
             parts.append("\n".join([f"{title}:", *map(_help_entry, options)]))
     absent = [f"--{o.name}" for o in command.options.values() if o.support is Support.REFUSED]
-    if any(option.support is Support.SAVED for option in command.options.values()):
-        parts.append(textwrap.fill(_SAVED, WIDTH, break_on_hyphens=False))
+    saved = [option for option in command.options.values() if option.support is Support.SAVED]
+    if saved:
+        own = [_help_entry(option) for option in saved if not _is_listed(TRAIN, option.name)]
+        note = f"{_SAVED}; so do these:" if own else f"{_SAVED}."
+        parts.append("\n".join([textwrap.fill(note, WIDTH, break_on_hyphens=False), *own]))
     if absent:
         text = f"Marian's, refused (mgraph options --refused says why): {' '.join(absent)}"
         parts.append(textwrap.fill(text, WIDTH, break_on_hyphens=False))
@@ -50,6 +53,10 @@ def help_text(command: Command[Any]) -> str:
         lines = [f"  {line}\n      {what}" for line, what in command.examples]
         parts.append("\n".join(["Examples:", *lines]))
     return "\n\n".join(parts)
+
+
+def _is_listed(command: Command[Any], name: str) -> bool:
+    return name in command.options and command.options[name].support is Support.YES
 
 
 def _help_entry(option: Option) -> str:

@@ -13,6 +13,7 @@ from mgraph import ArgumentError, ExpressionGraph
 from nmt import Scorer, Trainer, Translator, distill, load_model, load_vocab
 from nmt.settings import DECODE, SCORE, TRAIN, DecodeOptions, OptionError, ScoreOptions, Support, TrainOptions
 from nmt.settings.config import Command, notices, parse, read_config
+from nmt.settings.metrics import EMBED, EVALUATE
 from nmt.settings.printing import help_text
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
@@ -316,14 +317,16 @@ def test_an_option_of_the_command_line_says_what_to_do_in_python(
         distill(log="log")
 
 
-@pytest.mark.parametrize("command", [DECODE, SCORE])
+@pytest.mark.parametrize("command", [DECODE, SCORE, EVALUATE, EMBED], ids=lambda command: command.name)
 def test_help_names_every_option_that_works(command) -> None:
-    text = help_text(command)
+    text, of_training = help_text(command), help_text(TRAIN)
     for option in command.options.values():
         if option.support in (Support.YES, Support.REFUSED):
             assert f"--{option.name}" in text
         if option.support is Support.YES:
             assert option.help
+        if option.support is Support.SAVED:
+            assert f"  --{option.name}" in text or f"--{option.name}" in of_training
     assert max(map(len, text.splitlines())) <= 100
 
 
