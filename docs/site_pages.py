@@ -21,6 +21,14 @@ REFERENCE = {
 }
 """Pages of the reference: the package and the title of each."""
 COPIED = {"contributing.md": "CONTRIBUTING.md", "changes.md": "CHANGELOG.md"}
+PAGE_OF = {source: page for page, source in COPIED.items()} | {
+    "mgraph/__init__.py": "reference/graph.md",
+    "mgraph/inits.py": "reference/graph.md",
+    "mgraph/ops": "reference/operators.md",
+    "layers/__init__.py": "reference/layers.md",
+    "nmt/__init__.py": "reference/nmt.md",
+}
+"""Made pages, by the files that links to them name, so that these lead somewhere in the sources, too."""
 OUTSIDE = re.compile(r"(!?)\[([^\]]*)\]\(\.\./([^)#]+)(#[^)]*)?\)")
 """Links out of ``docs``."""
 _FROM_ROOT = re.compile(r"\]\(docs/")
@@ -110,7 +118,7 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
 
     def led(match: re.Match[str]) -> str:
         _, text, path, anchor = match.groups()
-        target = str(Path(path).with_suffix(".md"))
+        target = PAGE_OF.get(path) or str(Path(path).with_suffix(".md"))
         if files.get_file_from_path(target):
             return f"[{text}]({target}{anchor or ''})"
         return f"{text} (`{path}`)"

@@ -53,3 +53,15 @@ def test_links_out_of_the_pages_lead_somewhere() -> None:
     for path in (ROOT / "docs").glob("*.md"):
         for _, _, target, _ in PAGES.OUTSIDE.findall(path.read_text()):
             assert (ROOT / target).exists(), f"{path.name}: {target}"
+
+
+def test_links_lead_to_pages_that_the_sources_have() -> None:
+    for path in (ROOT / "docs").glob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_every_reference_and_copied_page_can_be_linked_from_the_sources() -> None:
+    made = {path for section, path, _ in PAGES.made_pages() if section in ("Reference", "Project")}
+    assert set(PAGES.PAGE_OF.values()) == made
+    assert all((ROOT / source).exists() for source in PAGES.PAGE_OF)
