@@ -20,11 +20,12 @@ from mgraph import (
     transpose,
 )
 from mgraph.inits import Initializer
+from mgraph.ops.operands import node
 from mgraph.tape import Graph
 
 from .dense import Affine
 from .dropping import rate, shared_mask
-from .layer import Layer
+from .layer import Layer, size
 from .packing import PackedWords, in_groups, laid_out, taken_up
 
 
@@ -34,7 +35,7 @@ def log_mask(mask: Node) -> Node:
     ``(1 - mask) * max(lowest / 2, -99999999)`` with the lowest number of the mask's element type, as in
     Marian's transformer. ``ElementTypeError`` for a mask of integers.
     """
-    if not jnp.issubdtype(mask.value_type.dtype, jnp.floating):
+    if not jnp.issubdtype(node("log_mask", mask).value_type.dtype, jnp.floating):
         raise ElementTypeError(f"log_mask: expected a mask of floating point, got {mask.value_type}")
     lowest = float(jnp.finfo(mask.value_type.dtype).min)
     return (1 - mask) * max(lowest / 2, -99999999.0)
@@ -59,7 +60,8 @@ class MultiHeadAttention(Layer):
     Parameters: ``{prefix}_Wq``, ``_Wk``, ``_Wv``, ``_Wo``, all ``(dim, dim)``, and ``_bq``, ``_bk``,
     ``_bv``, ``_bo``, all ``(1, dim)``; without ``projection`` no ``Wo`` and ``bo``
     (``transformer-no-projection``), without ``bias`` none of the ``b``. ``dropout`` drops attention weights
-    (``transformer-dropout-attention``). ``ShapeError`` if the heads do not divide ``dim``.
+    (``transformer-dropout-attention``). ``ShapeError`` for sizes that are no ints from 1, and if
+    the heads do not divide ``dim``.
     Source: Vaswani et al. 2017; Marian's ``MultiHead``.
     """
 
@@ -74,7 +76,8 @@ class MultiHeadAttention(Layer):
         dropout: float = 0.0,
         init: Initializer | None = None,
     ) -> None:
-        if heads < 1 or dim % heads:
+        dim, heads = size(f"dim of {prefix!r}", dim), size(f"heads of {prefix!r}", heads)
+        if dim % heads:
             raise ShapeError(f"{prefix}: {heads} heads do not divide {dim} features")
         self.dim, self.heads, self.dropout = dim, heads, dropout
         self.query, self.key, self.value, output = (

@@ -21,11 +21,13 @@ def choose(option: str, value: str, table: Mapping[str, T], absent: Mapping[str,
     ``absent`` has further values of Marian's, each with the reason why it is refused.
     ``UnsupportedOptionError``, which lists the supported values, for any other.
     """
+    there = ", ".join(map(repr, table))
+    if not isinstance(value, str):
+        raise UnsupportedOptionError(f"{option}: expected one of {there}, got {value!r}")
     if value in table:
         return table[value]
     if absent and value in absent:
         raise UnsupportedOptionError(f"{option}: {value!r} is not supported: {absent[value]}")
-    there = ", ".join(map(repr, table))
     raise UnsupportedOptionError(
         f"{option}: {value!r} is unknown; there is {there}{meant(value, table, repr)}"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add
 
@@ -65,7 +65,7 @@ class Dense(Layer):
     ) -> None:
         self.prefix = prefix
         self.activation = find_activation(activation)
-        sizes = [dim_input] if isinstance(dim_input, int) else dim_input
+        sizes = list(dim_input) if isinstance(dim_input, Iterable) else [dim_input]
         if not sizes:
             raise ArgumentError(f"layer {prefix!r}: expected the sizes of at least one input, got none")
         numbers = [""] if len(sizes) == 1 else [str(i) for i in range(len(sizes))]
@@ -99,7 +99,7 @@ class _Term(Layer):
     def __call__(self, x: Node) -> Node:
         if self.gain is None:
             return self.affine(x)
-        graph = x.graph
+        graph = self.affine.weight.graph_of(x)
         if self.shift is not None:
             return layer_norm(self.affine(x), self.gain.on(graph), self.shift.on(graph), NEMATUS_EPS)
         mapped = product(x, self.affine.weight)

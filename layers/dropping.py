@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from mgraph import Node, dropout
 from mgraph.tape import Graph, Tape
 
+from .layer import graph_of
 from .packing import PackedWords, at_positions
 
 
@@ -43,9 +44,10 @@ def drop_features(x: Node, p: float, packing: PackedWords | None = None) -> Node
 
     Source: Marian's ``transformer-dropout``.
     """
+    graph = graph_of("dropout", x)
     if packing is None:
-        return dropout(x, rate(x.graph, p), axes=(-2, -1))
-    return dropout(x, position_mask(x.graph, p, x.shape[-1], packing))
+        return dropout(x, rate(graph, p), axes=(-2, -1))
+    return dropout(x, position_mask(graph, p, x.shape[-1], packing))
 
 
 def position_mask(graph: Graph, p: float, features: int, packing: PackedWords) -> Node | None:

@@ -8,9 +8,10 @@ from abc import abstractmethod
 import numpy as np
 
 from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, minimum, reshape, rows, sin
+from mgraph.ops.operands import node
 
 from .dropping import position_mask, rate
-from .layer import Layer
+from .layer import Layer, size
 from .packing import PackedWords, at_positions
 from .products import table_rows
 
@@ -67,9 +68,7 @@ class PositionEmbedding(Positions):
     """
 
     def __init__(self, dim: int) -> None:
-        if dim < 3:
-            raise ShapeError(f"position embeddings need at least 3 features, got {dim}")
-        self.dim = dim
+        self.dim = size("features of position embeddings", dim, 3)
 
     def __call__(self, x: Node) -> Node:
         return self._scaled(x, 2) + self._table(x, x.shape[-2])
@@ -152,7 +151,8 @@ class NoPositionEmbedding(Positions):
 
 
 def _words(what: str, x: Node, dim: int, axes: int) -> Node:
-    """``x``; ``ShapeError`` unless it has so many ``axes`` at least, the last of ``dim`` features."""
-    if len(x.shape) < axes or x.shape[-1:] != (dim,):
+    """``x``; ``ShapeError`` unless it has so many ``axes`` at least, the last of ``dim`` features, and
+    ``ElementTypeError`` if it is no node."""
+    if len(node(what, x).shape) < axes or x.shape[-1:] != (dim,):
         raise ShapeError(f"{what} of {dim} features for (..., time, dim) {x.shape}")
     return x

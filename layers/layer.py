@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mgraph import Node, inits
+from mgraph import MGraphError, Node, ShapeError, inits
 from mgraph.inits import Initializer
+from mgraph.ops.operands import node
 from mgraph.tape import Graph
 
 _MOST_NAMES = 4
@@ -37,6 +39,10 @@ class Parameter:
         node: Node = graph.param(self.name, tuple(map(int, self.shape)), self.init, fixed=self.fixed)
         return node
 
+    def graph_of(self, x: Node) -> Graph:
+        """The graph of ``x``, the input of the parameter's layer; ``ElementTypeError`` if it is no node."""
+        return graph_of(f"{self.layer} with {self.name!r}", x)
+
 
 class Layer(ABC):  # noqa: B024
     """Base of layers: made once with names and sizes of its parameters, called with nodes of any graph."""
@@ -51,9 +57,13 @@ class Layer(ABC):  # noqa: B024
         fixed: bool = False,
         contracted: int | None = None,
     ) -> Parameter:
-        """Declare the parameter ``name (rows, columns)``; Glorot uniform without an initializer."""
+        """Declare the parameter ``name (rows, columns)``; Glorot uniform without an initializer.
+
+        ``ShapeError`` for sizes that are no ints from 1.
+        """
+        shape = size(f"rows of {name!r}", rows), size(f"columns of {name!r}", columns)
         init, layer = init or inits.glorot_uniform(), type(self).__name__
-        return Parameter(name, (rows, columns), init, layer, fixed, contracted)
+        return Parameter(name, shape, init, layer, fixed, contracted)
 
     def __repr__(self) -> str:
         declared = {parameter.name: parameter.shape for parameter in self.parameters()}
@@ -64,6 +74,24 @@ class Layer(ABC):  # noqa: B024
     def parameters(self) -> Iterator[Parameter]:
         """The parameters of this layer and its sublayers; shared ones are repeated."""
         return _found(vars(self).values())
+
+
+def graph_of(what: str, x: Node) -> Graph:
+    """The graph of ``x``, the input of ``what``; ``ElementTypeError`` if it is no node."""
+    return node(what, x).graph
+
+
+def size(what: str, value: Any, least: int = 1, *, error: type[MGraphError] = ShapeError) -> int:
+    """``value`` as an int, NumPy's too; ``error``, which says ``what`` it is, unless it is one from ``least``
+    on."""
+    try:
+        # An int stays what it is: one of a subclass may know more than its value.
+        found = value if isinstance(value, int) else operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or found < least:
+        raise error(f"{what}: expected an int from {least}, got {value!r}")
+    return found
 
 
 def _found(values: Iterable[Any]) -> Iterator[Parameter]:

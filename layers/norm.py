@@ -50,7 +50,8 @@ class LayerNorm(Norm):
         self.bias = self.param(f"{prefix}_ln_bias{suffix}", 1, dim, inits.zeros())
 
     def __call__(self, x: Node) -> Node:
-        return layer_norm(x, self.scale.on(x.graph), self.bias.on(x.graph), self.eps)
+        graph = self.scale.graph_of(x)
+        return layer_norm(x, self.scale.on(graph), self.bias.on(graph), self.eps)
 
 
 class RMSNorm(Norm):
@@ -69,5 +70,6 @@ class RMSNorm(Norm):
         self.bias = self.param(name, 1, dim, inits.zeros()) if config.rms_bias else None
 
     def __call__(self, x: Node) -> Node:
-        bias = None if self.bias is None else self.bias.on(x.graph)
-        return rms_norm(x, self.scale.on(x.graph), bias, self.eps)
+        graph = self.scale.graph_of(x)
+        bias = None if self.bias is None else self.bias.on(graph)
+        return rms_norm(x, self.scale.on(graph), bias, self.eps)

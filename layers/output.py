@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from mgraph import (
+    ArgumentError,
     Node,
     ShapeError,
     affine,
@@ -47,8 +48,8 @@ class Output(Layer):
     """``logits = x Wt^T + b``, not normalized, of ``x (..., dim)``; the logits are ``(..., dim_vocab)``.
 
     Parameters: ``{prefix}_Wt (dim_vocab, dim)`` and, unless ``omit_bias``, ``{prefix}_b (1, dim_vocab)``.
-    ``tied`` is the table of an ``Embedding`` that serves as ``Wt`` (``tied-embeddings``); ``ShapeError`` for
-    one of another shape.
+    ``tied`` is the table of an ``Embedding`` that serves as ``Wt`` (``tied-embeddings``); ``ArgumentError``
+    for what is no parameter, ``ShapeError`` for one of another shape.
     ``transposed=False`` is for files of old versions of Marian, which have ``{prefix}_W (dim, dim_vocab)``
     instead of ``Wt``. Source: Marian's ``mlp::Output``.
     """
@@ -65,6 +66,8 @@ class Output(Layer):
     ) -> None:
         self.transposed, self.dim_vocab = transposed or tied is not None, dim_vocab
         if tied is not None:
+            if not isinstance(tied, Parameter):
+                raise ArgumentError(f"layer {prefix!r}: expected a tied table, embedding.table, got {tied!r}")
             if tied.shape != (dim_vocab, dim):
                 raise ShapeError(
                     f"layer {prefix!r}: expected a tied table of shape {(dim_vocab, dim)}, got {tied.name!r}"
@@ -101,7 +104,7 @@ class Output(Layer):
     def cross_entropy(self, x: Node, labels: Node, label_smoothing: float = 0.0, *, parts: int = 1) -> Node:
         """``mgraph.cross_entropy`` of the logits of ``x (..., dim)``, ``(..., 1)``. If they are many they are
         never held all at once (``affine_cross_entropy``). parts: devices that may divide the vocabulary."""
-        graph, logits = x.graph, math.prod(x.shape[:-1]) * self.dim_vocab
+        graph, logits = self.weight.graph_of(x), math.prod(x.shape[:-1]) * self.dim_vocab
         if logits < MANY_LOGITS or int8_of(self.weight, graph) is not None:
             return cross_entropy(self(x), labels, label_smoothing)
         bias = None if self.bias is None else self.bias.on(graph)

@@ -41,14 +41,15 @@ def product(x: Node, weight: Parameter, bias: Parameter | None = None, *, trans_
 
     ``trans_b`` is for a ``W`` of shape ``(n, k)``.
     """
-    int8 = int8_of(weight, x.graph)
+    graph = weight.graph_of(x)
+    int8 = int8_of(weight, graph)
     if int8 is not None:
-        shift = None if bias is None else bias.on(x.graph)
+        shift = None if bias is None else bias.on(graph)
         return affine_int8(x, int8.values, int8.scales, shift, int8.multiplier, trans_b)
-    matrix = weight.on(x.graph)
+    matrix = weight.on(graph)
     if bias is None:
         return dot(x, matrix, False, trans_b)
-    return affine(x, matrix, bias.on(x.graph), False, trans_b)
+    return affine(x, matrix, bias.on(graph), False, trans_b)
 
 
 def products(x: Node, weights: Sequence[Parameter]) -> Node:

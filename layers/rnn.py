@@ -10,7 +10,7 @@ from mgraph import ArgumentError, Node, ShapeError, checkpoint, scan
 
 from .cells import Cell, StackedCell, State
 from .choices import choose
-from .layer import Layer
+from .layer import Layer, graph_of, size
 
 DIRECTIONS = {
     "forward": (False, False),
@@ -115,8 +115,9 @@ class RNN(Layer):
             cell = layer.first
             if self._skips(number) and cell.dim_input != cell.dim_state:
                 raise ShapeError(
-                    f"skip: layer {number + 1} of the RNN adds its input to its output, but its cell "
-                    f"{cell.prefix!r} has an input of {cell.dim_input} features and a state of {cell.dim_state}"
+                    f"skip: layer {number + 1} of the RNN adds its input to its output, but its cell"
+                    f" {cell.prefix!r} has an input of {cell.dim_input} features, and a state of"
+                    f" {cell.dim_state}"
                 )
 
     def __call__(
@@ -134,13 +135,13 @@ class RNN(Layer):
         step, by its first node in layers that run forwards and by its second in the others, so that each of
         several sentences in a row begins with zeros (``carried_states``). ``ArgumentError`` for a wrong
         number of nodes in a state, and for a mask with ``carried``; ``ShapeError`` if ``x`` does not have
-        three axes.
+        three axes, ``ElementTypeError`` if it is no node.
         """
+        graph = graph_of("RNN", x)
         if len(x.shape) != 3:
             raise ShapeError(f"an RNN runs over (time, batch, features), got {x.shape}")
         if mask is not None and carried is not None:
             raise ArgumentError("an RNN over packed sentences takes no mask")
-        graph = x.graph
         for cell in self.layers:
             cell.draw_masks(graph)
         if states is None:
@@ -207,9 +208,10 @@ def _layers(
     dropout: float = 0.0,
 ) -> list[Cell]:
     """Cells of one class for ``depth`` layers."""
-    prefixes = [prefix, *(f"{prefix}_l{i}_cell1" for i in range(2, depth + 1))][:depth]
-    sizes = [dim_input, *(dim_state for _ in prefixes[1:])]
+    depth = size(f"depth of RNN {prefix!r}", depth, error=ArgumentError)
+    prefixes = [prefix, *(f"{prefix}_l{i}_cell1" for i in range(2, depth + 1))]
+    inputs = [dim_input, *(dim_state for _ in prefixes[1:])]
     return [
-        cell(name, size, dim_state, layer_normalization=layer_normalization, dropout=dropout)
-        for name, size in zip(prefixes, sizes, strict=False)
+        cell(name, features, dim_state, layer_normalization=layer_normalization, dropout=dropout)
+        for name, features in zip(prefixes, inputs, strict=True)
     ]

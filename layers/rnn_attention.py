@@ -73,7 +73,7 @@ class GlobalAttention(Layer):
 
     def map_context(self, context: Node) -> Node:
         """``c U + b`` of a context ``(batch, source, dim_context)``: once per sentence."""
-        graph = context.graph
+        graph = self.context_weight.graph_of(context)
         context = dropout(context, shared_mask(graph, self.dropout, (1, context.shape[-1])))
         weight, bias = self.context_weight.on(graph), self.bias.on(graph)
         if self.layer_normalization and not self.nematus:

@@ -12,7 +12,7 @@ from mgraph.tape import Graph
 
 from ..dense import LAYER_NORM_EPS
 from ..dropping import FeatureMask
-from ..layer import Layer, Parameter
+from ..layer import Layer, Parameter, size
 
 State = tuple[Node, ...]
 
@@ -28,7 +28,8 @@ class Cell(Layer):
     final: whether this cell follows an attention; see the cell's formula.
     in_encoder: whether it reads a source; only ``GRUNematus`` uses it.
 
-    ``ShapeError`` for invalid sizes, ``GraphError`` for a transition cell of a class that needs an input.
+    ``ShapeError`` for sizes that are no ints from 1, or from 0 for ``dim_input``; ``GraphError`` for a
+    transition cell of a class that needs an input.
     """
 
     states: ClassVar[int] = 1
@@ -47,6 +48,8 @@ class Cell(Layer):
         final: bool = False,
         in_encoder: bool = False,
     ) -> None:
+        dim_input = size(f"dim_input of cell {prefix!r}", dim_input, 0)
+        dim_state = size(f"dim_state of cell {prefix!r}", dim_state)
         if not (dim_input or self.transition):
             raise GraphError(
                 f"cell {prefix!r}: {type(self).__name__} needs an input and cannot be a transition cell"

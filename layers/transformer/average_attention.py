@@ -10,6 +10,7 @@ from mgraph.tape import Graph
 
 from ..dense import Affine
 from ..dropping import drop_features
+from ..layer import graph_of
 from ..packing import PackedWords, laid_out, taken_up
 from .autoregression import Cache, Now
 from .blocks import Block, block_activation
@@ -47,9 +48,9 @@ class AverageAttention(Block):
         self.gates = (layer(dim, dim, "i"), layer(dim, dim, "f")) if config.aan_gate else None
 
     def __call__(self, x: Node, mask: Node, packing: PackedWords | None = None) -> Node:
-        words = laid_out(x, packing)
+        graph, words = graph_of("average attention", x), laid_out(x, packing)
         length = words.shape[1]
-        counts = x.graph.constant((length, 1), inits.range(1, length + 1))
+        counts = graph.constant((length, 1), inits.range(1, length + 1))
         return self._applied(taken_up(cumsum(words, 1) / counts, packing), x, packing)
 
     def start(self, graph: Graph, batch: int, beam: int, places: Sequence[int]) -> Cache:

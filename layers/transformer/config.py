@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from mgraph import ArgumentError, inits
 from mgraph.inits import Initializer
 
+from ..layer import size
 from ..norm import NormConfig
 
 
@@ -15,7 +16,8 @@ from ..norm import NormConfig
 class TransformerConfig:
     """Sizes and options of a stack of layers; the names are Marian's without ``transformer-``.
 
-    Dropout applies in training graphs only. ``ArgumentError`` for sizes below 1 and invalid probabilities.
+    Dropout applies in training graphs only. ``ArgumentError`` for sizes that are no ints from 1, and
+    for invalid probabilities.
 
     bias: whether affine maps in layers have a bias (not ``transformer-no-bias``).
     dec_cell, layer_normalization, dropout_rnn: of the cells, if ``decoder_autoreg`` is ``rnn``.
@@ -51,13 +53,13 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         for name in ("dim", "heads", "dim_ffn", "ffn_depth", "dim_aan", "aan_depth"):
-            if getattr(self, name) < 1:
-                raise ArgumentError(f"{name}: expected a number from 1, got {getattr(self, name)}")
+            size(name, getattr(self, name), error=ArgumentError)
         for name in ("dropout", "dropout_attention", "dropout_ffn", "dropout_rnn"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ArgumentError(f"{name}: expected a probability from 0 to 1, got {getattr(self, name)}")
 
     def init(self, depth: int) -> Initializer:
-        """The initializer of matrices in layer ``depth``, from 1."""
+        """The initializer of matrices in layer ``depth``; ``ArgumentError`` for one below 1."""
+        depth = size("depth of a layer", depth, error=ArgumentError)
         scale = 1 / math.sqrt(depth) if self.depth_scaling else 1.0
         return inits.glorot_uniform(True, True, scale)

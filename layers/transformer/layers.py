@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mgraph import ArgumentError, Node, checkpoint
 
 from ..choices import choose
-from ..layer import Layer
+from ..layer import Layer, size
 from ..packing import PackedWords
 from .autoregression import Autoregression, Cache, Now
 from .average_attention import AverageAttention
@@ -29,6 +29,7 @@ class EncoderLayer(Layer):
 
     ``x`` and ``y`` are ``(batch, time, dim)``; the result is a checkpoint. Parameters: those of an
     ``AttentionBlock`` under ``{prefix}_self`` and of a ``FeedForwardBlock`` under ``{prefix}_ffn``.
+    ``ArgumentError`` for a ``depth`` below 1.
     Source: Vaswani et al. 2017; Marian's ``EncoderTransformer``.
     """
 
@@ -47,13 +48,15 @@ class DecoderLayer(Layer):
 
     ``x`` and ``y`` are ``(batch, time, dim)``; the result is a checkpoint.
     Parameters: under ``{prefix}_self``, ``{prefix}_aan`` or ``{prefix}_rnn``, ``{prefix}_context``
-    (``{prefix}_context_enc2`` and so on for further encoders), ``{prefix}_ffn``.
+    (``{prefix}_context_enc2`` and so on for further encoders), ``{prefix}_ffn``. ``ArgumentError`` for a
+    ``depth`` below 1 or a negative number of ``encoders``.
     Source: Vaswani et al. 2017; Marian's ``DecoderTransformer``.
     """
 
     def __init__(self, prefix: str, config: TransformerConfig, depth: int, encoders: int = 1) -> None:
         kind = choose("transformer-decoder-autoreg", config.decoder_autoreg, AUTOREGRESSIONS)
         self.autoregression = kind(prefix, config, depth)
+        encoders = size(f"encoders of {prefix!r}", encoders, 0, error=ArgumentError)
         names = [f"{prefix}_context", *(f"{prefix}_context_enc{i}" for i in range(2, encoders + 1))]
         cross = PoolingBlock if config.pool else AttentionBlock
         self.cross: list[CrossBlock] = [cross(name, config, depth) for name in names[:encoders]]

@@ -244,7 +244,7 @@ def test_an_rnn_of_something_else_is_refused() -> None:
     for wrong in ((layers.Dense, "p", 2, 3), (ExpressionGraph(), []), ()):
         with pytest.raises(ArgumentError, match=r"expected RNN\(cell, prefix, dim_input, dim_state"):
             layers.RNN(*wrong)
-    with pytest.raises(ArgumentError, match="needs at least one layer"):
+    with pytest.raises(ArgumentError, match="depth of RNN 'p': expected an int from 1, got 0"):
         layers.RNN(layers.GRU, "p", 2, 3, depth=0)
     with pytest.raises(layers.UnsupportedOptionError, match="direction: 'down' is unknown"):
         layers.RNN(layers.GRU, "p", 2, 3, direction="down")

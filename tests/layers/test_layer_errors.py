@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import layers
-from mgraph import ExpressionGraph, MGraphError, Node, inits
+import mgraph
+from mgraph import ElementTypeError, ExpressionGraph, MGraphError, Node, inits
 
 
 def ones(graph: ExpressionGraph, *shape: int, kind: str = "float32") -> Node:
@@ -26,10 +27,11 @@ def attended(graph: ExpressionGraph) -> layers.AttendedContext:
     return attention.over(context, attention.map_context(context), ones(graph, 2, 9))
 
 
+SMALL = layers.TransformerConfig(8, heads=2, dim_ffn=6, depth_scaling=True)
 MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (lambda g: layers.Dense("h", [], 4), "'h': expected the sizes of at least one input, got none"),
     (lambda g: layers.Dense("h", 2, 4)(), r"'h': expected 1 input\(s\), got 0"),
-    (lambda g: layers.MultiHeadAttention("m", 8, 0), "0 heads do not divide 8 features"),
+    (lambda g: layers.MultiHeadAttention("m", 8, 0), "heads of 'm': expected an int from 1, got 0"),
     (lambda g: layers.log_mask(ones(g, 2, 3, kind="int32")), "a mask of floating point, got int32"),
     (lambda g: layers.PositionEmbedding(8)(ones(g, 2, 3, 6)), r"of 8 features for .* \(2, 3, 6\)"),
     (lambda g: layers.PositionEmbedding(8)(ones(g, 8)), r"of 8 features for .* \(8,\)"),
@@ -51,7 +53,28 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     ),
     (
         lambda g: layers.RNN(layers.GRU, "r", 1, 6, skip=True, skip_first=True),
-        "layer 1 of the RNN adds .* 'r' has an input of 1 features and a state of 6",
+        "layer 1 of the RNN adds .* 'r' has an input of 1 features, and a state of 6",
+    ),
+    (lambda g: layers.GRU("r", -4, 4), "dim_input of cell 'r': expected an int from 0, got -4"),
+    (lambda g: layers.GRU("r", 4, 0), "dim_state of cell 'r': expected an int from 1, got 0"),
+    (
+        lambda g: layers.RNN(layers.GRU, "r", 4, 4, depth=1.5),
+        "depth of RNN 'r': expected an int from 1, got 1.5",
+    ),
+    (lambda g: layers.Dense("h", 4.0, 5), "rows of 'h_W': expected an int from 1, got 4.0"),
+    (lambda g: layers.Dense("h", "4", 5), "rows of 'h_W': expected an int from 1, got '4'"),
+    (lambda g: layers.LayerNorm("n", 0), "columns of 'n_ln_scale': expected an int from 1, got 0"),
+    (lambda g: layers.PositionEmbedding(2), "position embeddings: expected an int from 3, got 2"),
+    (lambda g: layers.EncoderLayer("l", SMALL, 0), "depth of a layer: expected an int from 1, got 0"),
+    (lambda g: layers.DecoderLayer("l", SMALL, 1, -1), "encoders of 'l': expected an int from 0, got -1"),
+    (
+        lambda g: layers.Dense("h", 4, 5, activation=mgraph.tanh),
+        "activation: expected one of '', .* got <function",
+    ),
+    (lambda g: layers.Dense("h", 4, 5, activation=None), "activation: expected one of '', .* got None"),
+    (
+        lambda g: layers.Output("o", 4, 10, tied=layers.Embedding("E", 10, 4)),
+        r"'o': expected a tied table, embedding.table, got Embedding\(E \[10, 4\]\)",
     ),
     (lambda g: layers.RNN(gru(g), g), r"expected RNN\(cell, prefix, .* got GRU, ExpressionGraph"),
     (lambda g: layers.RNN(gru(g)), "a list of cells and stacks of cells, got GRU"),
@@ -65,12 +88,10 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         r"got \(3, 4\) and \(2, 2\)",
     ),
     (
-        lambda g: layers.DecoderLayer("l", layers.TransformerConfig(8, heads=2, dim_ffn=6), 1)(
-            ones(g, 2, 3, 8), ones(g, 1, 1, 1, 1), []
-        ),
+        lambda g: layers.DecoderLayer("l", SMALL, 1)(ones(g, 2, 3, 8), ones(g, 1, 1, 1, 1), []),
         "sees 1 encoders, got 0 contexts",
     ),
-    (lambda g: layers.TransformerConfig(8, ffn_depth=0), "ffn_depth: expected a number from 1, got 0"),
+    (lambda g: layers.TransformerConfig(8, ffn_depth=0), "ffn_depth: expected an int from 1, got 0"),
     (lambda g: layers.TransformerConfig(8, dropout_ffn=2.0), "dropout_ffn: expected a probability"),
 ]
 
@@ -79,6 +100,40 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
 def test_a_mistake_is_explained(mistake: Callable[[ExpressionGraph], Any], message: str) -> None:
     with pytest.raises(MGraphError, match=message):
         mistake(ExpressionGraph())
+
+
+ARRAY = np.ones((2, 3, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    "layer, name",
+    [
+        (layers.Dense("h", 8, 4), "Affine with 'h_W'"),
+        (layers.Dense("h", 8, 4, layer_normalization=True), "Affine with 'h_W'"),
+        (layers.Output("o", 8, 4), "Output with 'o_Wt'"),
+        (layers.Embedding("E", 8, 4), "flatten"),
+        (layers.LayerNorm("n", 8), "LayerNorm with 'n_ln_scale'"),
+        (layers.RMSNorm("n", 8), "RMSNorm with 'n_rms_scale'"),
+        (layers.PositionEmbedding(8), "position embeddings"),
+        (layers.TrainedPositionEmbedding("p", 9, 8), "position embeddings 'p'"),
+        (layers.PreProcess("p", 8, "d"), "dropout"),
+        (layers.RNN([layers.GRU("r", 8, 4)]), "RNN"),
+        (layers.GlobalAttention("a", 4, 8).map_context, "GlobalAttention with 'a_Wc_att'"),
+        (layers.log_mask, "log_mask"),
+    ],
+)
+def test_an_array_is_no_node(layer: Callable[..., Any], name: str) -> None:
+    with pytest.raises(
+        ElementTypeError, match=rf"^{name}: expected a node, got an array of shape \(2, 3, 8\)"
+    ):
+        layer(ARRAY)
+
+
+def test_sizes_of_numpy_are_sizes() -> None:
+    four, graph = np.int64(4), ExpressionGraph()
+    assert layers.Dense("h", four, four)(ones(graph, 2, 4)).shape == (2, 4)
+    assert layers.RNN(layers.GRU, "r", four, four)(ones(graph, 3, 2, 4)).output.shape == (3, 2, 4)
+    assert layers.MultiHeadAttention("m", four, np.int32(2)).query.weight.shape == (4, 4)
 
 
 def test_what_comes_before_a_cell_of_a_stack_is_its_input() -> None:
