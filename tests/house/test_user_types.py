@@ -76,15 +76,16 @@ def test_the_right_lines_run() -> None:
 
 
 def test_operators_of_nodes_are_declared() -> None:
-    """``Node`` declares for checkers what ``mgraph.expression`` attaches, but for what refuses arrays: numpy
-    would take a node for an array by the mere name."""
+    """``Node`` declares for checkers what ``mgraph.expression`` attaches, but for what only refuses: numpy would
+    take a node for an array, and checkers for a number, by the mere name."""
     tree = ast.parse((ROOT / "mgraph" / "node.py").read_text())
     (node,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Node"]
     (block,) = [n for n in node.body if isinstance(n, ast.If)]
     methods = {n.name for n in block.body if isinstance(n, ast.FunctionDef)}
     values = {ast.unparse(n.target) for n in block.body if isinstance(n, ast.AnnAssign)}
     declared = methods | {name for name in values if name.startswith("__")}
-    assert declared == expression.METHODS.keys() - {"__array__", "__array_ufunc__", "__jax_array__"}
+    refusing = {"__array__", "__array_ufunc__", "__jax_array__", "__float__", "__int__"}
+    assert declared == expression.METHODS.keys() - refusing
 
 
 def test_the_keywords_are_the_options() -> None:
