@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from mgraph import Node, dropout
@@ -36,6 +37,10 @@ class FeatureMask:
         if tape not in self._drawn:
             self._drawn[tape] = shared_mask(graph, self.p, (1, self.features))
         return self._drawn[tape]
+
+    def __reduce__(self) -> Any:
+        # called by copy and pickle: what was drawn is of the recordings of this one
+        return FeatureMask, (self.p, self.features)
 
 
 def drop_features(x: Node, p: float, packing: PackedWords | None = None) -> Node:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -37,6 +41,35 @@ def test_dense_with_layer_normalization(nematus: bool) -> None:
         close(y, normed(x @ p["p_W"] + p["p_b"], p["p_ln_s"], p["p_ln_b"], 1e-5))
     else:
         close(y, normed(x @ p["p_W"], p["p_gamma"], p["p_b"], 1e-9))
+
+
+def repickled(layer: layers.Layer) -> layers.Layer:
+    return pickle.loads(pickle.dumps(layer))
+
+
+@pytest.mark.parametrize("copied", [repickled, copy.deepcopy])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.Dense("d", 4, 4, activation="tanh", layer_normalization=True),
+        layers.RNN(layers.GRU, "r", 4, 4, dropout=0.5),
+        layers.PositionEmbedding(4),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_layers_are_pickled_and_copied(
+    layer: layers.Layer, copied: Callable[[layers.Layer], layers.Layer]
+) -> None:
+    def recorded(layer: layers.Layer) -> list[np.ndarray]:
+        graph = ExpressionGraph(seed=3)
+        found = layer(constant(graph, np.ones((5, 2, 4), np.float32)))
+        output = getattr(found, "output", found)
+        graph.forward()
+        return [np.asarray(node.val()) for node in (output, *graph.params().values())]
+
+    expected = recorded(layer)
+    for one, other in zip(expected, recorded(copied(layer)), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_an_unknown_activation_is_refused_by_name() -> None:
