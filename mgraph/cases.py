@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError
-from .shape import Shape
+from .arrays import as_array, described
+from .errors import ArgumentError, ShapeError
+from .shape import Shape, as_shape
 
 DOMAINS = ("real", "positive", "unit", "distinct", "mask", "int8", "index:n", "offsets:n")
 
@@ -54,14 +55,8 @@ class Case:
         through: Callable[..., Any] | None = None,
         **fields: Any,
     ) -> None:
-        domains = (domain,) * len(shapes) if isinstance(domain, str) else domain
-        if len(domains) != len(shapes):
-            raise ArgumentError(f"expected one domain or {len(shapes)}, one per child, got {domains}")
-        for name in domains:
-            if name not in DOMAINS and not _INTEGERS.fullmatch(name):
-                raise ArgumentError(f"expected one of the domains {', '.join(DOMAINS)}, got {name!r}")
-        object.__setattr__(self, "shapes", tuple(tuple(s) for s in shapes))
-        object.__setattr__(self, "domains", domains)
+        object.__setattr__(self, "shapes", tuple(map(_checked_shape, shapes)))
+        object.__setattr__(self, "domains", _checked_domains(domain, len(shapes)))
         object.__setattr__(self, "fields", MappingProxyType(fields))
         object.__setattr__(self, "through", through)
 
@@ -110,9 +105,13 @@ class Convention:
     fields: Mapping[str, Any]
 
     def __init__(self, *children: Any, gradients: tuple[Any, ...], adjoint: Any = 1.0, **fields: Any) -> None:
-        if len(gradients) != len(children):
-            raise ArgumentError(f"expected {len(children)} gradients, one per child, got {len(gradients)}")
-        arrays = map(np.asarray, children)
+        if not isinstance(gradients, Sequence | np.ndarray) or len(gradients) != len(children):
+            got = len(gradients) if isinstance(gradients, Sequence) else described(gradients)
+            raise ArgumentError(f"Convention: expected {len(children)} gradients, one per child, got {got}")
+        arrays = [as_array("Convention", child) for child in children]
+        for array in arrays:
+            if array.dtype.kind not in "buif":
+                raise ArgumentError(f"Convention: expected the values of a child, got {array!r}")
         whole = tuple(a.astype(np.int32) if np.issubdtype(a.dtype, np.integer) else a for a in arrays)
         object.__setattr__(self, "children", whole)
         object.__setattr__(self, "gradients", gradients)
@@ -123,6 +122,35 @@ class Convention:
     def case(self) -> Case:
         """The shapes and fields."""
         return Case(*(array.shape for array in self.children), **self.fields)
+
+
+def check_declared(cls: Any) -> None:
+    """``ArgumentError`` where the ``cases`` or the ``conventions`` of a class are no tuple of them."""
+    for name, kind in (("cases", Case), ("conventions", Convention)):
+        declared = getattr(cls, name, ())
+        if not isinstance(declared, tuple | list) or not all(isinstance(d, kind) for d in declared):
+            raise ArgumentError(
+                f"{cls.__name__}.{name}: expected a tuple such as ({kind.__name__}(...),), got {declared!r}"
+            )
+
+
+def _checked_shape(shape: Any) -> Shape:
+    try:
+        return as_shape(shape)
+    except ShapeError as e:
+        hint = f"; domain={shape!r} says where values come from" if isinstance(shape, str) else ""
+        raise ArgumentError(f"Case: {e}{hint}") from None
+
+
+def _checked_domains(domain: Any, children: int) -> tuple[str, ...]:
+    """One domain per child."""
+    domains = (domain,) * children if isinstance(domain, str) else domain
+    if not isinstance(domains, tuple | list) or len(domains) != children:
+        raise ArgumentError(f"Case: expected one domain or {children}, one per child, got {domain!r}")
+    for name in domains:
+        if not isinstance(name, str) or (name not in DOMAINS and not _INTEGERS.fullmatch(name)):
+            raise ArgumentError(f"Case: expected one of the domains {', '.join(DOMAINS)}, got {name!r}")
+    return tuple(domains)
 
 
 def _grid(random: np.random.Generator, lead: Shape, count: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..cases import Case
+from ..cases import Case, check_declared
 from ..errors import ArgumentError, GradientError, GraphError, ShapeError, first_line
 from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
@@ -133,6 +133,7 @@ def check_gradients(
             raise ShapeError(f"{title_of(target)}: values of the shapes {given} were given for {sizes}")
         case = Case(*given, **(fields or {}))
         return _check_case(target, case, settings, values)
+    check_declared(target)
     cases = getattr(target, "cases", ())
     if not cases:
         raise GraphError(

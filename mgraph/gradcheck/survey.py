@@ -8,6 +8,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import ops
+from ..cases import check_declared
 from ..errors import ArgumentError, MGraphError
 from ..names import meant
 from ..node import NaryNodeOp
@@ -137,8 +139,8 @@ def check_operators(
     asks for first derivatives only, by JAX, by differences and for a cotangent of zeros: not for second
     derivatives, transformations, frozen children, other cotangents, and repetitions. ``on_row`` sees each row
     in turn as soon as it is complete. Operators are checked side by side, one by each core: most of the time
-    goes into compiling. ``ArgumentError`` for an unknown name, and for a module that cannot be imported or
-    that has no operators.
+    goes into compiling. ``ArgumentError`` for an unknown name, for a module that cannot be imported or that
+    has no operators, and for ``cases`` that are no tuple of them.
     """
     chosen = chosen_operators(names, module)
     check = functools.partial(check_operator, seed=seed, quick=quick)
@@ -161,7 +163,10 @@ def rows_of(
 
 def chosen_operators(names: Sequence[str], module: str | None = None) -> list[Operator]:
     """The operators that ``check_operators`` checks for these arguments, with its errors."""
-    return _chosen(names, own_operators() if module is None else _of_module(module))
+    chosen = _chosen(names, own_operators() if module is None else _of_module(module))
+    for cls in chosen:
+        check_declared(cls)
+    return chosen
 
 
 def check_operator(cls: Operator, seed: int = 0, *, quick: bool = False) -> OperatorRow:
@@ -211,12 +216,12 @@ def _of_module(name: str) -> list[Operator]:
 
 def _imported(name: str) -> Any:
     """The module of this name, or in the file of this path; the present folder is searched first."""
+    path, is_file = Path(name), name.endswith(".py")
     try:
-        if not name.endswith(".py"):
+        if not is_file:
             if "" not in sys.path and str(Path.cwd()) not in sys.path:
                 sys.path.insert(0, str(Path.cwd()))
             return importlib.import_module(name)
-        path = Path(name)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
             raise ArgumentError(f"{name} is no Python file")
@@ -224,12 +229,22 @@ def _imported(name: str) -> Any:
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)
         return module
-    except MGraphError:
-        raise
-    except (ImportError, OSError, SyntaxError) as e:
-        raise ArgumentError(f"cannot import {name}: {e}") from e
     except Exception as e:
-        raise ArgumentError(f"cannot import {name}: {type(e).__name__}: {e}") from e
+        known = isinstance(e, MGraphError | ImportError | OSError | SyntaxError)
+        kind = "" if known else f"{type(e).__name__}: "
+        line = _line_in(path.stem if is_file else name, e)
+        raise ArgumentError(f"cannot import {name}: {kind}{e}{line}") from e
+
+
+def _line_in(module: str, error: Exception) -> str:
+    """`` (file:line)`` of the last line of a module that an error passed through; nothing if there is none,
+    or if the error says it."""
+    lines = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__") == module
+    ]
+    return f" ({lines[-1]})" if lines and lines[-1] not in str(error) else ""
 
 
 def _defined_in(chosen: Callable[[str], bool]) -> list[Operator]:

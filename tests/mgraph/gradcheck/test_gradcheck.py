@@ -11,6 +11,7 @@ import pytest
 
 import mgraph
 from mgraph import ArgumentError, ExpressionGraph, NaryNodeOp, ShapeError, UnaryNodeOp, check_gradients, inits
+from mgraph.cases import Case, Convention
 from mgraph.gradcheck import GradientCheck, LossReport, check_loss
 
 
@@ -400,6 +401,29 @@ def test_arguments_that_cannot_be_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"values of the shapes \[\(3,\)\] were given for \[\(2,\)\]"):
         check_gradients(mgraph.tanh, (2,), values=[np.ones(3)])
     assert check_gradients(mgraph.tanh, 2, values=[[0.5, 1.0]]).ok
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        (lambda: Case((5, 3), "index:5"), "a shape such as .*, got 'index:5'; domain='index:5' says where"),
+        (lambda: Case((5, -3)), "no negative sizes"),
+        (lambda: Case((5, 3), (2,), domain=(None, "index:5")), "one of the domains .*, got None"),
+        (lambda: Case((5, 3), (2,), domain=None), "one domain or 2, one per child, got None"),
+        (lambda: Convention([1.0], gradients=0.0), "expected 1 gradients, one per child, got 0.0"),
+        (lambda: Convention("index:5", gradients=(None,)), "the values of a child, got array"),
+    ],
+)
+def test_cases_and_conventions_that_cannot_be_are_refused(declared: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        declared()
+
+
+@pytest.mark.parametrize("cases", [Case((2, 3), (2, 3)), ((2, 3),)])
+def test_cases_are_a_tuple(cases: Any) -> None:
+    declared = type("Declared", (Product,), {"cases": cases})
+    with pytest.raises(ArgumentError, match=r"Declared\.cases: expected a tuple such as \(Case\(\.\.\.\),\)"):
+        check_gradients(declared)
 
 
 # ---------------------------------------------------------------- a whole loss

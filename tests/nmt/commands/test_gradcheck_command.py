@@ -219,10 +219,19 @@ def test_a_corrected_file_is_read_anew(tmp_path: Path) -> None:
 
 def test_a_file_that_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "failing_ops.py"
-    file.write_text("1 / 0\n")
+    file.write_text("zero = 0\n1 / zero\n")
     assert main(["gradcheck", "--quiet", "--module", str(file)]) == 1
-    reason = f"cannot import {file}: ZeroDivisionError: division by zero"
+    reason = f"cannot import {file}: ZeroDivisionError: division by zero ({file}:2)"
     assert capsys.readouterr() == ("", f"mgraph gradcheck: error: {reason}\n")
+
+
+def test_a_file_with_a_wrong_case(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "wrong_case_ops.py"
+    file.write_text('from mgraph.cases import Case\n\ncases = (Case((5, 3), "index:5"),)\n')
+    assert main(["gradcheck", "--quiet", "--module", str(file)]) == 1
+    _, err = capsys.readouterr()
+    assert err.startswith(f"mgraph gradcheck: error: cannot import {file}: Case: expected a shape such as")
+    assert err.endswith(f"domain='index:5' says where values come from ({file}:3)\n")
 
 
 OWN_OPERATOR = """
