@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import drawing as drawing
@@ -234,6 +235,11 @@ _HOMES = {
 
 
 if not TYPE_CHECKING:  # checkers of types see misspelt names
+    __all__ = sorted(
+        {"drawing", "expression", "functional", "inits", *_HOMES}
+        | {name for name, value in globals().items() if name[0] != "_" and not isinstance(value, ModuleType)}
+        - {"Any", "ModuleType", "TYPE_CHECKING", "annotations"}
+    )
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

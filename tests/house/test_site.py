@@ -29,7 +29,7 @@ def of_the_house(package: ModuleType, name: str) -> bool:
     value = getattr(package, name)
     if isinstance(value, ModuleType):
         return f"from . import {name} as {name}" in (ROOT / package.__name__ / "__init__.py").read_text()
-    return name not in ("annotations", "Any", "TYPE_CHECKING")
+    return name not in ("annotations", "Any", "ModuleType", "TYPE_CHECKING")
 
 
 @pytest.mark.parametrize("package", ["mgraph", "layers", "nmt"])
@@ -41,6 +41,14 @@ def test_the_reference_has_all_public_names(package: str) -> None:
     assert sorted(shown) == sorted(public)
     values = {name: getattr(module, name) for name in public}
     assert not [name for name, value in values.items() if callable(value) and not value.__doc__]
+
+
+@pytest.mark.parametrize("package", ["mgraph", "nmt"])
+def test_a_star_imports_the_public_names_and_nothing_else(package: str) -> None:
+    names: dict[str, object] = {}
+    exec(f"from {package} import *", names)
+    public = [name for names in PAGES.public_names(package).values() for name in names]
+    assert sorted(names.keys() - {"__builtins__"}) == sorted(public)
 
 
 def test_the_navigation_has_all_pages() -> None:
