@@ -24,7 +24,7 @@ from mgraph.ops.operands import node
 from mgraph.tape import Graph
 
 from .dense import Affine
-from .dropping import rate, shared_mask
+from .dropping import probability, rate, shared_mask
 from .layer import Layer, size
 from .packing import PackedWords, in_groups, laid_out, taken_up
 
@@ -61,7 +61,7 @@ class MultiHeadAttention(Layer):
     ``_bv``, ``_bo``, all ``(1, dim)``; without ``projection`` no ``Wo`` and ``bo``
     (``transformer-no-projection``), without ``bias`` none of the ``b``. ``dropout`` drops attention weights
     (``transformer-dropout-attention``). ``ShapeError`` for sizes that are no ints from 1, and if
-    the heads do not divide ``dim``.
+    the heads do not divide ``dim``; ``ArgumentError`` unless ``0 <= dropout < 1``.
     Source: Vaswani et al. 2017; Marian's ``MultiHead``.
     """
 
@@ -79,7 +79,7 @@ class MultiHeadAttention(Layer):
         dim, heads = size(f"dim of {prefix!r}", dim), size(f"heads of {prefix!r}", heads)
         if dim % heads:
             raise ShapeError(f"{prefix}: {heads} heads do not divide {dim} features")
-        self.dim, self.heads, self.dropout = dim, heads, dropout
+        self.dim, self.heads, self.dropout = dim, heads, probability(f"dropout of {prefix!r}", dropout)
         self.query, self.key, self.value, output = (
             Affine(prefix, dim, dim, part, init=init, bias=bias) for part in "qkvo"
         )

@@ -6,11 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from mgraph import Node, dropout
+from mgraph import ArgumentError, Node, dropout
+from mgraph.ops.operands import is_number
 from mgraph.tape import Graph, Tape
 
 from .layer import graph_of
 from .packing import PackedWords, at_positions
+
+
+def probability(what: str, p: float) -> float:
+    """``p``; ``ArgumentError``, which says ``what`` it is, unless ``0 <= p < 1``."""
+    if not is_number(p) or not 0 <= p < 1:
+        raise ArgumentError(f"{what} expects a probability 0 <= p < 1, got {p!r}")
+    return p
 
 
 def rate(graph: Graph, p: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from mgraph import Node, ShapeError, Type, cast, cos, dropout, flatten, inits, minimum, reshape, rows, sin
 from mgraph.ops.operands import node
 
-from .dropping import position_mask, rate
+from .dropping import position_mask, probability, rate
 from .layer import Layer, size
 from .packing import PackedWords, at_positions
 from .products import table_rows
@@ -22,14 +22,15 @@ class Embedding(Layer):
     ``ids`` is an integer node of any shape, ``y`` has one more axis of size ``dim``. Parameter: the table
     ``{name} (vocabulary, dim)``; Marian's names are ``encoder_Wemb``, ``decoder_Wemb`` and, shared,
     ``Wemb``. ``fixed`` excludes it from training (``embedding-fix-src``). ``dropout`` is the probability of
-    dropping a whole word, at the same positions in all sentences (``dropout-src``, ``dropout-trg``).
+    dropping a whole word, at the same positions in all sentences (``dropout-src``, ``dropout-trg``);
+    ``ArgumentError`` unless ``0 <= dropout < 1``.
     Source: Marian, ``layers/embedding.cpp``.
     """
 
     def __init__(
         self, name: str, dim_vocab: int, dim: int, *, fixed: bool = False, dropout: float = 0.0
     ) -> None:
-        self.dropout = dropout
+        self.dropout = probability(f"dropout of {name!r}", dropout)
         init = inits.glorot_uniform(fan_out=True)
         self.table = self.param(name, dim_vocab, dim, init, fixed=fixed, contracted=1)
 

@@ -28,7 +28,7 @@ from mgraph import (
 )
 from mgraph.tape import Graph
 
-from .dropping import rate
+from .dropping import probability, rate
 from .layer import Layer
 from .output import Columns, Output
 from .packing import PackedWords
@@ -94,12 +94,12 @@ class FactoredEmbedding(Layer):
 
     ``ids``, numbers of words of ``groups``, is an integer node of any shape, ``y`` has one more axis of size
     ``dim``. Parameter: the table ``{name} (groups.rows, dim)``. ``dropout`` is the probability of dropping a
-    lemma or a factor of a word.
+    lemma or a factor of a word; ``ArgumentError`` unless ``0 <= dropout < 1``.
     Source: Marian, ``layers/embedding.cpp`` (``--factors-combine sum``).
     """
 
     def __init__(self, name: str, groups: FactorGroups, dim: int, *, dropout: float = 0.0) -> None:
-        self.groups, self.dropout = groups, dropout
+        self.groups, self.dropout = groups, probability(f"dropout of {name!r}", dropout)
         init = inits.glorot_uniform(fan_out=True)
         self.table = self.param(name, groups.rows, dim, init, contracted=1)
 

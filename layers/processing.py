@@ -7,7 +7,7 @@ from mgraph.inits import Initializer
 
 from .choices import UnsupportedOptionError
 from .dense import Affine
-from .dropping import drop_features
+from .dropping import drop_features, probability
 from .layer import Layer
 from .norm import MARIAN_NORM, LayerNorm, Norm, NormConfig, RMSNorm
 from .packing import PackedWords
@@ -22,7 +22,7 @@ class PreProcess(Layer):
 
     ``d`` drops features, ``n`` is ``LayerNorm``, ``r`` ``RMSNorm``, with the parameters
     ``{prefix}_ln_scale_pre (1, dim)`` and so on. ``UnsupportedOptionError``, which names ``option``, for
-    another letter.
+    another letter, ``ArgumentError`` unless ``0 <= dropout < 1``.
     Source: Marian's ``transformer-preprocess`` and ``transformer-postprocess-emb``.
     """
 
@@ -37,7 +37,7 @@ class PreProcess(Layer):
         option: str = "transformer-preprocess",
     ) -> None:
         _check(option, operations, "d" + "".join(NORMS))
-        self.dropout = dropout
+        self.dropout = probability(f"dropout of {prefix!r}", dropout)
         self.operations = [
             None if letter == "d" else NORMS[letter](prefix, dim, "_pre", norm) for letter in operations
         ]
@@ -55,7 +55,8 @@ class PostProcess(Layer):
     ``d``, ``n``, ``r`` as in ``PreProcess``, names without the suffix ``_pre``; ``a`` adds the sub-layer's
     input ``before``; ``h`` is a highway ``g * x + (1 - g) * before`` with the gate
     ``g = sigmoid(before Wh + bh)``, parameters ``{prefix}_Wh (dim, dim)``, ``{prefix}_bh (1, dim)``.
-    ``UnsupportedOptionError``, which names ``option``, for another letter.
+    ``UnsupportedOptionError``, which names ``option``, for another letter, ``ArgumentError`` unless
+    ``0 <= dropout < 1``.
     Source: Marian's ``transformer-postprocess`` and ``transformer-postprocess-top``.
     """
 
@@ -71,7 +72,7 @@ class PostProcess(Layer):
         option: str = "transformer-postprocess",
     ) -> None:
         _check(option, operations, "dah" + "".join(NORMS))
-        self.operations, self.dropout = operations, dropout
+        self.operations, self.dropout = operations, probability(f"dropout of {prefix!r}", dropout)
         self.layers: list[Layer | None] = [
             Affine(prefix, dim, dim, "h", init=init)
             if letter == "h"

@@ -22,7 +22,7 @@ from mgraph.ops.cells import AttentionNodeOp
 
 from .cells import State
 from .dense import LAYER_NORM_EPS, NEMATUS_EPS
-from .dropping import shared_mask
+from .dropping import probability, shared_mask
 from .layer import Layer
 
 
@@ -40,6 +40,7 @@ class GlobalAttention(Layer):
 
     ``dropout`` is the probability of dropping features of the ``c_i`` and of ``s`` in the energies, with one
     mask each for all words, steps and sentences (``dropout-rnn``); the averaged ``c_i`` are not dropped.
+    ``ArgumentError`` unless ``0 <= dropout < 1``.
     Source: Bahdanau et al. 2015; Marian, ``rnn/attention.h``.
     """
 
@@ -53,7 +54,7 @@ class GlobalAttention(Layer):
         nematus_normalization: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        self.dropout, self.dim_state = dropout, dim_state
+        self.dropout, self.dim_state = probability(f"dropout of {prefix!r}", dropout), dim_state
         self.weight = self.param(f"{prefix}_W_comb_att", dim_state, dim_context)
         self.context_weight = self.param(f"{prefix}_Wc_att", dim_context, dim_context)
         self.va = self.param(f"{prefix}_U_att", dim_context, 1)

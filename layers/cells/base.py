@@ -11,7 +11,7 @@ from mgraph.inits import Initializer
 from mgraph.tape import Graph
 
 from ..dense import LAYER_NORM_EPS
-from ..dropping import FeatureMask
+from ..dropping import FeatureMask, probability
 from ..layer import Layer, Parameter, size
 
 State = tuple[Node, ...]
@@ -28,8 +28,8 @@ class Cell(Layer):
     final: whether this cell follows an attention; see the cell's formula.
     in_encoder: whether it reads a source; only ``GRUNematus`` uses it.
 
-    ``ShapeError`` for sizes that are no ints from 1, or from 0 for ``dim_input``; ``GraphError`` for a
-    transition cell of a class that needs an input.
+    ``ShapeError`` for sizes that are no ints from 1, or from 0 for ``dim_input``; ``ArgumentError`` unless
+    ``0 <= dropout < 1``; ``GraphError`` for a transition cell of a class that needs an input.
     """
 
     states: ClassVar[int] = 1
@@ -50,6 +50,7 @@ class Cell(Layer):
     ) -> None:
         dim_input = size(f"dim_input of cell {prefix!r}", dim_input, 0)
         dim_state = size(f"dim_state of cell {prefix!r}", dim_state)
+        dropout = probability(f"dropout of cell {prefix!r}", dropout)
         if not (dim_input or self.transition):
             raise GraphError(
                 f"cell {prefix!r}: {type(self).__name__} needs an input and cannot be a transition cell"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from mgraph import ArgumentError, inits
 from mgraph.inits import Initializer
 
+from ..dropping import probability
 from ..layer import size
 from ..norm import NormConfig
 
@@ -17,7 +18,7 @@ class TransformerConfig:
     """Sizes and options of a stack of layers; the names are Marian's without ``transformer-``.
 
     Dropout applies in training graphs only. ``ArgumentError`` for sizes that are no ints from 1, and
-    for invalid probabilities.
+    unless ``0 <= p < 1`` for each probability ``p``.
 
     bias: whether affine maps in layers have a bias (not ``transformer-no-bias``).
     dec_cell, layer_normalization, dropout_rnn: of the cells, if ``decoder_autoreg`` is ``rnn``.
@@ -55,8 +56,7 @@ class TransformerConfig:
         for name in ("dim", "heads", "dim_ffn", "ffn_depth", "dim_aan", "aan_depth"):
             size(name, getattr(self, name), error=ArgumentError)
         for name in ("dropout", "dropout_attention", "dropout_ffn", "dropout_rnn"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ArgumentError(f"{name}: expected a probability from 0 to 1, got {getattr(self, name)}")
+            probability(name, getattr(self, name))
 
     def init(self, depth: int) -> Initializer:
         """The initializer of matrices in layer ``depth``; ``ArgumentError`` for one below 1."""

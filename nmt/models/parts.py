@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from layers import Columns, Embedding, FactoredEmbedding, FactoredOutput, Layer, Output, PackedWords
+from layers.dropping import probability
 from mgraph import ArgumentError, Node, cast, gt, register_tuple, repeat, reshape
 from mgraph.tape import Graph
 from nmt.settings.model_options import ModelOptions
@@ -20,8 +21,8 @@ class Dropouts:
 
     ``rnn`` is Marian's ``dropout-rnn``, ``src`` and ``trg`` (whole words) ``dropout-src`` and
     ``dropout-trg``, ``transformer`` ``transformer-dropout``, ``transformer_attention``
-    ``transformer-dropout-attention``, ``transformer_ffn`` ``transformer-dropout-ffn``. ``ArgumentError`` for
-    a value outside 0 to 1.
+    ``transformer-dropout-attention``, ``transformer_ffn`` ``transformer-dropout-ffn``. ``ArgumentError``
+    unless ``0 <= p < 1`` for each.
     """
 
     rnn: float = 0.0
@@ -33,8 +34,7 @@ class Dropouts:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise ArgumentError(f"dropout {name}: expected a probability from 0 to 1, got {value!r}")
+            probability(f"dropout {name}", value)
 
     @classmethod
     def from_options(cls, options: Dropping) -> Dropouts:

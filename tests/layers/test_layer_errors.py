@@ -10,7 +10,7 @@ import pytest
 
 import layers
 import mgraph
-from mgraph import ElementTypeError, ExpressionGraph, MGraphError, Node, inits
+from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, MGraphError, Node, inits
 
 
 def ones(graph: ExpressionGraph, *shape: int, kind: str = "float32") -> Node:
@@ -92,7 +92,7 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         "sees 1 encoders, got 0 contexts",
     ),
     (lambda g: layers.TransformerConfig(8, ffn_depth=0), "ffn_depth: expected an int from 1, got 0"),
-    (lambda g: layers.TransformerConfig(8, dropout_ffn=2.0), "dropout_ffn: expected a probability"),
+    (lambda g: layers.TransformerConfig(8, dropout_ffn=1.0), "dropout_ffn expects .* 0 <= p < 1, got 1.0"),
 ]
 
 
@@ -100,6 +100,24 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
 def test_a_mistake_is_explained(mistake: Callable[[ExpressionGraph], Any], message: str) -> None:
     with pytest.raises(MGraphError, match=message):
         mistake(ExpressionGraph())
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda p: layers.Embedding("p", 4, 4, dropout=p),
+        lambda p: layers.FactoredEmbedding("p", layers.FactorGroups((1,), ((),)), 4, dropout=p),
+        lambda p: layers.MultiHeadAttention("p", 4, 2, dropout=p),
+        lambda p: layers.GlobalAttention("p", 4, 4, dropout=p),
+        lambda p: layers.PreProcess("p", 4, "d", dropout=p),
+        lambda p: layers.PostProcess("p", 4, "d", dropout=p),
+        lambda p: layers.GRU("p", 4, 4, dropout=p),
+    ],
+)
+@pytest.mark.parametrize("p", [1.0, -0.1, "half", float("nan")])
+def test_what_is_no_probability_is_refused_at_once(made: Callable[[Any], Any], p: object) -> None:
+    with pytest.raises(ArgumentError, match=f"'p' expects a probability 0 <= p < 1, got {p!r}"):
+        made(p)
 
 
 ARRAY = np.ones((2, 3, 8), np.float32)

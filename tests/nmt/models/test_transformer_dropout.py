@@ -94,7 +94,7 @@ def test_dropout_changes_training_and_not_inference() -> None:
     assert np.abs(logits(EVERYWHERE, False) - plain).max() > 1e-2
 
 
-@pytest.mark.parametrize("value", [7.0, -0.1, "x", float("nan")])
+@pytest.mark.parametrize("value", [7.0, 1.0, -0.1, "x", float("nan")])
 def test_a_dropout_is_a_probability(value: object) -> None:
-    with pytest.raises(mgraph.ArgumentError, match="dropout rnn: expected a probability from 0 to 1"):
+    with pytest.raises(mgraph.ArgumentError, match="dropout rnn expects a probability 0 <= p < 1"):
         Dropouts(rnn=value)
