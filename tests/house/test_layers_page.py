@@ -23,6 +23,11 @@ def test_the_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "classifier.npz").exists()
 
 
+def test_all_activations_are_listed() -> None:
+    (row,) = re.findall(r"^\| `\(\"activation\",.*\| `activation=\"(\w+)\"`, or (.*) \|$", PAGE, re.MULTILINE)
+    assert {row[0], *re.findall(r"`(\w+)`", row[1])} == set(layers.ACTIVATIONS) - {""}
+
+
 def test_the_table_of_cells() -> None:
     rows = re.findall(r"^\| `(\S+)` \| `(\w+)` \| (\d) \| (yes|no) \|", PAGE, re.MULTILINE)
     assert {name: (kind, int(states), bare) for name, kind, states, bare in rows} == {
