@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..tables import table
 from ..tape import Graph
-from .parameter_files import read_items, write_items
+from .parameter_files import write_items
 
 RTOL, ATOL = 1e-5, 1e-6
 
@@ -123,18 +123,6 @@ def diff(a: Mapping[str, Any], b: Mapping[str, Any], rtol: float = RTOL, atol: f
             where = "only in the first" if name in a else "only in the second"
             nodes.append(NodeDifference(name, array.shape, str(array.dtype), where))
     return DumpDiff(tuple(nodes), f"rtol {rtol:g}, atol {atol:g}")
-
-
-def print_diff(
-    a: str | os.PathLike[str], b: str | os.PathLike[str], rtol: float = RTOL, atol: float = ATOL
-) -> int:
-    """Prints how the files ``a`` and ``b`` differ, dumps or models, ``.npz`` or ``.bin``.
-
-    Returns 0 if no node differs beyond the tolerance, else 1: the exit code of ``mgraph diff``.
-    """
-    found = diff(read_items(a), read_items(b), rtol, atol)
-    print(found)
-    return 0 if found.first is None else 1
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

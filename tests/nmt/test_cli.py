@@ -18,6 +18,8 @@ from jax.errors import JaxRuntimeError
 import mgraph as mgraph_ops
 import nmt
 from mgraph import ExpressionGraph, OutOfMemoryError, __version__, compile_stats, inits
+from mgraph.files.items import model_yml, with_model_yml
+from mgraph.files.parameter_files import read_items, write_items
 from nmt import cli
 from nmt.cli import main
 from nmt.commands import NAMES
@@ -411,6 +413,21 @@ def test_diff_names_the_first_node_that_differs(mgraph, tmp_path) -> None:
     assert mgraph("diff", files[0], "no.npz") == Result(
         1, b"", "mgraph diff: error: no.npz: No such file or directory (FILE)\n"
     )
+
+
+def test_diff_compares_the_options_of_models_not_their_text(mgraph, tmp_path) -> None:
+    items = read_items(MODELS["numbers"])
+    text = model_yml(items)
+    assert text and "dim-emb: 64\n" in text and "input-types:\n  []" in text
+    texts = [text.replace("\n  []", " []"), text.replace("dim-emb: 64\n", "dim-emb: 32\n"), "[no map"]
+    for name, changed in zip(("same", "other", "bad"), texts, strict=True):
+        write_items(tmp_path / f"{name}.bin", {**items, "special:model.yml": with_model_yml(changed)})
+    same = mgraph("diff", MODELS["numbers"], str(tmp_path / "same.bin"))
+    assert same.code == 0 and b" nodes, 0 of them differ beyond" in same.out
+    other = mgraph("diff", MODELS["numbers"], str(tmp_path / "other.bin"))
+    said = b"the first node that differs is 'special:model.yml': dim-emb is 64 and 32\n"
+    assert other.code == 1 and other.out.startswith(said)
+    assert mgraph("diff", MODELS["numbers"], str(tmp_path / "bad.bin")).code == 1
 
 
 def test_help_and_version(mgraph) -> None:

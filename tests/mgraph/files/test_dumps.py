@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mgraph import ArgumentError, ExpressionGraph, GraphError, TupleViewNodeOp, cast, inits, scan, sum, topk
-from mgraph.files.dumps import diff, dump, print_diff, values
+from mgraph.files.dumps import diff, dump, values
 from mgraph.files.items import read_npz
 from mgraph.files.parameter_files import read_items
 from tests.helpers.places import DATA
@@ -188,21 +188,20 @@ def test_tolerances_that_cannot_be(tolerances: dict[str, float]) -> None:
         diff({}, {}, **tolerances)
 
 
-def test_files_are_compared_with_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_compared(tmp_path: Path) -> None:
     dump(network(), tmp_path / "a.npz")
     dump(network(1e-3), tmp_path / "b.bin")
-    assert print_diff(tmp_path / "a.npz", tmp_path / "b.bin") == 1
-    assert capsys.readouterr().out.startswith("the first node that differs is 'b': by 0.001 at [0, 1]")
-    assert print_diff(tmp_path / "a.npz", tmp_path / "b.bin", atol=0.1) == 0
-    assert capsys.readouterr().out.startswith("6 nodes, 0 of them differ beyond rtol 1e-05, atol 0.1")
+    a, b = read_items(tmp_path / "a.npz"), read_items(tmp_path / "b.bin")
+    assert str(diff(a, b)).startswith("the first node that differs is 'b': by 0.001 at [0, 1]")
+    assert str(diff(a, b, atol=0.1)).startswith("6 nodes, 0 of them differ beyond rtol 1e-05, atol 0.1")
 
 
-def test_models_are_compared_too(capsys: pytest.CaptureFixture[str]) -> None:
-    npz, folder = DATA / "items" / "quantized.npz", DATA / "items"
-    assert print_diff(npz, folder / "quantized.float32.bin", rtol=0, atol=0) == 0
-    assert print_diff(npz, folder / "quantized.intgemm8.bin") == 1
-    assert "the first node that differs is 'tall_W': by 0.0" in capsys.readouterr().out
-    assert print_diff(npz, folder / "quantized.intgemm8.bin", atol=0.01) == 0
+def test_models_are_compared_too() -> None:
+    folder = DATA / "items"
+    npz, packed = read_items(folder / "quantized.npz"), read_items(folder / "quantized.intgemm8.bin")
+    assert diff(npz, read_items(folder / "quantized.float32.bin"), rtol=0, atol=0).first is None
+    assert "the first node that differs is 'tall_W': by 0.0" in str(diff(npz, packed))
+    assert diff(npz, packed, atol=0.01).first is None
 
 
 def test_the_table_of_differences_is_aligned() -> None:
