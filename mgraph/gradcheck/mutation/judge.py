@@ -26,6 +26,10 @@ from .rule_source import RuleSource
 _ROUNDING = 1e-11
 """The relative difference that counts as rounding in float64."""
 
+_NOT_REPEATABLE = "gives other gradients when it is called again: it keeps something between calls"
+_SOURCE_CHANGED = "is not what its source says: has the file changed since it was imported?"
+"""Why a rule cannot be changed by its source."""
+
 
 class Judge:
     """The witnesses of one operator: its cases, its conventions, and probes beyond both.
@@ -60,7 +64,8 @@ class Judge:
             if objections:
                 raise ArgumentError(f"{case}: the rule itself is wrong: {', '.join(objections)}")
             if _difference(trial.own_gradients, trial.gradients(again)) != 0:
-                raise ArgumentError(f"{case}: the rule made anew from its source gives other gradients")
+                repeats = _difference(trial.own_gradients, trial.gradients(self._own)) == 0
+                raise ArgumentError(f"{case}: backward_ops {_SOURCE_CHANGED if repeats else _NOT_REPEATABLE}")
         for convention, trial in self._promises():
             if not keeps(self._own, trial, convention):
                 raise ArgumentError(f"the rule itself breaks its convention {convention.case}")

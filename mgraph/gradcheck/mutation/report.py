@@ -156,10 +156,11 @@ class MutantReport:
         return [(row.operator, verdict) for row in self.rows for verdict in row.survivors]
 
     @property
-    def score(self) -> float:
-        """The share of mutants that are seen, among those that are no equivalents; 1 if there are none."""
+    def score(self) -> float | None:
+        """The share of mutants that are seen, among those that are no equivalents; ``None`` if there are
+        none."""
         killed, survivors = self.killed.total(), len(self.survivors)
-        return killed / (killed + survivors) if killed + survivors else 1.0
+        return killed / (killed + survivors) if killed + survivors else None
 
     def table(self) -> str:
         """The report with all equivalent mutants, by reason."""
@@ -199,13 +200,15 @@ class MutantReport:
                     yield f"  {operator}: {_text(verdict)}"
 
     def _summary(self) -> str:
+        score = "no score" if self.score is None else f"score {100 * self.score:.1f} %"
         return (
             f"{self.mutants} mutants: {self.killed.total()} killed, {len(self.equivalent)} equivalent, "
-            f"{len(self.survivors)} survive; score {100 * self.score:.1f} %"
+            f"{len(self.survivors)} survive; {score}"
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The report as data for JSON; ``killed`` counts mutants by the witness that saw them first."""
+        """The report as data for JSON; ``killed`` counts mutants by the witness that saw them first, and
+        ``score`` may be ``None``."""
         return {
             "ok": self.ok,
             "score": self.score,

@@ -173,7 +173,7 @@ def test_every_mutant_is_seen_where_cases_and_conventions_suffice() -> None:
 def test_a_weak_case_leaves_survivors() -> None:
     report = check_mutants(["flat kink", "square matrix"], TRIAL)
     kink, square = report.rows
-    assert not report.ok and 0 < report.score < 1
+    assert not report.ok and report.score is not None and 0 < report.score < 1
     assert {v.mutant.change: v.survives for v in kink.survivors} == {
         "x > 0 -> x >= 0": "differs at ties, zeros"
     }
@@ -188,6 +188,27 @@ def test_a_rule_that_is_wrong_is_not_mutated() -> None:
     assert wrong.verdict == "2: the rule itself is wrong: jax, differences"
     assert broken.verdict == "the rule itself breaks its convention 1"
     assert not wrong.ok and not broken.ok
+
+
+class CountingOp(BentOp):
+    """A rule of which no change could be told: it is another one at each call."""
+
+    type = "counting"
+    calls: ClassVar[list[None]] = []
+
+    def backward_ops(self, adj, val, x):
+        self.calls.append(None)
+        return (adj * jnp.where(x > 0, 1, self.slope) * (1 + 1e-13 * len(self.calls)),)
+
+
+def test_where_nothing_is_tried_there_is_no_score() -> None:
+    report = check_mutants(["counting"], TRIAL)
+    assert report.rows[0].verdict == (
+        "2x3 slope=0.5: backward_ops gives other gradients when it is called again: it keeps something "
+        "between calls"
+    )
+    assert not report.ok and report.score is None and report.as_json()["score"] is None
+    assert str(report).endswith("0 mutants: 0 killed, 0 equivalent, 0 survive; no score")
 
 
 def test_declared_reasons_are_printed_and_must_have_a_mutant() -> None:
