@@ -76,8 +76,8 @@ def test_the_right_lines_run() -> None:
 
 
 def test_operators_of_nodes_are_declared() -> None:
-    """``Node`` declares for checkers what ``mgraph.expression`` attaches, but for what only refuses: numpy would
-    take a node for an array, and checkers for a number, by the mere name."""
+    """``Node`` declares for checkers what ``mgraph.expression`` attaches, but for what only refuses: numpy
+    would take a node for an array, and checkers for a number, by the mere name."""
     tree = ast.parse((ROOT / "mgraph" / "node.py").read_text())
     (node,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Node"]
     (block,) = [n for n in node.body if isinstance(n, ast.If)]
