@@ -218,15 +218,21 @@ def one_top(tape: Tape[Node]) -> int:
     """The only candidate; ``GraphError`` if there is none, or several, which it names."""
     tops = candidates(tape)
     if not tops:
-        raise GraphError(
-            "backward() needs a trainable top node, but no node depends on a trainable parameter"
-        )
+        raise GraphError(f"backward() needs a trainable top node, but {_why_none(tape)}")
     if len(tops) > 1:
         listed = "".join(f"\n  {_line(n)}" for n in tops)
         raise GraphError(f"backward() needs one top node, there are {len(tops)}:{listed}")
     if isinstance(tops[0].spec, tuple):
         raise GraphError(f"the top node has several outputs; take one of them: {_line(tops[0])}")
     return tops[0].id
+
+
+def _why_none(tape: Tape[Node]) -> str:
+    """Why no node is a top."""
+    for node in tape.nodes:
+        if any(child.trainable for child in node.children) and not has_float(node.spec):
+            return f"this one is of no floating point type, so no gradient flows through it:\n  {_line(node)}"
+    return "no node depends on a trainable parameter"
 
 
 def _line(node: Node) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError, inits
+from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError, UnaryNodeOp, inits
 from tests.helpers.leaves import tutorial
 
 
@@ -40,6 +41,16 @@ def test_two_tops_are_an_error_that_names_them() -> None:
     graph.forward()
     with pytest.raises(GraphError, match=r"there are 2:(.|\n)*\+ (.|\n)*cos .*test_backward.py"):
         graph.backward()
+
+
+@pytest.mark.parametrize("has_rule", [False, True])
+def test_a_top_of_integers_is_named(graph: ExpressionGraph, has_rule: bool) -> None:
+    rule = {"backward_ops": lambda self, adj, val, x: (adj,)} if has_rule else {}
+    whole = {"type": "whole", "forward_ops": lambda self, x: jnp.floor(x).astype(int), **rule}
+    y = type("Whole", (UnaryNodeOp,), whole)(graph.param("x", (2,), inits.ones()))
+    assert not y.value_type.is_float
+    with pytest.raises(GraphError, match=r"no gradient flows through it:\n  whole .* made at .*backward\.py"):
+        graph.backprop()
 
 
 def test_a_top_of_several_elements_gets_adjoint_one(graph: ExpressionGraph) -> None:
