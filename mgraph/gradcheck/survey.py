@@ -34,6 +34,8 @@ _DERIVATIVES = ("jax", "differences", "second", "one-hot", "missing")
 design."""
 
 
+_LISTED = 20
+"""Operators that an error lists, at most."""
 _MOST_THREADS = 8
 """Operators that are checked at once, at most."""
 
@@ -274,8 +276,8 @@ def _chosen(names: Sequence[str], known: Iterable[Operator]) -> list[Operator]:
         found = [c for c in known if name.lower() in (c.__name__.lower(), c.type.lower())]
         if not found:
             hint = meant(name.lower(), {c.type.lower() for c in known}, repr)
-            raise ArgumentError(
-                f"there is no operator {name!r}{hint}; there are {', '.join(c.__name__ for c in known)}"
-            )
+            few = ", ".join(c.__name__ for c in known) if len(known) <= _LISTED else ""
+            listed = f"; there are {few}" if few else "; mgraph operators lists all"
+            raise ArgumentError(f"there is no operator {name!r}{hint or listed}")
         chosen.update(dict.fromkeys(found))
     return list(chosen)

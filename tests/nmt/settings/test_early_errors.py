@@ -142,7 +142,8 @@ WRONG = {
     f"gradcheck -m {MODEL} {PAIR} -t a.de no": "no: No such file or directory (--train-sets)",
     f"gradcheck -m no.npz {PAIR} -t a.de a.en": "no.npz: No such file or directory (--model)",
     f"diff {MODEL} no.npz": "no.npz: No such file or directory (FILE)",
-    "gradcheck layer_nrom": "there is no operator 'layer_nrom'",
+    "gradcheck layer_nrom": "there is no operator 'layer_nrom'; did you mean 'layer_normalization'?\n",
+    "gradcheck zzqq": "there is no operator 'zzqq'; mgraph operators lists all",
     "gradcheck --module no.py": "no.py: No such file or directory (--module)",
 }
 
