@@ -6,6 +6,7 @@ import this module, so it takes them by their attributes.
 
 from __future__ import annotations
 
+import inspect
 import numbers
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import jax
 
 from .arrays import described, is_array
-from .errors import ElementTypeError, GraphError, MGraphError, ShapeError, first_line
+from .errors import ArgumentError, ElementTypeError, GraphError, MGraphError, ShapeError, first_line
 from .operators import keeping_nothing
 from .places import failed, here, place, user_frame
 from .specs import Specs, has_float, is_wide
@@ -131,11 +132,27 @@ def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any,
     except MGraphError as e:
         raise type(e)(f"{cls.__name__} ({cls.type}): {e}{where()}") from None
     except Exception as e:
+        if isinstance(e, TypeError) and (other := _other_children(operator, len(specs))):
+            raise ArgumentError(f"{cls.__name__} ({cls.type}): {other}{where()}") from None
         raise ShapeError(f"{cls.__name__} ({cls.type}): {_reason(e, specs)}{where()}") from e
     if len(operator._shapes) >= _MAX_SHAPES:
         operator._shapes.clear()
     operator._shapes[specs] = spec
     return spec
+
+
+def _other_children(operator: Any, count: int) -> str:
+    """What is wrong if ``forward_ops`` does not take so many children; nothing if it does."""
+    try:
+        inspect.signature(operator.forward_ops).bind(*range(count))
+    except TypeError:
+        names = ", ".join(["self", *("xyz"[:count] if count <= 3 else ["*children"])])
+        parameters = inspect.signature(type(operator).forward_ops).parameters.values()
+        given = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
+        return f"expected forward_ops({names}), with one array per child, got forward_ops({given})"
+    except ValueError:  # what is not written in Python may have no signature
+        pass
+    return ""
 
 
 def _reason(e: Exception, specs: Sequence[Specs]) -> str:

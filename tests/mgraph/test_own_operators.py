@@ -170,7 +170,13 @@ def test_fields_that_cannot_be_are_errors_of_mgraph(graph: ExpressionGraph) -> N
             r"use jax.numpy instead of numpy, .*TracerArray\w+ at .*test_own_operators.py",
         ),
         (lambda self, x: x if x[0] > 0 else -x, "jnp.where or jax.lax.cond instead of if .*TracerBool"),
-        (lambda self: 0, "children do not fit: .*positional argument"),
+        (
+            lambda self: 0,
+            r"expected forward_ops\(self, x\), with one array per child, got forward_ops\(self\)",
+        ),
+        (lambda x: x, r"expected forward_ops\(self, x\), .*, got forward_ops\(x\)"),
+        (lambda self, x, y: x, r"expected forward_ops\(self, x\), .*, got forward_ops\(self, x, y\)"),
+        (lambda self, x: jnp.reshape(), "children do not fit: reshape.* missing 2 required positional"),
         (None, "declares no forward_ops"),
     ],
 )
