@@ -25,9 +25,9 @@ def check_mutants(
     """Change the rules of operators in many small ways, and report which changes no witness sees.
 
     A mutant is a rule with one mistake: a sign, a factor, a term, an operand, an axis, a comparison, a cast,
-    a gradient for the wrong child. Those that live say which ``cases`` and ``conventions`` an operator lacks.
-    ``names`` and ``module`` are as for ``check_operators``, and so are the errors. Operators without a rule
-    of their own have no mutants. ``on_row`` sees each row as soon as it is complete.
+    a gradient for the wrong child. Those that survive say which ``cases`` and ``conventions`` an operator
+    lacks. ``names`` and ``module`` are as for ``check_operators``, and so are the errors. Operators without a
+    rule of their own have no mutants. ``on_row`` sees each row as soon as it is complete.
     """
     examined = functools.partial(_examined, seed=seed)
     return MutantReport(rows_of(examined, chosen_operators(names, module), on_row, side_by_side=False))

@@ -189,7 +189,7 @@ class MutantReport:
             yield f"{operator}: {_text(verdict)}: {verdict.survives}"
         for row in self.rows:
             for change in row.stale:
-                yield f"{row.operator}: a reason is declared, but no such mutant lives: {change}"
+                yield f"{row.operator}: a reason is declared, but no such mutant survives: {change}"
 
     def _equivalents(self, every: bool) -> Iterator[str]:
         reasons = Counter(verdict.reason for _, verdict in self.equivalent)
