@@ -137,7 +137,7 @@ def test_every_node_class_is_some_operators() -> None:
 
 def test_python_operators_are_entries() -> None:
     reflected = {name for name in METHODS if f"__{name[3:]}" in METHODS and name.startswith("__r")}
-    other = {"__iter__", "__array__", "__array_ufunc__", "__jax_array__", "__bool__"}
+    other = {"__iter__", "__array__", "__array_ufunc__", "__jax_array__", "__bool__", "__float__", "__int__"}
     assert set(catalogue.SYNTAX) == set(METHODS) - reflected - other
     assert {e.name for e in entries() if e.module == catalogue.PYTHON} == set(catalogue.SYNTAX.values())
 
