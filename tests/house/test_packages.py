@@ -55,7 +55,7 @@ def test_problems_are_seen(tmp_path: Path) -> None:
     files = sources()
     del files["nmt/py.typed"]
     files |= {"tests/data/secret": b"", "mgraph/__init__.py": b"", "p.dist-info/METADATA": b""}
-    with zipfile.ZipFile(package, "w") as archive:
+    with zipfile.ZipFile(package, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             archive.writestr(name, data)
     assert problems(package) == [
