@@ -9,6 +9,7 @@ from mgraph import (
     Node,
     Type,
     cast,
+    cumsum,
     dot,
     eq,
     ge,
@@ -32,6 +33,10 @@ from ..processing import NORMS
 from .autoregression import Cache, Now
 from .blocks import AttentionBlock
 from .config import TransformerConfig
+
+MOST_BY_PRODUCT = 512
+"""Places of a cache that are counted by a product. Translations that go on until the limit have beam times as
+many places as steps: thousands."""
 
 
 class SelfAttention(Layer):
@@ -103,6 +108,15 @@ def no_ancestors(graph: Graph, batch: int, beam: int, places: Sequence[int]) -> 
     return none
 
 
+def _counted(free: Node, numbers: Node) -> Node:
+    """The running sums of ``free (..., places)``: of few places by a product, which is faster, but grows with
+    their square."""
+    (places,) = numbers.shape
+    if places > MOST_BY_PRODUCT:
+        return cumsum(free, -1)
+    return dot(free, le(reshape(numbers, (places, 1)), numbers))
+
+
 def with_ancestors(
     ancestors: Node, position: Node, beam: int, parts: Sequence[int], kind: Type
 ) -> tuple[Node, Now, Node]:
@@ -119,9 +133,8 @@ def with_ancestors(
     before = reshape(ancestors, (batch, beam, places)) * started
     free = 1 - max_of(before, 1)
     numbers = graph.constant((places,), inits.range(0, places), Type.float32)
-    up_to = le(reshape(numbers, (places, 1)), numbers)
     wanted = graph.constant((beam, 1), inits.range(1, beam + 1), Type.float32)
-    itself = eq(dot(free, up_to), wanted) * free
+    itself = eq(_counted(free, numbers), wanted) * free
     found = reshape(sum_of(itself, -1), (batch, 1, beam, 1))
     place = reshape(sum_of(itself * numbers, -1), found.shape) + (1 - found) * places
     after = before + itself

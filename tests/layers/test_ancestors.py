@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layers.transformer import Now, no_ancestors, with_ancestors
+from layers.transformer import Now, no_ancestors, self_attention, with_ancestors
 from mgraph import ExpressionGraph, Type
 
 BATCH, BEAM, STEPS = 2, 3, 7
@@ -64,6 +65,17 @@ def test_each_hypothesis_sees_its_own_words_and_no_others(seed: int, ended: int)
         origins = random.integers(0, BEAM, (BATCH, BEAM)) // random.integers(1, BEAM + 1)
         record = record.reshape(BATCH, BEAM, -1)[np.arange(BATCH)[:, None], origins].reshape(record.shape)
         pasts = [[list(past[o]) for o in row] for past, row in zip(pasts, origins, strict=True)]
+
+
+def test_many_places_are_counted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By running sums, where a product would have too many terms."""
+    monkeypatch.setattr(self_attention, "MOST_BY_PRODUCT", 0)
+    before, step = recorded()
+    for seed in range(5):
+        record = np.random.default_rng(seed).integers(0, 2, before.shape).astype(np.float32)
+        both = [np.asarray(v) for take in (step, STEP) for v in take(record, np.ones(BATCH, np.int32))]
+        for found, expected in zip(both[: len(both) // 2], both[len(both) // 2 :], strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_beam_times_the_steps_always_suffice() -> None:
