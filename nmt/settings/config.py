@@ -255,7 +255,7 @@ def read_config(command: Command[Any], path: str, interpolate: bool = False) -> 
         folder = os.path.dirname(path)
         if interpolate or values.get("interpolate-env-vars", False):
             values = with_paths(values, _interpolated)
-        values = with_paths(values, lambda name: os.path.join(folder, name))
+        values = with_paths(values, lambda name: os.path.abspath(os.path.join(folder, name)))
     return values
 
 

@@ -186,13 +186,15 @@ class Session:
 
     @contextmanager
     def _saved_in_need(self) -> Iterator[None]:
-        """Save what has been trained if files of the corpus, or of validation, fail in the block. Several
-        processes fail each for itself, so that they could not save together."""
+        """Save what has been trained if files of the corpus, or of validation, fail in the block after an
+        update. Several processes fail each for itself, so that they could not save together."""
+        before = self.state.batches
         try:
             yield
         except (OSError, CorpusError, ParallelTextError) as error:
             own = isinstance(error, OSError) and error.filename == self.options.model
-            if not own and self._processes.count == 1 and not self.state.loaded:
+            trained = self.state.batches > before
+            if trained and not own and self._processes.count == 1 and not self.state.loaded:
                 logger.warning("[training] Saving what was trained before the error that ends training")
                 with suppress(OSError):
                     self._save(final=True)

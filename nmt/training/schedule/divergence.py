@@ -70,17 +70,20 @@ class Divergence:
     def __init__(self, slow: int, fast: int, tolerance: float, throw_after: Progress) -> None:
         self._slow, self._fast, self._tolerance = slow, fast, np.float32(tolerance)
         self.throw_after = throw_after
+
+    def announce(self) -> None:
+        """Log what is compared."""
         logger.info(
             "[scheduler] Divergence detection is enabled for slow-moving averaging window over %d steps "
             "vs fast-moving window over %d steps with tolerance of %g sigmas",
-            slow,
-            fast,
-            tolerance,
+            self._slow,
+            self._fast,
+            self._tolerance,
         )
-        if throw_after.n:
+        if self.throw_after.n:
             logger.warning(
                 "[scheduler] Diagnostic DivergenceException will be thrown when training reaches %s",
-                throw_after,
+                self.throw_after,
             )
 
     @classmethod

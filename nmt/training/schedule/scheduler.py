@@ -116,6 +116,8 @@ class Scheduler:
     def started(self) -> None:
         """Log that training starts; the time of the first line counts from now."""
         self._since = self._clock()
+        if self._divergence:
+            self._divergence.announce()
         logger.info("Training started")
 
     def finished(self, interrupted: bool) -> None:

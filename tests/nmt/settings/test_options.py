@@ -177,6 +177,17 @@ def test_of_a_shortlist_the_first_word_is_a_path(tmp_path: Path) -> None:
     assert decode(f"-c {path}").shortlist == (str(tmp_path / "lex.s2t.bin"), "0")
 
 
+def test_paths_of_a_configuration_file_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the files which have them work from any folder."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "decoder.yml").write_text(
+        "relative-paths: true\nmodels: ../models/m.npz\ninput: stdin\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    values = decode("-c conf/decoder.yml")
+    assert values.models == (str(tmp_path / "models" / "m.npz"),) and values.input == ("stdin",)
+
+
 def test_a_configuration_file(config: Path) -> None:
     values = decode(f"-c {config}")
     folder = str(config.parent)

@@ -231,6 +231,20 @@ def test_a_corpus_that_fails_loses_no_update(
     assert (tmp_path / "m.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
 
+def test_an_error_before_the_first_update_leaves_no_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Which the next command would go on with, and whose options it would take."""
+
+    def begin_epoch(_: Corpus) -> None:
+        raise CorpusError("gone")
+
+    monkeypatch.setattr(Corpus, "begin_epoch", begin_epoch)
+    with pytest.raises(CorpusError, match="gone"):
+        small_trainer(mini_batch=1, after_batches=7, model=tmp_path / "m.npz").train()
+    assert [path.name for path in tmp_path.iterdir() if path.suffix in (".npz", ".yml")] == []
+
+
 def test_what_another_process_wants_counts_at_the_next_batch() -> None:
     class Two(Processes):
         """This process and one that wants something."""
