@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def test_the_blocks_run_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    request.addfinalizer(lambda: mgraph.create_loggers(quiet=True))
+    request.addfinalizer(lambda: mgraph.create_loggers(quiet=True).general.setLevel(logging.NOTSET))
     expected = check_blocks(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL), "graphs.md")
     assert len(expected) >= 12
     assert "the first line" in (tmp_path / "run.log").read_text()
