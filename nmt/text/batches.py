@@ -31,7 +31,7 @@ class Batch:
     sentences: how many rows are real.
     weights: float32 ``[rows, target length]``, the weight of each target word (``--data-weighting``); None
         for 1.
-    alignment: float32 ``[rows, target length, source length]``, the desired attention
+    alignment: float32 ``[rows, target length, source length]``, how many links both words have
         (``--guided-alignment``), or None.
     packed: for models that train on packed sentences the rows of words that each packed stream gets
         (``TextRows``): of the whole batch, if it is computed at once by one device, else of each part. None
@@ -140,17 +140,10 @@ def pad_for_training(
     if sentences[0].alignment is not None:
         alignment = np.zeros((*batch.ids[-1].shape, shape[1]), np.float32)
         for part, sentence in zip(alignment, sentences, strict=False):
-            _add_links(part, sentence.alignment or [])
+            links = np.array(sentence.alignment or [], np.int64).reshape(-1, 2)
+            np.add.at(part, (links[:, 1], links[:, 0]), 1)
         batch = replace(batch, alignment=alignment)
     return batch
-
-
-def _add_links(part: np.ndarray, links: Sequence[tuple[int, int]]) -> None:
-    """Give each target word equal shares of its linked source words; they sum to 1, or 0."""
-    if links:
-        source, target = np.array(links).T
-        shares = np.float32(1) / np.maximum(np.bincount(target), 1).astype(np.float32)
-        np.add.at(part, (target, source), shares[target])
 
 
 def windows(sentences: Iterable[T], ahead: int) -> Iterator[list[T]]:

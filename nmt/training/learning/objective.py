@@ -19,7 +19,6 @@ from mgraph import (
     cast,
     eq,
     flatten,
-    gt,
     inits,
     log,
     maximum,
@@ -67,7 +66,8 @@ class Target(NamedTuple):
     weights: Node | None = None
     """float32, of the same shape: word weights (``data-weighting``)."""
     alignment: Node | None = None
-    """float32 ``(batch, time, length)``: the reference attention (``guided-alignment``)."""
+    """float32 ``(batch, time, length)``: how many links both words have (``guided-alignment``). The reference
+    attention of a target word is divided among its links."""
     packed: PackedText | None = None
     """The sentences, if they are packed."""
 
@@ -110,12 +110,13 @@ def training_loss(
         return combine(words, None, 0.0)
     if decoded.attention is None or target.alignment is None:
         raise ArgumentError("guided-alignment needs a model with attention, and an alignment with each batch")
-    aligned = target.alignment
+    links = target.alignment
     if target.packed is None:
-        aligned = aligned * reshape(target.mask, (*target.mask.shape, 1))
+        links = links * reshape(target.mask, (*target.mask.shape, 1))
+    wanted = links / maximum(sum(links, -1), 1)
     surprisal = log(cast(decoded.attention, Type.float32) + ALIGNMENT_EPS)
-    links = Loss(-sum(flatten(aligned * surprisal)), sum(flatten(cast(gt(aligned, 0), Type.float32))))
-    return combine(words, links, options.alignment_weight)
+    guided_cost = Loss(-sum(flatten(wanted * surprisal)), sum(flatten(links)))
+    return combine(words, guided_cost, options.alignment_weight)
 
 
 def _cost_of_words(decoded: Decoded, target: Target, options: LossOptions, parts: int) -> Node:

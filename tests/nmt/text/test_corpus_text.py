@@ -122,11 +122,11 @@ def test_nothing_is_left(corpora: Any) -> None:
 
 
 def test_alignments_and_weights(vocab: Vocab, corpora: Any, tmp_path: Path) -> None:
-    """Equal shares of the source words of each target word; the ends are linked to each other."""
+    """Links count as often as they occur; the ends are linked to each other, once more than the file says."""
     files = {
         "source": ("w1 w2 w3", "w1"),
         "target": ("w4 w5", "w4 w5 w6"),
-        "links": ("0-0 2-0 1-1", ""),
+        "links": ("0-0 2-0 1-1 0-0 3-2", ""),
         "weights": ("0.5 2", "3 1 1"),
     }
     paths = {name: write(tmp_path / name, *lines) for name, lines in files.items()}
@@ -137,7 +137,7 @@ def test_alignments_and_weights(vocab: Vocab, corpora: Any, tmp_path: Path) -> N
     (batch,) = epoch(corpora(**options, data_weighting_type="word"))
     assert batch.alignment is not None and batch.weights is not None
     np.testing.assert_array_equal(
-        batch.alignment[1, :4], [[0.5, 0, 0.5, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
+        batch.alignment[1, :4], [[2, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 2], [0, 0, 0, 0]]
     )
     np.testing.assert_array_equal(np.argwhere(batch.alignment[0]), [[3, 1]])
     np.testing.assert_array_equal(batch.weights[:, :4], [[3, 1, 1, 1], [0.5, 2, 1, 1]])

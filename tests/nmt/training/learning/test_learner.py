@@ -396,16 +396,17 @@ def test_unlikelihood_of_sentences_with_an_error(pair_model: Model) -> None:
 
 @pytest.mark.parametrize("kind", ["sum", "scaled", "mean"])
 def test_guided_alignment(pair_model: Model, kind: str) -> None:
-    wanted = np.zeros((4, 4, 5), np.float32)
-    wanted[0, 0, 1], wanted[0, 1, :2], wanted[3, 2, 0] = 1, 0.5, 1
-    wanted[1, 3, 0] = 1  # after the end of the sentence: counts nothing
-    cost, labels, log_probs, attention = parts(pair_model, LossOptions(0.0, False, 0.3, kind), None, wanted)
+    counts, wanted = np.zeros((4, 4, 5), np.float32), np.zeros((4, 4, 5))
+    counts[0, 0, 1], counts[0, 1, :2], counts[3, 2, 0], counts[3, 1, 2:4] = 1, 1, 1, [1, 3]
+    wanted[0, 0, 1], wanted[0, 1, :2], wanted[3, 2, 0], wanted[3, 1, 2:4] = 1, 0.5, 1, [0.25, 0.75]
+    counts[1, 3, 0] = 1  # after the end of the sentence: counts nothing
+    cost, labels, log_probs, attention = parts(pair_model, LossOptions(0.0, False, 0.3, kind), None, counts)
     words = -(gold(log_probs) * MASK).sum()
     links = -(wanted * MASK[..., None] * np.log(attention + 1e-6)).sum()
     expected = {
-        "sum": (words + 0.3 * links, 13 + 0.3 * 4),
-        "scaled": (words + 0.3 * links * 13 / 4, 13),
-        "mean": (words / 13 + 0.3 * links / 4, 1),
+        "sum": (words + 0.3 * links, 13 + 0.3 * 8),
+        "scaled": (words + 0.3 * links * 13 / 8, 13),
+        "mean": (words / 13 + 0.3 * links / 8, 1),
     }
     assert (cost, labels) == pytest.approx(expected[kind], rel=1e-5)
 
