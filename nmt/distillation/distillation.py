@@ -132,8 +132,11 @@ class Distillation:
         require_folder("--output", options.output)
 
     def _check_training(self) -> None:
-        """Find what is wrong with the options of both trainings, with the teacher's text for the corpus."""
+        """Find what is wrong with the options of both trainings, with the teacher's text for the corpus, and
+        with the number of lines of the validation set."""
         source = self.options.input
+        if not list(read_rows(self.options.valid_sets)):
+            raise OptionError(f"--valid-sets: no lines in {' and '.join(self.options.valid_sets)}")
         given = self._training() | {"train_sets": (source, source), "guided_alignment": "none"}
         tuning = tuning_options(self.options, given, Path())
         for name, made in (("student.npz", given), ("tuned.npz", {**tuning, "pretrained_model": ""})):

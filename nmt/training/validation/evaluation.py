@@ -60,13 +60,15 @@ class ValidationSet:
         encoder = LineEncoder(
             vocabs, options.valid_max_length, max_length_crop=True, right_left=right_left, tsv=tsv
         )
-        samples = tuple(encoder.sentence(number, row) for number, row in enumerate(read_rows(paths)))
-        if not samples:
-            raise ValidationSetError(f"--valid-sets: no lines in {' and '.join(paths)}")
-        for sample in samples:
+        names, samples = " and ".join(paths), []
+        for number, row in enumerate(read_rows(paths)):
+            sample = encoder.sentence(number, row)
             if sample.problem:
-                raise ValidationSetError(f"{' and '.join(paths)}, line {sample.line + 1}: {sample.problem}")
-        return cls(samples, options.valid_mini_batch)
+                raise ValidationSetError(f"{names}, line {number + 1}: {sample.problem}")
+            samples.append(sample)
+        if not samples:
+            raise ValidationSetError(f"--valid-sets: no lines in {names}")
+        return cls(tuple(samples), options.valid_mini_batch)
 
     def ordered(self) -> list[Sentence]:
         """The samples, the longest first, by ``length_bucket`` of the longest stream."""

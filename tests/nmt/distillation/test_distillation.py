@@ -187,11 +187,14 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
         ([*ENOUGH, "--student", "no.yml"], "no.yml: No such file or directory (--student)"),
         ([*ENOUGH, "--student", "wrong.yml"], "wrong.yml: unknown option --dim-embs; did you mean --dim-emb"),
         ([*ENOUGH, "--after", "many"], "many"),
+        ([*ENOUGH[:-1], "two"], "the file text ends after 1 lines, the other goes on"),
+        ([*ENOUGH[:-2], "none", "none"], "--valid-sets: no lines in none and none"),
     ],
 )
 def test_wrong_options_are_named(words, message, tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("text").write_text("one\n")
+    for name, text in (("text", "one\n"), ("two", "one\ntwo\n"), ("none", "")):
+        Path(name).write_text(text)
     Path("wrong.yml").write_text("dim-embs: 3\n")
     assert main(["distill", *words]) != 0
     assert message in capfd.readouterr().err

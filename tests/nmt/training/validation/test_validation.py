@@ -368,10 +368,11 @@ def test_sets_that_cannot_be_used(
         ValidationSet.read(TrainOptions(valid_sets=sets), vocabs)
 
 
-def test_a_line_with_too_many_fields_is_named(tmp_path: Path) -> None:
-    (tmp_path / "set.tsv").write_text("a\tb\nc\td\te\n")
+def test_a_line_with_too_many_fields_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "set.tsv").write_text("a\tb\n" + 3 * "c\td\te\n")
     vocabs = load_vocabs([str(DATA / name) for name in WORDS], (0, 0))
     with pytest.raises(ValidationSetError, match=r"set\.tsv, line 2: 3 fields separated by tabs, 2 are"):
         ValidationSet.read(TrainOptions(valid_sets=(str(tmp_path / "set.tsv"),), tsv=True), vocabs)
+    assert len(caplog.records) == 1, "the rest is not read"
     with pytest.raises(OptionError, match="files are needed, got stdin"):
         ValidationSet.read(TrainOptions(valid_sets=("stdin",), tsv=True), vocabs)
