@@ -185,7 +185,9 @@ def _named(layer: Any) -> dict[str, Any]:
     return {p.name: p for p in layer.parameters()}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "s2s")) for name in MODELS]
+)
 @pytest.mark.parametrize(("precision", "tolerance"), [("float16", 0.02), ("bfloat16", 0.1)])
 def test_16_bits_are_near_float32(name: str, precision: str, tolerance: float, tmp_path: Path) -> None:
     path = saved(MODELS[name], tmp_path)
