@@ -102,6 +102,11 @@ def is_plausible(shape: Sequence[int]) -> bool:
     return math.prod(max(size, 1) for size in shape) <= MAX_EXTENT
 
 
+def parameters_of(items: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The items that are parameters."""
+    return {name: array for name, array in items.items() if not name.startswith(SPECIAL)}
+
+
 def model_yml(items: Mapping[str, np.ndarray]) -> str | None:
     """The text of the item ``special:model.yml`` up to its first zero byte; None without the item.
 

@@ -14,7 +14,16 @@ from ..errors import ModelFileError
 from ..types import Type, as_type
 from .binary_items import FLOAT32, BinaryItems, read_bin, read_bin_integers, write_bin
 from .intgemm import IntegerMatrix
-from .items import MODEL_YML, SPECIAL, model_yml, npz_items, read_npz, with_model_yml, write_npz
+from .items import (
+    MODEL_YML,
+    SPECIAL,
+    model_yml,
+    npz_items,
+    parameters_of,
+    read_npz,
+    with_model_yml,
+    write_npz,
+)
 from .paths import path_text
 from .safetensors import read_items_of_safetensors, write_items_as_safetensors
 
@@ -71,8 +80,7 @@ def load_parameters(source: Source, type_: Type) -> tuple[dict[str, np.ndarray],
     items = items_of(source)
     values = {
         name: array.astype(type_.dtype, copy=False) if as_type(array.dtype).is_float else array
-        for name, array in items.items()
-        if not name.startswith(SPECIAL)
+        for name, array in parameters_of(items).items()
     }
     return values, model_yml(items)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mgraph import MGraphError, ModelFileError, ParameterError
-from mgraph.files.items import MODEL_YML, SPECIAL
+from mgraph.files.items import MODEL_YML, parameters_of
 from mgraph.files.parameter_files import read_items_and_integers
 from nmt.models.metrics import MetricModel, metric_names, words_in_table
 from nmt.models.precision import FLOAT32, in_floats, in_floats_of
@@ -72,7 +72,7 @@ def load_metric(
         check_values(options)
         check_plain(options)
         metric = metric_options(options, command or MetricOptions())
-        found = {item: array for item, array in file.items.items() if not item.startswith(SPECIAL)}
+        found = parameters_of(file.items)
         odd = [f"{item} {array.dtype}" for item, array in found.items() if array.dtype.kind != "f"]
         if odd:
             raise ModelFileError(f"expected floating-point parameters, got {', '.join(odd)}")

@@ -10,6 +10,7 @@ import numpy as np
 from nmt.files import load_model
 from nmt.files.metrics import MetricFile, load_metric, read_metric
 from nmt.models.pooled import PooledModel, SentenceVectors
+from nmt.search.made_anew import MadeAnew
 from nmt.search.pooling import Pooling, started
 from nmt.settings import OptionError
 from nmt.settings.config import takes
@@ -32,7 +33,7 @@ class SentenceVector(NamedTuple):
     """Why the line was left out, or empty."""
 
 
-class Embedder:
+class Embedder(MadeAnew):
     """Makes vectors of sentences with the encoder of a model; its results are those of ``mgraph embed``.
 
     model: path of a translation model, whose encoder's first state is the vector, or of a COMET model, whose
@@ -56,10 +57,6 @@ class Embedder:
         if options.tsv and options.tsv_fields not in (0, len(paths)):
             raise OptionError(f"--tsv-fields: {len(paths)} are needed, got {options.tsv_fields}")
         self._pooling = Pooling(self.model, options.mini_batch, options.mini_batch_words)
-
-    def __reduce__(self) -> Any:
-        # called by copy and pickle: made anew, by its files
-        return type(self), (self.options,)
 
     def __repr__(self) -> str:
         return f"Embedder({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"

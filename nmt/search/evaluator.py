@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.files.metrics import load_metric, read_metric
+from nmt.search.made_anew import MadeAnew
 from nmt.search.pooling import Pooling, started
 from nmt.settings import OptionError
 from nmt.settings.config import takes
@@ -36,7 +37,7 @@ class MetricScore(NamedTuple):
     """Why the line was left out, or empty."""
 
 
-class Evaluator:
+class Evaluator(MadeAnew):
     """Scores translations with a COMET or BLEURT model; its results are those of ``mgraph evaluate``.
 
     model: path of the model file. vocabs: paths of the vocabularies of each text.
@@ -80,10 +81,6 @@ class Evaluator:
             else options.separator_symbol,
         )
         self._pooling = Pooling(self.model, options.mini_batch, options.mini_batch_words)
-
-    def __reduce__(self) -> Any:
-        # called by copy and pickle: made anew, by its files
-        return type(self), (self.options,)
 
     def __repr__(self) -> str:
         return f"Evaluator({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"

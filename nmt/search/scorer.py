@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.files import load_model
 from nmt.runtime import compilation_cache, devices
+from nmt.search.made_anew import MadeAnew
 from nmt.search.scoring import Scoring
 from nmt.settings import SCORE, OptionError, ScoreOptions, products_in, require_files, require_readable
 from nmt.settings.config import takes
@@ -92,7 +93,7 @@ class Total:
         return significant(cost / self.sentences if self.sentences else math.nan)
 
 
-class Scorer:
+class Scorer(MadeAnew):
     """Scores translations with one model; its results are those of ``mgraph score``.
 
     model: path of the model file. vocabs: paths of the vocabularies of each source and the target.
@@ -153,10 +154,6 @@ class Scorer:
             self.model.options.right_left,
             options.tsv,
         )
-
-    def __reduce__(self) -> Any:
-        # called by copy and pickle: made anew, by its files
-        return type(self), (self.options,)
 
     def __repr__(self) -> str:
         return f"Scorer({self.model!r}; {', '.join(map(repr, self.encoder.vocabs))})"

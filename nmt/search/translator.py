@@ -21,6 +21,7 @@ from nmt.runtime import compilation_cache, devices
 from nmt.search.bayes_risk import Utility, read_risk
 from nmt.search.beam_search import BeamSearch, check_weights
 from nmt.search.choice import Sampling, read_sampling
+from nmt.search.made_anew import MadeAnew
 from nmt.search.results import Printing, Translation
 from nmt.search.schedule import searches_at_once
 from nmt.search.service import TranslationService
@@ -97,7 +98,7 @@ _OF_LOADING = frozenset(
 Lines = Iterable[str | bytes]
 
 
-class Translator:
+class Translator(MadeAnew):
     """Translates lines with one or several models; its results are those of ``mgraph decode``.
 
     models: path of the model file, or paths of several with the same target vocabulary (an ensemble).
@@ -214,8 +215,8 @@ class Translator:
         return f"Translator({models}; {vocabs}; beam_size={self.options.beam_size})"
 
     def __reduce__(self) -> Any:
-        # called by copy and pickle: made anew, by its files
-        return partial(type(self), pieces=self._pieces, mbr=self._utility or ""), (self.options,)
+        _, options = super().__reduce__()
+        return partial(type(self), pieces=self._pieces, mbr=self._utility or ""), options
 
     def with_options(self, **given: Any) -> Translator:
         """The same models and vocabularies with other options of lines, search and printing.

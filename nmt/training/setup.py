@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mgraph import ParameterError
-from mgraph.files.items import SPECIAL
+from mgraph.files.items import parameters_of
 from mgraph.files.parameter_files import read_items
 from nmt.models import Dropouts, Model
 from nmt.models.parameters import initial_values, parameters
@@ -137,8 +137,7 @@ def _model(options: ModelOptions, params: Mapping[str, Any], training: TrainOpti
 
 def _pretrained(path: str, drawn: Mapping[str, Any], options: ModelOptions) -> dict[str, np.ndarray]:
     """The parameters in the model file ``path`` that this model also has."""
-    items = {name: array for name, array in read_items(path).items() if not name.startswith(SPECIAL)}
-    found = find_type(options.type).names.in_graph(items, options)
+    found = find_type(options.type).names.in_graph(parameters_of(read_items(path)), options)
     taken = {name: array.astype(np.float32, copy=False) for name, array in found.items() if name in drawn}
     wrong = [
         f"{name} {array.shape}, expected {tuple(drawn[name].shape)}"
