@@ -45,11 +45,11 @@ def test_kernels_of_updates(tmp_path: Path) -> None:
     seconds, counts = found["seconds"], found["counts"]
     assert {PRODUCTS, "layer_normalization backwards", "dot_product_attention backwards"} <= set(seconds)
     assert any("Adam" in name for name in seconds)
-    assert 0.3 * found["whole"] < sum(seconds.values()) < found["whole"]
+    assert all(value > 0 for value in seconds.values()) and sum(seconds.values()) < found["whole"]
     # Each of the two updates: products of the six layers' weights and attention, forwards and backwards.
     assert counts[PRODUCTS] >= 2 * 3 * 12 and counts[PRODUCTS] % 2 == 0
-    named = sum(value for name, value in seconds.items() if not name.startswith("XLA's"))
-    assert named > 0.9 * sum(seconds.values())
+    unknown = sum(count for name, count in counts.items() if name.startswith("XLA's"))
+    assert unknown < 0.1 * sum(counts.values())
 
 
 TWO_PROGRAMS = """

@@ -6,7 +6,6 @@ import gzip
 import json
 import logging
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mgraph.errors import ArgumentError, MGraphError
+from nmt.text.vocabs import yaml_words
 from nmt.text.vocabs.base import ASKED, Vocab, VocabError, WordIdError
 from nmt.text.vocabs.loading import load_vocab
 from nmt.text.vocabs.sentence_piece import SentencePieceVocab
@@ -214,16 +214,13 @@ def test_what_follows_the_document_is_reported(caplog: pytest.LogCaptureFixture)
     assert "vocab.yml:4: '%b: 3' ends the vocabulary" in caplog.text
 
 
-def test_large_files_are_read_fast() -> None:
+def test_ordinary_lines_are_read_by_one_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    others: list[str] = []
+    monkeypatch.setattr(yaml_words._Block, "_line", lambda self, line: not others.append(line))
     words = (f"w{i:x}\u00e9" for i in range(2, 32_000))
     data = SPECIAL + "".join(f"{w}: {i}\n" for i, w in enumerate(words, 2)).encode()
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        vocab = read_default(data, "v.yml")
-        times.append(time.perf_counter() - start)
-    assert len(vocab) == 32_000
-    assert min(times) < 0.3
+    assert len(read_default(data, "v.yml")) == 32_000
+    assert others == [""], "of large vocabularies only the rare lines take the long way"
 
 
 def test_files(tmp_path: Path) -> None:
