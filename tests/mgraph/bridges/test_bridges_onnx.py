@@ -28,6 +28,8 @@ from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from tests.helpers.places import DATA
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 

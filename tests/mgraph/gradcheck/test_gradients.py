@@ -12,10 +12,13 @@ LONG = {
     "AffineInt8NodeOp",
     "CSRDotNodeOp",
     "CachedAttentionNodeOp",
+    "ConvolutionOp",
     "DotBatchedLegacyNodeOp",
     "DotProductAttentionNodeOp",
     "LogCumSumExpNodeOp",
+    "ReduceByNodeOp",
     "ScatterNodeOp",
+    "SparsemaxNodeOp",
 }
 """Checked with the slow tests: they have many cases, or children."""
 OPERATORS = [
