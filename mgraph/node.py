@@ -96,7 +96,7 @@ class Node(metaclass=NodeMeta):
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_tape", "children", "id", "operator", "spec", "trainable", "where",
+        "__dict__", "__weakref__", "_tape", "_trainable", "children", "id", "operator", "spec", "where",
     )  # fmt: skip
 
     type: ClassVar[str] = "node"
@@ -161,7 +161,7 @@ class Node(metaclass=NodeMeta):
         id: int
         operator: Any
         spec: Any
-        trainable: bool
+        _trainable: bool
         where: Place | None
         forward_ops: Callable[..., jax.Array | tuple[jax.Array, ...]]
         backward_ops: Callable[..., Sequence[jax.Array | None]]
@@ -268,6 +268,15 @@ class Node(metaclass=NodeMeta):
         return self._first_spec().type
 
     @property
+    def trainable(self) -> bool:
+        """Whether gradients flow into this node. To assign to it is to call ``set_trainable``."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, trainable: bool) -> None:
+        self.set_trainable(trainable)
+
+    @property
     def graph(self) -> Graph:
         """The ``ExpressionGraph`` that this node belongs to; ``GraphError`` if it is gone."""
         return self.tape().graph
@@ -336,7 +345,7 @@ class Node(metaclass=NodeMeta):
         tape = self.tape()
         tape.overrides[self.id] = trainable
         for node, flag in zip(tape.nodes, tape.structure().trainable(), strict=True):
-            node.trainable = flag
+            node._trainable = flag
         tape.graph.forget_gradients()
 
     def set_name(self, name: str) -> Node:

@@ -56,10 +56,10 @@ def record(cls: Any, operator: Any, children: tuple[Any, ...]) -> Any:
     trainable = False
     if cls.differentiable:
         for child in children:
-            if child.trainable:
+            if child._trainable:
                 trainable = True
                 break
-    node.trainable = trainable
+    node._trainable = trainable
     node.where = user_frame(3)
     node.id, node._tape = len(tape.nodes), ref
     if trainable and not cls.has_rule:
@@ -85,7 +85,7 @@ def _without_rule(tape: Tape[Any], node: Any) -> None:
     if has_float(node.spec):
         tape.without_rule.append(node)
     else:
-        node.trainable = tape.overrides[node.id] = False
+        node._trainable = tape.overrides[node.id] = False
 
 
 def is_node(value: Any) -> bool:
@@ -201,7 +201,7 @@ def capture(tape: Tape[N], outer: N) -> N:
 def new_leaf(cls: type[N], tape: Tape[N], spec: Specs, trainable: bool, init: Any = None) -> Any:
     """A leaf at the end of ``tape``; ``init`` is the initializer of a random leaf."""
     node = new(cls)
-    node.operator, node.children, node.spec, node.trainable = None, (), spec, trainable
+    node.operator, node.children, node.spec, node._trainable = None, (), spec, trainable
     node.where = user_frame(3)
     tape.append_leaf(node, (init, spec) if init is not None else (INPUT, spec, trainable))
     return node

@@ -69,6 +69,7 @@ class Recorded(Protocol):
     id: int
     spec: Specs
     trainable: bool
+    _trainable: bool
     _tape: Any
 
 

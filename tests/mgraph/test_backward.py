@@ -101,12 +101,16 @@ def test_fixed_parameters_are_not_trained(graph: ExpressionGraph) -> None:
     np.testing.assert_allclose(b.grad(), [1.0, 1.0])
 
 
-def test_set_trainable_reaches_nodes_already_built(graph: ExpressionGraph) -> None:
+@pytest.mark.parametrize("assigned", [False, True])
+def test_set_trainable_reaches_nodes_already_built(assigned: bool, graph: ExpressionGraph) -> None:
     a = graph.param("a", (2,), inits.ones())
     b = graph.param("b", (2,), inits.from_value(3))
     frozen = mgraph.square(a)
     top = frozen * b
-    frozen.set_trainable(False)
+    if assigned:
+        frozen.trainable = False
+    else:
+        frozen.set_trainable(False)
     assert top.trainable and not frozen.trainable
     graph.backprop()
     np.testing.assert_allclose(a.grad(), [0.0, 0.0])
