@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from nmt.runtime import compilation_cache, devices
 from nmt.search.bayes_risk import check_samples
 from nmt.search.translator import Translator
 from nmt.settings import TRAIN, OptionError, require_files, require_folder, require_readable
+from nmt.settings.alignment import AlignmentOptions, ShortlistLimits
 from nmt.settings.config import options_from
-from nmt.settings.distillation import DistillOptions
+from nmt.settings.distillation import DistillOptions, Teacher
 from nmt.settings.option import options_of
-from nmt.settings.sections import Devices, Logging
+from nmt.settings.sections import Devices
 from nmt.text.parallel import read_rows
 from nmt.text.vocabs.loading import load_vocab
 from nmt.training.setup import check_training
@@ -32,8 +33,16 @@ from nmt.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
-NUMBER = 7
-"""How many stages there are."""
+USES: Mapping[str, Sequence[str]] = {
+    "translate": (*options_of(Teacher), "input", "references"),
+    "align": (*options_of(AlignmentOptions),),
+    "shortlist": (*options_of(ShortlistLimits),),
+    "train": ("student", "after", "guided-alignment", "valid-sets"),
+    "tune": ("tune-after", "tune-learn-rate", "quantize-bits"),
+    "files": (),
+    "report": (),
+}
+"""The stages in order, each with the options that no stage before it uses."""
 SEED = 1
 """Of samples for ``--mbr``: a run that goes on draws what one without a stop would."""
 
@@ -41,8 +50,9 @@ SEED = 1
 def distill(**given: Any) -> str:
     """Distil a teacher into a student, as ``mgraph distill``; returns the report.
 
-    given: its options in snake_case. Continues in the folder ``output`` what an earlier call with the same
-    options began. TypeError for an unknown option, and the errors of ``Distillation``.
+    given: its options in snake_case. Continues in the folder ``output`` what an earlier call began, with the
+    same options for the stages that have begun. TypeError for an unknown option, and the errors of
+    ``Distillation``.
     """
     return Distillation(options_from(DistillOptions, given)).run()
 
@@ -77,7 +87,7 @@ class Distillation:
         options = self.options
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_training()
-        stages = Stages(self.folder, _decisive(options), self._inputs(), NUMBER)
+        stages = Stages(self.folder, USES, _decisive(options), self._inputs())
         compilation_cache.use(options.compilation_cache)
         devices.start_all(options.cpu_threads, options.devices)
         student, tuned = self._at("student.npz"), self._at("tuned.npz")
@@ -101,10 +111,17 @@ class Distillation:
     def _corpus(self) -> tuple[Path, Path]:
         return self._at("corpus.source"), self._at("corpus.target")
 
-    def _inputs(self) -> list[str]:
+    def _inputs(self) -> dict[str, Sequence[str]]:
         options = self.options
-        named = [options.input, options.references, options.student, *options.valid_sets]
-        return [*options.models, *options.vocabs, *filter(None, named)]
+        named = {
+            "models": options.models,
+            "vocabs": options.vocabs,
+            "input": [options.input],
+            "references": [options.references],
+            "student": [options.student],
+            "valid-sets": options.valid_sets,
+        }
+        return {name: list(filter(None, paths)) for name, paths in named.items()}
 
     def _check(self) -> None:
         """Find what can be known to be wrong before anything is made."""
@@ -234,7 +251,5 @@ class Distillation:
 
 def _decisive(options: DistillOptions) -> dict[str, Any]:
     """The options that the result depends on, by name."""
-    beside = {*options_of(Devices), *options_of(Logging), "output"}
-    values = asdict(options)
-    table = options_of(DistillOptions)
-    return {name: values[each.attribute] for name, each in table.items() if name not in beside}
+    values, table = asdict(options), options_of(DistillOptions)
+    return {name: values[table[name].attribute] for names in USES.values() for name in names}

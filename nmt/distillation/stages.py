@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ from typing import Any
 
 from mgraph.errors import MGraphError
 from nmt.settings import OptionError
-from nmt.text.lines import Fingerprint, changes
+from nmt.text.lines import Fingerprint, changes, from_text
 
 logger = logging.getLogger(__name__)
 
@@ -30,25 +31,36 @@ class StoppedError(MGraphError):
 class Stages:
     """Runs stages that are not done yet.
 
-    folder: of the record. options: by name, what the result depends on. inputs: files that it depends on.
-    number: how many stages there will be, for the log.
+    folder: of the record. uses: for each stage, in order, the options that it is the first to use; they count
+    for the stages after it, too. options: their values by name. inputs: the files that an option names, for
+    options that name files.
 
-    Raises OptionError if the folder was begun with other options, StagesError for other inputs or a damaged
-    record.
+    Options and inputs may change until a stage that uses them has begun, which the first stage that is not
+    done always has. Raises OptionError for other options than those stages had, StagesError for other inputs
+    or a damaged record.
     """
 
-    def __init__(self, folder: Path, options: Mapping[str, Any], inputs: Sequence[str], number: int) -> None:
-        self._path, self._number, self._run = folder / RECORD, number, 0
-        now = {
+    def __init__(
+        self,
+        folder: Path,
+        uses: Mapping[str, Sequence[str]],
+        options: Mapping[str, Any],
+        inputs: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._path, self._number, self._run = folder / RECORD, len(uses), 0
+        files = [path for paths in inputs.values() for path in paths]
+        self._record = {
             "options": json.loads(json.dumps(options)),
-            "inputs": list(map(list, map(Fingerprint.of, inputs))),
+            "inputs": list(map(list, map(Fingerprint.of, files))),
+            "seconds": {},
         }
-        self._record = {**now, "seconds": {}}
         if self._path.exists():
-            self._record = self._read()
-            self._compare(now)
-        else:
-            self._write()
+            before = self._read()
+            waiting = [name for name in uses if name not in before["seconds"]][1:]
+            used = [name for stage in uses if stage not in waiting for name in uses[stage]]
+            self._compare(before, used, [path for name in used for path in inputs.get(name, ())])
+            self._record["seconds"] = before["seconds"]
+        self._write()
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -72,23 +84,27 @@ class Stages:
     def _read(self) -> dict[str, Any]:
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
-            inputs = [Fingerprint(*fields) for fields in found["inputs"]]
+            inputs = from_text(json.dumps(found["inputs"]))
             if not isinstance(found["options"], dict) or not isinstance(found["seconds"], dict):
                 raise TypeError("options and seconds are maps")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise StagesError(f"{self._path}: expected the record of the stages: {error}") from None
         return {**found, "inputs": list(map(list, inputs))}
 
-    def _compare(self, now: Mapping[str, Any]) -> None:
-        before = self._record["options"]
-        for name, value in now["options"].items():
-            if before.get(name) != value:
+    def _compare(self, before: Mapping[str, Any], used: Sequence[str], files: Sequence[str]) -> None:
+        """Compare the options and the files that were used with those in the record ``before``."""
+        for name in used:
+            value, old = self._record["options"][name], before["options"].get(name)
+            if old != value:
                 raise OptionError(
-                    f"--{name}: {value!r}, but {self._path} was made with {before.get(name)!r}; "
+                    f"--{name}: {value!r}, but {self._path} was made with {old!r}; "
                     "choose another --output, or delete it"
                 )
-        files = ([Fingerprint(*fields) for fields in each["inputs"]] for each in (self._record, now))
-        changed = changes(*files)
+        known, found = (
+            {each.path: each for each in itertools.starmap(Fingerprint, one["inputs"])}
+            for one in (before, self._record)
+        )
+        changed = changes([known[path] for path in files if path in known], [found[path] for path in files])
         if changed:
             raise StagesError(
                 f"{'; '.join(changed)}: {self._path.parent} was made before; choose another --output, or "

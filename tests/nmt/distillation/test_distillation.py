@@ -17,7 +17,7 @@ import pytest
 
 import nmt
 from nmt.cli import main
-from nmt.distillation.distillation import SEED
+from nmt.distillation.distillation import SEED, USES
 from nmt.distillation.report import System, table
 from nmt.distillation.stages import RECORD, Stages, StagesError, StoppedError
 from nmt.distillation.student import training_options, tuning_options
@@ -26,6 +26,8 @@ from nmt.numbers import corpus
 from nmt.search.results import Translation
 from nmt.settings import OptionError
 from nmt.settings.distillation import DistillOptions
+from nmt.settings.option import options_of
+from nmt.settings.sections import Devices, Logging
 from nmt.text.parallel import ParallelTextError
 from tests.helpers.places import SHIPPED
 
@@ -122,7 +124,8 @@ def test_stages_are_done_once(tmp_path: Path) -> None:
     ran: list[str] = []
 
     def stages(beam: int = 4) -> Stages:
-        return Stages(tmp_path, {"beam-size": beam, "vocabs": ("a", "b")}, [str(text)], 2)
+        uses = {"first": ("beam-size", "input"), "second": ()}
+        return Stages(tmp_path, uses, {"beam-size": beam, "input": str(text)}, {"input": [str(text)]})
 
     def broken() -> None:
         ran.append("second")
@@ -141,10 +144,53 @@ def test_stages_are_done_once(tmp_path: Path) -> None:
     text.write_text("a\nb\n")
     with pytest.raises(StagesError, match="text has 4 bytes.* had 2.*choose another --output"):
         stages()
-    for content in ("{", "[]", '{"options": [], "inputs": [], "seconds": {}}'):
+    for content in (
+        "{",
+        "[]",
+        '{"options": [], "inputs": [], "seconds": {}}',
+        '{"options": {}, "inputs": [[[], 2, ""]], "seconds": {}}',
+    ):
         (tmp_path / RECORD).write_text(content)
         with pytest.raises(StagesError, match="expected the record of the stages"):
             stages()
+
+
+def test_options_may_change_until_a_stage_uses_them(tmp_path: Path) -> None:
+    text, valid, other = (tmp_path / name for name in ("text", "valid", "other"))
+    for path in (text, valid, other):
+        path.write_text("a\n")
+
+    def stages(beam: int = 4, valid: Path = valid, after: str = "9u", bits: int = 8) -> Stages:
+        uses = {"translate": ("beam-size", "input"), "train": ("after", "valid-sets"), "tune": ("bits",)}
+        files = {"input": (str(text),), "valid-sets": (str(valid),)}
+        return Stages(tmp_path, uses, {"beam-size": beam, "after": after, "bits": bits, **files}, files)
+
+    def stopped() -> None:
+        raise StoppedError("stopped")
+
+    stages()
+    valid.write_text("a\nb\n")
+    with pytest.raises(StoppedError):
+        stages(valid=other, after="7u", bits=6).run("translate", "something", stopped)
+    with pytest.raises(OptionError, match="--beam-size: 5, but .* was made with 4"):
+        stages(5)
+    stages().run("translate", "something", lambda: None)
+    with pytest.raises(OptionError, match="--after: '7u', but .* was made with '9u'"):
+        stages(after="7u")
+    with pytest.raises(OptionError, match="--valid-sets: .*other.*, but .* was made with .*valid"):
+        stages(valid=other)
+    stages(bits=6).run("train", "something", lambda: None)
+    with pytest.raises(OptionError, match="--bits: 8, but .* was made with 6"):
+        stages()
+    valid.write_text("a\n")
+    with pytest.raises(StagesError, match="valid has 2 bytes.* had 4"):
+        stages(bits=6)
+
+
+def test_stages_use_every_option_but_where_things_run_and_go() -> None:
+    beside = {*options_of(Devices), *options_of(Logging), "output"}
+    used = [name for names in USES.values() for name in names]
+    assert sorted(used) == sorted({*options_of(DistillOptions)} - beside)
 
 
 def options(folder: Path, **given: Any) -> DistillOptions:
