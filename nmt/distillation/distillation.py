@@ -27,9 +27,10 @@ from nmt.settings.distillation import DistillOptions, Teacher
 from nmt.settings.option import options_of
 from nmt.settings.sections import Devices
 from nmt.text.parallel import read_rows
-from nmt.text.vocabs.loading import load_vocab
+from nmt.text.vocabs.loading import load_vocab, load_vocabs
 from nmt.training.setup import check_training
 from nmt.training.trainer import Trainer
+from nmt.training.validation.evaluation import ValidationSet, check_sets
 
 logger = logging.getLogger(__name__)
 
@@ -131,10 +132,7 @@ class Distillation:
             raise OptionError(f"--vocabs: two, of source and target, got {len(options.vocabs)}")
         if not options.input:
             raise OptionError("--input: the text for the teacher is needed")
-        if len(options.valid_sets) != 2:
-            raise OptionError(
-                f"--valid-sets: source and references are needed, got {len(options.valid_sets)} file(s)"
-            )
+        check_sets(options.valid_sets, len(options.vocabs), tsv=False)
         if options.choose != "best" and not options.references:
             raise OptionError(f"--choose {options.choose} needs --references")
         if options.references and options.choose == "best":
@@ -142,22 +140,25 @@ class Distillation:
         if options.mbr and options.references:
             raise OptionError(f"--mbr {options.mbr} chooses without --references")
         check_samples(options.mbr, options.mbr_samples)
-        for name in ("models", "vocabs", "valid_sets"):
-            require_readable(f"--{name.replace('_', '-')}", getattr(options, name))
+        for name in ("models", "vocabs"):
+            require_readable(f"--{name}", getattr(options, name))
         for name in ("input", "references", "student"):
             require_readable(f"--{name}", [getattr(options, name)])
         require_folder("--output", options.output)
 
     def _check_training(self) -> None:
         """Find what is wrong with the options of both trainings, with the teacher's text for the corpus, and
-        with the number of lines of the validation set."""
+        with the validation set, which the report needs even if they do not."""
         source = self.options.input
-        if not list(read_rows(self.options.valid_sets)):
-            raise OptionError(f"--valid-sets: no lines in {' and '.join(self.options.valid_sets)}")
         given = self._training() | {"train_sets": (source, source), "guided_alignment": "none"}
         tuning = tuning_options(self.options, given, Path())
-        for name, made in (("student.npz", given), ("tuned.npz", {**tuning, "pretrained_model": ""})):
-            check_training(TRAIN.from_python({"model": str(self._at(name)), **made}))
+        trainings = [
+            TRAIN.from_python({"model": str(self._at(name)), **made})
+            for name, made in (("student.npz", given), ("tuned.npz", {**tuning, "pretrained_model": ""}))
+        ]
+        for training in trainings:
+            check_training(training)
+        ValidationSet.read(trainings[0], load_vocabs(self.options.vocabs, (0, 0)))
 
     def _translator(self, models: tuple[str, ...], **given: Any) -> Translator:
         """With compiled programs and devices as they are."""

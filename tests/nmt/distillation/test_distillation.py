@@ -222,7 +222,7 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
     [
         ([], "--models: at least one model is needed"),
         (["-m", MODEL, "-v", VOCAB, VOCAB], "--input: the text for the teacher is needed"),
-        ([*ENOUGH[:7]], "--valid-sets: source and references are needed, got 0"),
+        ([*ENOUGH[:7]], "--valid-sets: 2 files, one for each vocabulary, are needed, got 0"),
         ([*ENOUGH, "--choose", "chrf"], "--choose chrf needs --references"),
         ([*ENOUGH, "-r", "text"], "--references need --choose"),
         (
@@ -234,6 +234,7 @@ ENOUGH = ["-m", MODEL, "-v", VOCAB, VOCAB, "-i", "text", "--valid-sets", "text",
         ([*ENOUGH, "--student", "wrong.yml"], "wrong.yml: unknown option --dim-embs; did you mean --dim-emb"),
         ([*ENOUGH, "--after", "many"], "many"),
         ([*ENOUGH[:-1], "two"], "the file text ends after 1 lines, the other goes on"),
+        ([*ENOUGH[:-1], "-"], "--valid-sets: files are needed, got -"),
         ([*ENOUGH[:-2], "none", "none"], "--valid-sets: no lines in none and none"),
     ],
 )
