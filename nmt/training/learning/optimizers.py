@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mgraph import ArgumentError, Optax, Optimizer
+from mgraph.errors import first_line
 from mgraph.optimizers.optax_functions import check_arguments, named, optimizers
 from mgraph.optimizers.options import MOST_PARAMETERS, OPTIMIZERS
 from nmt.settings.optax_options import OPTAX, assignments
@@ -24,7 +25,7 @@ def optimizer_of(options: TrainOptions) -> Optimizer:
     try:
         return OPTIMIZERS[name](options.learn_rate, *given, clip_norm=options.clip_norm)
     except ArgumentError as error:
-        raise OptionError(f"--optimizer-params: {error}") from None
+        raise OptionError(f"--optimizer-params: {first_line(error)}") from None
 
 
 def _optax(name: str, options: TrainOptions) -> Optimizer:
@@ -38,4 +39,4 @@ def _optax(name: str, options: TrainOptions) -> Optimizer:
         check_arguments(options.optimizer, named("optimizer", name, optimizers()), arguments)
         return Optax(name, options.learn_rate, clip_norm=options.clip_norm, **arguments)
     except ArgumentError as error:
-        raise OptionError(f"--optimizer: {error}") from None
+        raise OptionError(f"--optimizer: {first_line(error)}") from None

@@ -437,7 +437,7 @@ def test_guided_alignment_trains_the_attention() -> None:
         ({"cost_scaling": ("8", "x")}, "--cost-scaling: expected a factor"),
         ({"dynamic_gradient_scaling": ("two",)}, "--dynamic-gradient-scaling: expected a number"),
         ({"quantize_bits": 1}, "--quantize-bits: expected 0 or a number from 2 to 24"),
-        ({"optimizer_params": (1.5,)}, "beta1 of at least 0 and less than 1"),
+        ({"optimizer_params": (1.5,)}, "beta1 of at least 0 and less than 1, got 1.5$"),
         ({"dropout_src": 2.0}, "--dropout-src: expected less than 1, got 2"),
         (
             {"optimizer": "optax.lion"},
