@@ -91,7 +91,8 @@ class Session:
         stalled = self.validation.stalled if self.validation else None
         self.scheduler = Scheduler(options, self.state, stalled=stalled)
         sizes = fitting(self.learner, options)
-        self.grouping = Grouping(options, self.scheduler.batch_size_multiplier)
+        begun = self.state.batches > 0
+        self.grouping = Grouping(options, self.scheduler.batch_size_multiplier, begun=begun)
         self._ahead = self._compile_ahead(placement)
         self.corpus = Corpus(
             options,

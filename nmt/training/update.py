@@ -77,15 +77,23 @@ class Grouping:
     """Splits batches (``--optimizer-delay``), or gathers them while batches grow (``--mini-batch-warmup``).
 
     Without growth an update is one batch of the corpus, computed in ``ceil(delay)`` parts whose gradients are
-    summed: the update is the same, but needs less memory. With growth ``--optimizer-delay`` is ignored, and
-    an update has ``multiplier()`` batches, each shortened if that is not a whole number. At full growth it
-    has ``--mini-batch-words`` target words, if not 0; with ``--mini-batch-round-up`` the number of batches is
-    a multiple of a power of two.
+    summed: the update is the same, but needs less memory. (With ``--multi-loss-type mean`` each part is
+    divided by its own words; Marian's parts are then of other sentences: neighbours.)
+
+    With growth an update has ``delay multiplier()`` batches, or more until their number is a multiple of the
+    whole ``delay``; each is shortened to what was wanted. The first update of a training has
+    ``multiplier()``. At full growth an update has ``--mini-batch-words`` target words, if not 0, whatever the
+    delay; with ``--mini-batch-round-up`` the number of batches is a multiple of a power of two. Source:
+    Marian, ``SyncGraphGroup::tryGetSubBatches`` with one device.
+
+    begun: whether the training has had an update already.
 
     ArgumentError if the delay is not above 0.
     """
 
-    def __init__(self, options: TrainOptions, multiplier: Callable[[], float]) -> None:
+    def __init__(
+        self, options: TrainOptions, multiplier: Callable[[], float], *, begun: bool = False
+    ) -> None:
         if not options.optimizer_delay > 0:
             raise ArgumentError(
                 f"--optimizer-delay: expected a number above 0, got {options.optimizer_delay:g}"
@@ -96,7 +104,7 @@ class Grouping:
         self.typical_words = float(self.reference)
         """Running average of the target words of used batches; part of a checkpoint."""
         self._pending: list[Batch] = []
-        self._taken = 0
+        self._taken, self._begun = 0, begun
 
     @property
     def parts(self) -> int:
@@ -113,19 +121,22 @@ class Grouping:
             return Group(batch.split(self.parts) if self.parts > 1 else [batch], 1)
         self._pending.append(batch)
         self._taken += 1
+        delay = self.delay if self._begun else 1.0
         ratio, typical = self.multiplier(), self.typical_words
         if self.reference:
             for pending in self._pending:
                 typical = _average(typical, pending.words)
             ratio *= self.reference / typical
+        else:
+            ratio *= delay
         if self.round_up:
             ratio = rounded_up(ratio)
         count = len(self._pending)
-        if count < ratio:
+        if count < ratio or count % max(1, int(delay)):
             return None
         self.typical_words = typical
         batches = [_shortened(pending, ratio / count, alone=count == 1) for pending in self._pending]
-        taken, self._pending, self._taken = self._taken, [], 0
+        taken, self._pending, self._taken, self._begun = self._taken, [], 0, True
         return Group(batches, taken)
 
 

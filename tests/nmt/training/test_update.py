@@ -109,6 +109,31 @@ def test_growth_to_a_number_of_words():
     assert grouping.typical_words == 16
 
 
+@pytest.mark.parametrize(
+    ("ratio", "delay", "words", "sentences"),
+    [
+        (0.25, 2, 0, [4, 4]),  # half a batch, of two
+        (1.0, 2, 0, [16, 16]),
+        (1.25, 2.5, 0, [13, 13, 13, 13]),  # 3.125 batches, of four: the next multiple of 2
+        (4.0, 0.5, 0, [16, 16]),
+        (1.0, 3, 32, [11, 11, 11]),  # the words of two batches, by three
+    ],
+)
+def test_a_delay_multiplies_batches_that_grow(ratio, delay, words, sentences):
+    options = {"mini_batch_warmup": "1u", "mini_batch_words": words, "optimizer_delay": delay}
+    grouping = Grouping(TrainOptions(mini_batch_round_up=False, **options), lambda: ratio, begun=True)
+    grouping.typical_words = 16.0
+    groups = [grouping.add(batch(16, length=1)) for _ in sentences]
+    assert groups[:-1] == [None] * (len(sentences) - 1)
+    assert [part.sentences for part in groups[-1].batches] == sentences
+
+
+def test_the_first_update_of_a_growing_training_has_no_delay():
+    grouping = growing(lambda: 1.0, optimizer_delay=2)
+    assert grouping.add(batch(4)) is not None
+    assert grouping.add(batch(4)) is None and grouping.add(batch(4)) is not None
+
+
 def test_only_batches_that_were_used_change_the_average():
     """A run that goes on takes those that were pending again."""
     ratio = 2.0
