@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -49,7 +50,8 @@ def named(kind: str, name: str, functions: Mapping[str, Callable[..., Any]]) -> 
 
 
 def check_arguments(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """``ArgumentError`` for arguments that the function does not have, or needs besides the learning rate."""
+    """``ArgumentError`` for arguments that the function does not have or needs besides the learning rate, and
+    for words in place of numbers."""
     rate = rate_of(function)
     arguments = {k: v for k, v in inspect.signature(function).parameters.items() if k != rate}
     unknown = sorted(given.keys() - arguments.keys())
@@ -59,6 +61,10 @@ def check_arguments(name: str, function: Callable[..., Any], given: Mapping[str,
     missing = [k for k, v in arguments.items() if v.default is v.empty and k not in given]
     if missing:
         raise ArgumentError(f"{name} needs the arguments {', '.join(missing)}")
+    for argument, value in given.items():
+        expected = _instead_of_words(arguments[argument])
+        if expected and isinstance(value, str):
+            raise ArgumentError(f"{name}: {argument}: expected {expected}, got {value!r}")
 
 
 def shapes_of(what: str, function: Callable[..., Any], *args: Any, hint: str = "") -> Any:
@@ -69,6 +75,17 @@ def shapes_of(what: str, function: Callable[..., Any], *args: Any, hint: str = "
     except Exception as error:
         said = first_line(error)
         raise ArgumentError(f"{what} does not work: {said}{hint}") from None
+
+
+def _instead_of_words(argument: inspect.Parameter) -> str:
+    """What an argument that takes no words does take, by its default and its annotation; empty if it takes
+    words, or may."""
+    kinds = {type(argument.default), argument.annotation, *typing.get_args(argument.annotation)}
+    if str in kinds:
+        return ""
+    if kinds & {int, float}:
+        return "a number"
+    return "true or false" if bool in kinds else ""
 
 
 def _public(module: Any) -> dict[str, Callable[..., Any]]:

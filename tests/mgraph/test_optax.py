@@ -161,7 +161,10 @@ def test_an_optimizer_that_needs_the_cost() -> None:
         (optax.lion, {}, r"expected the name of an optimizer of optax, such as 'lion', got <function lion"),
         ("lion", {"beta1": 0.9}, r"lion has no argument 'beta1' to set \(arguments: b1, b2, mu_dtype, "),
         ("lion", {"learning_rate": 0.9}, "optax.lion has no argument 'learning_rate' to set"),
-        ("lion", {"b1": "high"}, "optax.lion does not work: "),
+        ("lion", {"b1": "high"}, "optax.lion: b1: expected a number, got 'high'"),
+        ("adamw", {"weight_decay": "abc"}, "optax.adamw: weight_decay: expected a number, got 'abc'"),
+        ("adam", {"nesterov": "maybe"}, "optax.adam: nesterov: expected true or false, got 'maybe'"),
+        ("lion", {"mu_dtype": "float17"}, "optax.lion does not work: "),
         ("adamw", {"mask": {"a": True}}, "expected arguments that can be compared, got an unhashable"),
         (
             "contrib.dpsgd",
