@@ -47,15 +47,16 @@ class OptaxSchedule:
         self._block, self._known = -1, np.zeros(0, np.float32)
 
     def rate(self, updates: int) -> np.float32:
-        """The learning rate after this number of updates. OptionError if it is negative or not a number."""
+        """The learning rate after this number of updates. OptionError if it is negative or not finite."""
         block, i = divmod(updates, BLOCK)
         if block != self._block:
             counts = jnp.arange(block * BLOCK, (block + 1) * BLOCK, dtype=jnp.int32)
             self._block, self._known = block, np.asarray(self._rates(counts), np.float32)
         rate = self._known[i]
-        if not rate >= 0:
+        if not 0 <= rate < np.inf:
             raise OptionError(
-                f"--lr-schedule: expected rates of at least 0, {self.name} gives {rate} at update {updates}"
+                f"--lr-schedule: expected finite rates of at least 0, {self.name} gives {rate} at update "
+                f"{updates}"
             )
         return np.float32(rate)
 

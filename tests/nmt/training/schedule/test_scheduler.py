@@ -421,6 +421,7 @@ def test_a_schedule_goes_on_where_it_was() -> None:
         (REFUSED, {}, "", "--lr-schedule: optax.join_schedules needs the arguments schedules, boundaries"),
         ("constant_schedule", {"rate": 1}, "", r"has no argument 'rate' to set \(arguments: value\)"),
         ("constant_schedule", {"value": ".inf"}, "", "_schedule: value: expected a number, got '.inf'"),
+        ("constant_schedule", {"value": "inf"}, "", "constant_schedule gives inf at update 0"),
         (
             "constant_schedule",
             {"value": -1},
