@@ -17,6 +17,8 @@ Words: TypeAlias = Word | Sequence[Word]
 Whole: TypeAlias = int | Sequence[int]
 Real: TypeAlias = float | Sequence[float]
 Maps: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]
+Named: TypeAlias = Words | Mapping[str, object]
+"""``NAME=VALUE``, or a map."""
 
 
 class SharedKeywords(TypedDict, total=False):
@@ -307,9 +309,9 @@ class TrainKeywords(SharedKeywords, total=False):
     valid_log: Path
     quiet_validation: bool
     marian_exact: bool
-    optax_params: Words
+    optax_params: Named
     lr_schedule: Word
-    lr_schedule_params: Words
+    lr_schedule_params: Named
     log_json: Path
     tensorboard: Path
     progress: bool

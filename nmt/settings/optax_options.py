@@ -15,6 +15,15 @@ OPTAX = "optax."
 BY_OPTIMIZER = ("optimizer-params",)
 BY_SCHEDULE = ("learn-rate", "lr-warmup", "lr-warmup-start-rate", "lr-decay-inv-sqrt")
 """The options that an optimizer of optax, and ``--lr-schedule``, replace."""
+OF_YOUR_OWN = "or write a loop of your own (docs/training.md)"
+OPTIMIZER_IN_PYTHON = (
+    f'optimizer="adam", or optimizer="optax.adamw", optax_params={{"b2": 0.98}}, {OF_YOUR_OWN}'
+)
+SCHEDULE_IN_PYTHON = (
+    'lr_schedule="optax.linear_schedule", '
+    f'lr_schedule_params={{"init_value": 1e-3, "end_value": 0, "transition_steps": 9000}}, {OF_YOUR_OWN}'
+)
+"""How to give in Python what objects of optax are."""
 _CONSTANTS = {"none": None, **dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}
 
 

@@ -68,7 +68,8 @@ class Option:
     open: the choices are checked when the model is created, not here. reason: why the option is ignored or
         refused. absent: values of Marian's that are refused, each with the reason.
     command: only for the command line, not for ``Translator``, ``Scorer`` and ``Trainer``. python: what to do
-        instead there, for the user.
+        there instead of giving the option, or an object as its value, for the user.
+    named: takes ``NAME=VALUE``, in Python also a map.
     dumped: written to configurations, because Marian knows it too. kept: written to configurations unless it
         has its default, although Marian does not know it, because training could not be resumed without it.
     after: the name of the previous option in Marian's order, if it is not the previous field.
@@ -94,6 +95,7 @@ class Option:
     absent: Mapping[str, str] = field(default_factory=dict, hash=False)
     command: bool = False
     python: str = ""
+    named: bool = False
     dumped: bool = True
     kept: bool = False
     after: str = ""
@@ -113,8 +115,12 @@ class Option:
 
     def accept(self, value: object) -> Any:
         """Convert a Python value to the option's type, by the rules of configuration files."""
-        items = value if isinstance(value, list | tuple) else (value,)
-        return self.read([_word(item) for item in items], converted=True)
+        if self.named and isinstance(value, Mapping):
+            words = [f"{name}={self._in_yaml(one)}" for name, one in value.items()]
+        else:
+            items = value if isinstance(value, list | tuple) else (value,)
+            words = [self._plain(item, of=value) for item in items]
+        return self.read(words, converted=True)
 
     def problem(self, value: Any) -> str:
         """What is wrong with the value of a model option; empty if it is valid."""
@@ -144,6 +150,23 @@ class Option:
     def is_written(self, value: Any) -> bool:
         """Whether configurations contain the option when it has this value."""
         return value != self.default if self.kept else self.dumped
+
+    def _in_yaml(self, value: object) -> str:
+        """The value of a name as YAML in one line."""
+        if isinstance(value, Mapping):
+            pairs = (f"{self._in_yaml(name)}: {self._in_yaml(one)}" for name, one in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(map(self._in_yaml, value))}]"
+        return self._plain(value, of=value)
+
+    def _plain(self, item: object, of: object) -> str:
+        """An item of the Python value ``of`` as a word; OptionError if it is a function or another object."""
+        known = isinstance(item, str | os.PathLike | Mapping) or hasattr(item, "__float__") or item is None
+        if callable(item) or not known:
+            hint = f"; in Python {self.python}" if self.python else ""
+            raise OptionError(f"--{self.name}: expected text, numbers or truth values, got {of!r:.80}{hint}")
+        return _word(item)
 
     def _is_choice(self, value: Any) -> bool:
         begins = tuple(choice.removesuffix(NAME) + "." for choice in self.choices if choice.endswith(NAME))

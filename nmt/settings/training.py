@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt.settings.absent import METRICS, NO_EMBEDDER, NO_FACTOR_WEIGHT, NO_TRACKING
 from nmt.settings.aliases import OF_TRAINING
-from nmt.settings.optax_options import OPTAX
+from nmt.settings.optax_options import OPTAX, OPTIMIZER_IN_PYTHON, SCHEDULE_IN_PYTHON
 from nmt.settings.option import Options, again, ignored, option, refused
 from nmt.settings.sections import (
     BatchOptions,
@@ -175,14 +175,18 @@ class Learning(Options):
     """Updates of the parameters."""
 
     optimizer: str = option(
-        "adam", "the optimizer", short="o", choices=("sgd", "adagrad", "adam", f"{OPTAX}NAME")
+        "adam",
+        "the optimizer",
+        short="o",
+        choices=("sgd", "adagrad", "adam", f"{OPTAX}NAME"),
+        python=OPTIMIZER_IN_PYTHON,
     )
     optimizer_params: tuple[float, ...] = option(
         (), "parameters of the optimizer; adam: beta1, beta2, epsilon, decay"
     )
     optimizer_delay: float = option(1.0, "batches per update, or a fraction of one", least=0)
     sync_sgd: bool = option(False, "updates wait for all devices, as they always do")
-    learn_rate: float = option(0.0001, "the learning rate", short="l", least=0)
+    learn_rate: float = option(0.0001, "the learning rate", short="l", least=0, python=SCHEDULE_IN_PYTHON)
     lr_report: bool = option(False, "show the learning rate")
     lr_decay: float = option(0.0, "factor of the learning rate when it decays; 0: never", least=0)
     lr_decay_strategy: str = option(
@@ -286,11 +290,19 @@ class Extras(Options):
     title = "Options that Marian does not have"
 
     marian_exact: bool = option(False, "use Marian's own gradients where they are not exact", dumped=False)
-    optax_params: tuple[str, ...] = option((), "parameters of an optimizer of optax: NAME=VALUE", kept=True)
-    lr_schedule: str = option(
-        "", "the learning rate after N updates, instead of --learn-rate", choices=(f"{OPTAX}NAME",), kept=True
+    optax_params: tuple[str, ...] = option(
+        (), "parameters of an optimizer of optax: NAME=VALUE", kept=True, named=True
     )
-    lr_schedule_params: tuple[str, ...] = option((), "parameters of --lr-schedule: NAME=VALUE", kept=True)
+    lr_schedule: str = option(
+        "",
+        "the learning rate after N updates, instead of --learn-rate",
+        choices=(f"{OPTAX}NAME",),
+        kept=True,
+        python=SCHEDULE_IN_PYTHON,
+    )
+    lr_schedule_params: tuple[str, ...] = option(
+        (), "parameters of --lr-schedule: NAME=VALUE", kept=True, named=True
+    )
     log_json: str = option("", "write the figures to this file, one JSON object per line", dumped=False)
     tensorboard: str = option("", "folder for TensorBoard events", dumped=False)
     progress: bool = option(False, "show a progress bar", dumped=False)

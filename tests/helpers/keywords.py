@@ -31,6 +31,8 @@ Words: TypeAlias = Word | Sequence[Word]
 Whole: TypeAlias = int | Sequence[int]
 Real: TypeAlias = float | Sequence[float]
 Maps: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]
+Named: TypeAlias = Words | Mapping[str, object]
+"""``NAME=VALUE``, or a map."""
 '''
 OVERRIDES = '''\
 class OverrideKeywords(DecodeKeywords, total=False):
@@ -50,6 +52,8 @@ def annotation(option: Option) -> str:
         return "Maps" if option.many else "Mapping[str, object]"
     if option.kind is str and option.name in PATHS:
         return "Paths" if option.many else "Path"
+    if option.named:
+        return "Named"
     if option.many:
         return {int: "Whole", float: "Real"}.get(option.kind, "Words")
     if option.kind is str:

@@ -7,12 +7,14 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import optax
 import pytest
 import yaml
 from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from mgraph import Adam
 from mgraph.files.parameter_files import read_items
 from nmt.commands.common import asks_for_help
 from nmt.settings import DECODE, SCORE, TRAIN, OptionError, Support, TrainOptions
@@ -20,6 +22,7 @@ from nmt.settings.absent import NO_COMET, NO_ULR
 from nmt.settings.config import notices, parse
 from nmt.settings.metrics import EMBED, EVALUATE
 from nmt.settings.model_options import model_options, text_of
+from nmt.settings.optax_options import assignments
 from nmt.settings.option import number
 from nmt.settings.printing import about, decoder_config, help_text, training_config
 from nmt.settings.train import new_model_options
@@ -127,6 +130,36 @@ def test_optax_replaces_settings_of_tasks() -> None:
     assert task.enc_depth == 6
     given = train("--task transformer-base --optimizer optax.lion --learn-rate 0.5")
     assert (given.learn_rate, given.lr_warmup) == (0.5, "16000")
+
+
+def test_parameters_of_optax_may_be_a_map_in_python() -> None:
+    params = {"b2": 0.98, "nesterov": True, "mask": None, "mu_dtype": "bfloat16", "steps": [{3: 0.5}, 1e-8]}
+    words = ("b2=0.98", "nesterov=true", "mask=None", "mu_dtype=bfloat16", "steps=[{3: 0.5}, 1e-08]")
+    values = TRAIN.from_python({"train_sets": ["a", "b"], "optax_params": params, "lr_schedule_params": {}})
+    assert (values.optax_params, values.lr_schedule_params) == (words, ())
+    assert assignments("optax-params", words) == params | {"steps": ({3: 0.5}, 1e-8)}
+    with pytest.raises(OptionError, match="--optax-params: expected text, numbers .*got <function exp"):
+        TRAIN.from_python({"optax_params": {"mask": optax.exponential_decay}})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        (
+            "optimizer",
+            optax.adamw(1e-3),
+            "got GradientTrans.*; in Python optimizer=.* optimizer=.optax.adamw., ",
+        ),
+        ("optimizer", Adam(1e-3), r"got Adam\(learn_rate=0.001.*; in Python optimizer="),
+        ("learn_rate", optax.constant_schedule(1e-3), "got <function .*; in Python lr_schedule="),
+        ("lr_schedule", optax.constant_schedule(1e-3), "got <function .*; in Python lr_schedule="),
+        ("train_sets", {"a"}, r"got \{'a'\}$"),
+    ],
+)
+def test_objects_are_no_values(option: str, value: object, message: str) -> None:
+    name = option.replace("_", "-")
+    with pytest.raises(OptionError, match=f"--{name}: expected text, numbers or truth values, {message}"):
+        TRAIN.from_python({option: value})
 
 
 def test_short_names_are_marians() -> None:
