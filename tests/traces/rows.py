@@ -94,6 +94,8 @@ ROWS = _table(
     s2s-shuffled: s2s --shuffle data
     s2s-batches: s2s --shuffle batches --maxi-batch 3
     s2s-growing: s2s --mini-batch-warmup 30u --maxi-batch 8
+    s2s-growing-delay: s2s --mini-batch-warmup 30u --maxi-batch 8 --optimizer-delay 2.5
+    s2s-growing-words-delay: s2s --mini-batch-warmup 400t --mini-batch-words 120 --optimizer-delay 2
     deep-adam: s2s-deep --clip-norm 1 --learn-rate 0.002
     transitions: s2s-transitions --clip-norm 0 --lr-warmup 10
     deep-sgd: s2s-deep --optimizer sgd --learn-rate 0.05 --label-smoothing 0.2
