@@ -140,6 +140,6 @@ def _reopened(body: Body, loop: Node, parent: Tape[Node]) -> tuple[Tape[Node], l
         else:
             nodes.append(record(cls, head, tuple(nodes[k] for k in row[1:])))
     for node, trainable in zip(nodes, body.structure.trainable(), strict=True):
-        node.trainable, node.where = trainable, loop.where
+        node._trainable, node.where = trainable, loop.where
     tape.overrides.update((nodes[i].id, flag) for i, flag in body.structure.overrides)
     return tape, nodes
