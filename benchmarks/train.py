@@ -2,12 +2,17 @@
 
 Every row trains the same model on the same batches (Marian on several threads trains on as many at once, each
 an update, and ends them in another order). Words are those of the target, padding not counted and ``</s>``
-counted, as in Marian's log. First table: so many updates (``--updates``) after the first few; compiling,
-loading, two rounds of these updates in which a process maps its memory, and Marian's search for memory come
-before the clock starts, and batches have the shapes of a long training; rows take turns, in rounds. Second
-table: three epochs from nothing, by the command that a user gives: the first from the start of the process,
-then the second and the third, all compiling counted; with an empty compilation cache, and once more with the
-cache that this left.
+counted, as in Marian's log.
+
+First table: so many updates (``--updates``) after those that are skipped (``--skipped``), in which Marian's
+threads map their memory. Compiling, loading, and two rounds in which ours and plain JAX map theirs come before
+the clock starts, too, and batches have the shapes of a long training; rows take turns, in rounds. A batch that
+a thread of Marian has begun counts when it ends, so few updates tell little: half of an epoch moves by a few
+percent.
+
+Second table: three epochs from nothing, by the command that a user gives: the first from the start of the
+process, then the second and the third, all compiling counted; with an empty compilation cache, and once more
+with the cache that this left.
 
 "TFLOP/s" counts the operations that the model needs (``benchmarks.training.work``); "% of peak" is their
 share of what the chip can do (``benchmarks.measuring.chips``), empty for an unknown one without ``--peak``.
@@ -86,6 +91,8 @@ class Job(NamedTuple):
     """For Marian."""
     own_threads: tuple[int, ...]
     """For ours and plain JAX: the same, or 0 for a GPU."""
+    plain: bool
+    """Whether plain JAX trains, too."""
     skipped: int
     updates: int
     folder: Path
@@ -94,7 +101,9 @@ class Job(NamedTuple):
 def compare_updates(job: Job, rounds: int) -> int:
     """Print the first table; the target words of an epoch."""
     marian = [Row(MARIAN, threads) for threads in job.threads if job.marian]
-    own = [Row(OURS, threads) for threads in job.own_threads] + [Row(PLAIN, max(job.own_threads))]
+    own = [Row(OURS, threads) for threads in job.own_threads]
+    if job.plain:
+        own.append(Row(PLAIN, max(job.own_threads)))
     with ExitStack() as stack:
         children = {row: stack.enter_context(_child(job, row)) for row in own}
         candidates = {str(row): _marian_candidate(job, row) for row in marian}
@@ -111,8 +120,8 @@ def compare_updates(job: Job, rounds: int) -> int:
     print(f"\nupdates {job.skipped + 1} to {job.skipped + job.updates}\n")
     table = Table(["trainer", "words/s", *RATES, "times Marian", "times plain JAX"])
     for row, speed in speeds.items():
-        own = row.trainer == OURS or job.precision == "float32"
-        rates = rates_of(work, taken[str(row)], job.peak if own else None)
+        same = row.trainer == OURS or job.precision == "float32"
+        rates = rates_of(work, taken[str(row)], job.peak if same else None)
         peers = Row(MARIAN, row.threads or max(job.threads)), Row(PLAIN, row.threads)
         ratios = (speed.over(speeds[peer]) if peer in speeds else "" for peer in peers)
         table.row(str(row), speed, *rates, *ratios)
@@ -221,8 +230,13 @@ def main() -> None:
     add_pymarian(parser)
     add_threads(parser)
     add_chip(parser)
-    parser.add_argument("--updates", type=positive, default=12, help="that count, in a round (%(default)s)")
-    parser.add_argument("--skipped", type=natural, default=4, help="updates before those (%(default)s)")
+    parser.add_argument("--updates", type=positive, default=24, help="that count, in a round (%(default)s)")
+    parser.add_argument("--skipped", type=natural, default=24, help="updates before those (%(default)s)")
+    parser.add_argument(
+        "--without-plain-jax",
+        action="store_true",
+        help="leave it out: it needs much memory beside the others",
+    )
     parser.add_argument("--rounds", type=positive, default=3, help="of the first table (%(default)s)")
     parser.add_argument(
         "--epochs", type=natural, default=1, help="rounds of the second table; 0: leave it out"
@@ -252,6 +266,7 @@ def main() -> None:
                 pymarian,
                 tuple(given.threads),
                 own_threads,
+                not given.without_plain_jax,
                 given.skipped,
                 given.updates,
                 Path(folder),

@@ -39,7 +39,7 @@ def train(program: str, options: Mapping[str, Any], folder: Path, *, threads: in
 def timed_updates(
     program: str, options: Mapping[str, Any], folder: Path, *, threads: int, skipped: int, updates: int
 ) -> Updates:
-    """So many updates after those that are skipped, in which Marian finds the memory that it needs.
+    """So many updates after those that are skipped, in which Marian's threads map the memory that they need.
 
     On several threads Marian makes some more, which were under way or waiting; they do not count.
     """

@@ -32,7 +32,7 @@ VISIBLE_GPUS = ("jax_cuda_visible_devices", "jax_rocm_visible_devices")
 GIVEN_GPUS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 # Of glibc's malloc.h.
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1
-_MOST = 2**31 - 1
+_NEVER = -1
 LAST_WORDS = 1.0
 """Seconds in which processes that end together tell their errors."""
 _LOOK_SECONDS = 0.1
@@ -161,14 +161,14 @@ def keep_freed_memory() -> bool:
     On the CPU XLA allocates a program's memory at every call. glibc maps and unmaps such large blocks each
     time, and the kernel zeroes every new page: a fifth of the time of a training step.
 
-    So all threads use one arena, because only the first can grow without mapping; nothing is mapped, and up
-    to 2 GiB are kept at its end. Call it before threads that allocate start. The process may then hold more
-    memory than it uses.
+    So all threads use one arena, because only the first can grow without mapping; nothing is mapped, and what
+    is free at its end is kept. Call it before threads that allocate start. The process then holds as much
+    memory as it ever used, until ``release_freed_memory``.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    settings = ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, _MOST))
+    settings = ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, _NEVER))
     return all(mallopt(name, value) == 1 for name, value in settings)
 
 

@@ -66,7 +66,10 @@ class Trainer:
         check_training(options)
         launch = launched(options.num_processes, options.process_id)
         with nullcontext() if launch.index else training_lock(options.model):  # the first process writes
-            self._start(launch)
+            try:
+                self._start(launch)
+            finally:
+                devices.release_freed_memory()
 
     def _start(self, launch: Launch) -> None:
         """Start the devices, and train on them."""

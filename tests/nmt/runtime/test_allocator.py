@@ -9,12 +9,21 @@ import pytest
 from tests.helpers.fresh import python
 
 SCRIPT = """
+import ctypes
 import resource
 from nmt.runtime.devices import keep_freed_memory, release_freed_memory
 
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    bytearray(2**27)
+    block = libc.malloc(3 * 2**30)  # more than a threshold of glibc can say
+    libc.memset(block, 1, 2**27)
+    libc.free(block)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 print(keep_freed_memory(), faults(), faults())
