@@ -5,10 +5,10 @@ an update, and ends them in another order). Words are those of the target, paddi
 counted, as in Marian's log.
 
 First table: so many updates (``--updates``) after those that are skipped (``--skipped``), in which Marian's
-threads map their memory. Compiling, loading, and two rounds in which ours and plain JAX map theirs come before
-the clock starts, too, and batches have the shapes of a long training; rows take turns, in rounds. A batch that
-a thread of Marian has begun counts when it ends, so few updates tell little: half of an epoch moves by a few
-percent.
+threads map their memory. Compiling and loading come before the clock starts, too, and so does a run of the
+same updates in which ours and plain JAX map theirs; batches have the shapes of a long training; rows take
+turns, in rounds. A batch that a thread of Marian has begun counts when it ends, so few updates tell little:
+half of an epoch moves by a few percent.
 
 Second table: three epochs from nothing, by the command that a user gives: the first from the start of the
 process, then the second and the third, all compiling counted; with an empty compilation cache, and once more
@@ -56,9 +56,6 @@ from benchmarks.training.work import RATES, rates_of
 
 MARIAN, OURS, PLAIN = "pymarian", "mgraph", "plain JAX"
 COLD, WARM = "mgraph, cache empty", "mgraph, cache warm"
-SETTLING = 2
-"""Rounds of ours and of plain JAX that do not count. Until a process has mapped the memory that all shapes
-need, the first one costs plain JAX up to half of its speed."""
 EPOCHS = 3
 """Epochs of the second table."""
 EPOCH = "Starting data epoch {} "
@@ -110,8 +107,6 @@ def compare_updates(job: Job, rounds: int) -> int:
         for row, child in children.items():
             ready = child.ask("prepare")
             print(f"{row}: {ready['shapes']} programs ready after {ready['seconds']:.1f} s", flush=True)
-            for _ in range(SETTLING):
-                child.ask("run")
             candidates[str(row)] = partial(_seconds_per_word, child)
         taken = alternate(candidates, rounds, warm_up=0)
         words: int = children[own[0]].ask("epoch")["words"]
@@ -148,6 +143,9 @@ def _child(job: Job, row: Row) -> Iterator[Child]:
 
 
 def _seconds_per_word(child: Child) -> float:
+    """Of the second of two runs: in the first, memory is mapped for all shapes, and again after the other
+    rows' turns, in which a system may have taken what was idle."""
+    child.ask("run")
     found = child.ask("run")
     return float(found["seconds"]) / int(found["words"])
 
