@@ -162,8 +162,8 @@ def keep_freed_memory() -> bool:
     time, and the kernel zeroes every new page: a fifth of the time of a training step.
 
     So all threads use one arena, because only the first can grow without mapping; nothing is mapped, and what
-    is free at its end is kept. Call it before threads that allocate start. The process then holds as much
-    memory as it ever used, until ``release_freed_memory``.
+    is free at its end is kept. Call it before threads that allocate start. The process then holds what it
+    has used until ``release_freed_memory``, and may need more: small blocks settle where large ones were.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
