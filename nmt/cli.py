@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from types import FrameType
 
 FAILED = 1
@@ -39,6 +39,13 @@ def process() -> int:
     return code
 
 
+def hide_false_errors(version: str, environment: MutableMapping[str, str]) -> None:
+    """Keep jaxlib 0.10 from printing kilobytes of errors whenever it reads a program from a cache: it misses
+    features there that no processor has, ``prefer-no-gather``. Call it before JAX is loaded."""
+    if version.startswith("0.10."):
+        environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
 def _loaded() -> Callable[[Sequence[str] | None], int]:
     """What runs commands.
 
@@ -52,6 +59,9 @@ def _loaded() -> Callable[[Sequence[str] | None], int]:
     if ends:
         signal.signal(signal.SIGINT, _end)
     try:
+        from jaxlib.version import __version__
+
+        hide_false_errors(__version__, os.environ)
         from nmt.commands.dispatch import run
     finally:
         if ends:

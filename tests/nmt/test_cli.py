@@ -458,6 +458,15 @@ def test_an_error_of_ours_does_not_wait_for_other_processes(monkeypatch, capsys)
     assert said.startswith("Traceback") and said.endswith("RuntimeError: planted\n")
 
 
+@pytest.mark.parametrize(
+    ("version", "before", "after"),
+    [("0.10.1", {}, "3"), ("0.10.1", {"TF_CPP_MIN_LOG_LEVEL": "0"}, "0"), ("0.12.0.1", {}, None)],
+)
+def test_an_old_jaxlib_calls_nothing_an_error_that_is_none(version, before, after) -> None:
+    cli.hide_false_errors(version, before)
+    assert before.get("TF_CPP_MIN_LOG_LEVEL") == after
+
+
 def test_a_pipe_is_answered_line_by_line_and_may_close() -> None:
     with module("decode", *SMALL, "-b", "1", "--quiet", "--cpu-threads", "1") as process:
         assert process.stdin and process.stdout and process.stderr
