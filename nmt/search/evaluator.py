@@ -48,9 +48,9 @@ class Evaluator(MadeAnew):
     Texts are source and translation (``comet-qe``), source, translation and reference (``comet``), or
     translation and reference (``bleurt``). With ``tsv`` one text has all fields.
 
-    Raises OptionError for an invalid value, TypeError for an unknown option, ModelFileError and other
-    MGraphErrors for files that cannot be used, OSError for missing ones; ParallelTextError if texts differ in
-    length, after the scores of the lines before.
+    Raises OptionError for an invalid value and for a line of ``tsv`` with too many fields, TypeError for an
+    unknown option, ModelFileError and other MGraphErrors for files that cannot be used, OSError for missing
+    ones; ParallelTextError if texts differ in length, after the scores of the lines before.
     """
 
     @takes(EVALUATE)

@@ -14,13 +14,13 @@ from nmt.models.parts import Source
 from nmt.models.pooled import PooledModel
 from nmt.runtime import compilation_cache, devices
 from nmt.search.few_batches import FewBatches
-from nmt.settings import require_files, require_readable
+from nmt.settings import OptionError, require_files, require_readable
 from nmt.settings.config import Command
 from nmt.settings.metrics import EmbedOptions, EvaluateOptions, precision_of
 from nmt.text.batches import pad, windows
 from nmt.text.fields import FieldEncoder
 from nmt.text.output import InOrder
-from nmt.text.parallel import ParallelLines
+from nmt.text.parallel import ParallelLines, Row
 from nmt.text.sentences import LineEncoder
 
 Chosen = TypeVar("Chosen", EvaluateOptions, EmbedOptions)
@@ -88,11 +88,14 @@ class Pooling:
         """The number, from 0, of each line of texts, its numbers, and why it was left out, or empty; its
         numbers then are NaN. In order, ``mini_batch * maxi_batch`` lines at a time.
 
-        names: of the texts, for errors. ParallelTextError if texts differ in length, after the lines before.
+        names: of the texts, for errors. ParallelTextError if texts differ in length, after the lines before;
+        OptionError for a line of ``--tsv`` with too many fields.
         """
         finished: InOrder[tuple[int, np.ndarray, str]] = InOrder()
         rows = ParallelLines(texts, names)
-        samples = (encoder.sentence(number, row) for number, row in enumerate(rows))
+        samples = (
+            encoder.sentence(number, _fitting(encoder, number, row)) for number, row in enumerate(rows)
+        )
         missing = np.full(self.model.numbers, np.nan, np.float32)
         for group in windows(samples, self._mini_batch * maxi_batch):
             good = [sample for sample in group if not sample.problem]
@@ -104,6 +107,14 @@ class Pooling:
                 finished.add(line, (line, numbers, ""))
             yield from finished.take()
         rows.check()
+
+
+def _fitting(encoder: FieldEncoder | LineEncoder, number: int, row: Row) -> Row:
+    """Row ``number``, from 0, itself; OptionError if it has more fields than texts, where Marian aborts."""
+    expected, found = len(encoder.vocabs), row[0].count(b"\t") + 1
+    if encoder.tsv and found > expected:
+        raise OptionError(f"--tsv: expected {expected} fields, line {number + 1} has {found}")
+    return row
 
 
 def started(command: Command, kind: type[Chosen], model: Any, vocabs: Any, given: dict[str, Any]) -> Chosen:

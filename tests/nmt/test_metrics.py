@@ -218,6 +218,12 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
         list(Evaluator(model("comet-qe"), [VOCAB] * 2).scores(["three"]))
     with pytest.raises(OptionError, match="--tsv takes one text with the fields source, translation, got 2"):
         list(Evaluator(model("comet-qe"), [VOCAB] * 2, like="comet-qe").scores(["three"], ["drei"]))
+    with pytest.raises(OptionError, match="--tsv: expected 2 fields, line 2 has 3"):
+        list(
+            Evaluator(model("comet-qe"), [VOCAB] * 2, like="comet-qe").scores(["three", "three\tdrei\tdrei"])
+        )
+    with pytest.raises(OptionError, match="--tsv: expected 2 fields, line 1 has 4"):
+        Embedder(NUMBERS, VOCAB, compute_similarity=True, tsv=True).embed(["a\tb\tc\td"])
     with pytest.raises(OptionError, match="metrics of type comet read texts one by one"):
         Evaluator(model("comet"), [VOCAB] * 3, input_join_fields=True)
     with pytest.raises(OptionError, match="float32, float16 or bfloat16 here, got int8"):
