@@ -29,6 +29,7 @@ SHARES_AHEAD = 2
 _Prepared = tuple[Batch, str]
 """A batch, and the state of the batch generator after its maxi-batch."""
 NOT_UTF8 = "lines that are not valid UTF-8 (such words are unknown)"
+FEW_WEIGHTS = "lines with fewer weights than target words (the missing ones are 1)"
 
 
 @dataclass
@@ -71,6 +72,8 @@ class EpochReport:
             self.remarks[NOT_UTF8] += 1
         if sentence.problem:
             self.left_out[sentence.problem] += 1
+        if sentence.lacks_weights:
+            self.remarks[FEW_WEIGHTS] += 1
 
     def add(self, size: Shape, words: int, shape: Shape, fresh: bool, layout: PaddedLayout = PADDED) -> None:
         """Count a batch of ``size``, padded to ``shape``."""

@@ -39,7 +39,7 @@ class Sentence(NamedTuple):
     sequences: word ids of each stream (source; or sources and target), ``</s>`` included; int32 arrays if
         another process may have found them (``Share``).
     problem: why the line is left out, or empty. Such a sentence joins no batch.
-    alignment: the links of its words. weights: of the target words, in order.
+    alignment: the links of its words. weights: of the target words, in order; missing ones are 1.
     """
 
     line: int
@@ -47,6 +47,11 @@ class Sentence(NamedTuple):
     problem: str = ""
     alignment: Links | None = None
     weights: list[float] | None = None
+
+    @property
+    def lacks_weights(self) -> bool:
+        """Whether words other than ``</s>`` have no weight; a single weight is enough, as in Marian."""
+        return self.weights is not None and 1 != len(self.weights) < len(self.sequences[-1]) - 1
 
 
 class LeftOut(Exception):
@@ -190,11 +195,12 @@ class SentenceReader:
         return [*inside, (source - 1, target - 1)]
 
     def _weights(self, text: bytes, words: int) -> list[float]:
+        """The weights of a target, cut only if it has ``max_length`` words, as cropped ones have."""
         try:
             weights = list(map(float, text.split()))
         except ValueError:
             raise LeftOut(BAD_WEIGHTS) from None
-        if self._encoder.max_length_crop:
+        if self._encoder.max_length_crop and words == self._encoder.max_length:
             weights = weights[:words]
         # An empty line has no word weights.
         enough = bool(weights) or (words == 1 and not self._sentence_weights)

@@ -164,6 +164,35 @@ def test_cut_and_reversed_sentences(vocab: Vocab, corpora: Any, tmp_path: Path) 
         corpora(**options, right_left=True, guided_alignment=source)
 
 
+@pytest.mark.parametrize(
+    ("weights", "left", "few"),
+    [("1", 0, 0), ("1 2", 0, 1), ("1 2 3 4", 0, 0), ("1 2 3 4 5", 0, 0), ("1 2 3 4 5 6", 1, 0)],
+)
+def test_a_wrong_number_of_weights_is_reported(
+    weights: str, left: int, few: int, corpora: Any, tmp_path: Path
+) -> None:
+    target = write(tmp_path / "target", "w1 w2 w3 w4", "w1")
+    options = {"train_sets": (target, target), "data_weighting_type": "word"}
+    corpus = corpora(**options, data_weighting=write(tmp_path / "weights", weights, "1 1"))
+    epoch(corpus)
+    assert corpus.report().left_out["with bad weights"] == left
+    told = "lines with fewer weights than target words (the missing ones are 1): 1"
+    assert corpus.report().lines()[1 + left :] == [told] * few
+
+
+def test_weights_are_cut_with_their_sentences(corpora: Any, tmp_path: Path) -> None:
+    target = write(tmp_path / "target", "w1 w2 w3 w4", "w1")
+    weights = write(tmp_path / "weights", "1 2 3 4 5", "1 2 3")
+    corpus = corpora(
+        train_sets=(target, target), data_weighting=weights, data_weighting_type="word", max_length=3,
+        max_length_crop=True,
+    )  # fmt: skip
+    (batch,) = epoch(corpus)
+    assert batch.sentences == 1 and batch.weights is not None
+    np.testing.assert_array_equal(batch.weights[0, :3], [1, 2, 3])
+    assert dict(corpus.report().left_out) == {"with bad weights": 1}
+
+
 SPM = places.DATA / "vocab/words.spm"
 
 
