@@ -24,7 +24,8 @@ def reading(
 ) -> Iterator[tuple[list[BinaryIO], BinaryIO]]:
     """The opened texts and the output of a run. OptionError or OSError, before anything is loaded, unless
     they can be used."""
-    if options.vocabs or not getattr(options, "metrics", ()):
+    by_model = options.vocabs or options.model != type(options).model
+    if by_model or not getattr(options, "metrics", ()):
         require_files("--model", [options.model], options.vocabs)
     if not options.train_sets:
         raise OptionError("--train-sets: at least one text is needed, got none")
