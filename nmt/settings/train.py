@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nmt.settings.aliases import OF_TRAINING
+from nmt.settings.aliases import OF_TRAINING, Given, Origin, expanded
 from nmt.settings.config import Command, with_standard_input
 from nmt.settings.model_options import MODEL_TYPES, ModelDescription, ModelOptions, Universal
 from nmt.settings.option import OptionError, options_of
-from nmt.settings.training import DECAY_STRATEGIES, TrainOptions
+from nmt.settings.training import DECAY_STRATEGIES, TrainingDevices, TrainOptions
 from nmt.text.lines import STANDARD_INPUT
 
 MODEL_FILES = (".npz", ".bin")
+KEPT = {
+    *options_of(TrainingDevices),
+    *("model", "vocabs", "custom-fallbacks", "compilation-cache", "cpu-devices", "shard-state"),
+    *("tensor-parallel", "coordinator", "num-processes", "process-id"),
+}
+"""Options that a training keeps after a divergence: files and devices."""
 BITS = range(2, 25)  # of a parameter: with 1 all would be 0, and float32 has 24
 
 
@@ -38,6 +44,21 @@ def checked_training(options: TrainOptions) -> TrainOptions:
     check_bits(options.quantize_bits)
     _check_devices(options)
     return options
+
+
+def after_divergence(options: TrainOptions, fallback: Mapping[str, Any]) -> TrainOptions:
+    """The options to resume with by one of ``--custom-fallbacks``, whose aliases are expanded.
+
+    OptionError for an option that a training keeps, and if options conflict then.
+    """
+    names = {TRAIN.options[name.replace("_", "-")].name: value for name, value in fallback.items()}
+    for name in names:
+        if name in KEPT or TRAIN.options[name].command:
+            raise OptionError(f"--custom-fallbacks: --{name} stays what it is while a model is trained")
+    given = {name: Given(value, Origin.COMMAND_LINE) for name, value in names.items()}
+    changes = expanded(OF_TRAINING, given)
+    values = {TRAIN.options[name].attribute: found.value for name, found in changes.items()}
+    return checked_training(replace(options, **values))
 
 
 def _check_files(options: TrainOptions) -> None:

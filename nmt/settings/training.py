@@ -102,10 +102,10 @@ class Course(Options):
     after_epochs: int = option(0, "stop after N epochs; 0: never", short="e", least=0)
     after_batches: int = option(0, "stop after N updates; 0: never", least=0)
     after: str = option("0e", "stop after this amount: 100Ku, 10e, 10Gt, or several with commas", short="a")
-    disp_freq: str = option("1000u", "show the cost every N updates (u), target words (t) or epochs (e)")
+    disp_freq: str = option("1000u", "show the cost every N updates (u) or target words (t)")
     disp_first: int = option(0, "show the cost of each of the first N updates", least=0)
     disp_label_counts: bool = option(True, "show the cost with the number of words")
-    save_freq: str = option("10000u", "save every N updates (u), target words (t) or epochs (e)")
+    save_freq: str = option("10000u", "save every N updates (u) or target words (t)")
     logical_epoch: tuple[str, ...] = option(
         ("1e", "0"), "what to count as an epoch, and the decimals to show"
     )
@@ -218,7 +218,7 @@ class Learning(Options):
         most=1,
     )
     exponential_smoothing_replace_freq: str = option(
-        "0", "continue from the average every N updates (u), words (t) or epochs (e)"
+        "0", "continue from the average every N updates (u) or words (t)"
     )
 
 
@@ -273,7 +273,7 @@ class ValidationRuns(Options):
     """What and when to validate, and early stopping."""
 
     valid_sets: tuple[str, ...] = option((), "validation files: each source, then the target")
-    valid_freq: str = option("10000u", "validate every N updates (u), target words (t) or epochs (e)")
+    valid_freq: str = option("10000u", "validate every N updates (u) or target words (t)")
     valid_metrics: tuple[str, ...] = option(
         ("cross-entropy",), "metrics; the first one is decisive", absent=METRICS
     )

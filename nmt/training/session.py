@@ -17,7 +17,7 @@ from nmt.text.corpus import Corpus
 from nmt.text.lines import Fingerprint, changes, from_text, to_text
 from nmt.text.parallel import CorpusError, ParallelTextError
 from nmt.text.sharing.reading import Share
-from nmt.text.vocabs.agreement import check_agreement
+from nmt.text.vocabs.agreement import check_agreement, check_shared
 from nmt.text.vocabs.base import ASKED
 from nmt.training.checkpoints.checkpoint import load_checkpoint, save_best, save_checkpoint, save_for_script
 from nmt.training.checkpoints.state_files import TrainingStateError
@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 N = TypeVar("N", int, float)
 
 SEED, TYPICAL_WORDS, EXACT = "mgraph-seed", "mgraph-typical-words", "mgraph-marian-exact"
+COST_SCALING = "mgraph-cost-scaling"
 CORPUS, VOCABS, DUE = "mgraph-corpus", "mgraph-vocabs", "mgraph-validation-due"
 """Our own keys in ``.progress.yml``, which resuming bit for bit needs."""
 COMPILED_AT_ONCE = 2
@@ -82,9 +83,13 @@ class Session:
         before = options.model if found else options.pretrained_model
         if before:
             check_agreement(before, vocabs, model.options)
+        else:
+            check_shared(options.model, vocabs, model.options)
         self.learner = Learner.from_options(model, options, seed=self.seed, placement=placement)
+        kept = self._keeps_cost_scale(options.cost_scaling)
         if found:
-            self.learner.restore(found.learner)
+            learned = found.learner if kept else replace(found.learner, cost_scale=None)
+            self.learner.restore(learned)
         self.validation = Validation.from_options(options, model.options, vocabs)
         if self.validation:
             self.validation.register(self.state)
@@ -135,6 +140,17 @@ class Session:
             logger.warning("[training] Using --marian-exact from now on; earlier updates did not")
             self.state.extra[EXACT] = "true"
         return asked or before
+
+    def _keeps_cost_scale(self, words: tuple[str, ...]) -> bool:
+        """Whether the factor of the last run counts: unless ``--cost-scaling`` has changed since."""
+        asked = " ".join(words)
+        before = self.state.extra.get(COST_SCALING, asked)
+        self.state.extra.pop(COST_SCALING, None)
+        if asked:
+            self.state.extra[COST_SCALING] = asked
+        if before != asked:
+            logger.info("[training] Resuming with --cost-scaling %s; it was %s", asked or "[]", before)
+        return before == asked
 
     def _remember_files(self) -> None:
         """Store the fingerprints of corpus and vocabularies, and warn of changes since the last run."""

@@ -19,7 +19,7 @@ from nmt.models.types import check_options, find_type
 from nmt.settings import require_readable
 from nmt.settings.model_options import OPTIONS, ModelOptions
 from nmt.settings.option import shown
-from nmt.settings.train import TRAIN, new_model_options
+from nmt.settings.train import TRAIN, after_divergence, new_model_options
 from nmt.settings.training import TrainOptions
 from nmt.text.order import Rows
 from nmt.text.parallel import Fields
@@ -32,6 +32,7 @@ from nmt.training.learning.settings import check_settings
 from nmt.training.reports import check_reports
 from nmt.training.schedule.scheduler import Scheduler
 from nmt.training.schedule.state import TrainingState
+from nmt.training.update import Grouping
 from nmt.training.validation.validation import check_validation
 from nmt.training.vocabularies import check_vectors, check_vocabs, require_streams, word_vectors
 from nmt.training.vocabularies import load_or_create_vocabs as load_or_create_vocabs
@@ -45,8 +46,9 @@ def check_training(options: TrainOptions) -> None:
     ``OSError`` for a file that cannot be read or written, ``OptionError`` or another ``MGraphError`` for
     invalid values. Reads no text and starts no device.
     """
-    for fallback in ({}, *options.custom_fallbacks):
-        _check(replace(options, **fallback))
+    _check(options)
+    for fallback in options.custom_fallbacks:
+        _check(after_divergence(options, fallback))
 
 
 def _check(options: TrainOptions) -> None:
@@ -67,6 +69,7 @@ def _check(options: TrainOptions) -> None:
     check_vectors(options.embedding_vectors, options.dim_emb)
     check_settings(options)
     Scheduler(options, TrainingState(options.learn_rate, loaded=True))  # computes no rate yet
+    Grouping(options, lambda: 1.0)
     check_validation(options)
     check_reports(options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -12,6 +13,7 @@ from nmt.runtime.launchers import Launch, launched
 from nmt.settings import TRAIN, TrainOptions
 from nmt.settings.config import notices, takes
 from nmt.settings.option import shown
+from nmt.settings.train import after_divergence
 
 if TYPE_CHECKING:
     from nmt.settings.keywords import TrainKeywords
@@ -103,11 +105,13 @@ class Trainer:
                 if not fallbacks:
                     raise
                 fallback = fallbacks.pop(0)
-                said = ", ".join(f"--{name.replace('_', '-')} {shown(v)}" for name, v in fallback.items())
-                anew = options.no_reload and not session.saved
-                how = "starting again" if anew else "resuming from the last checkpoint"
+                named = ((name.replace("_", "-"), shown(value) or "[]") for name, value in fallback.items())
+                anew = fallback.get("no_reload") or (options.no_reload and not session.saved)
+                there = not anew and os.path.exists(options.model)
+                how = "resuming from the last checkpoint" if there else "starting again"
+                said = ", ".join(f"--{name} {value}" for name, value in named)
                 logger.warning("%s; %s with %s", error, how, said)
-                options = replace(self.options, **fallback, no_reload=anew)
+                options = replace(after_divergence(self.options, fallback), no_reload=anew)
 
     def stop(self) -> None:
         """Make ``train`` end after the current update, or in the middle of a validation, which the run that

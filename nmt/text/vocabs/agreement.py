@@ -33,8 +33,7 @@ _ADVICE = "Unless the model was trained so, what comes out is nonsense"
 def check_agreement(model: str, vocabs: Sequence[Vocab], options: ModelOptions) -> None:
     """Warn of vocabularies with other words than those that the model in the file ``model`` was trained with.
 
-    vocabs: those of the model's streams, sources first. options: the model's; streams that share a matrix of
-    embeddings share their words, too.
+    vocabs: those of the model's streams, sources first. options: the model's.
     """
     config, named = trained_with(model)
     if len(named) == len(vocabs):
@@ -48,6 +47,11 @@ def check_agreement(model: str, vocabs: Sequence[Vocab], options: ModelOptions) 
                     "%s; its own are --vocabs %s",
                     *(vocab.path, path, config, stream, model, said, _ADVICE, " ".join(named)),
                 )
+    check_shared(model, vocabs, options)
+
+
+def check_shared(model: str, vocabs: Sequence[Vocab], options: ModelOptions) -> None:
+    """Warn of streams that share a matrix of embeddings, but not their words."""
     if options.tied_embeddings_src or options.tied_embeddings_all:
         for one, other in pairwise(vocabs):
             said = "" if _same_file(one.path, other.path) else difference(one, other)

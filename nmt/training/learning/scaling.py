@@ -51,10 +51,10 @@ class CostScaling:
             numbers = [kind(word) for kind, word in zip(kinds, words, strict=False)]
         except ValueError:
             numbers = []
-        if len(numbers) != len(words) or min(numbers) <= 0:
+        if len(numbers) != len(words) or min(numbers) <= 0 or cls(*numbers).multiplier < 1:
             raise ArgumentError(
-                "--cost-scaling: expected a factor, a number of updates, a multiplier and a minimum, all"
-                f" above 0, got {' '.join(map(str, words))}"
+                "--cost-scaling: expected a factor, a number of updates, a multiplier from 1, and a minimum,"
+                f" all above 0, got {' '.join(map(str, words))}"
             )
         return cls(*numbers)
 
@@ -86,7 +86,7 @@ class Normalization:
     """``normalize-gradient``, ``normalize-gradient-by-ratio`` and ``dynamic-gradient-scaling``.
 
     by_words: divide by the target words. by_ratio: divide by the words relative to their running average.
-    deviations: limit the norm to its average plus this many standard deviations; 0 for no limit. fadeout: the
+    deviations: limit the norm to its average plus this many standard deviations; None: do not. fadeout: the
     limit rises linearly after this many updates; 0 for never. window: updates without a limit at the start
     (``gradient-norm-average-window``). average_words: the running average of words, 0 before the first
     update. Source: Marian, ``GraphGroup::computeNormalizationFactor``.
@@ -94,7 +94,7 @@ class Normalization:
 
     by_words: bool = False
     by_ratio: bool = False
-    deviations: float = 0.0
+    deviations: float | None = None
     fadeout: int = 0
     window: int = Numerics.gradient_norm_average_window
     average_words: float = 0.0
@@ -113,7 +113,7 @@ class Normalization:
     def limit(self, number: int, average: float, variance: float) -> tuple[float, float]:
         """The reference norm for update ``number``, and how far its norm may exceed it."""
         before = number - 1
-        if not self.deviations or before < self.window:
+        if self.deviations is None or before < self.window:
             return average, math.inf
         slack = max(self.fadeout, before) / self.fadeout if self.fadeout else 1.0
         return average, self.deviations * slack * math.sqrt(variance)

@@ -105,7 +105,9 @@ def normalization_of(options: Numerics) -> Normalization:
     """The gradient normalization of the options."""
     dynamic = options.dynamic_gradient_scaling
     try:
-        deviations = number(dynamic[0]) if dynamic else 0.0
+        if len(dynamic) > 3:
+            raise ValueError
+        deviations = number(dynamic[0]) if dynamic else None
         fadeout = int(dynamic[2]) if len(dynamic) > 2 else 0
     except ValueError:
         raise ArgumentError(

@@ -25,7 +25,7 @@ from nmt.settings.model_options import model_options, text_of
 from nmt.settings.optax_options import assignments
 from nmt.settings.option import number
 from nmt.settings.printing import about, decoder_config, help_text, training_config
-from nmt.settings.train import new_model_options
+from nmt.settings.train import after_divergence, new_model_options
 from nmt.settings.yaml_text import entry, scalar
 from tests.helpers import places
 
@@ -192,6 +192,13 @@ def test_what_to_do_after_divergence(tmp_path: Path) -> None:
     assert train("--fp16-fallback-to-fp32").custom_fallbacks == (
         {"cost_scaling": (), "fp16": False, "precision": ("float32", "float32")},
     )
+
+
+def test_a_fallback_may_use_aliases() -> None:
+    values = train("--mini-batch 8")
+    halved = after_divergence(values, {"fp16": True, "mini_batch": 4})
+    assert halved.precision == ("float16", "float32") and halved.cost_scaling and halved.mini_batch == 4
+    assert after_divergence(halved, {"fp16": False, "precision": ("float32",)}).precision == ("float32",)
 
 
 def test_input_types_name_the_fields_of_alignments_and_weights() -> None:

@@ -20,6 +20,7 @@ from nmt import Trainer
 from nmt.search.scoring import Scoring
 from nmt.text.corpus import Corpus
 from nmt.text.parallel import CorpusError
+from nmt.training.checkpoints.checkpoint import load_checkpoint
 from nmt.training.checkpoints.state_files import TrainingStateError, read_state
 from nmt.training.learning.learner import Learner
 from nmt.training.processes import Agreement, Processes, lost_processes
@@ -332,6 +333,36 @@ def test_a_fallback_goes_on_from_the_finite_model(tmp_path: Path, caplog: pytest
     log_of(caplog, **options, after_batches=9, learn_rate=1, **divergence)
     assert "parameters are not finite; resuming from the last checkpoint with --learn-rate" in caplog.text
     assert finite(tmp_path / "m.npz")
+
+
+def test_a_fallback_may_start_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"model": tmp_path / "m.npz", "mini_batch": 1, "after_batches": 4, "save_freq": 1}
+    diverging = {"throw_on_divergence": ["100", "10", "5", "2u"]}
+    for fallback, how in (({}, "resuming from the last checkpoint"), ({"no_reload": True}, "starting again")):
+        again = [{**fallback, "throw_on_divergence": []}]
+        lines = log_of(caplog, **options, no_reload=True, **diverging, custom_fallbacks=again)
+        (said,) = (line for line in lines if "; resuming from" in line or "; starting again" in line)
+        assert how in said and said.endswith("--throw-on-divergence []")
+    # nothing to resume from
+    options |= {"model": tmp_path / "n.npz", "save_freq": 100}
+    lines = log_of(caplog, **options, **diverging, custom_fallbacks=[{"throw_on_divergence": []}])
+    assert any("; starting again with" in line for line in lines)
+
+
+def test_another_cost_scale_counts_when_training_goes_on(tmp_path: Path) -> None:
+    model = tmp_path / "m.npz"
+
+    def scale(after: int, *words: str) -> float:
+        trainer = small_trainer(model=model, mini_batch=1, after_batches=after, cost_scaling=words)
+        trainer.train()
+        found = load_checkpoint(model, trainer.options).learner.cost_scale
+        return 0.0 if found is None else found[0]
+
+    assert scale(2, "8", "1", "2") == 32
+    assert scale(3, "8", "1", "2") == 64  # as if it had not been interrupted
+    assert scale(4, "1024", "100") == 1024
+    assert scale(5) == 0
+    assert scale(6, "1024", "1", "2") == 2048
 
 
 CHANGED = "The corpus has changed, "

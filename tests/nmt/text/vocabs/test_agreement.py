@@ -70,6 +70,19 @@ def test_other_words_are_warned_of(
     assert "names as vocabulary 1" in config
 
 
+def test_a_new_model_with_one_table_for_other_words(
+    tmp_path: Path, other: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = tmp_path / "words.yml"
+    words.write_text(WORDS)
+    (tmp_path / "text").write_text("a b\n" * 3)
+    tied = {"type": "s2s", "tied_embeddings_all": True, "after_batches": 1, "mini_batch": 2}
+    text = tmp_path / "text"
+    small_trainer(model=tmp_path / "n.npz", train_sets=[text, text], vocabs=[words, other], **tied).train()
+    (line,) = warnings(caplog)
+    assert f"WRONG VOCABULARY? {words} differs from {other}, but {tmp_path / 'n.npz'} has the same" in line
+
+
 def test_what_training_says_of_a_model_is_found(tmp_path: Path) -> None:
     assert trained_with(str(tmp_path / "model.npz")) == ("", [])
     config = tmp_path / "model.npz.yml"

@@ -435,7 +435,12 @@ def test_guided_alignment_trains_the_attention() -> None:
         ({"precision": ("float16", "float16")}, "precision: parameters are updated in 'float32'"),
         ({"precision": ("int8",)}, "precision: 'int8' is unknown"),
         ({"cost_scaling": ("8", "x")}, "--cost-scaling: expected a factor"),
+        ({"cost_scaling": ("8", "10", "0.5")}, "--cost-scaling: expected a factor"),
         ({"dynamic_gradient_scaling": ("two",)}, "--dynamic-gradient-scaling: expected a number"),
+        (
+            {"dynamic_gradient_scaling": ("2", "log", "9", "9")},
+            "--dynamic-gradient-scaling: expected a number",
+        ),
         ({"quantize_bits": 1}, "--quantize-bits: expected 0 or a number from 2 to 24"),
         ({"optimizer_params": (1.5,)}, "beta1 of at least 0 and less than 1, got 1.5$"),
         ({"dropout_src": 2.0}, "--dropout-src: expected less than 1, got 2"),
