@@ -181,28 +181,36 @@ class EvaluatorBinding:
         """
         if average not in AVERAGES:
             raise OptionError(f"average: expected {', '.join(AVERAGES)}, got {average!r}")
-        rows = (
-            tuple(line.rstrip("\r\n").split("\t")) if isinstance(line, str) else tuple(line)
-            for line in input_lines
-        )
         found = []
-        for group in windows(rows, batch_size or 2 * self._options.mini_batch * self._options.maxi_batch):
-            for score, *_ in self.run(group):
+        rows, ahead = self._rows(input_lines), 2 * self._options.mini_batch * self._options.maxi_batch
+        for group in windows(rows, batch_size or ahead):
+            for score, *_ in self._scores(group):
                 found.append((score,))
                 if average != "only":
                     yield score
         if average != "skip":
             yield from evaluator.average(found)
 
-    def run(self, rows: Sequence[Sequence[str]]) -> list[list[float]]:
+    def run(self, rows: Iterable[str | Sequence[str]]) -> list[list[float]]:
         """All scores of each row of texts."""
-        needed = len(self._evaluator.names)
-        for number, row in enumerate(rows, 1):
-            if len(row) != needed:
-                names = ", ".join(self._evaluator.names)
-                raise OptionError(f"row {number}: expected {needed} texts ({names}), got {len(row)}")
+        return self._scores(list(self._rows(rows)))
+
+    def _rows(self, lines: Iterable[str | Sequence[str]]) -> Iterator[tuple[str, ...]]:
+        """The texts of each line. ArgumentError unless there are lines; OptionError for a line with another
+        number of texts than the model reads."""
+        if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+            raise ArgumentError(f"expected a list of lines, got {lines!r:.80} ({type(lines).__name__})")
+        names = self._evaluator.names
+        for number, line in enumerate(lines, 1):
+            row = tuple(line.rstrip("\r\n").split("\t") if isinstance(line, str) else line)
+            if len(row) != len(names):
+                expected = f"{len(names)} texts ({', '.join(names)})"
+                raise OptionError(f"row {number}: expected {expected}, got {len(row)}")
+            yield row
+
+    def _scores(self, rows: Sequence[Sequence[str]]) -> list[list[float]]:
         with logging_as(self._options):
-            texts = zip(*rows, strict=True) if rows else [()] * needed
+            texts = zip(*rows, strict=True) if rows else [()] * len(self._evaluator.names)
             return [list(result.scores) for result in self._evaluator.scores(*texts)]
 
 

@@ -74,6 +74,10 @@ def test_rows_and_help(capsys: pytest.CaptureFixture[str], quick_compilation: No
     assert evaluator.run([]) == []
     with pytest.raises(OptionError, match=r"row 1: expected 2 texts \(source, translation\), got 1"):
         evaluator.run([["three"]])
+    with pytest.raises(OptionError, match="row 3: expected 2 texts"):
+        list(evaluator.evaluate(["three\tdrei", "three\tdrei", "three"], batch_size=2))
+    with pytest.raises(ArgumentError, match=r"expected a list of lines, got 'three\\tdrei' \(str\)"):
+        next(evaluator.evaluate("three\tdrei"))
     with pytest.raises(OptionError, match="like: expected one of comet-qe"):
         Evaluator.new("comet-qe.npz", VOCAB, like="bleu")
     help("evaluate")
