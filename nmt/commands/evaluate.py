@@ -52,7 +52,7 @@ def _by_model(options: EvaluateOptions, texts: Sequence[BinaryIO]) -> Scores:
                 found.append(result.scores)
             yield result.scores
 
-    return lines(), lambda: average(found)
+    return lines(), lambda: average(found, evaluator.model.numbers)
 
 
 def _texts_only(options: EvaluateOptions, texts: Sequence[BinaryIO]) -> Scores:
@@ -67,7 +67,7 @@ def _texts_too(options: EvaluateOptions, texts: Sequence[BinaryIO]) -> Scores:
     lines, whole = _of_texts(options, evaluator.names, found)
     scores = [result.scores for result in evaluator.scores(*found)]
     both = (own + of_texts for own, of_texts in zip(scores, lines, strict=True))
-    return both, lambda: average(scores) + whole()
+    return both, lambda: average(scores, evaluator.model.numbers) + whole()
 
 
 def _of_texts(options: EvaluateOptions, names: Sequence[str], found: list[list[bytes]]) -> Scores:

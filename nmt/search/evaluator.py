@@ -101,7 +101,7 @@ class Evaluator(MadeAnew):
             yield MetricScore(line, tuple(map(float, found)), problem)
 
 
-def average(results: Iterable[tuple[float, ...]]) -> tuple[float, ...]:
-    """The mean of each score over all lines; NaN without a line. Lines that are left out do not count."""
+def average(results: Iterable[tuple[float, ...]], numbers: int = 1) -> tuple[float, ...]:
+    """The mean of each of ``numbers`` scores over all lines that are not left out; NaN without such a line."""
     found = np.array([scores for scores in results if not np.isnan(scores[0])], np.float64)
-    return tuple(map(float, found.mean(0))) if len(found) else (math.nan,)
+    return tuple(map(float, found.mean(0))) if len(found) else (math.nan,) * numbers

@@ -81,6 +81,7 @@ def test_the_layout_is_marians(printed: Run) -> None:
     lines = printed("evaluate", *words, stdin=FOLDER / "pairs.tsv").splitlines()
     assert lines[0] == b"0.113 0.231 "
     assert printed("evaluate", *words, "--average", "only", stdin=FOLDER / "pairs.tsv").count(b"\n") == 1
+    assert printed("evaluate", *words, "--average") == b"nan nan \n", "without a line"
 
 
 @pytest.mark.parametrize(
