@@ -102,6 +102,6 @@ class Evaluator(MadeAnew):
 
 
 def average(results: Iterable[tuple[float, ...]], numbers: int = 1) -> tuple[float, ...]:
-    """The mean of each of ``numbers`` scores over all lines that are not left out; NaN without such a line."""
+    """The mean of each of ``numbers`` scores over all lines not left out; NaN without such a line."""
     found = np.array([scores for scores in results if not np.isnan(scores[0])], np.float64)
     return tuple(map(float, found.mean(0))) if len(found) else (math.nan,) * numbers
