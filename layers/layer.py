@@ -36,7 +36,7 @@ class Parameter:
 
     def on(self, graph: Graph) -> Node:
         """The parameter's node in ``graph``, created on first use."""
-        node: Node = graph.param(self.name, tuple(map(int, self.shape)), self.init, fixed=self.fixed)
+        node: Node = graph.param(self.name, tuple(map(int, self.shape)), self.init, fixed=self.fixed or None)
         return node
 
     def graph_of(self, x: Node) -> Graph:

@@ -125,6 +125,7 @@ class ParamNode(Node):
         _init: Random | Fixed
         _value: jax.Array | None
         _seen: bool
+        _seed: int
 
     @staticmethod
     def make(graph: Graph, name: str, shape: Shape, type_: Type, init: Initializer, fixed: bool) -> ParamNode:
@@ -133,7 +134,7 @@ class ParamNode(Node):
         trainable = type_.is_float and not fixed
         node: ParamNode = new_leaf(ParamNode, graph.tape, spec_of(shape, type_), trainable)
         node.name = name
-        node._owner = weakref.ref(graph)
+        node._owner, node._seed = weakref.ref(graph), graph.seed
         node._init, node._value, node._seen = checked, None, True
         return node
 
@@ -178,7 +179,7 @@ class ParamNode(Node):
 
     def _initial(self) -> np.ndarray:
         if isinstance(self._init, Random):
-            seed = (self.graph.seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
+            seed = (self._seed, zlib.crc32(self.name.encode("utf-8", "surrogateescape")))
             return self._init.host_value(seed, self.shape, self.value_type)
         return initial_value(f"parameter {self.name!r}", self._init, self.spec, self.where)
 
@@ -215,7 +216,8 @@ class ParamNode(Node):
 
     def _on_device(self, value: Any) -> jax.Array:
         with jax.enable_x64(self.value_type.is_wide), jax.ensure_compile_time_eval():  # not traced
-            return jax.device_put(value, self.graph.device)
+            graph = self._owner()  # a function may outlive it
+            return jax.device_put(value, None if graph is None else graph.device)
 
     def grad(self) -> jax.Array:
         """The accumulated gradient; ``GraphError`` before the first ``backward()``."""

@@ -41,11 +41,12 @@ class GraphParameters(GraphSettings):
         shape: Sizes,
         init: Initializer | None = None,
         type: TypeName | None = None,
-        fixed: bool = False,
+        fixed: bool | None = None,
     ) -> ParamNode:
         """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
 
-        ``fixed`` parameters are not trained. ``ShapeError`` if it exists with another shape,
+        ``fixed`` parameters are not trained; ``None`` leaves one that exists as it is, and trains a new one.
+        ``ShapeError`` if it exists with another shape,
         ``ParameterError`` if it exists with another element type or is new in a graph whose parameters were
         loaded from a file; ``ArgumentError`` for a name that is not a text.
         """
@@ -62,6 +63,8 @@ class GraphParameters(GraphSettings):
                     f"parameter {full!r} has element type {node.value_type}, asked for again with {kind}"
                 )
             node.current()
+            if fixed is not None and node.value_type.is_float and fixed == node.trainable:
+                node.set_trainable(not fixed)
             return node
         if self.reloaded:
             raise ParameterError(
@@ -69,7 +72,7 @@ class GraphParameters(GraphSettings):
                 + ", ".join(sorted(self._parameters))
             )
         init = inits.glorot_uniform() if init is None else init
-        node = self.new_param(full, shape, kind or self._element_type, init, fixed)
+        node = self.new_param(full, shape, kind or self._element_type, init, bool(fixed))
         self._parameters.add(node)
         return node
 

@@ -229,7 +229,7 @@ class Program:
     def __init__(
         self, label: str, device: jax.Device | None, wide: bool, donated: tuple[int, ...], tally: _Tally
     ) -> None:
-        self.label, self._device, self._wide, self._donated, self._tally = label, device, wide, donated, tally
+        self.label, self._device, self.wide, self._donated, self._tally = label, device, wide, donated, tally
         self._preparing = threading.RLock()
         self._jitted: Any = None
         self.backward_follows = False
@@ -310,14 +310,14 @@ class Program:
         traced = _THREAD.function is not None and _is_traced()
         outer, _THREAD.function = _THREAD.function, function
         try:
-            if self._device is None and jax.config.jax_enable_x64 == self._wide and not traced:
+            if self._device is None and jax.config.jax_enable_x64 == self.wide and not traced:
                 return call(*args)
             with contextlib.ExitStack() as stack:
                 if traced:
                     stack.enter_context(jax.ensure_compile_time_eval())
                 if self._device is not None:
                     stack.enter_context(jax.default_device(self._device))
-                stack.enter_context(jax.enable_x64(self._wide))
+                stack.enter_context(jax.enable_x64(self.wide))
                 return call(*args)
         finally:
             _THREAD.function = outer
@@ -412,11 +412,12 @@ class Compiled(NamedTuple):
     def inputs(self) -> tuple[Any, ...]:
         """The shapes and types of the arguments of a plan that knows them; nothing is recorded or traced for
         one that is stored."""
-        known = self.plan.stored()
+        with jax.enable_x64(self.program.wide):  # as it is traced where it runs
+            known = self.plan.stored()
+            found = self.plan.inputs() if known is None else None
         if known is not None:
             specs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in known.in_avals]
             return tuple(jax.tree.unflatten(known.in_tree, specs)[0])
-        found = self.plan.inputs()
         if found is None:
             raise ArgumentError(f"{self.plan} does not know its inputs")
         return found

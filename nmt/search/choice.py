@@ -76,7 +76,7 @@ class Sampling:
 
 def gumbel(key: jax.Array, shape: Sequence[int]) -> jax.Array:
     """Float32 Gumbel noise."""
-    uniform = jax.random.uniform(key, shape, minval=GUMBEL_EPSILON, maxval=1 - GUMBEL_EPSILON)
+    uniform = jax.random.uniform(key, shape, jnp.float32, GUMBEL_EPSILON, 1 - GUMBEL_EPSILON)
     return -jnp.log(-jnp.log(uniform))
 
 

@@ -101,6 +101,18 @@ def test_fixed_parameters_are_not_trained(graph: ExpressionGraph) -> None:
     np.testing.assert_allclose(b.grad(), [1.0, 1.0])
 
 
+def test_a_parameter_that_exists_can_be_fixed(graph: ExpressionGraph) -> None:
+    def asked(fixed: bool | None) -> bool:
+        return graph.param("a", (2,), inits.ones(), fixed=fixed).trainable
+
+    count = graph.param("count", (1,), inits.zeros(), "int32")
+    assert [asked(fixed) for fixed in (None, True, None, False, None)] == [True, False, False, True, True]
+    graph.clear()
+    graph.params()["a"].trainable = False
+    assert not asked(None)
+    assert graph.param("count", (1,), type="int32", fixed=False) is count and not count.trainable
+
+
 @pytest.mark.parametrize("assigned", [False, True])
 def test_set_trainable_reaches_nodes_already_built(assigned: bool, graph: ExpressionGraph) -> None:
     a = graph.param("a", (2,), inits.ones())

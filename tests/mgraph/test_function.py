@@ -33,6 +33,17 @@ def test_a_function_outlives_its_graphs_nodes(graph: ExpressionGraph) -> None:
     np.testing.assert_allclose(f(x=X), f(X))
 
 
+def test_a_function_outlives_its_graph() -> None:
+    def made(used: bool) -> mgraph.Function[Any]:
+        graph = ExpressionGraph(seed=7)
+        x, loss = network(graph)
+        if used:
+            graph.params().vals()
+        return graph.function(loss, [x])
+
+    np.testing.assert_array_equal(made(False)(X), made(True)(X))
+
+
 def test_several_outputs_come_in_order(graph: ExpressionGraph) -> None:
     a, b = graph.input("a", (2,)), graph.input("b", (2,))
     total, product = a + b, a * b

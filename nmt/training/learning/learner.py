@@ -164,7 +164,8 @@ class Learner:
 
     def reset_optimizer(self) -> None:
         """Reset all moments to their initial values."""
-        optimizer = self.step.optimizer.init(self._device.params)
+        with jax.enable_x64(False):  # as the programs have it
+            optimizer = self.step.optimizer.init(self._device.params)
         self._device = self._device._replace(optimizer=self.placement.placed(optimizer))
 
     def state(self) -> LearnerState:
@@ -245,7 +246,9 @@ class Learner:
 
     def _new_state(self, params: Mapping[str, Any]) -> DeviceState:
         own = _copied({name: params[name] for name in sorted(params)})
-        return self.placement.placed(new_state(own, self.step, smoothed=self.smoothing > 0))
+        with jax.enable_x64(False):
+            state = new_state(own, self.step, smoothed=self.smoothing > 0)
+        return self.placement.placed(state)
 
     def _gradient(self, args: tuple[Any, ...]) -> Compiled:
         total, _, scale, batch, _ = args

@@ -100,6 +100,13 @@ def test_what_is_computed_or_traced_otherwise_has_another_file(folder: Path) -> 
     assert list(map(run, plans)) == [0, 0, 0]
 
 
+def test_64_bit_types_of_the_caller_do_not_count(folder: Path) -> None:
+    plan = SignedPlan(Sign.MINUS, 2.0)
+    with jax.enable_x64(True):
+        assert compiled(plan).inputs() == (Given(SPEC),)
+    assert run(plan) == 0 and len(files(folder)) == 1
+
+
 def test_changed_source_files_are_traced_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = SignedPlan(Sign.PLUS, 3.0)
     assert run(plan) == 1
