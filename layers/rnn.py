@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from mgraph import ArgumentError, Node, ShapeError, checkpoint, scan
+from mgraph.ops.operands import node
 
 from .cells import Cell, StackedCell, State
 from .choices import choose
@@ -135,13 +136,19 @@ class RNN(Layer):
         step, by its first node in layers that run forwards and by its second in the others, so that each of
         several sentences in a row begins with zeros (``carried_states``). ``ArgumentError`` for a wrong
         number of nodes in a state, and for a mask with ``carried``; ``ShapeError`` if ``x`` does not have
-        three axes, ``ElementTypeError`` if it is no node.
+        three axes, and for a mask that is not ``(time, batch, 1)``; ``ElementTypeError`` if one of them is no
+        node.
         """
         graph = graph_of("RNN", x)
         if len(x.shape) != 3:
             raise ShapeError(f"an RNN runs over (time, batch, features), got {x.shape}")
         if mask is not None and carried is not None:
             raise ArgumentError("an RNN over packed sentences takes no mask")
+        if mask is not None and node("mask of an RNN", mask).shape != (*x.shape[:2], 1):
+            raise ShapeError(
+                f"mask of an RNN: expected (time, batch, 1), {(*x.shape[:2], 1)} for an input {x.shape}, got"
+                f" {mask.shape}"
+            )
         for cell in self.layers:
             cell.draw_masks(graph)
         if states is None:
@@ -158,7 +165,7 @@ class RNN(Layer):
             ) -> tuple[State, tuple[Node, ...]]:
                 mapped, now = (slices[:-1], slices[-1]) if has_more else (slices, None)
                 if carried is not None and now is not None:
-                    state, now = tuple(node * now for node in state), None
+                    state, now = tuple(part * now for part in state), None
                 state, contexts = cell.step(mapped, state, now)
                 return state, (state[0], *contexts)
 

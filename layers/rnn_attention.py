@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mgraph import (
     Node,
+    ShapeError,
     affine,
     bdot,
     concatenate,
@@ -19,6 +20,7 @@ from mgraph import (
     softmax,
 )
 from mgraph.ops.cells import AttentionNodeOp
+from mgraph.ops.operands import node
 
 from .cells import State
 from .dense import LAYER_NORM_EPS, NEMATUS_EPS
@@ -94,7 +96,14 @@ class GlobalAttention(Layer):
         give_weights: bool = False,
     ) -> AttendedContext:
         """Bind the attention to a context; ``mapped`` is its ``map_context``, ``mask (batch, source)`` is 1
-        at words. ``tiers`` are both again with less padding (``in_tiers``), to be read instead."""
+        at words. ``tiers`` are both again with less padding (``in_tiers``), to be read instead.
+        ``ShapeError`` for a mask of another shape."""
+        what = f"mask of GlobalAttention with {self.context_weight.name!r}"
+        if node(what, mask).shape != context.shape[:2]:
+            raise ShapeError(
+                f"{what}: expected (batch, source), {context.shape[:2]} for a context {context.shape}, got"
+                f" {mask.shape}"
+            )
         state_mask = shared_mask(context.graph, self.dropout, (1, self.dim_state))
         return AttendedContext(self, context, mapped, mask, state_mask, give_weights, tuple(tiers))
 

@@ -21,10 +21,10 @@ def gru(graph: ExpressionGraph, dim_input: int = 3) -> layers.GRU:
     return layers.GRU(f"gru{dim_input}", dim_input, 4)
 
 
-def attended(graph: ExpressionGraph) -> layers.AttendedContext:
+def attended(graph: ExpressionGraph, mask: tuple[int, ...] = (2, 9)) -> layers.AttendedContext:
     context = ones(graph, 2, 9, 6)
     attention = layers.GlobalAttention("att", 4, 6)
-    return attention.over(context, attention.map_context(context), ones(graph, 2, 9))
+    return attention.over(context, attention.map_context(context), ones(graph, *mask))
 
 
 SMALL = layers.TransformerConfig(8, heads=2, dim_ffn=6, depth_scaling=True)
@@ -81,6 +81,18 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
     (lambda g: layers.RNN([gru(g), "gru"]), "a list of cells and stacks of cells, got "),
     (lambda g: layers.RNN([]), "at least one layer"),
     (lambda g: layers.RNN([gru(g)])(ones(g, 5, 3)), r"\(time, batch, features\), got \(5, 3\)"),
+    (
+        lambda g: layers.RNN([gru(g)])(ones(g, 5, 4, 3), ones(g, 5, 4)),
+        r"mask of an RNN: expected \(time, batch, 1\), \(5, 4, 1\) for .* got \(5, 4\)",
+    ),
+    (
+        lambda g: layers.RNN([gru(g)])(ones(g, 5, 4, 3), ones(g, 4, 5, 1)),
+        r"mask of an RNN: .* got \(4, 5, 1\)",
+    ),
+    (
+        lambda g: attended(g, (9, 2)),
+        r"mask of GlobalAttention with 'att_Wc_att': expected .*, \(2, 9\) for .* got \(9, 2\)",
+    ),
     (lambda g: layers.StackedCell(gru(g), [gru(g, 6)]), "'gru6' has an input of 6 features, and gets 0"),
     (lambda g: layers.StackedCell(gru(g), [attended(g), gru(g, 0)]), "input of 0 features, and gets 6"),
     (
