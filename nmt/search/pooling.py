@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
@@ -124,7 +124,7 @@ def started(command: Command, kind: type[Chosen], model: Any, vocabs: Any, given
     """
     more = {**given, "vocabs": vocabs} if vocabs else given
     said = isinstance(model, kind)
-    options: Chosen = replace(model, **more) if said else command.from_python({"model": model, **more})
+    options: Chosen = command.changed(model, more) if said else command.from_python({"model": model, **more})
     check_pooling(options)
     compilation_cache.use(options.compilation_cache)
     if said or options.chooses_device:

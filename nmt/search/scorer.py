@@ -115,7 +115,7 @@ class Scorer(MadeAnew):
     ) -> None:
         more: dict[str, Any] = {**given, "vocabs": vocabs} if vocabs else {**given}
         if isinstance(model, ScoreOptions):
-            options = replace(model, **more)
+            options = SCORE.changed(model, more)
         else:
             options = SCORE.from_python({"model": model, **more})
         self.options: ScoreOptions = options

@@ -142,7 +142,7 @@ class Translator(MadeAnew):
         if mbr and self._utility is None:
             more["mbr"] = mbr
         if isinstance(models, DecodeOptions):
-            options = replace(models, **more)
+            options = DECODE.changed(models, more)
         else:
             options = DECODE.from_python({"models": models, **more})
         self.options: DecodeOptions = options
@@ -227,8 +227,7 @@ class Translator(MadeAnew):
         loading = [name for name in given if name in _OF_LOADING]
         if loading:
             raise OptionError(f"--{loading[0].replace('_', '-')} counts only when a Translator is made")
-        said = DECODE.from_python(given)
-        options = replace(self.options, **{name: getattr(said, name) for name in given})
+        options = DECODE.changed(self.options, given)
         check_decoding(options)
         other = object.__new__(type(self))
         vars(other).update(vars(self), options=options)

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -93,11 +93,14 @@ class Command(Generic[C]):
 
         Aliases are expanded. OptionError if values conflict, or if one is refused.
         """
+        return self.check(self.made(**self._expanded(given), **more))
+
+    def _expanded(self, given: Mapping[str, Given]) -> dict[str, Any]:
+        """The values by attribute, with aliases expanded; OptionError if one is refused."""
         self._refuse(given)
         replaced = expanded(self.aliases, given)
         self._refuse(replaced)
-        values = {self.options[name].attribute: found.value for name, found in replaced.items()}
-        return self.check(self.made(**values, **more))
+        return {self.options[name].attribute: found.value for name, found in replaced.items()}
 
     def _refuse(self, given: Mapping[str, Given]) -> None:
         for name, found in given.items():
@@ -114,13 +117,33 @@ class Command(Generic[C]):
 
         TypeError for an unknown one and for one of the command line only, OptionError for an invalid value.
         """
+        return self.values(self.complete(self._accepted(given)))
+
+    def changed(self, options: C, given: Mapping[str, Any]) -> C:
+        """``options`` changed by Python arguments, by the rules and with the errors of ``from_python``.
+
+        Arguments override ``options`` as a command line overrides a file, and so do aliases among them. What
+        only follows from arguments, as ``--tsv`` from standard input, overrides nothing.
+        """
+        accepted = self._accepted(given)
+        had = {
+            name: Given(getattr(options, option.attribute), Origin.FILE)
+            for name, option in self.options.items()
+            if getattr(options, option.attribute) != option.default
+        }
+        values = self._expanded({**self.complete(accepted), **had, **accepted})
+        aliases = (self.options[alias.option] for alias in self.aliases)
+        unset = {option.attribute: option.default for option in aliases}
+        return self.check(replace(options, **unset, **values))
+
+    def _accepted(self, given: Mapping[str, Any]) -> dict[str, Given]:
+        """Python arguments by option name, converted to the types of their options."""
         _check_names(given, self.options)
         table = self.python_options()
-        accepted = {
+        return {
             table[name].name: Given(table[name].accept(value), Origin.COMMAND_LINE)
             for name, value in given.items()
         }
-        return self.values(self.complete(accepted))
 
     def from_config(self, path: str) -> dict[str, Any]:
         """The Python arguments in a configuration file."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nmt.settings.aliases import OF_TRAINING, Given, Origin, expanded
+from nmt.settings.aliases import OF_TRAINING
 from nmt.settings.config import Command, with_standard_input
 from nmt.settings.model_options import MODEL_TYPES, ModelDescription, ModelOptions, Universal
 from nmt.settings.option import OptionError, options_of
@@ -51,14 +51,10 @@ def after_divergence(options: TrainOptions, fallback: Mapping[str, Any]) -> Trai
 
     OptionError for an option that a training keeps, and if options conflict then.
     """
-    names = {TRAIN.options[name.replace("_", "-")].name: value for name, value in fallback.items()}
-    for name in names:
+    for name in (attribute.replace("_", "-") for attribute in fallback):
         if name in KEPT or TRAIN.options[name].command:
             raise OptionError(f"--custom-fallbacks: --{name} stays what it is while a model is trained")
-    given = {name: Given(value, Origin.COMMAND_LINE) for name, value in names.items()}
-    changes = expanded(OF_TRAINING, given)
-    values = {TRAIN.options[name].attribute: found.value for name, found in changes.items()}
-    return checked_training(replace(options, **values))
+    return TRAIN.changed(options, fallback)
 
 
 def _check_files(options: TrainOptions) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from nmt.runtime import compilation_cache, devices
 from nmt.runtime.launchers import Launch, launched
@@ -29,9 +29,10 @@ class Trainer:
     ``model="model.npz", type="transformer", train_sets=["train.de", "train.en"],
     vocabs=["vocab.spm", "vocab.spm"], after="10e"``; sequences may be lists or tuples. Aliases such as
     ``task="transformer-base"`` set several options. The fields of ``nmt.settings.TrainOptions`` list all
-    options with types; an object of that class may be passed instead. Those of the command line only, such as
-    ``quiet``, are refused with what to do instead: set up ``logging.getLogger("nmt")`` in place of the
-    options of the log, pass the options of a file in place of ``config``.
+    options with types; an object of that class may be passed first, which the others override. Those of the
+    command line only, such as ``quiet``, are refused with what to do instead: set up
+    ``logging.getLogger("nmt")`` in place of the options of the log, pass the options of a file in place of
+    ``config``.
 
     If the model exists, training resumes from its last checkpoint, bit for bit as if it had never been
     interrupted, on the same machine with the same jaxlib and number of threads.
@@ -46,9 +47,8 @@ class Trainer:
             options = TRAIN.from_python(given)
             for notice in notices(TRAIN, options):
                 logger.warning("%s", notice)
-        elif given:
-            changes: dict[str, Any] = {**given}
-            options = replace(options, **changes)
+        else:
+            options = TRAIN.changed(options, given)
         self.options = options
         self._stopped = False
 

@@ -6,14 +6,15 @@ import inspect
 import os
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mgraph import ArgumentError, ExpressionGraph
-from nmt import Scorer, Trainer, Translator, distill, load_model, load_vocab
+from nmt import Embedder, Evaluator, Scorer, Trainer, Translator, distill, load_model, load_vocab
 from nmt.settings import DECODE, SCORE, TRAIN, DecodeOptions, OptionError, ScoreOptions, Support, TrainOptions
 from nmt.settings.config import Command, notices, parse, read_config
-from nmt.settings.metrics import EMBED, EVALUATE
+from nmt.settings.metrics import EMBED, EVALUATE, EmbedOptions, EvaluateOptions
 from nmt.settings.printing import help_text
 
 # Marian v1.12.42, decode --help and score --help: the defaults it shows.
@@ -369,7 +370,7 @@ def test_options_are_converted_and_checked_where_they_are_made() -> None:
 
 def test_an_object_of_options_says_everything() -> None:
     options = TrainOptions(train_sets=("a", "b"), dim_emb=3)
-    assert Trainer(options).options is options
+    assert Trainer(options).options == options
     assert Trainer(options, dim_emb=4).options == replace(options, dim_emb=4)
     with pytest.raises(OptionError, match="--models: at least one model is needed, got 0"):
         Translator(DecodeOptions())
@@ -377,3 +378,39 @@ def test_an_object_of_options_says_everything() -> None:
         Scorer(ScoreOptions(model="a.npz"))
     with pytest.raises(FileNotFoundError, match=r"\(--model\).*a\.npz"):
         Scorer(ScoreOptions(model="a.npz"), ["s.yml", "t.yml"])
+
+
+def test_arguments_after_an_object_of_options_follow_the_same_rules() -> None:
+    options = TrainOptions(train_sets=("a", "b"), learn_rate=0.5, enc_depth=3, optimizer="sgd")
+    task = Trainer(options, task="transformer-base", enc_depth=2).options
+    assert (task.type, task.enc_depth, task.dec_depth, task.learn_rate) == ("transformer", 2, 6, 0.0003)
+    assert task.optimizer == "sgd" and not task.task
+    own = Trainer(replace(options, optimizer="optax.lion"), task="transformer-base").options
+    assert (own.type, own.optimizer_params) == ("transformer", options.optimizer_params)
+    assert Trainer(TrainOptions(train_sets=["-"], type="lm"), tsv=False).options.tsv is False
+    assert Trainer(TrainOptions(train_sets=["a.tsv"]), tsv=True).options.train_sets == ("a.tsv",)
+    with pytest.raises(TypeError, match="^unknown option enc_deph; did you mean enc_depth"):
+        Trainer(options, enc_deph=2)
+    with pytest.raises(TypeError, match="^quiet is for the command line only; in Python logging"):
+        Trainer(options, quiet=True)
+    with pytest.raises(OptionError, match="^--train-sets: standard input cannot go with files"):
+        Trainer(options, train_sets=["a", "-"])
+
+
+@pytest.mark.parametrize("command", [DECODE, SCORE, EVALUATE, EMBED], ids=lambda command: command.name)
+def test_aliases_override_an_object_of_options(command: Command) -> None:
+    had = command.made(precision=("int8",), max_length=7)
+    halves = command.changed(had, {"fp16": True})
+    assert (halves.precision, halves.fp16, halves.max_length) == (("float16",), False, 7)
+    assert command.changed(command.made(fp16=True), {"precision": "float32"}).fp16 is False
+    if command in (EVALUATE, EMBED):
+        like = "roberta" if command is EMBED else "comet-qe"
+        changed = command.changed(had, {"like": like, "mini_batch": 3})
+        assert changed == replace(command.from_python({"like": like, "mini_batch": 3}), precision=("int8",))
+
+
+@pytest.mark.parametrize("made", [Translator, Scorer, Evaluator, Embedder], ids=lambda made: made.__name__)
+def test_classes_refuse_unknown_arguments_after_an_object_of_options(made: Any) -> None:
+    options = {Translator: DecodeOptions, Scorer: ScoreOptions, Evaluator: EvaluateOptions}
+    with pytest.raises(TypeError, match="^unknown option mini_bach; did you mean mini_batch"):
+        made(options.get(made, EmbedOptions)(), mini_bach=1)
