@@ -253,7 +253,7 @@ class PairScorer:
         ids, mask = target = sentence_inputs(graph, "target", batch, trg_length)
         decoded = network.decode(network.encode(sources), ids, attention=attention)
         costs = reshape(decoded.cross_entropy(flatten(ids)), (batch, trg_length))
-        outputs = {LOG_PROBS: -costs * mask}
+        outputs = {LOG_PROBS: -costs * cast(mask, costs.value_type)}
         if decoded.attention is not None:
             outputs[ATTENTION] = cast(decoded.attention)
         if best:

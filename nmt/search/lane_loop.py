@@ -288,7 +288,7 @@ class LaneLoop:
 
         added = [score[rows, origins, columns] for score in scores]
         total = beam.scores[rows, origins] + jnp.stack(added, axis=-1)
-        steps = beam.steps + (beam.slots > 0)
+        steps = beam.steps + (beam.slots > 0).astype(beam.steps.dtype)
         ended = (words == rules.eos) | (steps >= sentences.limits)[:, None]
         living = jnp.where(ended, NONE, paths)
         # A forced word leaves one hypothesis, but the beam stays as wide for the next steps.

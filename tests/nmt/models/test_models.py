@@ -317,3 +317,14 @@ def test_models_are_recorded_in_the_element_type_of_the_graph(plain_model: Model
     state.pop("ancestors", None)  # counts places, for which 16 bits are too few
     nodes = [logits, *state.values(), plain_model.logits(encoded, ids)]
     assert {node.value_type for node in nodes} == {kind}
+
+
+def test_a_scorer_of_a_model_in_float64(plain_model: Model) -> None:
+    params = {name: np.asarray(value, np.float64) for name, value in plain_model.params.items()}
+    ids = np.array([[3, 4, 0], [5, 6, 7]], np.int32)
+    source = Source(ids, np.ones(ids.shape, np.float32))
+    with jax.enable_x64(True):
+        found = Model(plain_model.options, params).scorer(2, 3, 3)(params, [source], source)
+    assert found.dtype == np.float64
+    expected = plain_model.scorer(2, 3, 3)(plain_model.params, [source], source)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)

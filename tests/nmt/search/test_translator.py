@@ -7,6 +7,7 @@ import logging
 import pickle
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -54,6 +55,13 @@ def test_results_with_scores_and_attention(plain) -> None:
     for count in 3, 0, True, 2.0:
         with pytest.raises(OptionError, match=f"n_best is from 1 to beam_size=2, got {count}"):
             plain.translate(LINES, n_best=count)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 1, "output_sampling": ["topk"], "seed": 1}])
+def test_strict_promotion_of_types_changes_nothing(options: dict[str, Any]) -> None:
+    expected = translator("left-right", **options).translate(LINES)
+    with jax.numpy_dtype_promotion("strict"):
+        assert translator("left-right", **options).translate(LINES) == expected
 
 
 def repickled(made: Any) -> Any:
