@@ -235,7 +235,11 @@ class ParamNode(Node):
             return jnp.zeros(self.shape, self.value_type.dtype)
 
     def set_grad(self, gradient: jax.Array | None) -> None:
-        """Replace the accumulated gradient; ``None`` stands for zero."""
+        """Replace the accumulated gradient; ``None`` stands for zero. ``ShapeError`` for another shape."""
+        if gradient is not None and np.shape(gradient) != self.shape:
+            raise ShapeError(
+                f"the gradient of parameter {self.name!r} has its shape, {self.shape}; got {np.shape(gradient)}"
+            )
         accumulated = self.graph.params().accumulated
         accumulated.pop(self.name, None)
         if gradient is not None:

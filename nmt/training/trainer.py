@@ -115,7 +115,7 @@ class Trainer:
 
     def stop(self) -> None:
         """Make ``train`` end after the current update, or in the middle of a validation, which the run that
-        goes on makes first; safe in signal handlers and other threads."""
+        goes on makes first; safe in signal handlers and other threads. Another ``Trainer`` can resume."""
         self._stopped = True
 
     @property

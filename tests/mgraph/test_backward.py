@@ -101,6 +101,16 @@ def test_fixed_parameters_are_not_trained(graph: ExpressionGraph) -> None:
     np.testing.assert_allclose(b.grad(), [1.0, 1.0])
 
 
+def test_a_gradient_has_the_shape_of_its_parameter(graph: ExpressionGraph) -> None:
+    a = graph.param("a", (2, 3))
+    mgraph.sum(mgraph.flatten(a))
+    graph.backprop()
+    with pytest.raises(ShapeError, match=r"the gradient of parameter 'a' has its shape, .*got \(1, 1\)"):
+        a.set_grad(np.ones((1, 1), np.float32))
+    a.set_grad(2 * a.grad())
+    np.testing.assert_array_equal(a.grad(), np.full((2, 3), 2))
+
+
 def test_a_parameter_that_exists_can_be_fixed(graph: ExpressionGraph) -> None:
     def asked(fixed: bool | None) -> bool:
         return graph.param("a", (2,), inits.ones(), fixed=fixed).trainable
