@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,8 @@ class Layer(ABC):  # noqa: B024
         return f"{type(self).__name__}({names}{more})"
 
     def parameters(self) -> Iterator[Parameter]:
-        """The parameters of this layer and its sublayers; shared ones are repeated."""
+        """The parameters of this layer and its sublayers, also those in lists, tuples and mappings; shared
+        ones are repeated."""
         return _found(vars(self).values())
 
 
@@ -102,3 +103,5 @@ def _found(values: Iterable[Any]) -> Iterator[Parameter]:
             yield from value.parameters()
         elif isinstance(value, list | tuple):
             yield from _found(value)
+        elif isinstance(value, Mapping):
+            yield from _found(value.values())

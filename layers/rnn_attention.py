@@ -120,8 +120,9 @@ class GlobalAttention(Layer):
 
 
 @dataclass(frozen=True)
-class AttendedContext:
-    """A ``GlobalAttention`` bound to a context: a cell input for ``StackedCell``."""
+class AttendedContext(Layer):
+    """A ``GlobalAttention`` bound to a context: a cell input for ``StackedCell``. Its parameters are those of
+    the attention."""
 
     attention: GlobalAttention
     context: Node

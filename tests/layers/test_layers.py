@@ -72,6 +72,22 @@ def test_layers_are_pickled_and_copied(
         np.testing.assert_array_equal(one, other)
 
 
+class Held(layers.Layer):
+    """Holds sublayers in the ways that a layer may."""
+
+    def __init__(self, graph: ExpressionGraph) -> None:
+        self.named = {"a": layers.Dense("a", 2, 3), "b": [layers.Embedding("b", 4, 2)]}
+        context, attention = graph.ones((1, 5, 3)), layers.GlobalAttention("c", 2, 3)
+        attended = attention.over(context, attention.map_context(context), graph.ones((1, 5)))
+        self.stack = layers.RNN([layers.StackedCell(layers.GRU("d", 2, 2), [attended])])
+
+
+def test_all_parameters_of_sublayers_are_listed() -> None:
+    found = [parameter.name for parameter in Held(ExpressionGraph(inference=True)).parameters()]
+    cell = [parameter.name for parameter in layers.GRU("d", 2, 2).parameters()]
+    assert found == ["a_W", "a_b", "b", *cell, "c_W_comb_att", "c_Wc_att", "c_U_att", "c_b_att"]
+
+
 def test_an_unknown_activation_is_refused_by_name() -> None:
     with pytest.raises(layers.UnsupportedOptionError, match="activation: 'mish' is unknown; there is"):
         layers.Dense("p", 3, 2, activation="mish")
