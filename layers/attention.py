@@ -92,17 +92,28 @@ class MultiHeadAttention(Layer):
 
         ``mask`` is a ``log_mask`` that fits ``(batch, heads, time, places)``, usually
         ``(batch, 1, 1, places)``. The result has the shape of ``x``. With ``packing`` all three are packed,
-        ``(rows, width, dim)``, and laid out only between the projections.
+        ``(rows, width, dim)``, and laid out only between the projections. ``ShapeError`` for nodes without
+        three axes.
         """
         return self.attend(x, self.keys(keys, packing), self.values(values, packing), mask, packing)
 
     def keys(self, x: Node, packing: PackedWords | None = None) -> Node:
         """``x Wk + bk`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
-        return split_heads(laid_out(self.key(x), packing), self.heads)
+        return self.split(self.key(x), packing)
 
     def values(self, x: Node, packing: PackedWords | None = None) -> Node:
         """``x Wv + bv`` of ``x (batch, places, dim)`` as ``(batch, heads, places, dim / heads)``."""
-        return split_heads(laid_out(self.value(x), packing), self.heads)
+        return self.split(self.value(x), packing)
+
+    def split(self, projected: Node, packing: PackedWords | None = None) -> Node:
+        """What was projected, ``(batch, time, dim)``, or with ``packing`` ``(rows, width, dim)``, laid out as
+        ``(batch, heads, time, dim / heads)``; ``ShapeError`` unless it has three axes."""
+        if len(projected.shape) != 3:
+            raise ShapeError(
+                f"MultiHeadAttention with {self.query.weight.name!r}: expected (batch, time, {self.dim}), got"
+                f" {projected.shape}"
+            )
+        return split_heads(laid_out(projected, packing), self.heads)
 
     def attend(
         self, x: Node, keys: Node, values: Node, mask: Node, packing: PackedWords | None = None
@@ -134,7 +145,7 @@ class MultiHeadAttention(Layer):
         return self._joined(bdot(dropout(weights, dropped), values), packing)
 
     def _queries(self, x: Node, packing: PackedWords | None) -> Node:
-        return split_heads(laid_out(self.query(x), packing), self.heads)
+        return self.split(self.query(x), packing)
 
     def _dropped(
         self, graph: Graph, weights: tuple[int, ...], packing: PackedWords | None

@@ -84,13 +84,13 @@ def graph_of(what: str, x: Node) -> Graph:
 
 def size(what: str, value: Any, least: int = 1, *, error: type[MGraphError] = ShapeError) -> int:
     """``value`` as an int, NumPy's too; ``error``, which says ``what`` it is, unless it is one from ``least``
-    on."""
+    on. A bool is none."""
     try:
         # An int stays what it is: one of a subclass may know more than its value.
         found = value if isinstance(value, int) else operator.index(value)
     except TypeError:
         found = None
-    if found is None or found < least:
+    if found is None or isinstance(found, bool) or found < least:
         raise error(f"{what}: expected an int from {least}, got {value!r}")
     return found
 

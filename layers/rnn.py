@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, overload
 
 from mgraph import ArgumentError, Node, ShapeError, checkpoint, scan
+from mgraph.names import meant
 from mgraph.ops.operands import node
 
 from .cells import Cell, StackedCell, State
@@ -53,9 +55,9 @@ class RNN(Layer):
         too.
     The output of each layer over a sequence is a checkpoint.
 
-    ``ArgumentError`` for no layers or invalid ones, ``UnsupportedOptionError`` for an unknown direction,
-    ``ShapeError`` if the input that is added to a layer's output has another size, and the errors of the
-    cells.
+    ``ArgumentError`` for no layers, invalid ones, and other arguments, ``UnsupportedOptionError`` for an
+    unknown direction, ``ShapeError`` if the input that is added to a layer's output has another size, and the
+    errors of the cells.
     Source: Marian, ``rnn/rnn.h``, and ``RNN<GRU>`` of its first versions.
     """
 
@@ -94,14 +96,17 @@ class RNN(Layer):
         **sizes: Any,
     ) -> None:
         kind = made_of[0] if made_of else None
-        if isinstance(kind, type) and issubclass(kind, Cell):
+        if isinstance(kind, type) and issubclass(kind, Cell) and _fit(*made_of, **sizes):
             layers: Any = _layers(*made_of, **sizes)
         elif len(made_of) == 1 and not sizes:
             layers = kind
         else:
+            known = (*signature(_layers).parameters, "direction", "skip", "skip_first")
+            kinds = [f"class {a.__name__}" if isinstance(a, type) else type(a).__name__ for a in made_of]
             raise ArgumentError(
                 "expected RNN(cell, prefix, dim_input, dim_state, ...) or RNN(layers, ...), got"
-                f" {', '.join([*(type(part).__name__ for part in made_of), *sizes])}"
+                f" {', '.join([*kinds, *sizes])}"
+                + "".join(meant(name, known) for name in sizes if name not in known)
             )
         if not isinstance(layers, Sequence) or not all(isinstance(c, Cell | StackedCell) for c in layers):
             raise ArgumentError(
@@ -134,10 +139,10 @@ class RNN(Layer):
         ``mask`` is 1 at words and 0 at padding; a cell's formula defines its state where it is 0. ``states``
         are the initial states of the layers, by default zeros. ``carried`` multiplies states before each
         step, by its first node in layers that run forwards and by its second in the others, so that each of
-        several sentences in a row begins with zeros (``carried_states``). ``ArgumentError`` for a wrong
-        number of nodes in a state, and for a mask with ``carried``; ``ShapeError`` if ``x`` does not have
-        three axes, and for a mask that is not ``(time, batch, 1)``; ``ElementTypeError`` if one of them is no
-        node.
+        several sentences in a row begins with zeros (``carried_states``). ``ArgumentError`` for a state that
+        is no tuple or has a wrong number of nodes, and for a mask with ``carried``; ``ShapeError`` if ``x``
+        does not have three axes, and for a mask that is not ``(time, batch, 1)``; ``ElementTypeError`` if one
+        of them is no node.
         """
         graph = graph_of("RNN", x)
         if len(x.shape) != 3:
@@ -189,6 +194,10 @@ class RNN(Layer):
         return Transduced(x, tuple(nexts), tuple(given))
 
     def _checked(self, states: Sequence[State]) -> Sequence[State]:
+        parts = [states, *states] if isinstance(states, Sequence) else [states]
+        for part in parts:
+            if not isinstance(part, Sequence):
+                raise ArgumentError(f"the states of an RNN are a tuple of nodes for each layer, got {part!r}")
         expected, found = [cell.states for cell in self.layers], [len(state) for state in states]
         if found != expected:
             raise ArgumentError(
@@ -202,6 +211,15 @@ class RNN(Layer):
     def _skips(self, number: int) -> bool:
         """Whether the layer's input is added to its output."""
         return self.skip and (self.skip_first or number > 0)
+
+
+def _fit(*made_of: Any, **sizes: Any) -> bool:
+    """Whether they are arguments of ``_layers``."""
+    try:
+        signature(_layers).bind(*made_of, **sizes)
+    except TypeError:
+        return False
+    return True
 
 
 def _layers(

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from mgraph import Node, narrow, repeat
 
 from ..activations import ACTIVATIONS, Activation
-from ..attention import MultiHeadAttention, split_heads
+from ..attention import MultiHeadAttention
 from ..choices import choose
 from ..dense import Affine
 from ..dropping import drop_features
@@ -111,8 +111,7 @@ class AttentionBlock(Block, CrossBlock):
 
     def arrange(self, projected: Mapping[str, Node], packing: PackedWords | None = None) -> dict[str, Node]:
         """Keys and values by sentence and head."""
-        heads = self.attention.heads
-        return {part: split_heads(laid_out(node, packing), heads) for part, node in projected.items()}
+        return {part: self.attention.split(node, packing) for part, node in projected.items()}
 
     def cross_attend(
         self, x: Node, context: Context, give_weights: bool = False, packing: PackedWords | None = None

@@ -62,6 +62,7 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         "depth of RNN 'r': expected an int from 1, got 1.5",
     ),
     (lambda g: layers.Dense("h", 4.0, 5), "rows of 'h_W': expected an int from 1, got 4.0"),
+    (lambda g: layers.Dense("h", True, 5), "rows of 'h_W': expected an int from 1, got True"),
     (lambda g: layers.Dense("h", "4", 5), "rows of 'h_W': expected an int from 1, got '4'"),
     (lambda g: layers.LayerNorm("n", 0), "columns of 'n_ln_scale': expected an int from 1, got 0"),
     (lambda g: layers.PositionEmbedding(2), "position embeddings: expected an int from 3, got 2"),
@@ -77,6 +78,25 @@ MISTAKES: list[tuple[Callable[[ExpressionGraph], Any], str]] = [
         r"'o': expected a tied table, embedding.table, got Embedding\(E \[10, 4\]\)",
     ),
     (lambda g: layers.RNN(gru(g), g), r"expected RNN\(cell, prefix, .* got GRU, ExpressionGraph"),
+    (lambda g: layers.RNN(layers.GRU, "r", 4, 6, dropuot=0.1), r"expected RNN\(.* did you mean dropout\?"),
+    (lambda g: layers.RNN([gru(g)], skp=True), r"got list, skp; did you mean skip\?"),
+    (lambda g: layers.RNN(layers.GRU, "r", 4), r"expected RNN\(.* got class GRU, str, int$"),
+    (
+        lambda g: layers.RNN([gru(g)])(ones(g, 5, 2, 3), None, [ones(g, 2, 4)]),
+        "states of an RNN are a tuple of nodes for each layer, got ConstantNode",
+    ),
+    (
+        lambda g: layers.RNN([gru(g)])(ones(g, 5, 2, 3), None, ones(g, 2, 4)),
+        "states of an RNN are a tuple of nodes for each layer, got ConstantNode",
+    ),
+    (
+        lambda g: layers.EncoderLayer("l", SMALL, 1)(ones(g, 3, 8), ones(g, 1, 1, 1, 3)),
+        r"MultiHeadAttention with 'l_self_Wq': expected \(batch, time, 8\), got \(3, 8\)",
+    ),
+    (
+        lambda g: layers.DecoderLayer("l", SMALL, 1).cross[0].prepare(ones(g, 1, 2, 3, 8)),
+        r"MultiHeadAttention with 'l_context_Wq': expected \(batch, time, 8\), got \(1, 2, 3, 8\)",
+    ),
     (lambda g: layers.RNN(gru(g)), "a list of cells and stacks of cells, got GRU"),
     (lambda g: layers.RNN([gru(g), "gru"]), "a list of cells and stacks of cells, got "),
     (lambda g: layers.RNN([]), "at least one layer"),
