@@ -238,7 +238,7 @@ class ParamNode(Node):
         """Replace the accumulated gradient; ``None`` stands for zero. ``ShapeError`` for another shape."""
         if gradient is not None and np.shape(gradient) != self.shape:
             raise ShapeError(
-                f"the gradient of parameter {self.name!r} has its shape, {self.shape}; got {np.shape(gradient)}"
+                f"the gradient of {self.name!r} has its shape, {self.shape}; got {np.shape(gradient)}"
             )
         accumulated = self.graph.params().accumulated
         accumulated.pop(self.name, None)

@@ -184,3 +184,15 @@ def test_logits_in_columns_are_those_of_the_listed_words(kind: str, listed: list
     other.forward()
     expected = np.asarray(whole.val()).reshape(2, 3, 7)[:, :, listed]
     close(chosen, np.take_along_axis(expected, columns[:, None, :], -1).reshape(6, 3))
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_table_that_was_loaded_can_be_fixed(fixed: bool) -> None:
+    graph = ExpressionGraph()
+    graph.param("Wemb", (5, 3))
+    ids = graph.constant((1, 2), inits.from_vector([0, 1]), "uint32")
+    layers.Embedding("Wemb", 5, 3, fixed=fixed)(ids)
+    assert graph.params()["Wemb"].trainable is not fixed
+    graph.params()["Wemb"].trainable = False
+    layers.Embedding("Wemb", 5, 3)(ids)
+    assert not graph.params()["Wemb"].trainable, "as the user has set it"

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import mgraph
-from mgraph import ArgumentError, ElementTypeError, ExpressionGraph, GraphError, UnaryNodeOp, inits
+from mgraph import (
+    ArgumentError,
+    ElementTypeError,
+    ExpressionGraph,
+    GraphError,
+    ShapeError,
+    UnaryNodeOp,
+    inits,
+)
 from tests.helpers.leaves import tutorial
 
 
@@ -105,7 +113,7 @@ def test_a_gradient_has_the_shape_of_its_parameter(graph: ExpressionGraph) -> No
     a = graph.param("a", (2, 3))
     mgraph.sum(mgraph.flatten(a))
     graph.backprop()
-    with pytest.raises(ShapeError, match=r"the gradient of parameter 'a' has its shape, .*got \(1, 1\)"):
+    with pytest.raises(ShapeError, match=r"the gradient of 'a' has its shape, .*got \(1, 1\)"):
         a.set_grad(np.ones((1, 1), np.float32))
     a.set_grad(2 * a.grad())
     np.testing.assert_array_equal(a.grad(), np.full((2, 3), 2))
