@@ -15,8 +15,6 @@ from nmt.text.vocabs.loading import load_vocabs
 from tests.helpers.cell_models import DATA, ROWS, TEXTS, VOCABS, make
 from tests.helpers.leaves import constant
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEEPING = ("gru", "gru-nematus", "mgru")
 """Cells that keep the old state where the mask is 0; all but ``lstm`` and ``mlstm`` erase it."""
 

@@ -16,9 +16,12 @@ LONG = {
     "DotBatchedLegacyNodeOp",
     "DotProductAttentionNodeOp",
     "LogCumSumExpNodeOp",
+    "PoolingOp",
     "ReduceByNodeOp",
     "ScatterNodeOp",
     "SparsemaxNodeOp",
+    "TopKNodeOp",
+    "UnlikelihoodNodeOp",
 }
 """Checked with the slow tests: they have many cases, or children."""
 OPERATORS = [
