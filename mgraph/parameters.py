@@ -46,9 +46,9 @@ class GraphParameters(GraphSettings):
         """The parameter ``name``; made with ``init`` (Glorot uniform without one) if it is new.
 
         ``fixed`` parameters are not trained; ``None`` leaves one that exists as it is, and trains a new one.
-        ``ShapeError`` if it exists with another shape,
-        ``ParameterError`` if it exists with another element type or is new in a graph whose parameters were
-        loaded from a file; ``ArgumentError`` for a name that is not a text.
+        ``ShapeError`` if it exists with another shape, ``ParameterError`` if it exists with another element
+        type or is new in a graph whose parameters were loaded from a file; ``ArgumentError`` for a name that
+        is not a text.
         """
         if not isinstance(name, str) or not name:
             raise ArgumentError(f"a parameter needs a name, got {name!r}")

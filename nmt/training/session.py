@@ -144,8 +144,7 @@ class Session:
     def _keeps_cost_scale(self, words: tuple[str, ...]) -> bool:
         """Whether the factor of the last run counts: unless ``--cost-scaling`` has changed since."""
         asked = " ".join(words)
-        before = self.state.extra.get(COST_SCALING, asked)
-        self.state.extra.pop(COST_SCALING, None)
+        before = self.state.extra.pop(COST_SCALING, asked)
         if asked:
             self.state.extra[COST_SCALING] = asked
         if before != asked:

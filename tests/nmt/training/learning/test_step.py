@@ -111,10 +111,8 @@ def test_the_limit_of_the_norm_begins_after_the_window_and_fades_out() -> None:
     assert limits.limit(11, 3.0, 0.25) == (3.0, 1.0)
     assert limits.limit(31, 3.0, 0.25) == (3.0, 1.5)
     assert Normalization(deviations=2, window=1).limit(50, 3.0, 0.25) == (3.0, 1.0)
-    assert Normalization(deviations=0, window=1).limit(50, 3.0, 0.25) == (
-        3.0,
-        0.0,
-    )  # the average is the limit
+    # The average itself is a limit, too.
+    assert Normalization(deviations=0, window=1).limit(50, 3.0, 0.25) == (3.0, 0.0)
     assert Normalization(window=1).limit(50, 3.0, 0.25) == (3.0, math.inf)
 
 
