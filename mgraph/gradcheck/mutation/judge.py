@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +31,11 @@ _SOURCE_CHANGED = "is not what its source says: has the file changed since it wa
 """Why a rule cannot be changed by its source."""
 
 
+Same = Callable[[int], bool]
+"""Whether a rule gives the program of the operator's own on the i-th case or convention; it raises what
+tracing the rule raises."""
+
+
 class Judge:
     """The witnesses of one operator: its cases, its conventions, and probes beyond both.
 
@@ -44,10 +49,10 @@ class Judge:
         cases = enumerate(cls.cases, seed)
         self._trials = [Trial(cls, case, case.values(i), seed=i) for i, case in cases]
         self._conventions = [trial_of(cls, c) for c in cls.conventions]
+        self._places = [*self._trials, *self._conventions]
         self._children: set[int] = set()
         self._reached = [
-            self._source.reached(functools.partial(trial.gradients, self._noted))
-            for trial in (*self._trials, *self._conventions)
+            self._source.reached(functools.partial(trial.gradients, self._noted)) for trial in self._places
         ]
         self._check_rule()
 
@@ -86,8 +91,9 @@ class Judge:
         return found
 
     @functools.cached_property
-    def _probes(self) -> list[Probe]:
-        return [probe for case in self._cls.cases for probe in probes_of(self._cls, case)]
+    def _probes(self) -> list[list[Probe]]:
+        """Those near each case."""
+        return [list(probes_of(self._cls, case)) for case in self._cls.cases]
 
     def verdicts(self) -> Iterator[Verdict]:
         """The verdict on every mutant of the rule."""
@@ -104,8 +110,8 @@ class Judge:
         everywhere = [
             i for i, lines in enumerate(self._reached) if not mutant.places or mutant.places & lines
         ]
-        reached = [i for i in everywhere if i < len(self._trials)]
-        killers = self._killers(rule, reached)
+        same = functools.cache(lambda i: self._places[i].same_program(rule))
+        killers = self._killers(rule, everywhere, same)
         if killers:
             return verdict(killers=killers)
         everywhere = [i for i in everywhere if self._comes(mutant, i)]
@@ -115,7 +121,7 @@ class Judge:
                 return verdict(reason=known[key], declared=key)
         if not everywhere:
             return verdict(survives="no case comes here")
-        reason, differs = self._compared(rule, everywhere)
+        reason, differs = self._compared(rule, everywhere, same)
         if not differs:
             return verdict(reason=reason)
         thorough = self._thorough(rule, reached[0]) if reached else ()
@@ -126,15 +132,16 @@ class Judge:
         if mutant.marked is None:
             return True
         marks: list[None] = []
-        [*self._trials, *self._conventions][i].gradients(mutant.marked(lambda: marks.append(None)))
+        self._places[i].gradients(mutant.marked(lambda: marks.append(None)))
         return bool(marks)
 
     # -- the witnesses
 
-    def _killers(self, rule: Rule, reached: Sequence[int]) -> tuple[str, ...]:
+    def _killers(self, rule: Rule, everywhere: Sequence[int], same: Same) -> tuple[str, ...]:
         """The witnesses that object to a rule on the first case on which one does; all of one kind are
         asked, in this order: first derivatives, here and by the branches for other platforms, conventions,
         second derivatives, 16 bits."""
+        reached = [i for i in everywhere if i < len(self._trials)]
         for i in reached:
             trial = self._trials[i]
             try:
@@ -143,7 +150,11 @@ class Judge:
                 return ("raises",)
             if objections:
                 return objections
-        for i in reached:
+        try:
+            others = [i for i in everywhere if not same(i) and i in reached]
+        except Exception:  # it cannot be traced
+            return ("raises",)
+        for i in others:
             try:
                 with elsewhere():
                     if self._objections(self._trials[i], self._trials[i].gradients(rule)):
@@ -157,7 +168,7 @@ class Judge:
                 return ("raises",)
             if not kept:
                 return ("convention",)
-        if self._cls.gradient_is_derivative and any(self._curved_otherwise(rule, i) for i in reached):
+        if self._cls.gradient_is_derivative and any(self._curved_otherwise(rule, i) for i in others):
             return ("second",)
         for i in reached:
             narrow = self._narrow[i]
@@ -177,8 +188,6 @@ class Judge:
     def _curved_otherwise(self, rule: Rule, i: int) -> bool:
         trial = self._trials[i]
         try:
-            if trial.same_program(rule):
-                return False
             return not trial.second_order(rule) <= TOLERANCES["second"]
         except Exception:
             return True
@@ -197,10 +206,12 @@ class Judge:
 
     # -- whether a mutant is another function
 
-    def _compared(self, rule: Rule, reached: Sequence[int]) -> tuple[str, list[str]]:
+    def _compared(self, rule: Rule, reached: Sequence[int], same: Same) -> tuple[str, list[str]]:
         """Why a mutant is the same function, or else at what it differs from the rule."""
-        own = [([*self._trials, *self._conventions][i]) for i in reached]
-        places = [*(("the cases", trial) for trial in own), *self._probes]
+        places = [("the cases", self._places[i]) for i in reached if not same(i)]
+        for i, probes in enumerate(self._probes):
+            # The same program is so at all values; other sizes have another program.
+            places += [(p.label, p.trial) for p in probes if p.resized or not same(i)]
         differs, largest = [], 0.0
         for label, trial in places:
             try:
@@ -214,7 +225,7 @@ class Judge:
             return "", list(dict.fromkeys(differs))
         if largest:
             return "the same but for rounding", []
-        if not all(trial.same_program(rule) for trial in own):
+        if not all(map(same, reached)):
             return "the same numbers", []
         if all(self._as_narrow(rule, narrow) for narrow in self._narrow):
             return "the same program", []

@@ -20,6 +20,8 @@ class Probe(NamedTuple):
 
     label: str
     trial: Trial
+    resized: bool
+    """Whether its children have other shapes than those of the case."""
 
 
 def probes_of(cls: type[NaryNodeOp], case: Case) -> Iterator[Probe]:
@@ -34,7 +36,7 @@ def probes_of(cls: type[NaryNodeOp], case: Case) -> Iterator[Probe]:
             _ = trial.own_gradients
         except Exception:  # the operator may not take such children at all
             continue
-        yield Probe(label, trial)
+        yield Probe(label, trial, other is not case)
 
 
 def _points(case: Case) -> Iterator[tuple[str, Case, Sequence[np.ndarray]]]:
