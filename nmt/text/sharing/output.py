@@ -15,6 +15,7 @@ from gzip import GzipFile
 from typing import BinaryIO, cast
 
 from mgraph.files.items import replacing
+from nmt.settings import OptionError
 from nmt.text.sharing.parts import NOTE, Note, Part, Run, Sums, added
 
 
@@ -33,9 +34,16 @@ class DividedOutput:
 
     @property
     def is_joined(self) -> bool:
-        """Whether the output of this run is there."""
+        """Whether the output of this run is there, whatever its shares. OptionError if another run's is."""
         note = Note.read(self.path)
-        return note is not None and note.run == self.run and note.is_complete(self.path)
+        if note is None or not note.is_complete(self.path):
+            return False
+        if differ := [name for name in note.differing(self.run) if name != "--shares"]:
+            raise OptionError(
+                f"{self.path} was made with another value of {', '.join(differ)}: "
+                "give another --output, or remove it to begin anew"
+            )
+        return True
 
     @property
     def sums(self) -> Sums:

@@ -78,6 +78,10 @@ class Note:
         except FileNotFoundError:
             return False
 
+    def differing(self, run: Run) -> list[str]:
+        """The options whose values are others than in ``run``."""
+        return [f"--{name}" for name in sorted({*self.run, *run}) if self.run.get(name) != run.get(name)]
+
     def write(self, path: str) -> None:
         """Put the note beside ``path``, on the disk."""
         with replacing(path + NOTE) as file:
@@ -132,10 +136,9 @@ class Part:
     def note(self) -> Note:
         """Its note; one of nothing if there is none. OptionError if it is another run's."""
         found = Note.read(self.path) or Note(self.run)
-        differ = sorted(name for name in {*found.run, *self.run} if found.run.get(name) != self.run.get(name))
-        if differ:
+        if differ := found.differing(self.run):
             raise OptionError(
-                f"{self.path} was begun with another value of {', '.join(f'--{name}' for name in differ)}: "
+                f"{self.path} was begun with another value of {', '.join(differ)}: "
                 "give another --output, or remove the parts with their notes to begin anew"
             )
         return found

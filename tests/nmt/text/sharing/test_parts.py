@@ -125,6 +125,25 @@ def test_parts_of_another_run_are_refused(tmp_path: Path) -> None:
     assert DividedOutput(path, 2, RUN).parts[0].is_complete
 
 
+def test_a_joined_output_of_another_run_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "out")
+    for shares in (1, 2):  # the second of them changes nothing
+        output = DividedOutput(path, shares, {**RUN, "shares": shares})
+        if shares == 1:
+            write(output, 0)
+        assert not list(output.missing(range(shares))) and output.join()
+    for more in ({"beam-size": 1}, {"summary": "perplexity"}):
+        other = DividedOutput(path, 1, {**RUN, **more})
+        refusal = f"out was made with another value of --{next(iter(more))}: give another --output"
+        with pytest.raises(OptionError, match=refusal):
+            list(other.missing([0]))
+        with pytest.raises(OptionError, match=refusal):
+            other.join()
+    assert Path(path).read_bytes() == WHOLE
+    Path(path).unlink()
+    assert list(other.missing([0])) == [0]
+
+
 def test_parts_are_joined_when_all_are_there(tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(b"of before\n")
     output = DividedOutput(str(tmp_path / "out"), 3, RUN)
