@@ -16,11 +16,12 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Union
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .cases import Case, Convention
 from .errors import ArgumentError, ElementTypeError, GraphError, ShapeError
-from .operators import OPEN, declare, find_operator, is_default
+from .operators import OPEN, declare, find_operator, is_default, keeping_nothing
 from .places import Place, here, place
 from .recording import new, not_a_node, record
 from .scalars import weak_scalars
@@ -226,11 +227,21 @@ class Node(metaclass=NodeMeta):
         structs = [tuple(s.struct for s in x) if isinstance(x, tuple) else x.struct for x in specs]
         if not hasattr(type(self), "forward_ops"):
             raise GraphError(f"{type(self).__name__} declares no forward_ops")
-        value = jax.eval_shape(self.forward_ops, *structs)
+        value = jax.eval_shape(self._traced_forward, self._numbers_spec(), *structs)
         for part in value if isinstance(value, tuple) else (value,):
             if not hasattr(part, "dtype"):
                 raise ElementTypeError(f"forward_ops must return an array or a tuple of them, got {value!r}")
         return spec_like(value)
+
+    def _numbers_spec(self) -> Any:
+        """What programs take for the operator's numbers; ``None`` without numbers."""
+        return jax.ShapeDtypeStruct((len(self.generic[1]),), jnp.result_type(float)) if self.generic else None
+
+    def _traced_forward(self, numbers: Any, *values: Any) -> Any:
+        """``forward_ops`` as programs trace it."""
+        own = self if self.generic is None else self.generic[0].bound(numbers)
+        with keeping_nothing(own, "forward_ops"):
+            return own.forward_ops(*values)
 
     def makes_wide(self) -> bool:
         """Whether the value may be of a 64-bit type although no child is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -55,13 +56,18 @@ def place_of(error: BaseException) -> str:
     return f"{found.tb_frame.f_code.co_filename}:{found.tb_lineno}" if found else place(user_frame())
 
 
-def failed(rule: str, error: Exception) -> str:
-    """What a message says of an exception that a user's rule, ``forward_ops`` or ``backward_ops``, raised."""
+def failed(rule: str, error: Exception, runtime_fields: Sequence[str] = ()) -> str:
+    """What a message says of an exception that a user's rule, ``forward_ops`` or ``backward_ops``, raised.
+
+    ``runtime_fields`` are the fields whose numbers the rule does not know either.
+    """
     kind = type(error).__name__
     if isinstance(error, jax.errors.JAXTypeError):
+        fields = f", not the numbers of runtime_fields {list(runtime_fields)}" if runtime_fields else ""
         return (
-            f"{rule} asks for numbers, but JAX traces it and knows shapes and types only: use jax.numpy "
-            f"instead of numpy, and jnp.where or jax.lax.cond instead of if ({kind} at {place_of(error)})"
+            f"{rule} asks for numbers, but JAX traces it and knows shapes and types only{fields}: use "
+            "jax.numpy instead of numpy, and jnp.where or jax.lax.cond instead of if "
+            f"({kind} at {place_of(error)})"
         )
     return f"{rule} failed: {kind}: {first_line(error)} ({place_of(error)})"
 

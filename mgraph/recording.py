@@ -134,7 +134,7 @@ def _infer(cls: Any, operator: Any, children: tuple[Any, ...], specs: tuple[Any,
     except Exception as e:
         if isinstance(e, TypeError) and (other := _other_children(operator, len(specs))):
             raise ArgumentError(f"{cls.__name__} ({cls.type}): {other}{where()}") from None
-        raise ShapeError(f"{cls.__name__} ({cls.type}): {_reason(e, specs)}{where()}") from e
+        raise ShapeError(f"{cls.__name__} ({cls.type}): {_reason(cls, e, specs)}{where()}") from e
     if len(operator._shapes) >= _MAX_SHAPES:
         operator._shapes.clear()
     operator._shapes[specs] = spec
@@ -155,13 +155,13 @@ def _other_children(operator: Any, count: int) -> str:
     return ""
 
 
-def _reason(e: Exception, specs: Sequence[Specs]) -> str:
+def _reason(cls: Any, e: Exception, specs: Sequence[Specs]) -> str:
     if any(isinstance(spec, tuple) for spec in specs) and not isinstance(e, IndexError):
         return "a child has several outputs; take one of them by TupleViewNodeOp(node, index=i)"
     misfit = isinstance(e, TypeError | ValueError | IndexError | ZeroDivisionError)
     if misfit and not isinstance(e, jax.errors.JAXTypeError):
         return f"children do not fit: {first_line(e)}"
-    return failed("forward_ops", e)
+    return failed("forward_ops", e, cls.runtime_fields)
 
 
 def _one_tape(cls: Any, children: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:

@@ -21,7 +21,7 @@ from .errors import ArgumentError, GradientError, MGraphError
 from .names import meant
 from .node import Node
 from .operators import keeping_nothing
-from .places import failed, place
+from .places import failed, here, place
 from .shape import Shape
 from .specs import spec_like
 from .varying import alike, zeros_like
@@ -66,21 +66,28 @@ def evaluate(
     ``numbers`` is the vector of those that a generic operator takes.
     """
     cls = type(operator)
-    own = bound(operator, numbers)
     if cls.composite:
-        return own.evaluate(rule_set, trained, values)
-    if not any(trained):
-        return own.forward_ops(*values)
-    if not cls.differentiable:
-        return jax.lax.stop_gradient(own.forward_ops(*values))
-    if rule_set == "jax":
-        return own.forward_ops(*values)
+        return bound(operator, numbers).evaluate(rule_set, trained, values)
+    if any(trained) and not cls.differentiable:
+        return jax.lax.stop_gradient(value_of(operator, numbers, values))
+    if rule_set == "jax" or not any(trained):
+        return value_of(operator, numbers, values)
     return _vjp_of(cls, rule_set)(operator, trained, numbers, *alike(values))
 
 
 def bound(operator: Any, numbers: Any) -> Any:
     """The operator with its numbers if it is generic."""
     return operator if numbers is None else operator.bound(numbers)
+
+
+def value_of(operator: Any, numbers: Any, values: tuple[Any, ...]) -> Any:
+    """The value by ``forward_ops``; ``ArgumentError`` if that asks for numbers that JAX does not know."""
+    try:
+        return bound(operator, numbers).forward_ops(*values)
+    except jax.errors.JAXTypeError as e:
+        cls = type(operator)
+        why = failed("forward_ops", e, cls.runtime_fields)
+        raise ArgumentError(f"{cls.__name__}.{why}{_children(values)}{here()}") from e
 
 
 def _vjp_of(cls: type[Node], rule_set: str) -> Any:
@@ -111,10 +118,10 @@ def without_rule(cls: type[Node]) -> str:
 def _make_vjp(cls: type[Node], rule_set: str) -> Any:
     @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
     def rule(operator: Any, trained: tuple[bool, ...], numbers: Any, *values: Any) -> Any:
-        return bound(operator, numbers).forward_ops(*values)
+        return value_of(operator, numbers, values)
 
     def forward(operator: Any, trained: tuple[bool, ...], numbers: Any, *values: Any) -> Any:
-        value = bound(operator, numbers).forward_ops(*values)
+        value = value_of(operator, numbers, values)
         return value, (value, numbers, jax.tree.map(jnp.asarray, values))
 
     def reverse(operator: Any, trained: tuple[bool, ...], saved: Any, adj: Any) -> tuple[Any, ...]:
@@ -143,14 +150,20 @@ def gradients_of(
     except MGraphError as e:
         raise type(e)(f"{e}{_about(backward, values)}") from None
     except Exception as e:
-        raise GradientError(f"{cls.__name__}.{failed('backward_ops', e)}{_about(backward, values)}") from e
+        why = failed("backward_ops", e, cls.runtime_fields)
+        raise GradientError(f"{cls.__name__}.{why}{_about(backward, values)}") from e
 
 
 def _about(backward: Backward, values: tuple[Any, ...]) -> str:
     """The end of a message about a rule: its children, and its place if it is written in Python."""
-    children = ", ".join("several outputs" if isinstance(v, tuple) else repr(spec_like(v)) for v in values)
     code = getattr(inspect.unwrap(backward), "__code__", None)
-    return f"\n  children: {children}" + (f"\n  rule at {place((code, 0))}" if code else "")
+    return _children(values) + (f"\n  rule at {place((code, 0))}" if code else "")
+
+
+def _children(values: tuple[Any, ...]) -> str:
+    """The line of a message that describes the children."""
+    children = ("several outputs" if isinstance(v, tuple) else repr(spec_like(v)) for v in values)
+    return f"\n  children: {', '.join(children)}"
 
 
 def row_gradients(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from ..cases import Case, check_declared
-from ..errors import ArgumentError, GradientError, GraphError, ShapeError, first_line
+from ..errors import ArgumentError, GraphError, MGraphError, ShapeError, first_line
 from ..graph import ExpressionGraph
 from ..leaves import ConstantNode, ParamNode
 from ..node import NaryNodeOp, Node
@@ -27,7 +28,7 @@ from .functions.traced import traced_function
 from .report import TOLERANCES, GradientCheck, GradientReport, largest
 from .witnesses.agreement import Answer
 from .witnesses.problem import Problem
-from .witnesses.recorded import recorded_function, wide
+from .witnesses.recorded import check_numbers, recorded_function, wide
 
 COTANGENTS = ("random", "zero", "one-hot", "missing")
 """The cotangents that have names."""
@@ -232,12 +233,23 @@ def _check_node(node: Node, settings: _Settings, way_out: str = "") -> GradientR
     note = "; ".join(notes)
     with jax.enable_x64(True):
         leaves = [wide(n.leaf_value()) for n in nodes]
-        values = recorded_function(excerpt, excerpt.row_of[node.id], chosen, leaves, graph.seed)
+        recorded = excerpt, excerpt.row_of[node.id], chosen, leaves, graph.seed
+        values = recorded_function(*recorded)
         cotangent = None if isinstance(settings.cotangents, str) else settings.cotangents
         problem = Problem(values, [leaves[k] for k in chosen], settings.seed, cotangent)
         names, shapes = [_leaf_name(nodes[k]) for k in chosen], [nodes[k].shape for k in chosen]
         checks = _checks(problem, names, shapes, settings, way_out)
-    return GradientReport(title, checks, note)
+        unknown = _failure(partial(check_numbers, *recorded, settings.rule_set))
+    return GradientReport(title, tuple(replace(c, problem=c.problem or unknown) for c in checks), note)
+
+
+def _failure(numbers: Callable[[], None]) -> str:
+    """Why a rule fails where the numbers of ``runtime_fields`` are not known; empty if none does."""
+    try:
+        numbers()
+    except Exception as e:  # the user's rule may raise anything
+        return _reason("numbers", e)
+    return ""
 
 
 def _leaf_name(node: Node) -> str:
@@ -305,4 +317,4 @@ def _check_of(
 def _reason(question: str, e: Exception) -> str:
     """Why a witness failed; the engine's own messages need no prefix."""
     first = first_line(e)
-    return first if isinstance(e, GradientError) else f"{question}: {type(e).__name__}: {first}"
+    return first if isinstance(e, MGraphError) else f"{question}: {type(e).__name__}: {first}"

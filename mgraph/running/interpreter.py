@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..rules import bound, row_gradients
+from ..rules import row_gradients, value_of
 from ..scalars import number_vector
 from ..specs import is_wide, spec_like
 from ..structure import Structure, is_leaf
@@ -32,7 +32,7 @@ class ValuePlan(Plan):
         return f"the value of {self.operator!r}"
 
     def __call__(self, numbers: Any, children: tuple[Any, ...]) -> Any:
-        return bound(self.operator, numbers).forward_ops(*children)
+        return value_of(self.operator, numbers, children)
 
 
 @dataclass(frozen=True)

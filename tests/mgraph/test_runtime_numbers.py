@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mgraph
-from mgraph import ArgumentError, ExpressionGraph, Node, UnaryNodeOp, inits, scan
+from mgraph import ArgumentError, ExpressionGraph, Node, ShapeError, UnaryNodeOp, inits, scan
 from mgraph.gradcheck.survey import own_operators
 from mgraph.operators import OPEN
 
@@ -239,6 +240,56 @@ def test_the_checker_and_numbers() -> None:
     assert mgraph.check_gradients(
         Powered, (3,), values=[np.array([0.5, 1.0, 2.0])], fields={"exponent": 1.7}
     ).ok
+
+
+class Asking(Powered):
+    """Asks in its forward which number it is."""
+
+    type = "asking"
+
+    def forward_ops(self, x):
+        return x**self.exponent if self.exponent > 1 else x
+
+
+class AskingLate(Asking):
+    """Says its shape without its forward."""
+
+    type = "asking late"
+
+    def new_spec(self, x):
+        return x
+
+
+class AskingBackward(Powered):
+    type = "asking backward"
+
+    def backward_ops(self, adj, val, x):
+        return (adj * self.exponent * (x ** (self.exponent - 1) if self.exponent > 1 else 1),)
+
+
+ASKS = r"asks for numbers.*not the numbers of runtime_fields \['exponent'\].*\(Tracer.*_numbers.py:\d+\)"
+
+
+def test_asking_for_a_number_is_explained_where_the_node_is_made(graph: ExpressionGraph) -> None:
+    x = graph.param("x", (3,), inits.ones())
+    with pytest.raises(
+        ShapeError, match=rf"Asking \(asking\): forward_ops {ASKS}\n.*'x'.*\n  at .*_numbers.py"
+    ):
+        Asking(x, exponent=1.7)
+    node = AskingLate(x, exponent=1.7)
+    graph.forward()
+    with pytest.raises(
+        ArgumentError, match=rf"AskingLate.forward_ops {ASKS}\n  .* float32\[3\]\n  at .*_numbers"
+    ):
+        node.val()
+
+
+@pytest.mark.parametrize("operator", [AskingLate, AskingBackward])
+def test_the_checker_does_not_tell_the_numbers_either(operator: type[UnaryNodeOp]) -> None:
+    (check,) = mgraph.check_gradients(
+        operator, values=[np.array([0.5, 1.0, 2.0])], fields={"exponent": 1.7}
+    ).checks
+    assert not check.objections and re.match(rf"{operator.__name__}.(for|back)ward_ops {ASKS}", check.problem)
 
 
 def test_a_runtime_field_is_a_field() -> None:

@@ -8,15 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ...operators import make_operator
 from ...ops.loop import Body
+from ...scalars import number_vector
 from ...specs import Spec, is_real, spec_of
 from ...structure import Excerpt, Row, Structure, is_leaf
 from ...tracing.trace import trace
 from ...types import Type
-from .contraction import Point, Values
+from .contraction import Point, Values, total
 
 
 def recorded_function(
@@ -26,18 +28,51 @@ def recorded_function(
 
     It is computed in float64 throughout.
     """
-    structure = widened(excerpt.structure)
-    key = jax.random.key(draw_seed & 0xFFFFFFFF)
+    computed = _computed(widened(excerpt.structure), output, chosen, leaves, draw_seed)
 
     def values(point: Point, rule_set: str, frozen: int | None) -> Any:
-        known: list[Any] = list(leaves)
-        for k, value in zip(chosen, point, strict=True):
-            known[k] = value
-        moving = {k for i, k in enumerate(chosen) if i != frozen}
-        trained = tuple(k in moving for k in range(len(known)))
-        return trace(structure, known, rule_set=rule_set, trained=trained, key=key)[output]
+        return computed(point, None, rule_set, frozen)
 
     return values
+
+
+def check_numbers(
+    excerpt: Excerpt,
+    output: int,
+    chosen: Sequence[int],
+    leaves: Sequence[np.ndarray],
+    draw_seed: int,
+    rule_set: str,
+) -> None:
+    """Trace the gradient of that function as programs do, where the numbers of ``runtime_fields`` are
+    arguments. Rules that ask which numbers these are raise."""
+    structure, numbers = widened(excerpt.structure).generic()
+    if not numbers:
+        return
+    computed = _computed(structure, output, chosen, leaves, draw_seed)
+
+    def loss(point: Point, numbers: Any) -> Any:
+        return total(jnp.sum(v) for v in jax.tree.leaves(computed(point, numbers, rule_set)) if is_real(v))
+
+    jax.eval_shape(jax.grad(loss), [leaves[k] for k in chosen], number_vector(numbers, wide=True))
+
+
+def _computed(
+    structure: Structure, output: int, chosen: Sequence[int], leaves: Sequence[np.ndarray], draw_seed: int
+) -> Callable[..., Any]:
+    """The value of the row ``output`` at a point, with the numbers of a generic structure, by a rule set."""
+    key = jax.random.key(draw_seed & 0xFFFFFFFF)
+
+    def value(point: Point, numbers: Any, rule_set: str, frozen: int | None = None) -> Any:
+        known: list[Any] = list(leaves)
+        for k, moved in zip(chosen, point, strict=True):
+            known[k] = moved
+        moving = {k for i, k in enumerate(chosen) if i != frozen}
+        trained = tuple(k in moving for k in range(len(known)))
+        rows = trace(structure, known, numbers=numbers, rule_set=rule_set, trained=trained, key=key)
+        return rows[output]
+
+    return value
 
 
 def wide(value: Any) -> np.ndarray:
