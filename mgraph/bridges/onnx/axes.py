@@ -15,6 +15,8 @@ from ...shape import Shape
 from ..errors import BridgeError
 
 _NEAR = 32
+# The relative error of a number rounded to float32.
+_ROUNDING = 6e-8
 
 
 class Size(NamedTuple):
@@ -64,9 +66,53 @@ class OpenAxes:
                     )
         return Size(rest, tuple(axes))
 
+    def number(self, value: float, where: str) -> int | None:
+        """The multiple of an open size that the number ``value`` is, or, if it is below 1, that it is 1 over;
+        ``None`` for a number that has nothing to do with open sizes.
+
+        Small sizes are left out: any number could come from them. ``BridgeError``, with the line ``where`` it
+        is used, for one less than an open size, a root or logarithm of one, and for a size that is no prime,
+        which could be an ordinary number.
+        """
+        if not value or not math.isfinite(value):
+            return None
+        amount, error = (abs(value), 0.0) if abs(value) >= 1 else (1 / abs(value), _ROUNDING)
+        whole, square = _whole(amount, error), _whole(amount * amount, 3 * _ROUNDING)
+        for name, size in self.sizes.items():
+            if size <= _NEAR or whole in self._known:
+                continue
+            if whole and whole % size == 0 and _is_prime(size):
+                return whole
+            forms = {
+                "the size": whole == size,
+                "one less than the size": whole == size - 1 and _is_prime(size),
+                "the root of the size": square and square % size == 0 and _is_prime(size),
+                "the logarithm of the size": math.isclose(amount, math.log(size), rel_tol=2 * _ROUNDING),
+            }
+            for form, found in forms.items():
+                if found:
+                    raise BridgeError(
+                        f"the number {value:.6g}, used at {where}, seems to come from {form} of axis "
+                        f"{name!r}, recorded with {size}, and would not follow it. Compute it in the graph, "
+                        "from the sum of ones along the axis; if it has nothing to do with it, record the "
+                        "axis with another size, preferably a large prime"
+                    )
+        return None
+
     def is_open(self, shape: Shape) -> bool:
         """Whether a shape has an open axis."""
         return any(self.size(n).axes for n in shape)
+
+
+def _whole(amount: float, error: float) -> int | None:
+    """The whole number that ``amount`` is but for its relative error; ``None`` if any could be."""
+    if amount >= 1 << 31 or error * amount > 0.25 or abs(amount - round(amount)) > error * amount:
+        return None
+    return round(amount)
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % k for k in range(2, math.isqrt(number) + 1))
 
 
 def distinct_primes(count: int, known: Iterable[int], start: int = 1999) -> list[int]:
@@ -75,9 +121,8 @@ def distinct_primes(count: int, known: Iterable[int], start: int = 1999) -> list
     found: list[int] = []
     number = start
     while len(found) < count:
-        prime = all(number % k for k in range(2, math.isqrt(number) + 1))
         apart = all(abs(n - number) > _NEAR and (n == 0 or n % number) for n in known)
-        if prime and apart and all(abs(n - number) > _NEAR for n in found):
+        if _is_prime(number) and apart and all(abs(n - number) > _NEAR for n in found):
             found.append(number)
         number += 1
     return found

@@ -44,9 +44,12 @@ def export_onnx(
 
     ``axes`` names sizes to leave open: ``{"batch": 1999, "length": 2003}`` for a graph that was recorded with
     these sizes, which must be unique, preferably large primes. Products of open sizes may occur, sums may
-    not. An open axis that no input has becomes an input of its own, an int64 scalar. A constant with an open
-    axis is cut to its first entries, as positions and masks need, so the recorded size is the largest
-    possible; a constant of one number may have any size.
+    not; slices take elements at the beginning or at the end. A number that is a multiple of an open prime, or
+    1 over one, as in means, follows the size; its root, its logarithm and the number before it are refused;
+    others that were computed from a size outside of the graph stay what they are. An open axis that no input
+    has becomes an input of its own, an int64 scalar. A constant with an open axis is cut to its first
+    entries, as positions and masks need, so the recorded size is the largest possible; a constant of one
+    number may have any size.
 
     A file beyond 1.9 GB keeps the initializers in ``{path}.data`` beside it. Needs the package onnx: ``pip
     install 'mgraph-jax[onnx]'``. ``UnsupportedOperatorError``, with the name and the line, for random nodes

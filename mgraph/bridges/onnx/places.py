@@ -32,10 +32,26 @@ RULES: dict[type, Rule] = {
 
 @rule_for(RULES, shape.SliceViewNodeOp)
 def _(w: Writer, o: Operation, x: Name) -> Name:
+    begin, end = _bounds(w, o)
+    return w.op("Slice", x, begin, end, w.ints(o.operator.axis), w.ints(o.operator.stride))
+
+
+def _bounds(w: Writer, o: Operation) -> tuple[Name, Name]:
+    """Where a slice begins and ends; in an open axis from whichever end is near."""
     s = o.operator
-    whole = s.end == o.specs[0].shape[s.axis]
-    end = w.ints(np.iinfo(np.int64).max) if whole else w.ints(s.end)
-    return w.op("Slice", x, w.ints(s.begin), end, w.ints(s.axis), w.ints(s.stride))
+    size = o.specs[0].shape[s.axis]
+    past = int(np.iinfo(np.int64).max) if s.end == size else None
+    if w.axes.size(o.out.shape[s.axis]).axes:
+        return w.size(s.begin), w.size(s.end)
+    reach = min((w.axes.sizes[axis] for axis in w.axes.size(size).axes), default=2 * size) // 2
+    if s.end <= reach:
+        return w.ints(s.begin), w.ints(past or s.end)
+    if s.begin >= size - reach:
+        return w.ints(s.begin - size), w.ints(past or s.end - size)
+    raise o.refuse(
+        f"it takes {s.begin} to {s.end} of an open axis, recorded with {size}; only its first or its last "
+        f"elements, at most {reach}, can be taken"
+    )
 
 
 @rule_for(RULES, shape.ShiftNodeOp)
@@ -84,6 +100,8 @@ def _(w: Writer, o: Operation, x: Name, indices: Name, source: Name) -> Name:
 @rule_for(RULES, index.RelocateNodeOp)
 def _(w: Writer, o: Operation, x: Name, origins: Name, destinations: Name) -> Name:
     *lead, rows, dim = o.specs[0].shape
+    if w.axes.is_open((*lead, rows, o.specs[1].shape[-1])):
+        raise o.refuse("its positions are not known with open axes")
     groups, count = math.prod(lead), o.specs[1].shape[-1]
     places = w.op("Reshape", w.cast(origins, Type.int64), w.ints(groups, count))
     inside = w.op("Less", places, w.ints(rows))

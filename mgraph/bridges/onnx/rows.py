@@ -33,10 +33,12 @@ def write_constant(w: Writer, node: Node, value: np.ndarray) -> Name:
     """A constant; one with open axes is cut, when the model runs, to the sizes they have then."""
     stem = node.name if node.name != "none" else f"const_{node.id}"
     opened = [(axis, w.axes.size(n)) for axis, n in enumerate(value.shape) if w.axes.size(n).axes]
+    if value.size and (value == value.flat[0]).all():
+        number, where = value.flat[0].item(), place(node.where)
+        if opened or w.axes.number(number, where):
+            return w.op("Expand", w.given(number, node._first_spec(), where), w.dims(value.shape))
     if not opened:
         return w.initializer(w.reserve(stem), value)
-    if value.size and (value == value.flat[0]).all():
-        return w.op("Expand", w.constant(value.flat[0], value.dtype), w.dims(value.shape))
     if any(size.factor != 1 or len(size.axes) != 1 for _, size in opened):
         raise BridgeError(
             f"export_onnx: a constant of shape {value.shape}, made at {place(node.where)}, has an axis "

@@ -29,7 +29,7 @@ from .writer import Name, Operation, Rule, Writer, one, rule_for
 
 def _with_field(kind: str, name: str) -> Rule:
     """An operation on a child and the number in a field."""
-    return lambda w, o, x: w.op(kind, x, w.number(getattr(o.operator, name), o.out))
+    return lambda w, o, x: w.op(kind, x, w.given(getattr(o.operator, name), o.out, o.where))
 
 
 def _comparison(*kinds: str) -> Rule:
@@ -75,7 +75,7 @@ RULES: dict[type, Rule] = {
     elementwise.TanNodeOp: one("Tan"),
     elementwise.AbsNodeOp: one("Abs"),
     elementwise.ClipNodeOp: lambda w, o, x: w.op(
-        "Clip", x, w.number(-o.operator.c, o.out), w.number(o.operator.c, o.out)
+        "Clip", x, w.given(-o.operator.c, o.out, o.where), w.given(o.operator.c, o.out, o.where)
     ),
     elementwise.SquareNodeOp: lambda w, o, x: w.op("Mul", x, x),
     power.PowNodeOp: _with_field("Pow", "n"),
@@ -112,7 +112,7 @@ def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
 
 @rule_for(RULES, elementwise.SwishNodeOp)
 def _(w: Writer, o: Operation, x: Name) -> Name:
-    scaled = x if o.operator.b == 1 else w.op("Mul", x, w.number(o.operator.b, o.out))
+    scaled = x if o.operator.b == 1 else w.op("Mul", x, w.given(o.operator.b, o.out, o.where))
     return w.op("Mul", x, w.op("Sigmoid", scaled))
 
 
@@ -137,6 +137,13 @@ def _differ(w: Writer, a: Name, b: Name) -> Name:
 
 def _mean_square(w: Writer, x: Name, axis: int) -> Name:
     return w.op("ReduceMean", w.op("Mul", x, x), w.ints(axis), keepdims=1)
+
+
+@rule_for(RULES, reduce.CentredNodeOp)
+def _(w: Writer, o: Operation, x: Name) -> Name:
+    axis = w.ints(o.operator.axis)
+    distance = w.op("Sub", x, w.op("Slice", x, w.ints(0), w.ints(1), axis))
+    return w.op("Sub", distance, w.op("ReduceMean", distance, axis, keepdims=1))
 
 
 @rule_for(RULES, cumulative.CumSumNodeOp)
@@ -219,13 +226,13 @@ def _(w: Writer, o: Operation, a: Name, b: Name) -> Name:
     left = _transposed(w, a, len(o.specs[0].shape)) if o.operator.trans_a else a
     right = _transposed(w, b, len(o.specs[1].shape)) if o.operator.trans_b else b
     y = w.op("MatMul", left, right)
-    return y if o.operator.scale == 1 else w.op("Mul", y, w.number(o.operator.scale, o.out))
+    return y if o.operator.scale == 1 else w.op("Mul", y, w.given(o.operator.scale, o.out, o.where))
 
 
 @rule_for(RULES, attention.DotProductAttentionNodeOp)
 def _(w: Writer, o: Operation, query: Name, keys: Name, values: Name, *masks: Name) -> Name:
     scores = w.op("MatMul", query, _transposed(w, keys, len(o.specs[1].shape)))
-    scores = w.op("Mul", scores, w.number(o.operator.scale, o.out))
+    scores = w.op("Mul", scores, w.given(o.operator.scale, o.out, o.where))
     if o.operator.masked:
         scores = w.op("Add", scores, masks[0])
     weights = w.op("Softmax", scores, axis=-1)
@@ -238,17 +245,19 @@ def _(w: Writer, o: Operation, query: Name, keys: Name, values: Name, *masks: Na
 def _(w: Writer, o: Operation, query: Name, used: Name, *others: Name) -> Name:
     count, specs, joined = o.operator.parts, o.specs[2:], []
     last = w.op("ReduceMax", w.cast(used, Type.int64), keepdims=0)
+    start = w.constant(0, np.int64)
     for part in range(count):
-        start = sum(spec.shape[-2] for spec in specs[:part])
         mask, (*outer, _) = others[2 * count + part], specs[2 * count + part].shape
-        seen = w.op("GreaterOrEqual", last, w.constant(start, np.int64))
+        seen = w.op("GreaterOrEqual", last, start)
         mask = w.op("Where", seen, mask, w.number(-np.inf, o.out))
         joined.append(w.op("Expand", mask, w.dims((*outer, specs[part].shape[-2]))))
+        if part + 1 < count:
+            start = w.op("Add", start, w.count(specs[part].shape[-2]))
     keys = w.op("Concat", *others[:count], axis=len(specs[0].shape) - 2)
     values = w.op("Concat", *others[count : 2 * count], axis=len(specs[count].shape) - 2)
     mask = w.op("Concat", *joined, axis=len(specs[-1].shape) - 1)
     scores = w.op("MatMul", query, _transposed(w, keys, len(specs[0].shape)))
-    scores = w.op("Add", w.op("Mul", scores, w.number(o.operator.scale, o.out)), mask)
+    scores = w.op("Add", w.op("Mul", scores, w.given(o.operator.scale, o.out, o.where)), mask)
     return w.op("MatMul", w.op("Softmax", scores, axis=-1), values)
 
 

@@ -73,6 +73,17 @@ class Writer:
         """A scalar of the element type of ``like``."""
         return self.constant(value, like.type.dtype)
 
+    def given(self, value: float, like: Spec, where: str) -> Name:
+        """A number of the user's, who wrote it at ``where``, as a scalar of the element type of ``like``; one
+        that is a multiple of an open size, or 1 over one, follows the size."""
+        size = self.axes.number(value, where)
+        if size is None:
+            return self.number(value, like)
+        found = self.cast(self.count(size), like.type)
+        if abs(value) < 1:
+            found = self.op("Reciprocal", found)
+        return self.op("Neg", found) if value < 0 else found
+
     def ints(self, *values: int) -> Name:
         """A vector of int64."""
         return self.constant(np.array(values, np.int64), np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import mgraph
 from mgraph import ArgumentError, ExpressionGraph, Node, inits
 from mgraph.bridges import BridgeError, UnsupportedOperatorError, export_onnx, from_jax, import_onnx
 from mgraph.bridges.onnx import exporting
+from mgraph.bridges.onnx.axes import OpenAxes
 from mgraph.gradcheck.survey import own_operators
 from nmt import Translator, numbers
 from nmt.files import create_model, load_model
@@ -27,8 +29,6 @@ from nmt.text.lines import read_lines
 from nmt.text.sentences import LineEncoder
 from nmt.text.vocabs.loading import load_vocabs
 from tests.helpers.places import DATA
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
@@ -290,6 +290,77 @@ def test_sizes_that_cannot_be_open(graph: ExpressionGraph, tmp_path: Path) -> No
     with pytest.raises(BridgeError, match="a size of 210 seems to be -1 from axis 'batch'"):
         export_onnx(graph, mgraph.narrow(x, 0, 1, 210) * 2, [x], path, axes={"batch": 211})
     assert not path.exists()
+
+
+FOLLOWING = {
+    "var": lambda x: mgraph.var(x, 0),
+    "std": lambda x: mgraph.std(x, 0),
+    "share": lambda x: mgraph.sum(x, 0) / x.shape[0] - 2 * x.shape[0] * x,
+    "negative": lambda x: x / -x.shape[0] - x.shape[0],
+    "jax": lambda x: from_jax(x.graph, lambda x: jnp.var(x, 0) + x[-1] - jnp.mean(x), x),
+    "last": lambda x: x[-1],
+    "last but one": lambda x: x[-3:-1],
+    "every second": lambda x: mgraph.reshape(x, (2 * x.shape[0], 2))[::2],
+    "first": lambda x: x[:2] * 0.5 + 1e-3,
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_numbers_and_slices_follow_an_open_axis(name: str, tmp_path: Path) -> None:
+    value, graphs = drawn(5, 4).astype(np.float32), [ExpressionGraph(inference=True) for _ in range(2)]
+    x, small = (graph.input("x", (n, 4)) for graph, n in zip(graphs, (1999, 5), strict=True))
+    export_onnx(graphs[0], {"y": FOLLOWING[name](x)}, [x], tmp_path / "y.onnx", axes={"batch": 1999})
+    expected = graphs[1].function(FOLLOWING[name](small), [small])(value)
+    np.testing.assert_allclose(run(tmp_path / "y.onnx", x=value)["y"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_parts_of_a_cache_begin_where_the_one_before_ends(tmp_path: Path) -> None:
+    graph = ExpressionGraph(inference=True)
+    axes = {"past": 1999, "now": 2039}
+    query, used = graph.input("query", (1, 4)), graph.input("used", (), "int32")
+    parts = [graph.input(name, (size, 4)) for name, size in axes.items()]
+    masks = [graph.constant((1, size), inits.zeros()) for size in axes.values()]
+    top = mgraph.cached_attention(query, used, parts, parts, masks)
+    export_onnx(graph, {"y": top}, [query, used, *parts], tmp_path / "y.onnx", axes=axes)
+    query, past, now = (drawn(n, 4).astype(np.float32) for n in (1, 3, 2))
+    for last, seen in ((2, past), (3, np.concatenate([past, now]))):
+        found = run(tmp_path / "y.onnx", query=query, past=past, now=now, used=np.array(last, np.int32))["y"]
+        np.testing.assert_allclose(found, jax.nn.softmax(query @ seen.T / 2) @ seen, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("top", "size", "message"),
+    [
+        (
+            lambda x: x * (1 / 1999**0.5),
+            1999,
+            "0.0223663, used at .*from the root of the size of axis 'b'",
+        ),
+        (lambda x: x / np.log(1999), 1999, "0.131572, used at .*test_bridges_onnx.py.* from the logarithm"),
+        (lambda x: mgraph.sum(x, 0) / 1998, 1999, "come from one less than .*'b', recorded with 1999"),
+        (lambda x: x * 0.01, 100, "0.01, used at .* to come from the size of axis 'b'.*a large prime"),
+        (lambda x: x[:-40] * 2, 1999, "'sliceView'.* takes 0 to 1959 .*, at most 999, can be taken"),
+        (lambda x: x[::2], 1999, "'sliceView', made at .*test_bridges_onnx.py.* takes 0 to 1999"),
+        (
+            lambda x: mgraph.relocate(x, *[x.graph.constant(x.shape[:1], inits.zeros(), "int32")] * 2),
+            1999,
+            "'relocate'.* positions are not known with open axes",
+        ),
+    ],
+)
+def test_numbers_and_slices_that_cannot_follow(top: Any, size: int, message: str, tmp_path: Path) -> None:
+    graph = ExpressionGraph(inference=True)
+    x = graph.input("x", (size, 4))
+    with pytest.raises(BridgeError, match=message):
+        export_onnx(graph, top(x), [x], tmp_path / "y.onnx", axes={"b": size})
+    export_onnx(graph, top(x), [x], tmp_path / "y.onnx")
+
+
+def test_ordinary_numbers_are_no_sizes() -> None:
+    axes = OpenAxes({"few": 4, "batch": 81, "length": 1999}, [1998])
+    for number in (0.5, 2, 4, 10, 0.1, 1e-3, 1e-6, -1e9, 3.4028234663852886e38, 1998, math.inf, math.nan, 0):
+        assert axes.number(number, "") is None
+    assert axes.number(float(np.float32(-1 / 3998)), "") == 3998
 
 
 # ---------------------------------------------------------------- what is refused
